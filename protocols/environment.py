@@ -29,7 +29,7 @@ from trailforge.retrieval import (
     open_retrieval,
     open_tools,
 )
-from trailforge.retrieval.dense import embedded_text
+from trailforge.retrieval.backends.vectors import embedded_text
 from trailforge.retrieval.kg import KgResult, KgStore, KgTool, KgToolConfig
 from trailforge.retrieval.scope import LEXICAL, open_web
 from trailforge.retrieval.sentences import first_sentences

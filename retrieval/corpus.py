@@ -9,7 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trailforge.retrieval.dense import DenseIndex, embedded_text, refuse_existing
+from trailforge.retrieval.backends.dense import DenseIndex
+from trailforge.retrieval.backends.vectors import embedded_text
+from trailforge.retrieval.dense import refuse_existing, save_index
 from trailforge.retrieval.encoder import PACKAGED, Encoder
 from trailforge.schemas import Document, InvalidInput
 from trailforge.schemas.files import json_lines
@@ -41,7 +43,7 @@ def build_index(
     chunks = ([embedded_text(d) for d in documents[start : start + _PER_CHUNK]] for start in starts)
     watched = track(chunks, description="embedding", total=len(starts), disable=len(starts) == 1)
     vectors = np.concatenate([encoder.encode_documents(chunk) for chunk in watched])
-    DenseIndex.build(documents, vectors).save(folder, encoder)
+    save_index(DenseIndex.build(documents, vectors), folder, encoder)
     return len(documents)
 
 

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from trailforge.retrieval.backends.dense import DenseIndex, DenseRetriever
+from trailforge.retrieval.backends.vectors import embedded_text
 from trailforge.retrieval.base import LazyRetriever, Retriever
-from trailforge.retrieval.dense import DenseIndex, DenseRetriever, embedded_text
 from trailforge.retrieval.encoder import PACKAGED, Encoder
 from trailforge.retrieval.scope import LEXICAL, LONGEST_WEB_PASSAGE, RetrievalKind
 from trailforge.retrieval.sentences import split_sentences

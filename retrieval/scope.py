@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from trailforge.retrieval.backends.bm25 import Bm25Retriever
+from trailforge.retrieval.backends.dense import DenseIndex, DenseRetriever
+from trailforge.retrieval.backends.vectors import embedded_text
 from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.corpus import read_corpus
-from trailforge.retrieval.dense import DenseIndex, DenseRetriever, embedded_text, read_meta
+from trailforge.retrieval.dense import open_index, read_meta
 from trailforge.retrieval.encoder import PACKAGED, Encoder, check_encoder
 from trailforge.retrieval.sentences import SentenceReader
 from trailforge.rewards.dynasearcher import TitledText, nearest_similarities
@@ -138,7 +140,7 @@ def open_retrieval(config: RetrievalConfig) -> Retrieval:
         meta = read_meta(corpus, config.encoder, passages)
         queries, passages = queries or meta.query_prefix, meta.passage_prefix
     encoder = Encoder(config.encoder, query_prefix=queries, passage_prefix=passages)
-    found = DenseRetriever(DenseIndex.open(corpus, encoder), encoder) if corpus else None
+    found = DenseRetriever(open_index(corpus, encoder), encoder) if corpus else None
     return Retrieval(encoder, found)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +17,9 @@ from trailforge.retrieval.words import words_of
 from trailforge.schemas import Document, Passage, RetrievalError
 
 _NO_WORD = ""
-"""Stands for the words of a document that has none: bm25s cannot index an empty list, and no query asks for it."""
+"""Stands for the words of a document that has none: it counts as one in lengths, and no query asks for it."""
+_SEARCHED_AT_ONCE = 2_000
+"""Documents that are searched within a tenth of a millisecond, less than another thread takes to come to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +35,8 @@ class Bm25Retriever:
 
     def __init__(self, documents: Sequence[Document], config: Bm25Config = Bm25Config()) -> None:
         """Index the documents."""
-        import bm25s
-
         self._documents = documents
-        self._index: Any = bm25s.BM25(k1=config.k1, b=config.b)
-        words = [words_of(f"{d.title} {d.text}") or [_NO_WORD] for d in documents]
-        self._index.index(words, show_progress=False)
+        self._index = _index(documents, config)
 
     @classmethod
     def open(cls, folder: Path, documents: Sequence[Document]) -> Bm25Retriever:
@@ -65,7 +65,9 @@ class Bm25Retriever:
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
         """See `base.Retriever`."""
-        return self._search(query, k)
+        if len(self._documents) <= _SEARCHED_AT_ONCE:
+            return self._search(query, k)
+        return await asyncio.to_thread(self._search, query, k)
 
     def scores(self, query: str) -> np.ndarray:
         """Of all documents, shape (documents,), float32; 0: no word in common."""
@@ -87,6 +89,52 @@ class Bm25Retriever:
     def _passage(self, row: int, score: float) -> Passage:
         document = self._documents[row]
         return Passage(id=document.id, title=document.title, text=document.text, score=score)
+
+
+def _index(documents: Sequence[Document], config: Bm25Config) -> Any:
+    """An index of bm25s with the scores that its own `index` gives, which holds each word of each text as a text."""
+    import bm25s
+
+    vocabulary: dict[str, int] = {}
+    words, lengths = array("i"), array("i")
+    for document in documents:
+        found = words_of(f"{document.title} {document.text}") or [_NO_WORD]
+        words.extend([vocabulary.setdefault(word, len(vocabulary)) for word in found])
+        lengths.append(len(found))
+    index: Any = bm25s.BM25(k1=config.k1, b=config.b)
+    index.vocab_dict = vocabulary
+    index.unique_token_ids_set = set(vocabulary.values())
+    index.nonoccurrence_array = None
+    index.scores = _score_words(np.asarray(words), np.asarray(lengths), len(vocabulary), config)
+    return index
+
+
+def _score_words(words: np.ndarray, lengths: np.ndarray, size: int, config: Bm25Config) -> dict[str, Any]:
+    """Lucene's scores by word and document, as bm25s keeps them: compressed columns, one for each word.
+
+    `words`: numbers of the words of all documents, one document after the other; `lengths`: words of each.
+    """
+    rows = len(lengths)
+    if not rows:
+        nothing = np.zeros(0, np.float32)
+        return {"data": nothing, "indices": nothing.astype(np.int32), "indptr": np.zeros(1, np.int64), "num_docs": 0}
+    places = words.astype(np.int64)
+    places *= rows
+    places += np.repeat(np.arange(rows), lengths)
+    places.sort()
+    starts = np.flatnonzero(np.diff(places, prepend=-1))
+    times = np.diff(starts, append=len(places)).astype(np.float32)
+    columns, documents = np.divmod(places[starts], rows)
+    holders = np.bincount(columns, minlength=size)
+    rarities = {count: math.log(1 + (rows - count + 0.5) / (count + 0.5)) for count in np.unique(holders).tolist()}
+    rarity = np.array([rarities[count] for count in holders.tolist()], np.float32)
+    length = config.k1 * ((1 - config.b) + config.b * lengths[documents] / lengths.mean())
+    return {
+        "data": (rarity[columns] * (times / (length + times))).astype(np.float32),
+        "indices": documents.astype(np.int32),
+        "indptr": np.concatenate([[0], np.cumsum(holders)]).astype(np.int64),
+        "num_docs": rows,
+    }
 
 
 def _shared_words(asked: set[str], passage: Passage) -> str:

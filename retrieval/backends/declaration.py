@@ -103,7 +103,8 @@ class Backend:
     open: Callable[[Path, Sequence[Document], Any, Workbench], Index]
     """What `Index.save` wrote, memory-mapped where it is large. Raises `RetrievalError` for what is not that."""
     add: Callable[[Index, Sequence[Document], Any, Workbench], Awaitable[Index]] | None = None
-    """An index of the documents before and of more, where that is less work than building it anew."""
+    """From an index, one of all these documents, of which the first are its own, where that is less work than building
+    it anew."""
     needs_encoder: bool = True
     asks_model: Callable[[Any], Sequence[str]] = lambda config: ()
     """For which of `build` and `find` a configuration asks a model."""

@@ -108,7 +108,7 @@ def test_an_index_that_does_not_fit_is_refused_before_the_encoder_is_loaded(
 ) -> None:
     source = corpus(tmp_path / "passages.jsonl.gz", ROWS)
     build_index(source, tmp_path / "index")
-    monkeypatch.setattr("trailforge.retrieval.encoder._load", lambda name: pytest.fail(f"{name} was loaded"))
+    monkeypatch.setattr("trailforge.retrieval.encoder._load", lambda name, device: pytest.fail(f"{name} was loaded"))
     for changes, problem in (
         ({"corpus_index": str(source)}, "holds no index: make one with `trailforge index`"),
         ({"corpus_index": str(tmp_path / "none")}, "holds no index: make one with `trailforge index`"),
