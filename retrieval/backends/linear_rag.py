@@ -28,8 +28,7 @@ from trailforge.retrieval.backends.graph import (
     row_of,
     save_sparse,
 )
-from trailforge.retrieval.backends.vectors import Vectors, embed
-from trailforge.retrieval.dense import embedded_text
+from trailforge.retrieval.backends.vectors import Vectors, embed, embedded_text
 from trailforge.retrieval.encoder import Encoder
 from trailforge.schemas import Document, Passage
 

@@ -195,10 +195,6 @@ class Vectors:
                 break
         return vectors
 
-    def with_more(self, more: Vectors) -> Vectors:
-        """These rows and, below them, others."""
-        return Vectors(np.concatenate([self.matrix, more.matrix]))
-
     def save(self, path: Path) -> None:
         """To a `.npy` file; an approximate index into two files beside it."""
         np.save(path, self.matrix)
