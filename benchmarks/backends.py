@@ -40,8 +40,7 @@ from trailforge.pipelines.sources import read_questions
 from trailforge.retrieval.backends import BACKENDS, Index, Workbench, load_backend
 from trailforge.retrieval.backends.graph import NameFinder
 from trailforge.retrieval.backends.linear_rag import LinearRagIndex
-from trailforge.retrieval.backends.vectors import Vectors
-from trailforge.retrieval.dense import embedded_text
+from trailforge.retrieval.backends.vectors import Vectors, embedded_text
 from trailforge.retrieval.encoder import Encoder
 from trailforge.schemas import Document, Question
 

@@ -15,6 +15,7 @@ class TableEncoder:
     """Gives every text the cosine with all queries that a table says, 0 to what it does not name."""
 
     dimension = 2
+    per_shard = 1024
 
     def __init__(self, cosines: Mapping[str, float]) -> None:
         self.cosines = cosines
