@@ -288,7 +288,8 @@ def _find_corpus(config: RetrievalConfig) -> Path | None:
     if not config.corpus_index:
         raise InvalidInput(
             "a corpus is to be searched, and none is given: give --documents (see `trailforge index build`) or "
-            "corpus_index in the preset, or search each question's own paragraphs: --scope question, in a preset scope: question",
+            "corpus_index in the preset, or search each question's own paragraphs: --scope question, in a preset "
+            "scope: question",
             field="retrieval.scope",
         )
     corpus = Path(config.corpus_index)
