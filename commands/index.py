@@ -130,7 +130,7 @@ def build(
         _show_estimate(declared, config, documents, chunking, server)
         return
     refuse_existing(out)
-    if server is None or not declared.asks_model(config):
+    if server is None or "build" not in declared.asks_model(config):
         server = None
         check_model(declared, config, None, "build")
 

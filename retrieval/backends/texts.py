@@ -35,6 +35,7 @@ class MappedDocuments(Sequence[Document]):
 
     def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
         self._batches = batches
+        self._columns = [batch.columns for batch in batches]
         self._length = sum(batch.num_rows for batch in batches)
 
     @classmethod
@@ -69,9 +70,9 @@ class MappedDocuments(Sequence[Document]):
                 yield Document(**row)
 
     def _document(self, row: int) -> Document:
-        batch, place = self._batches[row // _ROWS], row % _ROWS
-        key, title, text = (batch.column(number)[place].as_py() for number in range(3))
-        return Document(id=key, title=title, text=text)
+        keys, titles, texts = self._columns[row // _ROWS]
+        place = row % _ROWS
+        return Document(id=keys[place].as_py(), title=titles[place].as_py(), text=texts[place].as_py())
 
 
 def write_texts(documents: Iterable[Document], path: Path) -> TextsWritten:

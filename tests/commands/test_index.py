@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,9 @@ import typer
 from typer.testing import CliRunner
 
 from trailforge.cli import app
-from trailforge.schemas import InvalidInput, OutputError, RetrievalError, ServerUnavailable, TrailforgeError
+from trailforge.retrieval import backends
+from trailforge.retrieval.backends import PlannedCalls, load_backend
+from trailforge.schemas import Document, InvalidInput, OutputError, RetrievalError, ServerUnavailable, TrailforgeError
 
 ROWS = [
     {"id": "r", "title": "Mount Ruapehu", "text": "An active volcano. It is the highest of the island."},
@@ -130,6 +134,26 @@ def test_folders_and_files_that_are_not_there_are_named(index: Path, corpus: Pat
 def test_a_dry_run_builds_nothing(corpus: Path, tmp_path: Path) -> None:
     shown = run("build", corpus, "--backend", "bm25", "--dry-run", "--out", tmp_path / "index")
     assert "2 documents, 2 passages" in shown and "asks no model" in shown
+    assert not list(tmp_path.glob("*index*"))
+
+
+def test_a_dry_run_says_what_a_model_would_be_asked(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plan(documents: Sequence[Document], config: object) -> tuple[PlannedCalls, ...]:
+        count = len(documents)
+        return (PlannedCalls(purpose="facts", calls=count, prompt_tokens=300 * count, completion_tokens=100 * count),)
+
+    asking = replace(load_backend("bm25"), asks_model=lambda config: ("build",))
+    monkeypatch.setattr(backends, "load_backend", lambda name: replace(asking, estimate=plan))
+    options = (*BM25, "--model", "http://127.0.0.1:9/v1", "--prices", "1000,10000", "--max-calls", 1, "--dry-run")
+    shown = run("build", corpus, *options, "--chunk-tokens", 8, "--out", tmp_path / "index")
+    (line,) = (line for line in shown.splitlines() if "facts" in line)
+    assert [word for word in line.split() if word[0].isdigit()] == ["4", "1,200", "400", "5.20"]
+    assert "--max-calls 1 would stop the run" in " ".join(shown.split())
+    monkeypatch.setattr(backends, "load_backend", lambda name: asking)
+    with pytest.raises(InvalidInput, match="bm25 does not say what it would ask"):
+        run("build", corpus, *options, "--out", tmp_path / "index")
     assert not list(tmp_path.glob("*index*"))
 
 
