@@ -287,8 +287,9 @@ def _find_corpus(config: RetrievalConfig) -> Path | None:
         return None
     if not config.corpus_index:
         raise InvalidInput(
-            "a corpus is to be searched, and none is given: give --documents (see `trailforge index build`) or corpus_index "
-            "in the preset, or search each question's own paragraphs: --scope question, in a preset scope: question",
+            "a corpus is to be searched, and none is given: give --documents (see `trailforge index build`) or "
+            "corpus_index in the preset, or search each question's own paragraphs: --scope question, in a preset "
+            "scope: question",
             field="retrieval.scope",
         )
     corpus = Path(config.corpus_index)

@@ -14,6 +14,7 @@ from trailforge.inference import Meter, Prices, Reply, Request
 from trailforge.inference.budget import count_reply
 from trailforge.mcts.bounds import SearchConfig
 from trailforge.retrieval import Retrieval, Retriever
+from trailforge.retrieval.retrievers import RetrieverConfig
 from trailforge.schemas import (
     InvalidInput,
     Question,
@@ -60,7 +61,7 @@ async def search(
         prices=Prices(),
         config=GeneratorConfig(search=config or SearchConfig()),
         client=_CallableClient(model),
-        retrieval=Retrieval(None, retriever),
+        retrieval=Retrieval(None, retriever, RetrieverConfig(kind="bm25"), type(retriever).__name__ if retriever else ""),
     )
     found = await generate(question, context)
     return SearchResult(tree=found.tree, trajectories=found.candidates)

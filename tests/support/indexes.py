@@ -37,8 +37,8 @@ def serving(index: OpenIndex, name: str = "wiki") -> Iterator[str]:
     thread.start()
 
     async def start() -> web.AppRunner:
-        kept_as = {"backend": index.manifest.backend, "content_hash": corpus_hash(index.folder)}
-        served = ServedIndex(name, index.index, index.documents, **kept_as)
+        backend, content_hash = index.manifest.backend, corpus_hash(index.folder)
+        served = ServedIndex(name, index.index, index.documents, backend=backend, content_hash=content_hash)
         runner = web.AppRunner(SearchServer([served]).application(), shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()

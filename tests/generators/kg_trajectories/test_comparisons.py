@@ -165,7 +165,7 @@ async def over_pages(graph: KgStore, threshold: float) -> tuple[KgTrajectory, Ju
     judge: Any = Judge()
     config = KgGeneratorConfig(episodes=1, top_k=2, self_check="off", kg_filter="none", recall_similarity=threshold)
     played = context(graph, agent((DIRECTOR, BORN, turn("Vienna it is.", answer="Vienna"))), config)
-    played = replace(played, retrieval=Retrieval(judge, Bm25Retriever(PAGES), "dense"))
+    played = replace(played, retrieval=Retrieval(judge, Bm25Retriever(PAGES)))
     (row,) = (await generate(QUESTION, played)).candidates
     return row, judge
 
