@@ -28,9 +28,8 @@ import pyarrow as pa
 from trailforge.inference.asker import fill
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
 from trailforge.retrieval.backends.entity_graph import EntityCommunity, EntityGraph, GraphRagConfig, find_communities
-from trailforge.retrieval.backends.vectors import Vectors, embed
+from trailforge.retrieval.backends.vectors import Vectors, embed, embedded_text
 from trailforge.retrieval.backends.writing import PROMPTS, ask_each, build_graph, within, write_reports
-from trailforge.retrieval.dense import embedded_text
 from trailforge.schemas import Document, Passage, RetrievalError
 from trailforge.schemas.text import estimate_tokens
 

@@ -38,8 +38,7 @@ from trailforge.retrieval.backends.graph import (
     min_max,
     row_of,
 )
-from trailforge.retrieval.backends.vectors import Vectors, embed
-from trailforge.retrieval.dense import embedded_text
+from trailforge.retrieval.backends.vectors import Vectors, embed, embedded_text
 from trailforge.schemas import ITEM_ERRORS, Document, Passage
 
 if TYPE_CHECKING:

@@ -25,9 +25,8 @@ import pyarrow as pa
 
 from trailforge.inference import Sampling
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
-from trailforge.retrieval.backends.vectors import Vectors, embed
+from trailforge.retrieval.backends.vectors import Vectors, embed, embedded_text
 from trailforge.retrieval.backends.writing import ASKED_AT_ONCE, ask_each, lead_sentences, within, write_summary
-from trailforge.retrieval.dense import embedded_text
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.threads import one_thread
 from trailforge.schemas import Document, Passage, RetrievalError
