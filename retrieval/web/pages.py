@@ -143,8 +143,8 @@ async def _read_text(response: aiohttp.ClientResponse) -> str:
 def decode_page(content: bytes, charset: str | None) -> str:
     """Text in the charset that the server names, else the page; in UTF-8 where neither does, or nobody knows it."""
     named = _CHARSET.search(content[:_HEAD])
-    charset = charset or (named[1].decode("ascii") if named else "utf-8")
+    said = charset or (named[1].decode("ascii") if named else "utf-8")
     try:
-        return content.decode(charset, errors="replace")
+        return content.decode(said, errors="replace")
     except (LookupError, ValueError):
         return content.decode("utf-8", errors="replace")
