@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trailforge.retrieval.backends.store import build_index, open_index
+from trailforge.retrieval.indexes.store import build_index, open_index
 from trailforge.retrieval.service.client import connect
 from trailforge.schemas import Document
 

@@ -32,8 +32,8 @@ from trailforge.schemas.text import visible
 if TYPE_CHECKING:
     from trailforge.retrieval import Encoder
     from trailforge.retrieval.backends import Backend, FoundPassage
-    from trailforge.retrieval.backends.manifest import IndexManifest
     from trailforge.retrieval.corpus import Chunking
+    from trailforge.retrieval.indexes.manifest import IndexManifest
     from trailforge.schemas import Document
 
 app = typer.Typer(
@@ -119,7 +119,7 @@ def build(
     from trailforge.inference import Caps
     from trailforge.retrieval import Encoder
     from trailforge.retrieval.backends import load_backend
-    from trailforge.retrieval.backends.store import build_index, check_model
+    from trailforge.retrieval.indexes.store import build_index, check_model
     from trailforge.retrieval.seals import refuse_existing
 
     declared, chunking = load_backend(backend), _read_chunking(chunk_tokens, chunk_overlap)
@@ -168,7 +168,7 @@ def add(
 ) -> None:
     """Add documents to an index, with the settings that it was made with."""
     from trailforge.inference import Caps
-    from trailforge.retrieval.backends.store import add_to_index
+    from trailforge.retrieval.indexes.store import add_to_index
 
     caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
     server = ModelServer.of(model, model_name, reasoning, prices, seed=seed, caps=caps)
@@ -194,7 +194,7 @@ def stats(
     check: Annotated[bool, typer.Option("--check", help="Hold every file against its hash, too.")] = False,
 ) -> None:
     """Show what an index holds, how it was made, and what that took."""
-    from trailforge.retrieval.backends.manifest import MEND, read_manifest
+    from trailforge.retrieval.indexes.manifest import MEND, read_manifest
     from trailforge.retrieval.seals import check_hashes
     from trailforge.schemas import to_dict
 
@@ -230,7 +230,7 @@ def query(
     seed: ServerSeed = 0,
 ) -> None:
     """Search an index: passages with their scores, and what led to them."""
-    from trailforge.retrieval.backends.store import open_index
+    from trailforge.retrieval.indexes.store import open_index
     from trailforge.schemas import to_dict
 
     server = ModelServer.of(model, model_name, reasoning, "", seed=seed)
@@ -258,7 +258,7 @@ def register(root: typer.Typer) -> None:
 def _open_encoder(folder: Path, name: str | None, device: str) -> Encoder | None:
     """The encoder of an index, where it is not simply the one that its manifest names."""
     from trailforge.retrieval import Encoder
-    from trailforge.retrieval.backends.manifest import read_manifest
+    from trailforge.retrieval.indexes.manifest import read_manifest
 
     manifest = read_manifest(folder)
     if not manifest.encoder or (name is None and device == "cpu"):

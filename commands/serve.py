@@ -157,8 +157,8 @@ def _by_name(indexes: list[str]) -> dict[str, str]:
 def _open(what: str, asker: Asker | None) -> tuple[Searchable, Sequence[Document], str]:
     """An index, its documents, and how it searches."""
     from trailforge.retrieval.backends.bm25 import Bm25Retriever
-    from trailforge.retrieval.backends.store import open_index
     from trailforge.retrieval.corpus import read_corpus
+    from trailforge.retrieval.indexes.store import open_index
     from trailforge.retrieval.service.client import connect, is_address
     from trailforge.schemas import InvalidInput
 

@@ -5,10 +5,10 @@ torch, faiss and bm25s are loaded when they are first needed, not by importing t
 
 from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.backends.dense import DenseIndex, DenseRetriever
-from trailforge.retrieval.backends.store import build_index, open_index
 from trailforge.retrieval.base import LazyRetriever, Retriever
 from trailforge.retrieval.corpus import read_corpus
 from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.indexes.store import build_index, open_index
 from trailforge.retrieval.plan_tools import PlanToolsConfig, Tools, check_web_keys, local_tools, open_tools
 from trailforge.retrieval.scope import Retrieval, RetrievalConfig, check_retrieval, open_retrieval
 from trailforge.retrieval.sentences import SentenceReader, split_sentences

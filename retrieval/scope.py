@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trailforge.retrieval.backends import load_backend
-from trailforge.retrieval.backends.manifest import IndexManifest, read_manifest
-from trailforge.retrieval.backends.store import open_index
 from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.corpus import read_corpus
 from trailforge.retrieval.embeddings import encoder_model
 from trailforge.retrieval.encoder import Encoder, check_encoder
+from trailforge.retrieval.indexes.manifest import IndexManifest, read_manifest
+from trailforge.retrieval.indexes.store import open_index
 from trailforge.retrieval.retrievers import (
     WEB,
     RetrieverConfig,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trailforge.retrieval.backends.graph import KnownNames, open_sparse, row_of, save_sparse, sparse
-from trailforge.retrieval.backends.texts import MappedDocuments, write_texts
+from trailforge.retrieval.indexes.texts import MappedDocuments, write_texts
 from trailforge.schemas import Document
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from trailforge.cli import _silent_prefect
 from trailforge.flows.doctor import embedded_model, examine, prefect_server
 from trailforge.inference.packaged import PackagedModel
 from trailforge.pipelines.runs.doctor import Finding, run_check
-from trailforge.retrieval.backends.manifest import IndexManifest, write_manifest
+from trailforge.retrieval.indexes.manifest import IndexManifest, write_manifest
 from trailforge.schemas import InvalidInput
 
 NOBODY = "http://127.0.0.1:9"

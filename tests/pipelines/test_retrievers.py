@@ -15,7 +15,7 @@ from trailforge.generators.mcts_trajectories.config import MctsRunConfig, config
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.retrieval import RetrievalConfig
-from trailforge.retrieval.backends.store import open_index
+from trailforge.retrieval.indexes.store import open_index
 from trailforge.retrieval.scope import corpus_hash
 from trailforge.schemas import Document, InvalidInput, RetrievalError, SftRow, Trajectory, read_rows
 from trailforge.training.adapters.search_episodes import _opened, read_settings

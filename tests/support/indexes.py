@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from trailforge.retrieval import Encoder, read_corpus
-from trailforge.retrieval.backends.store import OpenIndex, build_index
+from trailforge.retrieval.indexes.store import OpenIndex, build_index
 from trailforge.retrieval.scope import corpus_hash
 from trailforge.retrieval.service.searching import ServedIndex
 from trailforge.retrieval.service.server import SearchServer

@@ -18,8 +18,8 @@ from trailforge.inference import Request
 from trailforge.retrieval.backends import load_backend
 from trailforge.retrieval.backends.entity_graph import EntityGraph, Facts, GraphRagConfig, find_communities, merge_facts
 from trailforge.retrieval.backends.graph_rag import GraphRagIndex, report_batches
-from trailforge.retrieval.backends.shards import KeptShards
 from trailforge.retrieval.backends.writing import facts_of, named_facts, write_reports
+from trailforge.retrieval.indexes.shards import KeptShards
 from trailforge.schemas import Document, RetrievalError, ServerUnavailable
 
 GRAPH_RAG = load_backend("graph_rag")

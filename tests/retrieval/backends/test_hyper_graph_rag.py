@@ -55,6 +55,7 @@ class _TableEncoder:
     """Vectors of two dimensions, of which the first is the nearness to any query."""
 
     dimension = 2
+    per_shard = 1024
 
     def __init__(self, nearness: dict[str, float]) -> None:
         self._nearness = nearness

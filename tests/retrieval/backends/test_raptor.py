@@ -20,8 +20,8 @@ from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.inference import Request
 from trailforge.retrieval.backends import load_backend
 from trailforge.retrieval.backends.raptor import RaptorConfig, RaptorIndex, find_clusters, fit_mixture, members
-from trailforge.retrieval.backends.shards import KeptShards
 from trailforge.retrieval.backends.writing import lead_sentences, within
+from trailforge.retrieval.indexes.shards import KeptShards
 from trailforge.schemas import Document, RetrievalError
 
 RAPTOR = load_backend("raptor")

@@ -19,6 +19,7 @@ class WordEncoder:
     """Sums of a vector for each word, made of its letters, of length 1."""
 
     dimension = 24
+    per_shard = 1024
 
     async def query(self, text: str) -> np.ndarray:
         return self._vector(text)

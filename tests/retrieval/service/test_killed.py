@@ -27,7 +27,7 @@ from trailforge.inference import Request
 from trailforge.protocols import SEARCH_R1
 from trailforge.protocols.environment import Environment
 from trailforge.protocols.episodes import EpisodeConfig, EpisodeRun, run_episode
-from trailforge.retrieval.backends.store import build_index
+from trailforge.retrieval.indexes.store import build_index
 from trailforge.retrieval.service.client import SearchClientConfig, connect
 from trailforge.schemas import InvalidInput, RetrievalError
 

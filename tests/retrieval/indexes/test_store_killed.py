@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import model_server
-from trailforge.retrieval.backends.manifest import IndexManifest, read_manifest
+from trailforge.retrieval.indexes.manifest import IndexManifest, read_manifest
 
 ROOT = Path(__file__).parents[3]
 PASSAGES = 40
@@ -43,7 +43,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> Index
 
 def build(dies_at: int, worked: Path, *arguments: object) -> None:
     """Run the command; see `dying_build`."""
-    command = [sys.executable, "-m", "tests.retrieval.backends.dying_build", str(dies_at), str(worked)]
+    command = [sys.executable, "-m", "tests.retrieval.indexes.dying_build", str(dies_at), str(worked)]
     done = subprocess.run(
         [*command, "index", "build", *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=120
     )

@@ -1,6 +1,6 @@
 """`trailforge index build` with a back end of these tests, which kills itself (-9) at a rename.
 
-python -m tests.retrieval.backends.dying_build NUMBER WORKED ARGUMENT…
+python -m tests.retrieval.indexes.dying_build NUMBER WORKED ARGUMENT…
 
 NUMBER counts renames from 1; 0 lives on. WORKED is a file: a line for every shard that is begun, `part first-document`.
 The back end scores passages by a judge (`tests.support.model_server --judge 1`), or only encodes them.
@@ -88,7 +88,7 @@ def declared(name: str) -> Backend:
 def main(number: int, arguments: list[str]) -> None:
     """Run the command up to there."""
     from trailforge.retrieval import backends
-    from trailforge.retrieval.backends import store
+    from trailforge.retrieval.indexes import store
 
     replace, renames = os.replace, 0
 

@@ -26,7 +26,9 @@ from trailforge.inference import Prices, Usage, metering
 from trailforge.inference.asker import Asker
 from trailforge.retrieval.backends import Backend, Index, Workbench, load_backend
 from trailforge.retrieval.backends.declaration import FoundPassage
-from trailforge.retrieval.backends.manifest import (
+from trailforge.retrieval.corpus import Chunking, CountTokens, cut, source_of
+from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.indexes.manifest import (
     MANIFEST,
     MEND,
     BuildFigures,
@@ -35,10 +37,8 @@ from trailforge.retrieval.backends.manifest import (
     read_manifest,
     write_manifest,
 )
-from trailforge.retrieval.backends.shards import KeptShards, Report, Spent
-from trailforge.retrieval.backends.texts import MappedDocuments, TextsWritten, write_texts
-from trailforge.retrieval.corpus import Chunking, CountTokens, cut, source_of
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.indexes.shards import KeptShards, Report, Spent
+from trailforge.retrieval.indexes.texts import MappedDocuments, TextsWritten, write_texts
 from trailforge.retrieval.seals import SEAL, building, check_once, describe_files, held, refuse_existing
 from trailforge.schemas import Document, InvalidInput, OutputError, Passage, RetrievalError, from_dict, sync, to_dict
 from trailforge.schemas.text import count_tokens

@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trailforge.retrieval.backends import Backend, FoundPassage, Workbench, store
+from trailforge.retrieval.backends import Backend, FoundPassage, Workbench
 from trailforge.retrieval.backends.bm25 import Bm25Config
-from trailforge.retrieval.backends.shards import KeptShards
-from trailforge.retrieval.backends.store import add_to_index, build_index, open_index, read_manifest
-from trailforge.retrieval.backends.texts import MappedDocuments, write_texts
 from trailforge.retrieval.corpus import Chunking
+from trailforge.retrieval.indexes import store
+from trailforge.retrieval.indexes.shards import KeptShards
+from trailforge.retrieval.indexes.store import add_to_index, build_index, open_index, read_manifest
+from trailforge.retrieval.indexes.texts import MappedDocuments, write_texts
 from trailforge.schemas import Document, InvalidInput, OutputError, Passage, RetrievalError
 
 DOCUMENTS = [
