@@ -169,6 +169,12 @@ class GraphRagIndex:
             for name, chosen in columns.items()
         }
 
+    @property
+    def stats(self) -> dict[str, int]:
+        """Sizes, and for how many passages and reports a model's reply could not be used."""
+        sizes = {name: getattr(self.parts, name).num_rows for name in _TABLES}
+        return {**sizes, **{f"lost_{name}": count for name, count in self.parts.lost.items()}}
+
     @classmethod
     def open(
         cls, folder: Path, documents: Sequence[Document], config: GraphRagConfig, tools: Workbench

@@ -39,7 +39,7 @@ from trailforge.retrieval.backends.graph import (
     row_of,
 )
 from trailforge.retrieval.backends.vectors import Vectors, embed, embedded_text
-from trailforge.schemas import ITEM_ERRORS, Document, Passage
+from trailforge.schemas import ITEM_ERRORS, Document, Passage, RetrievalError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -130,9 +130,16 @@ class FactGraph:
             table=FactTable.open(folder),
             finder=NameFinder.open(folder),
             graph=PassageGraph.open(folder),
-            lost=int(Vectors.open(folder / _LOST).matrix),
+            lost=_open_count(folder / _LOST),
             **vectors,
         )
+
+
+def _open_count(path: Path) -> int:
+    try:
+        return int(np.load(path))
+    except (OSError, ValueError, EOFError, TypeError) as error:
+        raise RetrievalError(f"{path} is missing or damaged ({error}): build the index again") from error
 
 
 class NearFacts(NamedTuple):
@@ -154,6 +161,11 @@ class HippoRagIndex:
         self.documents, self._config, self._tools = documents, config, tools
         self._phrases = parts.table.phrases
         self._passages_with = np.bincount(parts.table.held.indices, minlength=len(self._phrases.keys)).tolist()
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """Sizes, and how many passages have no facts because a model's reply could not be used."""
+        return {"facts": len(self.parts.facts), "phrases": len(self.parts.phrases), "lost_passages": self.parts.lost}
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
         """See `Index`."""

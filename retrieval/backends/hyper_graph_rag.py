@@ -5,8 +5,7 @@ are nearest to the query. List 1 is the facts of these entities, by how many oth
 by the weight of the entity in the fact; list 2 is the nearest facts by their weight. A fact's coherence is the sum of
 1/rank over its places in both. A fact keeps the passages that state it, so that passages are found through facts.
 
-Other than published: a passage is read whole (corpora are cut before), a model is asked in one turn what it left out,
-and what is said of an entity is cut where it is long, not summarised.
+Unlike the published one, it reads passages whole, asks once for what was left out, and cuts long descriptions.
 """
 
 from __future__ import annotations
@@ -42,6 +41,7 @@ _PASSAGES_ASKED = 16
 """At once, which is a shard of the build."""
 _LONGEST_DESCRIPTION = 200
 """Words of what is said of an entity that go into its vector: more than encoders read."""
+_TABLES = ("names", "texts")
 _LONGEST_LIST = 1000
 """Places of a list that count: what comes after adds less than a thousandth."""
 _FACTS_SHOWN = 3
@@ -127,8 +127,7 @@ async def _read_document(document: Document, config: HyperGraphRagConfig, asker:
             reply = await asker.json(prompt, _SCHEMA, purpose="extract_facts", sampling=sampling)
         except (MalformedReply, ContextOverflow):
             return facts or None
-        more = _facts_of_reply(reply)
-        if not more:
+        if not (more := _facts_of_reply(reply)):
             break
         facts += more
     return facts
@@ -183,18 +182,15 @@ class HyperGraph:
         save_sparse(folder, "sources", self.sources)
         for name in ("weights", "degrees", "lost"):
             np.save(folder / f"{name}.npy", getattr(self, name))
-        for name in ("names", "texts"):
-            table = pa.table({name: getattr(self, name)})
-            feather.write_feather(table, folder / f"{name}.arrow", compression="uncompressed")
+        for name in _TABLES:
+            feather.write_feather(pa.table({name: getattr(self, name)}), folder / f"{name}.arrow", "uncompressed")
 
     @classmethod
     def open(cls, folder: Path) -> HyperGraph:
         """What `save` wrote, memory-mapped. Raises `RetrievalError` for what is not that."""
         joins, sources = (open_sparse(folder, name) for name in ("joins", "sources"))
         try:
-            names, texts = (
-                feather.read_table(folder / f"{name}.arrow", memory_map=True)[name] for name in ("names", "texts")
-            )
+            names, texts = (feather.read_table(folder / f"{each}.arrow", memory_map=True)[each] for each in _TABLES)
             weights, degrees = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("weights", "degrees"))
             lost = int(np.load(folder / "lost.npy"))
         except (OSError, ValueError, KeyError, pa.ArrowException) as error:
@@ -262,6 +258,11 @@ class HyperGraphRagIndex:
     entities: Vectors
     facts: Vectors
     finder: NameFinder
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """Sizes, and how many passages have no facts because a model's reply could not be used."""
+        return {"facts": len(self.facts), "entities": len(self.entities), "lost_passages": self.graph.lost}
 
     @cached_property
     def rows(self) -> dict[str, int]:

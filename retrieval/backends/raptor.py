@@ -289,6 +289,11 @@ class RaptorIndex:
         self.tree = tree
         self._documents, self._config, self._encoder = documents, config, encoder
 
+    @property
+    def stats(self) -> dict[str, int]:
+        """How many summaries there are, and how many are first sentences because a model's reply could not be used."""
+        return {"summaries": self.tree.summaries.num_rows, "lost_summaries": self.tree.lost_summaries}
+
     @classmethod
     def open(cls, folder: Path, documents: Sequence[Document], config: RaptorConfig, tools: Workbench) -> RaptorIndex:
         """What `save` wrote, memory-mapped. Raises `RetrievalError` for what is not that."""
