@@ -42,9 +42,10 @@ def inputs_of(command: str, folder: Path) -> list[str]:
                 "paths: {max_degree: 9, max_fan_out: 4, min_functionality: 0.0, min_triples: 1, max_guess: 1.0, "
                 "many_tails: [], one_head: [likes, helps, follows, fears], symmetric: [], max_attempts: 40}\n"
             )
-    elif command != "document-bundles":
+    else:
+        searching = "tools" if command == "document-bundles" else "retrieval"
         with (folder / "preset.yaml").open("a") as preset:
-            preset.write("retrieval: {kind: bm25}\n")
+            preset.write(f"{searching}: {{kind: bm25}}\n")
     options = [str(part) for pair in given.items() for part in pair]
     return [command, *options, "--preset", str(folder / "preset.yaml"), "--dry-run"]
 

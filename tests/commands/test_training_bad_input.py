@@ -42,6 +42,7 @@ def recipe(tmp_path: Path) -> Path:
     rl = {"algorithm": "grpo", "prompts_per_step": 2, "samples": 2, "mini_batch": 4, "per_device": 4, "max_tokens": 60}
     content = {
         "protocol": "react",
+        "retrieval": {"kind": "bm25"},
         "reward": {"kind": "msearcher", "max_tokens": 60, "cache_tokens": 10},
         "sft": common | {"batch_size": 4, "max_tokens": 600, "save_steps": 1},
         "rl": common | rl | {"rollouts": "transformers"},
