@@ -6,13 +6,12 @@ import logging
 import os
 import sys
 from importlib.metadata import version
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer.models import CommandInfo, TyperInfo
 
-from trailforge.commands import curate, export, kg, look, operate, texts, training
+from trailforge.commands import curate, export, index, kg, look, operate, serve, texts, training
 from trailforge.schemas.errors import TrailforgeError, missing_package
 from trailforge.schemas.text import visible
 
@@ -28,7 +27,7 @@ _PANELS = {
     _MAKE: (),
     "Look and decide": ("show", "inspect", "verify", "status", "curate", "rewards"),
     "Train": ("training-set", "export", "train"),
-    "Operate": ("doctor", "serve-model", "nightly", "retain", "check-bands", "push"),
+    "Operate": ("doctor", "serve-model", "serve-search", "nightly", "retain", "check-bands", "push"),
 }
 """Headings of `--help`, in order, with their commands; all others make data."""
 
@@ -48,7 +47,7 @@ def _options(
     del version
 
 
-for _each in (texts, curate, kg, look, training, export, operate):
+for _each in (texts, curate, index, kg, look, training, export, operate, serve):
     _each.register(app)
 
 
@@ -68,34 +67,6 @@ def preview(
         known = [name for name, each in makers.items() if any(option.name == "preview" for option in each.params)]
         raise typer.BadParameter(f"no command {command!r} makes data; there are {', '.join(known)}")
     makers[command].main([*context.args, "--preview"], prog_name=f"trailforge {command}", standalone_mode=False)
-
-
-@app.command(
-    "index",
-    epilog="""Examples:\n
-    trailforge index passages.jsonl.gz --out indexes/wiki\n
-    trailforge index passages.jsonl.gz --out indexes/e5 --encoder intfloat/multilingual-e5-base \\\n
-        --passage-prefix "passage: " --query-prefix "query: "          for preset dynasearcher\n
-    then in a preset:  retrieval: {scope: corpus, corpus_index: indexes/wiki}""",
-)
-def index_command(
-    corpus: Annotated[Path, typer.Argument(help="Passages with title and text (JSONL, .gz too, or Parquet).")],
-    out: Annotated[Path, typer.Option(help="Folder of the index.")],
-    encoder: Annotated[
-        str, typer.Option(help="'minilm' (packaged), or any sentence-transformers name or path.")
-    ] = "minilm",
-    passage_prefix: Annotated[
-        str, typer.Option(help="What the encoder wants before a passage, e.g. 'passage: ' for e5. Kept in the index.")
-    ] = "",
-    query_prefix: Annotated[
-        str, typer.Option(help="What it wants before a query, e.g. 'query: '. Kept for all who search the index.")
-    ] = "",
-) -> None:
-    """Embed a corpus once, for searches over all of it instead of each question's own paragraphs."""
-    from trailforge.retrieval import build_index
-
-    count = build_index(corpus, out, encoder, passage_prefix=passage_prefix, query_prefix=query_prefix)
-    print(f"{count:,} passages in {out}")
 
 
 def _arrange(root: typer.Typer) -> None:

@@ -111,7 +111,8 @@ _TRAJECTORIES = RunCommand(
 
 def _trajectories_of(
     questions: Annotated[
-        Path, typer.Option(help="Questions: MuSiQue, HotpotQA or 2WikiMultiHopQA as published, or our JSONL; .gz too.")
+        Path,
+        typer.Option(help="Questions: MuSiQue, HotpotQA, 2Wiki … as published, FlashRAG's or our JSONL; .gz too."),
     ],
     kg: _Graph = None,
     documents: Annotated[

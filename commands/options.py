@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from trailforge.schemas import InvalidInput
+
+if TYPE_CHECKING:
+    from trailforge.inference import Caps, Prices
+    from trailforge.inference.asker import Asker
+    from trailforge.pipelines.runs.config import ModelConfig
 
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DIR")]
 
@@ -17,6 +27,13 @@ class Redo(StrEnum):
     TRUNCATED = "truncated"
 
 
+class ThoughtsPlace(StrEnum):
+    """Where a model's thoughts are."""
+
+    SEPARATE = "separate"
+    INLINE = "inline"
+
+
 class DocumentKind(StrEnum):
     """What documents are; which tool of a search plan finds them."""
 
@@ -25,12 +42,18 @@ class DocumentKind(StrEnum):
     GENERAL = "general"
 
 
+BACK_ENDS = "dense, bm25, hybrid, linear_rag, hippo_rag, raptor, hyper_graph_rag, graph_rag"
+"""`retrieval.backends.BACKENDS`, which `--help` does not load; a test holds one against the other."""
+
+
 def _read_kind(text: str) -> str:
     """Of the option `--retrieval`. Looked up when it is given: a look at `--help` loads no retrieval."""
-    from trailforge.retrieval.scope import RetrievalKind
+    from trailforge.retrieval.retrievers import check_kind
 
-    if text not in (known := (*get_args(RetrievalKind), "web")):
-        raise typer.BadParameter(f"{text!r} is none of {', '.join(known)}.")
+    try:
+        check_kind(text)
+    except InvalidInput as error:
+        raise typer.BadParameter(f"{error.problem}.") from None
     return text
 
 
@@ -39,7 +62,8 @@ Retrieval = Annotated[
     typer.Option(
         parser=_read_kind,
         metavar="KIND",
-        help="dense; bm25, which needs no encoder; web: live pages. Default: the preset's.",
+        help=f"A back end: {BACK_ENDS}. web: live pages. Or the URL of a server (`serve-search`). Default: the "
+        "preset's, else that of the index.",
     ),
 ]
 RedoOption = Annotated[
@@ -72,3 +96,74 @@ BeamOptions = Annotated[
     list[str] | None,
     typer.Option(help="Option of the runner as KEY=VALUE, e.g. job_endpoint=127.0.0.1:8099. Repeatable."),
 ]
+SERVED_MODEL = "Qwen/QwQ-32B"
+ServerUrl = Annotated[
+    str | None, typer.Option(help="URL of an OpenAI-compatible server, where the back end's settings ask a model.")
+]
+ServerModel = Annotated[str, typer.Option(help="Model as the server calls it.")]
+ServerThoughts = Annotated[
+    ThoughtsPlace, typer.Option(help="Where the model's thoughts are: beside the reply, or in it.")
+]
+ServerPrices = Annotated[
+    str, typer.Option(help="Of a million tokens of prompts and of completions, as 0.15,0.6.", metavar="PROMPT,REPLY")
+]
+ServerSeed = Annotated[int, typer.Option(help="Of the model's sampling.")]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelServer:
+    """A model, and what it may cost."""
+
+    config: ModelConfig
+    has_prices: bool
+    caps: Caps
+    seed: int
+
+    @classmethod
+    def of(
+        cls, url: str | None, name: str, reasoning: ThoughtsPlace, prices: str, *, seed: int, caps: Caps | None = None
+    ) -> ModelServer | None:
+        """As the options say; None without a URL."""
+        if url is None:
+            return None
+        from trailforge.inference import Caps
+        from trailforge.pipelines.runs.config import ModelConfig
+
+        try:
+            prompt, completion = (float(each) for each in (prices or "0,0").split(","))
+        except ValueError:
+            raise typer.BadParameter(f"{prices!r}: expected two numbers, as 0.15,0.6", param_hint="--prices") from None
+        config = ModelConfig(
+            url=url,
+            name=name,
+            reasoning=reasoning.value,
+            prompt_price_per_million=prompt,
+            completion_price_per_million=completion,
+        )
+        if caps is not None and caps.max_cost is not None and not prices:
+            raise typer.BadParameter("--max-cost caps nothing without --prices", param_hint="--max-cost")
+        return cls(config, bool(prices), caps or Caps(), seed)
+
+
+def prices_of(server: ModelServer | None) -> Prices | None:
+    """Those that were given."""
+    return server.config.prices if server and server.has_prices else None
+
+
+@contextlib.asynccontextmanager
+async def ask_server(server: ModelServer | None, folder: Path) -> AsyncIterator[Asker | None]:
+    """Who asks the model, with the ledger beside the index. Fails at once when the server is not there."""
+    if server is None:
+        yield None
+        return
+    from trailforge.inference import Meter, ModelClient, ledger_url, open_ledger
+    from trailforge.inference.asker import Asker
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    ledger = open_ledger(ledger_url(""), folder.with_name(f"{folder.name}.ledger.sqlite"), run=folder.name)
+    client = ModelClient(server.config.client(server.caps), ledger)
+    try:
+        await client.check()
+        yield Asker(client=client, model=server.config.name, style="chat", seed=server.seed, meter=Meter())
+    finally:
+        await client.aclose()

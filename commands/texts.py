@@ -29,7 +29,8 @@ _TRAJECTORIES = RunCommand(
 
 def _trajectories_of(
     questions: Annotated[
-        Path, typer.Option(help="Questions: MuSiQue, HotpotQA or 2WikiMultiHopQA as published, or our JSONL; .gz too.")
+        Path,
+        typer.Option(help="Questions: MuSiQue, HotpotQA, 2Wiki … as published, FlashRAG's or our JSONL; .gz too."),
     ],
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N valid questions.")] = None,
 ) -> MadeOf:

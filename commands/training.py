@@ -61,17 +61,24 @@ _Logging = Annotated[Log | None, typer.Option(help="Default: the preset's.")]
 _Seed = Annotated[int | None, typer.Option(help="Default: the preset's.")]
 _Documents = Annotated[
     list[Path] | None,
-    typer.Option(help="What is searched: finished runs (repeatable), or a corpus as `trailforge index` has it."),
+    typer.Option(help="What is searched: finished runs (repeatable), or one corpus: an index, or a file of passages."),
 ]
 _Encoder = Annotated[
     str | None,
-    typer.Option(help="For dense: minilm, or a sentence-transformers name or path. Default: the preset's."),
+    typer.Option(
+        help="For back ends that need one: minilm, a sentence-transformers name or path, or a server's URL#MODEL. "
+        "Default: the preset's, else the index's."
+    ),
 ]
 _QueryPrefix = Annotated[
     str | None,
     typer.Option(help="What the encoder wants before a query. Default: the preset's, else what the index says."),
 ]
 _PassagePrefix = Annotated[str | None, typer.Option(help="What it wants before a passage. Default: as above.")]
+_EncoderDevice = Annotated[
+    str | None,
+    typer.Option(help="Where the encoder runs: cpu, cuda:7, auto; several with commas. Default: the preset's."),
+]
 _Kg = Annotated[Path | None, typer.Option(help="Folder that `kg build` made, for agents that search one.")]
 _OURS = frozenset({"launcher", "launch", "print_files"})
 """Options that are about launching and no part of what is launched."""
@@ -120,7 +127,7 @@ def sft(
 @app.command(
     epilog="""Examples:\n
     trailforge train rl sets/musique --preset msearcher --base-model trained/sft/model --documents indexes/wiki \\\n
-        --retrieval dense --rollouts vllm-server --vllm-url http://10.0.0.5:8000 --out trained/rl\n
+        --retrieval hybrid --rollouts vllm-server --vllm-url http://10.0.0.5:8000 --out trained/rl\n
     trailforge train rl sets/bundles --preset r-search --documents out/bundles --out trained/rl\n
     trailforge train rl sets/kg --preset dynasearcher --documents out/kg --kg kgs/wikidata5m --out trained/rl""",
 )
@@ -134,6 +141,7 @@ def rl(
     encoder: _Encoder = None,
     query_prefix: _QueryPrefix = None,
     passage_prefix: _PassagePrefix = None,
+    encoder_device: _EncoderDevice = None,
     kg: _Kg = None,
     base_model: _Base = None,
     resume: _Resume = False,
@@ -156,7 +164,8 @@ def rl(
     """Train on the questions in the preset's protocol: the agent searches, and is paid for its episodes."""
     if launch_elsewhere(context, launcher, launch, print_files, out):
         return
-    recipe = _searching(_recipe(preset, logging, seed, rollouts), retrieval, encoder, query_prefix, passage_prefix)
+    said = (retrieval, encoder, query_prefix, passage_prefix, encoder_device)
+    recipe = _searching(_recipe(preset, logging, seed, rollouts), *said)
     environment = _environment(recipe, documents, kg)  # what is missing is said before anything heavy is loaded
     from trailforge.training.trl.rl import VllmOptions, train_rl
 
@@ -188,12 +197,14 @@ def evaluate(
     encoder: _Encoder = None,
     query_prefix: _QueryPrefix = None,
     passage_prefix: _PassagePrefix = None,
+    encoder_device: _EncoderDevice = None,
     kg: _Kg = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here, too.")] = None,
 ) -> None:
     """Let a model answer the held-out questions in the preset's protocol, greedily, and print what it is worth."""
-    recipe = _searching(_recipe(preset, None, None), retrieval, encoder, query_prefix, passage_prefix)
+    said = (retrieval, encoder, query_prefix, passage_prefix, encoder_device)
+    recipe = _searching(_recipe(preset, None, None), *said)
     environment = _environment(recipe, documents, kg)
     from trailforge.training.evaluate import evaluate as score_model
     from trailforge.training.evaluate import write_score
@@ -226,12 +237,13 @@ def _recipe(preset: str, logging: Log | None, seed: int | None, rollouts: Rollou
 
 def _searching(recipe: TrainPreset, retrieval: str | None, *encoder_options: str | None) -> TrainPreset:
     """A preset with what was said of encoder and prefixes; of another encoder its own prefixes are not taken over."""
-    names = ("kind", "encoder", "query_prefix", "passage_prefix")
-    values = (retrieval, *encoder_options)
-    given: dict[str, Any] = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+    names = ("encoder", "query_prefix", "passage_prefix", "device")
+    given: dict[str, Any] = {
+        name: value for name, value in zip(names, encoder_options, strict=True) if value is not None
+    }
     if "encoder" in given and given["encoder"] != recipe.retrieval.encoder:
         given = {"query_prefix": "", "passage_prefix": "", **given}
-    return dataclasses.replace(recipe, retrieval=dataclasses.replace(recipe.retrieval, **given))
+    return dataclasses.replace(recipe, retrieval=dataclasses.replace(recipe.retrieval.of_kind(retrieval), **given))
 
 
 def _environment(recipe: TrainPreset, documents: list[Path] | None, kg: Path | None) -> Environment:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -20,11 +21,12 @@ from trailforge.inference.vllm.server import VllmConfig
 from trailforge.pipelines.dataset import LEDGER, DataSet, resolve
 from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.engine.files import output_errors
-from trailforge.pipelines.estimate import Estimate
+from trailforge.pipelines.estimate import Estimate, StageEstimate
 from trailforge.pipelines.runs.config import ModelConfig
 from trailforge.pipelines.runs.own_files import refuse_strangers
 from trailforge.presets import load_preset
-from trailforge.schemas import InvalidInput, Manifest, from_dict
+from trailforge.retrieval.backends.declaration import Backend
+from trailforge.schemas import Document, InvalidInput, Manifest, from_dict
 
 _SECONDS = 3600
 
@@ -83,6 +85,27 @@ def show_estimate(request: RunRequest) -> None:
     estimate: Estimate = resolve(dataset.estimate)(inputs, config)
     server = from_dict(VllmConfig, load_preset(request.preset, dataset.name).get("server", {}))
     Console().print(estimate_table(estimate, config.model, config.caps, server))
+
+
+def show_build_estimate(
+    backend: Backend, config: Any, passages: Sequence[Document], model: ModelConfig, caps: Caps
+) -> None:
+    """Print what a build of an index would ask a model. Raises `InvalidInput` for a back end that does not say."""
+    if "build" not in backend.asks_model(config):
+        print(f"{backend.name} with these settings asks no model")
+        return
+    if not (planned := backend.estimate(passages, config)):
+        raise InvalidInput(f"{backend.name} does not say what it would ask", field="--dry-run")
+    usages = [
+        Usage(calls=each.calls, prompt_tokens=each.prompt_tokens, completion_tokens=each.completion_tokens)
+        for each in planned
+    ]
+    stages = tuple(
+        StageEstimate(stage=each.purpose, usage=replace(usage, cost=model.prices.cost(usage)))
+        for each, usage in zip(planned, usages, strict=True)
+    )
+    estimate = Estimate(items=len(passages), unit="passages", sampled=len(passages), stages=stages)
+    Console().print(estimate_table(estimate, model, caps, VllmConfig()))
 
 
 def estimate_table(estimate: Estimate, model: ModelConfig, caps: Caps, server: VllmConfig) -> Table:

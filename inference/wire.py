@@ -22,7 +22,7 @@ from trailforge.inference.keys import KEY_VARIABLES, api_key, is_sendable
 from trailforge.inference.request import Reply, Request, family_of
 from trailforge.schemas import InvalidInput, OutputError, ProviderError, missing_package, parse_json
 
-PATHS = ("/chat/completions", "/completions", "/models")
+PATHS = ("/chat/completions", "/completions", "/embeddings", "/models")
 MOST_BYTES = 8 * 2**20
 """Of one answer. A hundred thousand tokens of thoughts, every character escaped in JSON, are a fifth of it; one that is
 hostile stops the loop for a second."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -12,10 +11,9 @@ from typing import TypeVar
 
 from trailforge.inference import Prices, Usage
 from trailforge.schemas import InvalidInput
+from trailforge.schemas.text import count_tokens
 
 _MOST_SAMPLED = 200
-_LONGEST_PIECE = 6
-_PIECE = re.compile(r"\d|[^\W\d_]+|[^\w\s]|\n")
 T = TypeVar("T")
 
 
@@ -71,11 +69,6 @@ def stage_estimate(stage: str, calls: float, prompt: float, completion: float, p
     """Of so many calls, each with so many tokens of prompt and of completion."""
     usage = Usage(calls=round(calls), prompt_tokens=round(calls * prompt), completion_tokens=round(calls * completion))
     return StageEstimate(stage=stage, usage=replace(usage, cost=prices.cost(usage)))
-
-
-def count_tokens(text: str) -> int:
-    """About as many as a model's tokenizer makes of English: words by their length, digits and marks one by one."""
-    return sum(1 + (len(piece) - 1) // _LONGEST_PIECE for piece in _PIECE.findall(text))
 
 
 def mean_tokens(texts: Sequence[str]) -> float:

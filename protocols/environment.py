@@ -18,30 +18,25 @@ from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.r_search import run_plan
 from trailforge.protocols.result_filters import DocumentFilter, KgFilter, ResultFilter
 from trailforge.protocols.turns import Labels, Observation, Search
-from trailforge.retrieval import (
-    DenseIndex,
-    DenseRetriever,
-    Encoder,
-    PlanToolsConfig,
-    RetrievalConfig,
-    Retriever,
-    Tools,
-    open_retrieval,
-    open_tools,
-)
-from trailforge.retrieval.dense import embedded_text
+from trailforge.retrieval import PlanToolsConfig, RetrievalConfig, Retriever, Tools, open_retrieval, open_tools
+from trailforge.retrieval.backends import BACKENDS
+from trailforge.retrieval.embeddings import encoder_model
 from trailforge.retrieval.kg import KgResult, KgStore, KgTool, KgToolConfig
-from trailforge.retrieval.scope import LEXICAL, open_web
+from trailforge.retrieval.retrievers import WEB, RetrieverConfig
+from trailforge.retrieval.scope import over_documents, resolved
 from trailforge.retrieval.sentences import first_sentences
-from trailforge.schemas import Document, InvalidInput, KgTriple, Passage, Question, SourceDocument
+from trailforge.schemas import Document, InvalidInput, KgTriple, Passage, SourceDocument
+
+Corpus = Path | Sequence[Document] | Sequence[SourceDocument]
+"""An index or a file of passages, or documents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentConfig(PlanToolsConfig):
     """How agents find documents, in training and evaluation. What the command line says goes over it.
 
-    Of an index that is searched, empty prefixes are those that it names. `web_news` and `longest_passage` are for
-    agents that plan; `web_url`, `web_pages`, graph and filters are for those that do not.
+    What is empty is as the index says that is searched; without one a `kind` has to be said. `web_news` and
+    `longest_passage` are for agents that plan; `web_url`, `web_pages`, graph and filters are for those that do not.
     """
 
     web_url: str = ""
@@ -57,6 +52,7 @@ class EnvironmentConfig(PlanToolsConfig):
     """Asked by filters `model`."""
 
     def __post_init__(self) -> None:
+        PlanToolsConfig.__post_init__(self)
         if "model" in (self.kg_filter, self.document_filter) and self.filter_model is None:
             raise InvalidInput("a filter asks a model: say its url and model", field="filter_model")
 
@@ -84,6 +80,8 @@ class Environment:
     """For those that plan."""
     top_k: int = 5
     """Passages of a search; in plans, of each node."""
+    retriever: str = ""
+    """See `Provenance.retriever`."""
     searched: Mapping[str, object] = field(default_factory=dict)
     """What it was opened from, by hashes; empty where that is not known."""
 
@@ -145,7 +143,7 @@ def labels(triple: KgTriple) -> Labels:
 
 def open_environment(
     grammar: Grammar,
-    corpus: Path | Sequence[Document] | Sequence[SourceDocument] | None,
+    corpus: Corpus | None,
     *,
     search: PlanToolsConfig | None = None,
     kg: Path | None = None,
@@ -153,12 +151,12 @@ def open_environment(
 ) -> Environment:
     """What a protocol's agents search.
 
-    `corpus`: as `trailforge index` reads or makes it, or documents; for agents that plan, documents with their kinds,
-    at neither of which the web's tools look. `search`: None for bm25. `kg`: a graph's folder. Raises `InvalidInput` for
-    what is missing, a live tool's key too, and `RetrievalError` for a missing package, model or index, and for a
-    damaged graph.
+    `corpus`: an index, a file of passages, or documents; for agents that plan, documents with their kinds. The web and
+    servers look at none. `search`: None: as the index says. `kg`: a graph's folder. Raises `InvalidInput` for what is
+    missing, a back end and a live tool's key too, and `RetrievalError` for a missing package, model or index, and for
+    a damaged graph.
     """
-    search = search or PlanToolsConfig()
+    search = search or EnvironmentConfig()
     agents = search if isinstance(search, EnvironmentConfig) else EnvironmentConfig()
     environment = Environment(
         kg=_open_graph(kg, agents.graph) if kg and grammar.searches == "graph" else None,
@@ -168,17 +166,52 @@ def open_environment(
     if grammar.searches == "plan":
         found = () if isinstance(corpus, Path) else corpus or ()
         sources = [each for each in found if isinstance(each, SourceDocument)]
-        is_open = bool(sources) or search.kind == "web"
-        environment = replace(environment, plan_tools=open_tools(search, sources) if is_open else None)
-    elif search.kind == "web":
-        environment = replace(environment, documents=open_web(_over_all(None, search)))
-    elif isinstance(corpus, Path):
-        environment = replace(environment, documents=_open_corpus(corpus, search))
-    elif corpus:
-        documents = [each.document if isinstance(each, SourceDocument) else each for each in corpus]
-        environment = replace(environment, documents=_index(documents, search))
+        if sources or search.kind == WEB:
+            tools = open_tools(search, sources)
+            environment = replace(environment, plan_tools=tools, retriever=search.kind, searched=_describe(search))
+    else:
+        environment = _with_documents(environment, corpus, search)
     environment.check(grammar)
     return environment
+
+
+def _with_documents(environment: Environment, corpus: Corpus | None, search: PlanToolsConfig) -> Environment:
+    path = corpus if isinstance(corpus, Path) else None
+    config = _over_all(path, search)
+    if path is not None or search.kind == WEB or config.server:
+        _check_said(config)
+        opened, config = open_retrieval(config), resolved(config)
+    elif corpus and not isinstance(corpus, Path):
+        _check_said(config)
+        documents = [each.document if isinstance(each, SourceDocument) else each for each in corpus]
+        opened = over_documents(documents, config)
+    else:
+        return environment
+    searched = _describe(config) | ({"retrieval": opened.name} if config.server else {})
+    return replace(environment, documents=opened.corpus, retriever=opened.name, searched=searched)
+
+
+def _check_said(config: RetrievalConfig) -> None:
+    """No back end is taken where neither the configuration nor an index names one."""
+    if not config.kind and not config.server and not (config.corpus_index and Path(config.corpus_index).is_dir()):
+        raise InvalidInput(
+            f"by which back end are documents searched? say retrieval.kind in the preset, or --retrieval: "
+            f"{', '.join(BACKENDS)}",
+            field="retrieval.kind",
+        )
+
+
+def _describe(config: RetrieverConfig) -> dict[str, object]:
+    """For `Environment.searched`."""
+    described: dict[str, object] = {"retrieval": config.kind, "encoder": None}
+    if config.kind in BACKENDS and (encoder := config.encoder_of(config.kind)) is not None:
+        prefixes = {"query_prefix": config.query_prefix, "passage_prefix": config.passage_prefix}
+        described |= {"encoder": encoder_model(encoder)} | {name: text for name, text in prefixes.items() if text}
+    if config.options:
+        described["options"] = config.options
+    if isinstance(config, RetrievalConfig) and config.kind == WEB and config.web_url:
+        described["web_url"] = config.web_url
+    return described
 
 
 def _open_graph(folder: Path, config: KgToolConfig) -> KgTool:
@@ -202,28 +235,13 @@ def _open_filters(search: EnvironmentConfig) -> ResultFilter:
     )
 
 
-def _encoder(search: PlanToolsConfig) -> Encoder:
-    return Encoder(search.encoder, query_prefix=search.query_prefix, passage_prefix=search.passage_prefix)
-
-
-def _index(documents: Sequence[Document], search: PlanToolsConfig) -> Retriever:
-    if search.kind in LEXICAL:
-        return LEXICAL[search.kind](documents)
-    encoder = _encoder(search)
-    vectors = encoder.encode_documents([embedded_text(document) for document in documents])
-    return DenseRetriever(DenseIndex.build(documents, vectors), encoder)
-
-
-def _open_corpus(path: Path, search: PlanToolsConfig) -> Retriever:
-    nobodys = Question(id="", question="", answer="")  # the corpus is the same for every question
-    return asyncio.run(open_retrieval(_over_all(path, search)).for_question(nobodys))
-
-
 def _over_all(path: Path | None, search: PlanToolsConfig) -> RetrievalConfig:
     """One corpus, or the web."""
     return RetrievalConfig(
         kind=search.kind,
+        options=search.options,
         encoder=search.encoder,
+        device=search.device,
         query_prefix=search.query_prefix,
         passage_prefix=search.passage_prefix,
         scope="corpus",

@@ -1,16 +1,18 @@
-"""Finding passages: dense and lexical retrievers over a question's paragraphs or a corpus, and the tools of a plan.
+"""Finding passages by any back end or server, over a question's paragraphs or a corpus, and the tools of a plan.
 
 torch, faiss and bm25s are loaded when they are first needed, not by importing this package.
 """
 
 from trailforge.retrieval.backends.bm25 import Bm25Retriever
+from trailforge.retrieval.backends.dense import DenseIndex, DenseRetriever
+from trailforge.retrieval.backends.store import build_index, open_index
 from trailforge.retrieval.base import LazyRetriever, Retriever
-from trailforge.retrieval.corpus import build_index, read_corpus
-from trailforge.retrieval.dense import DenseIndex, DenseRetriever
+from trailforge.retrieval.corpus import read_corpus
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.plan_tools import PlanToolsConfig, Tools, check_web_keys, local_tools, open_tools
 from trailforge.retrieval.scope import Retrieval, RetrievalConfig, check_retrieval, open_retrieval
 from trailforge.retrieval.sentences import SentenceReader, split_sentences
+from trailforge.retrieval.service.client import connect
 
 __all__ = [
     "Bm25Retriever",
@@ -27,7 +29,9 @@ __all__ = [
     "build_index",
     "check_retrieval",
     "check_web_keys",
+    "connect",
     "local_tools",
+    "open_index",
     "open_retrieval",
     "open_tools",
     "read_corpus",

@@ -8,14 +8,16 @@ Over the web instead, as in the paper: GNews and Google News where that has too 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from trailforge.retrieval.backends import BACKENDS, map_here
+from trailforge.retrieval.backends.declaration import Item, Result
+from trailforge.retrieval.backends.vectors import embedded_text
 from trailforge.retrieval.base import LazyRetriever, Retriever
-from trailforge.retrieval.dense import DenseIndex, DenseRetriever, embedded_text
-from trailforge.retrieval.encoder import PACKAGED, Encoder
-from trailforge.retrieval.scope import LEXICAL, LONGEST_WEB_PASSAGE, RetrievalKind
+from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.retrievers import WEB, RetrieverConfig, build_over, check_in_memory, open_encoder
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.schemas import Document, InvalidInput, Passage, SourceDocument, SourceKind
 
@@ -36,36 +38,37 @@ _SPARE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanToolsConfig:
-    """How the tools search."""
+class PlanToolsConfig(RetrieverConfig):
+    """How the tools search: `kind` has to be said, and a server cannot be it, which does not tell documents apart."""
 
-    kind: Literal[RetrievalKind, "web"] = "bm25"
-    encoder: str = PACKAGED
-    """For `dense`: `minilm`, or any sentence-transformers name or path."""
-    query_prefix: str = ""
-    passage_prefix: str = ""
-    """What the encoder wants before a query and a passage, e.g. `query: ` and `passage: ` for e5."""
     longest_passage: int = LONGEST_PASSAGE
-    """Words; for the local kinds."""
-    longest_web_passage: int = LONGEST_WEB_PASSAGE
-    """Words, at the end of a sentence; for `web`."""
+    """Words; for back ends."""
     web_news: Literal["gnews", "serper"] = "gnews"
     """For `web`: where News looks first. `serper`: Google News alone, which needs no second key."""
-    web_interval_s: float = 1.0
-    """For `web`: between the beginnings of two requests to GNews or Serper. arXiv is asked every three seconds."""
+
+
+def check_tools(config: PlanToolsConfig) -> None:
+    """Whether tools can be opened, as far as can be said without loading anything.
+
+    Raises `InvalidInput` for a kind that is not said or cannot be it, for options that want a model, and when a key is
+    not set, and `RetrievalError` for a missing package.
+    """
+    if config.kind == WEB:
+        check_web_keys(config)
+    elif config.kind in BACKENDS:
+        check_in_memory(config, config.kind)
+    else:
+        what = "a server does not tell news from papers" if config.kind else "nobody says how documents are searched"
+        raise InvalidInput(f"{what}; plans search by {', '.join((*BACKENDS, WEB))}: say which", field="kind")
 
 
 def open_tools(config: PlanToolsConfig, documents: Sequence[SourceDocument]) -> Tools:
     """The tools as configured; `documents` are not looked at for the kind `web`.
 
-    Raises `InvalidInput` when a key is not set, and `RetrievalError` for a missing package or model.
+    Raises as `check_tools`, and `RetrievalError` for a missing model.
     """
-    if config.kind == "web":
-        return web_tools(config)
-    encoder = None
-    if config.kind == "dense":
-        encoder = Encoder(config.encoder, query_prefix=config.query_prefix, passage_prefix=config.passage_prefix)
-    return local_tools(documents, config.kind, encoder=encoder, longest_passage=config.longest_passage)
+    check_tools(config)
+    return web_tools(config) if config.kind == WEB else local_tools(documents, config)
 
 
 def web_tools(config: PlanToolsConfig) -> Tools:
@@ -95,18 +98,12 @@ def check_web_keys(config: PlanToolsConfig) -> None:
             raise InvalidInput(f"{error.problem}, or take News from Google alone (web_news: serper)") from None
 
 
-def local_tools(
-    documents: Sequence[SourceDocument],
-    kind: RetrievalKind = "bm25",
-    *,
-    encoder: Encoder | None = None,
-    longest_passage: int = LONGEST_PASSAGE,
-) -> Tools:
-    """Tools over these documents; `dense` wants an encoder. Each is indexed by its first search.
+def local_tools(documents: Sequence[SourceDocument], config: PlanToolsConfig, encoder: Encoder | None = None) -> Tools:
+    """Tools over these documents, by a back end. Each is indexed by its first search.
 
-    A tool without documents finds nothing.
+    `encoder`: the one of the configuration, where it is open already. A tool without documents finds nothing.
     """
-    corpus = _Corpus(documents, kind, encoder, longest_passage)
+    corpus = _Corpus(documents, config, encoder or open_encoder(config, config.kind))
     return {name: LazyRetriever(lambda kinds=kinds: corpus.over(kinds)) for name, kinds in _KINDS.items()}
 
 
@@ -128,33 +125,43 @@ class _Piece(NamedTuple):
 class _Corpus:
     """Documents as passages, cut and embedded once for all tools."""
 
-    def __init__(
-        self, documents: Sequence[SourceDocument], kind: RetrievalKind, encoder: Encoder | None, longest: int
-    ) -> None:
-        self._documents, self._kind, self._encoder, self._longest = documents, kind, encoder, longest
+    def __init__(self, documents: Sequence[SourceDocument], config: PlanToolsConfig, encoder: Encoder | None) -> None:
+        self._documents, self._config, self._encoder = documents, config, encoder
         self._lock = asyncio.Lock()
         self._pieces: list[_Piece] | None = None
+        self._rows: dict[str, int] = {}
+        """Of what is embedded of each piece, in `_vectors`."""
         self._vectors: np.ndarray | None = None
-        """Of all pieces, shape (len(pieces), dimension); None before the first dense search."""
+        """Of all pieces; None before the first search that wants one."""
 
     async def over(self, kinds: Sequence[SourceKind]) -> Retriever:
         """A retriever over the documents of these kinds."""
         async with self._lock:
             if self._pieces is None:
-                self._pieces = await asyncio.to_thread(_cut, self._documents, self._longest)
-            rows = [row for row, piece in enumerate(self._pieces) if piece.home.kind in kinds]
-            if not rows:
+                self._pieces = await asyncio.to_thread(_cut, self._documents, self._config.longest_passage)
+            chosen = [piece for piece in self._pieces if piece.home.kind in kinds]
+            if not chosen:
                 return _Nothing()
-            homes = {self._pieces[row].passage.id: self._pieces[row].home.id for row in rows}
-            return BestPassages(await self._index(self._pieces, rows), homes)
+            passages = [piece.passage for piece in chosen]
+            found = await build_over(passages, self._config, self._config.kind, self._encoder, self._map)
+            return BestPassages(found, {piece.passage.id: piece.home.id for piece in chosen})
 
-    async def _index(self, pieces: Sequence[_Piece], rows: Sequence[int]) -> Retriever:
-        chosen = [pieces[row].passage for row in rows]
-        if self._encoder is None:
-            return await asyncio.to_thread(LEXICAL[self._kind], chosen)
+    async def _map(
+        self, name: str, work: Callable[[Sequence[Item]], Awaitable[Result]], items: Sequence[Item], per_shard: int
+    ) -> list[Result]:
+        """A `ShardMap` that has pieces embedded all at once, for the tool that comes first and for the others."""
+        encoder = self._encoder
+        if encoder is None or work != encoder.documents:
+            return await map_here(name, work, items, per_shard)
         if self._vectors is None:
-            self._vectors = await self._encoder.documents([embedded_text(piece.passage) for piece in pieces])
-        return DenseRetriever(DenseIndex.build(chosen, self._vectors[rows]), self._encoder)
+            texts = [embedded_text(piece.passage) for piece in self._pieces or ()]
+            self._rows = {text: row for row, text in enumerate(texts)}
+            self._vectors = await encoder.documents(texts)
+        rows = [self._rows[str(item)] for item in items if str(item) in self._rows]
+        if len(rows) < len(items):  # other texts than those of pieces
+            return await map_here(name, work, items, per_shard)
+        found: Any = self._vectors[rows]
+        return [found[start : start + per_shard] for start in range(0, len(rows), per_shard)]
 
 
 def _cut(documents: Sequence[SourceDocument], longest: int) -> list[_Piece]:

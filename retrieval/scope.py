@@ -1,86 +1,126 @@
-"""How is searched, and where: each question's own paragraphs, or one corpus or the web for all."""
+"""How is searched, and where: each question's own paragraphs, or one corpus, a server or the web for all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from trailforge.retrieval.backends.bm25 import Bm25Retriever
+from trailforge.retrieval.backends import load_backend
+from trailforge.retrieval.backends.manifest import IndexManifest, read_manifest
+from trailforge.retrieval.backends.store import open_index
 from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.corpus import read_corpus
-from trailforge.retrieval.dense import DenseIndex, DenseRetriever, embedded_text, read_meta
-from trailforge.retrieval.encoder import PACKAGED, Encoder, check_encoder
+from trailforge.retrieval.embeddings import encoder_model
+from trailforge.retrieval.encoder import Encoder, check_encoder
+from trailforge.retrieval.retrievers import (
+    WEB,
+    RetrieverConfig,
+    build_over,
+    check_in_memory,
+    open_encoder,
+    run_apart,
+)
+from trailforge.retrieval.seals import file_hash
 from trailforge.retrieval.sentences import SentenceReader
+from trailforge.retrieval.service.client import SearchClientConfig, connect, is_address
 from trailforge.rewards.dynasearcher import TitledText, nearest_similarities
-from trailforge.schemas import Document, InvalidInput, Passage, Question
+from trailforge.schemas import Document, InvalidInput, Passage, Question, RetrievalError, from_dict, to_dict
 
-RetrievalKind = Literal[
-    "dense",
-    "bm25",
-]
-"""As configurations and the command line have it."""
-LEXICAL: Mapping[str, Callable[[Sequence[Document]], Retriever]] = {
-    "bm25": Bm25Retriever,
-}
-"""Those that need no encoder: all but `dense`. A new one is a class in a file of its own, and two lines here."""
-LONGEST_WEB_PASSAGE = 100
-"""Words: eight searches of two passages then fit what R-Search's training preset gives a plan's results."""
+_IN_TIME = SearchClientConfig(timeout_s=5.0, limit_s=10.0)
+"""For a server that is only asked what it is."""
+_USUAL = "dense"
+"""The back end where none is said, and no index says one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetrievalConfig:
-    """How passages are found. What is asked for is looked for by `check_retrieval`."""
+class RetrievalConfig(RetrieverConfig):
+    """How passages are found. What is asked for is looked for by `check_retrieval`.
 
-    kind: Literal[RetrievalKind, "web"] = "dense"
-    """`web`: live pages, for all questions and whatever the scope."""
-    encoder: str = PACKAGED
-    """For `dense`: `minilm`, or any sentence-transformers name or path."""
+    Where no `kind` is said, and no index says one, it is `dense`.
+    """
+
     scope: Literal["question", "corpus"] = "question"
+    """Of the web and of a server that is no matter."""
     corpus_index: str | None = None
-    """For the scope `corpus`. `dense`: the folder that `trailforge index` made. Else a file as `trailforge index` reads
-    it, indexed in memory when the run starts."""
-    query_prefix: str = ""
-    """What the encoder wants before a query, e.g. `query: ` for e5. Empty: what the index says, if one is searched."""
-    passage_prefix: str = ""
-    """What the encoder wants before a passage, e.g. `passage: ` for e5. Empty: as above."""
+    """For the scope `corpus`: the folder of an index (`trailforge index build`); a file of passages, which the back end
+    takes in when the run starts; or the URL of a server."""
+    corpus_hash: str = ""
+    """SHA-256 of what that holds: where it is does not decide the rows."""
     web_url: str = ""
     """For `web`: a search that takes and gives what Tavily's does. Empty: Tavily itself."""
-    web_interval_s: float = 1.0
-    """For `web`: between the beginnings of two requests."""
-    longest_web_passage: int = LONGEST_WEB_PASSAGE
-    """For `web`: words, at the end of a sentence."""
     web_pages: int = 0
     """For `web`: of how many of the pages of a search the text is read, as MSearcher's tool does; 0: what the search
     says of them is all."""
 
     @property
+    def server(self) -> str:
+        """The URL of the server that is searched; empty where none is."""
+        if is_address(self.kind):
+            return self.kind
+        named = self.corpus_index if self.scope == "corpus" else None
+        return named if named and self.kind != WEB and is_address(named) else ""
+
+    @property
     def searches_paragraphs(self) -> bool:
         """Whether each question's own paragraphs are what is searched."""
-        return self.kind != "web" and self.scope == "question"
+        return self.scope == "question" and self.kind != WEB and not self.server
+
+    @property
+    def encoder_name(self) -> str | None:
+        """Of the encoder that is wanted; None when none is. Raises `RetrievalError` for an index that is damaged."""
+        if self.kind == WEB or self.server:
+            return None
+        if self.scope == "corpus" and self.corpus_index and Path(self.corpus_index).is_dir():
+            found = read_manifest(Path(self.corpus_index)).encoder
+            return (self.encoder or found) if found else None
+        return self.encoder_of(self.kind or _USUAL)
+
+    def deciding(self) -> dict[str, Any]:
+        """What decides the rows: of what is known by its content not the place, and no device."""
+        content = to_dict(self)
+        del content["device"]
+        content["encoder"] = encoder_model(self.encoder)
+        if self.corpus_hash:
+            del content["corpus_index"]
+            if self.server == self.kind:
+                del content["kind"]
+        return content
 
 
 class Retrieval:
-    """A worker's retrieval: its encoder (for `dense`), its corpus or the web (None for own paragraphs), its kind.
+    """A worker's retrieval: over each question's own paragraphs, or by one retriever for all."""
 
-    Without an encoder the kind is how paragraphs are searched.
-    """
+    def __init__(
+        self,
+        encoder: Encoder | None,
+        corpus: Retriever | None,
+        config: RetrieverConfig | None = None,
+        name: str = "",
+    ) -> None:
+        """`encoder`: of the back end, which reads sentences with it, too; None where it needs none.
 
-    def __init__(self, encoder: Encoder | None, corpus: Retriever | None, kind: RetrievalKind = "bm25") -> None:
-        self._encoder, self._corpus, self._kind = encoder, corpus, kind
+        `corpus`: None for own paragraphs, which are searched as `config` says (None: `dense`). `name`: see
+        `Provenance.retriever`.
+        """
+        self.corpus = corpus
+        self._encoder, self._config = encoder, config or RetrieverConfig(kind=_USUAL)
         self._reader = SentenceReader(encoder)
+        self.name = name or self._config.kind
 
     async def for_question(self, question: Question) -> Retriever:
         """The retriever of a question. Raises `InvalidInput` when it has no paragraphs to search."""
-        if self._corpus is not None:
-            return self._corpus
+        if self.corpus is not None:
+            return self.corpus
         if not question.paragraphs:
             raise InvalidInput(
                 f"question {question.id} has no paragraphs; search a corpus instead (retrieval.scope: corpus)",
                 field="paragraphs",
             )
-        return await self._over(question.paragraphs)
+        return await build_over(question.paragraphs, self._config, self._config.kind, self._encoder)
 
     async def best_sentences(self, query: str, passages: Sequence[Passage], n: int) -> list[tuple[Passage, str]]:
         """The `n` sentences of the passages that are nearest to the query."""
@@ -94,52 +134,132 @@ class Retrieval:
             return nearest_similarities(supporting, retrieved, None)
         return await self._encoder.in_thread(nearest_similarities, supporting, retrieved, self._encoder.similarity)
 
-    async def _over(self, documents: Sequence[Document]) -> Retriever:
-        if self._encoder is None:
-            return LEXICAL[self._kind](documents)
-        vectors = await self._encoder.documents([embedded_text(d) for d in documents])
-        return DenseRetriever(DenseIndex.build(documents, vectors), self._encoder)
-
 
 def check_retrieval(config: RetrievalConfig) -> None:
     """Whether what the configuration asks for is there, as far as can be said without loading any of it.
 
-    Raises `RetrievalError` for a missing package, and for an index that is missing or of another encoder or prefix, and
-    `InvalidInput` for a corpus that is not said, or is no file, and for the web's key that is not set.
+    Raises `RetrievalError` for a missing package, and for an index that is missing or of another back end, encoder or
+    prefix, and `InvalidInput` for a corpus that is not said, or is not there, for what a model would have to be asked,
+    and for the web's key that is not set.
     """
-    if config.kind == "web":
+    if config.kind == WEB:
         open_web(config)
-        return
-    corpus = _find_corpus(config)
-    if config.kind == "dense":
-        check_encoder(config.encoder)
-        if corpus is not None:
-            read_meta(corpus, config.encoder, config.passage_prefix)
-    elif corpus is not None and not corpus.is_file():
-        raise InvalidInput(
-            f"no such file; {config.kind} searches a file of passages, as `trailforge index` reads it", file=corpus
-        )
+    elif config.server:
+        connect(config.server)
+    elif (manifest := _manifest_of(_find_corpus(config))) is not None:
+        _check_index(config, manifest)
+    else:
+        check_in_memory(config, config.kind or _USUAL)
+
+
+def with_hash(config: RetrievalConfig) -> RetrievalConfig:
+    """The configuration with the hash of its corpus, as far as a server tells it.
+
+    Raises as `check_retrieval`, and `RetrievalError` for a server that does not answer.
+    """
+    check_retrieval(config)
+    if config.server:
+        return replace(config, corpus_hash=run_apart(ask_server(config.server)).hash)
+    if config.kind == WEB or (corpus := _find_corpus(config)) is None:
+        return config
+    return replace(config, corpus_hash=corpus_hash(corpus))
+
+
+@dataclass(frozen=True, slots=True)
+class ServedCorpus:
+    """What a server says of the corpus that is searched; empty where it does not."""
+
+    backend: str = ""
+    hash: str = ""
+
+    @property
+    def name(self) -> str:
+        """See `Provenance.retriever`."""
+        return f"{self.backend or 'server'} {self.hash[:12]}".strip()
+
+
+async def ask_server(url: str) -> ServedCorpus:
+    """What is searched behind a URL. Raises `RetrievalError` for a server that does not answer, or not have it."""
+    client = connect(url, config=_IN_TIME)
+    try:
+        corpora = (await client.health()).get("corpora")
+    except RetrievalError:  # Search-R1's own has no such path
+        corpora = None
+        await client.retrieve("Is anybody there?", 1)
+    if not isinstance(corpora, dict):
+        return ServedCorpus()
+    corpus = corpora.get(client.corpus) if client.corpus else next(iter(corpora.values()), None)
+    if not isinstance(corpus, dict):
+        raise RetrievalError(f"{url}: serves {', '.join(corpora) or 'no corpus'}, not {client.corpus or 'one'}")
+    return ServedCorpus(str(corpus.get("backend", "")), str(corpus.get("hash", "")))
+
+
+def corpus_hash(corpus: Path) -> str:
+    """SHA-256 of a file of passages; of an index that of what it holds, whenever it was built.
+
+    Raises `RetrievalError` for a folder that holds no index, or a damaged one.
+    """
+    if not corpus.is_dir():
+        return file_hash(corpus)
+    content = to_dict(read_manifest(corpus))
+    for name in ("figures", "seal"):
+        del content[name]
+    del content["corpus"]["name"]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def resolved(config: RetrievalConfig) -> RetrievalConfig:
+    """The configuration with what its index says, and else what is usual, in place of what it does not say.
+
+    Raises as `check_retrieval`.
+    """
+    if config.kind == WEB or config.server:
+        return config
+    if (manifest := _manifest_of(_find_corpus(config))) is None:
+        return replace(config, kind=config.kind or _USUAL)
+    _check_index(config, manifest)
+    return replace(
+        config,
+        kind=manifest.backend,
+        encoder=config.encoder or manifest.encoder,
+        query_prefix=config.query_prefix or manifest.query_prefix,
+        passage_prefix=manifest.passage_prefix,
+    )
 
 
 def open_retrieval(config: RetrievalConfig) -> Retrieval:
-    """Load what the configuration asks for. An index brings its prefixes along, where the configuration has none.
+    """Load what the configuration asks for. An index brings along what the configuration does not say.
 
-    Raises `RetrievalError` for a missing package, a missing model, or an index that is missing, damaged or of another
-    encoder, and `InvalidInput` for a corpus file that cannot be read, and for the web's key that is not set.
+    A corpus that is a file is taken in by the back end now. Raises as `check_retrieval`, and `RetrievalError` for a
+    missing model and a damaged index, and `InvalidInput` for a corpus file that cannot be read.
     """
-    if config.kind == "web":
-        return Retrieval(None, open_web(config))
-    corpus = _find_corpus(config)
-    if config.kind in LEXICAL:
-        found = LEXICAL[config.kind](list(read_corpus(corpus))) if corpus else None
-        return Retrieval(None, found, config.kind)
-    queries, passages = config.query_prefix, config.passage_prefix
-    if corpus is not None:
-        meta = read_meta(corpus, config.encoder, passages)
-        queries, passages = queries or meta.query_prefix, meta.passage_prefix
-    encoder = Encoder(config.encoder, query_prefix=queries, passage_prefix=passages)
-    found = DenseRetriever(DenseIndex.open(corpus, encoder), encoder) if corpus else None
-    return Retrieval(encoder, found)
+    if config.kind == WEB:
+        return Retrieval(None, open_web(config), config)
+    if config.server:
+        served = run_apart(ask_server(config.server))
+        if config.corpus_hash not in ("", served.hash):
+            raise RetrievalError(f"{config.server} serves another index than when this run began: serve that one again")
+        return Retrieval(None, connect(config.server), config, name=served.name)
+    corpus, wanted = _find_corpus(config), resolved(config)
+    if corpus is None:
+        check_in_memory(wanted, wanted.kind)
+        return Retrieval(open_encoder(wanted, wanted.kind), None, wanted)
+    name = f"{wanted.kind} {(config.corpus_hash or corpus_hash(corpus))[:12]}"
+    if corpus.is_dir():
+        encoder = open_encoder(wanted, wanted.kind)
+        return Retrieval(encoder, open_index(corpus, encoder=encoder), wanted, name)
+    documents = list(read_corpus(corpus))
+    if not documents:
+        raise InvalidInput("holds no passages", file=corpus)
+    return over_documents(documents, wanted, name)
+
+
+def over_documents(documents: Sequence[Document], config: RetrievalConfig, name: str = "") -> Retrieval:
+    """One corpus of these documents, taken in by the back end now. Raises as `open_retrieval`."""
+    config = replace(config, kind=config.kind or _USUAL)
+    check_in_memory(config, config.kind)
+    encoder = open_encoder(config, config.kind)
+    return Retrieval(encoder, run_apart(build_over(documents, config, config.kind, encoder)), config, name)
 
 
 def open_web(config: RetrievalConfig) -> Retriever:
@@ -157,14 +277,62 @@ def open_web(config: RetrievalConfig) -> Retriever:
     )
 
 
+def _name(backend: str, corpus: Path, config: RetrievalConfig) -> str:
+    return f"{backend} {(config.corpus_hash or corpus_hash(corpus))[:12]}"
+
+
 def _find_corpus(config: RetrievalConfig) -> Path | None:
-    """The corpus, where one is to be searched. Raises `InvalidInput` when nobody said which."""
+    """The corpus, where one is to be searched. Raises `InvalidInput` when nobody said which, and for none."""
     if config.scope != "corpus":
         return None
     if not config.corpus_index:
         raise InvalidInput(
-            "a corpus is to be searched, and none is given: give --documents (see `trailforge index`) or corpus_index "
+            "a corpus is to be searched, and none is given: give --documents (see `trailforge index build`) or corpus_index "
             "in the preset, or search each question's own paragraphs: --scope question, in a preset scope: question",
             field="retrieval.scope",
         )
-    return Path(config.corpus_index)
+    corpus = Path(config.corpus_index)
+    if not corpus.exists():
+        raise InvalidInput(
+            "no such file or folder; give an index that `trailforge index build` made, or a file of passages",
+            file=corpus,
+        )
+    return corpus
+
+
+def _manifest_of(corpus: Path | None) -> IndexManifest | None:
+    """Of an index; None for a file, and for none. Raises `RetrievalError` for a folder that holds no index."""
+    return read_manifest(corpus) if corpus is not None and corpus.is_dir() else None
+
+
+def _check_index(config: RetrievalConfig, manifest: IndexManifest) -> None:
+    """Whether an index can be searched as the configuration says. Loads nothing.
+
+    Raises `RetrievalError` for one that is of something else, or needs a package that is missing, and `InvalidInput`
+    for one whose searches ask a model.
+    """
+    said = {"kind": (config.kind, manifest.backend)}
+    if manifest.encoder:
+        said["encoder"] = encoder_model(config.encoder), manifest.encoder
+        said["passage_prefix"] = config.passage_prefix, manifest.passage_prefix
+    said |= {f"options.{name}": (value, manifest.config.get(name)) for name, value in config.options.items()}
+    for name, (wanted, found) in said.items():
+        if wanted not in ("", found):
+            raise _other(config.corpus_index, name, found, wanted)
+    backend = load_backend(manifest.backend)
+    if "find" in backend.asks_model(from_dict(backend.config, manifest.config)):
+        raise InvalidInput(
+            f"every search of this {backend.name} asks a model; serve it (`trailforge serve-search`) and give the "
+            "server's URL",
+            file=config.corpus_index,
+        )
+    if manifest.encoder:
+        check_encoder(config.encoder or manifest.encoder)
+
+
+def _other(folder: object, name: str, found: object, wanted: object) -> RetrievalError:
+    option = f" (trailforge index build … --passage-prefix {json.dumps(wanted)})" if name == "passage_prefix" else ""
+    return RetrievalError(
+        f"{folder} was made with the {name} {found!r}, not {wanted!r}; say what it was made with or nothing, or build "
+        f"it again{option}"
+    )

@@ -162,8 +162,8 @@ class BundleQuestion:
     """A multi-hop question over a bundle, with its gold search plan."""
 
     STORED_AS: ClassVar[str] = "BundleQuestion"
-    SCHEMA_VERSION: ClassVar[str] = "1.1"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration()}  # without aliases, key_facts and as_of
+    SCHEMA_VERSION: ClassVar[str] = "1.2"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration()}  # 1.0: without aliases, key_facts and as_of
 
     uid: str
     bundle_id: str

@@ -54,8 +54,8 @@ class SearchEpisode:
     """One answer to a bundle's question in the R-Search protocol. The table `episodes`."""
 
     STORED_AS: ClassVar[str] = "SearchEpisode"
-    SCHEMA_VERSION: ClassVar[str] = "1.1"
-    EARLIER: ClassVar[Earlier] = {"1.0": _with_thoughts}  # without thoughts and scored_by
+    SCHEMA_VERSION: ClassVar[str] = "1.2"
+    EARLIER: ClassVar[Earlier] = {"1.0": _with_thoughts, "1.1": migration()}  # 1.0: without thoughts and scored_by
 
     uid: str
     """Hash of question and conversation: the same episode has the same uid in every run."""
@@ -209,8 +209,8 @@ class KgTrajectory:
     """An episode of the protocol `kg_search`: one row of `kg_trajectories/`."""
 
     STORED_AS: ClassVar[str] = "KgTrajectory"
-    SCHEMA_VERSION: ClassVar[str] = "1.1"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.2"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration()}
 
     uid: str
     """Hash of question id, draw and conversation: the same episode has the same uid in every run."""

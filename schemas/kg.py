@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from trailforge.schemas.bundle import FilterScore
 from trailforge.schemas.provenance import Provenance
 from trailforge.schemas.question import AskedQuestion, Hop, Question
+from trailforge.schemas.versions import Earlier, migration
 
 MatchKind = Literal["label", "alias", "word_order", "unqualified", "fuzzy"]
 """How a name agrees with a mention, case, accents and punctuation aside: it is the label, it is an alias, it has the
@@ -204,7 +205,8 @@ class KgQuestion:
     """A question over a knowledge graph, with the facts that it asks for. The table `kg_questions`."""
 
     STORED_AS: ClassVar[str] = "KgQuestion"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
 
     uid: str
     question: str

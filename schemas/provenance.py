@@ -16,7 +16,7 @@ class Provenance:
     """Enough to make the row again."""
 
     STORED_AS: ClassVar[str] = "Provenance"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
 
     run_id: str
     source_id: str
@@ -27,6 +27,9 @@ class Provenance:
     seed: int
     call_keys: tuple[str, ...]
     """Ledger keys of the model calls behind the row, in the order of the steps."""
+    retriever: str = ""
+    """What found the passages: the name of a back end, and of an index or a corpus 12 hex digits of its hash; `web`;
+    what a server says of itself. Empty: nothing was searched, or the row is of before this was recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

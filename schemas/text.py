@@ -16,6 +16,14 @@ def estimate_tokens(text: str) -> int:
     return sum(1 for _ in _TOKEN.finditer(text))
 
 
+_PIECE = re.compile(r"\d|[^\W\d_]{1,6}|[^\w\s]|\n")
+
+
+def count_tokens(text: str) -> int:
+    """About as many as a model's tokenizer makes of English: words by their length, digits and marks one by one."""
+    return len(_PIECE.findall(text))
+
+
 _INVISIBLE = (
     *range(0x80, 0xA0),  # C1 controls
     *(0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFEFF, 0xFFA0),  # soft hyphen, fillers …

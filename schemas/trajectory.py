@@ -78,8 +78,8 @@ class Trajectory:
     """A finished trajectory: one row of `mcts_trajectories/`."""
 
     STORED_AS: ClassVar[str] = "Trajectory"
-    SCHEMA_VERSION: ClassVar[str] = "1.2"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.3"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration(), "1.2": migration()}
 
     uid: str
     """Hash of question id, kind and steps: the same trajectory has the same uid in every run."""
@@ -132,8 +132,8 @@ class SftRow:
     """One supervised example: a whole conversation, or one assistant turn with its prefix."""
 
     STORED_AS: ClassVar[str] = "SftRow"
-    SCHEMA_VERSION: ClassVar[str] = "1.1"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.2"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration()}
 
     uid: str
     trajectory_uid: str

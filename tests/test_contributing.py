@@ -86,7 +86,7 @@ def test_the_tests_that_the_walk_brings_along_pass(tree: Path) -> None:
         tree,
         tree,
         *("-m", "pytest", "-q", "-p", "no:cacheprovider"),
-        *("tests/filters/test_trajectories.py", "tests/retrieval/test_trigrams.py"),
+        *("tests/filters/test_trajectories.py", "tests/retrieval/backends/test_trigrams.py"),
         *("tests/protocols/test_round_trips.py", "-k", "not test_round_trips or research or registry"),
     )
     assert "failed" not in printed and "passed" in printed.splitlines()[-1]

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
         RetrievalConfig,
         Retriever,
         build_index,
+        connect,
+        open_index,
         open_retrieval,
     )
     from trailforge.retrieval.kg import KgStore, KgTool, build_kg, match_entity
@@ -96,7 +98,8 @@ _HOMES = {
     "inference": "Caps ClientConfig ModelClient Reply Request Sampling open_ledger",
     "mcts.bounds": "SearchConfig",
     "presets": "load_preset preset_names",
-    "retrieval": "Bm25Retriever DenseRetriever Encoder Retriever RetrievalConfig build_index open_retrieval",
+    "retrieval": "Bm25Retriever DenseRetriever Encoder Retriever RetrievalConfig build_index connect open_index "
+    "open_retrieval",
     "retrieval.kg": "KgStore KgTool build_kg match_entity",
     "rewards": "Episode Reward cover_exact_match exact_match f1 normalize_answer reward_preset score_answer "
     "score_batch",
@@ -158,6 +161,7 @@ __all__ = [
     "arrow_schema",
     "build_index",
     "build_kg",
+    "connect",
     "cover_exact_match",
     "exact_match",
     "f1",
@@ -168,6 +172,7 @@ __all__ = [
     "match_entity",
     "normalize_answer",
     "open_ledger",
+    "open_index",
     "open_retrieval",
     "preset_names",
     "read_parquet",

@@ -20,6 +20,7 @@ from trailforge.protocols import grammar_of
 from trailforge.protocols.environment import EnvironmentConfig
 from trailforge.protocols.transcripts import Spoken, read_transcript, split_text
 from trailforge.retrieval import Encoder
+from trailforge.retrieval.backends import BACKENDS
 from trailforge.rewards.dynasearcher import DynaSearcherConstants, Similarity
 from trailforge.rewards.episode import Episode, Reward, measure_nearest, score, supporting_recall
 from trailforge.rewards.presets import RewardPreset, reward_preset
@@ -103,14 +104,14 @@ class Pending:
 
 
 def _similarity(search: EnvironmentConfig) -> Similarity | None:
-    if search.kind != "dense":
-        return None
-    return _open_encoder(search.encoder, search.query_prefix, search.passage_prefix).similarity
+    """Of the encoder that documents are searched with, as far as the preset alone tells."""
+    name = search.encoder_of(search.kind) if search.kind in BACKENDS else search.encoder if not search.kind else None
+    return _open_encoder(name, search.query_prefix, search.passage_prefix, search.device).similarity if name else None
 
 
 @cache
-def _open_encoder(name: str, query_prefix: str, passage_prefix: str) -> Encoder:
-    return Encoder(name, query_prefix=query_prefix, passage_prefix=passage_prefix)
+def _open_encoder(name: str, query_prefix: str, passage_prefix: str, device: str) -> Encoder:
+    return Encoder(name, query_prefix=query_prefix, passage_prefix=passage_prefix, device=device)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,8 @@ from trailforge.pipelines.runs.finished import MANIFEST
 from trailforge.protocols import Grammar, grammar_of
 from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.protocols.environment import open_environment as open_over
-from trailforge.retrieval.dense import META
+from trailforge.retrieval.scope import corpus_hash
+from trailforge.retrieval.seals import file_hash
 from trailforge.schemas import Document, InvalidInput, Question, SourceDocument
 from trailforge.training.sets.runs import open_runs
 
@@ -24,26 +24,23 @@ def open_environment(
     kg: Path | None = None,
     top_k: int = 5,
 ) -> Environment:
-    """What a protocol's agent searches. `documents`: finished runs, or one corpus as `trailforge index` reads or makes.
+    """What a protocol's agent searches. `documents`: finished runs, or one corpus: an index, or a file of passages.
 
-    Questions over their own paragraphs search all paragraphs of their runs. `search`: None for bm25; of the web no
-    documents are read. Raises `InvalidInput` for what is missing, a live tool's key too, or cannot be searched so, and
-    `RetrievalError` for a missing package, model or index, and for a damaged graph.
+    Questions over their own paragraphs search all paragraphs of their runs. `search`: None: as the index says. For the
+    web and for a server no documents are read. Raises `InvalidInput` for what is missing, a back end and a live tool's
+    key too, or cannot be searched so, and `RetrievalError` for a missing package, model or index, and for a damaged
+    graph.
     """
     grammar, search = grammar_of(protocol), search or EnvironmentConfig()
     kg = kg if grammar.searches == "graph" else None
-    documents = () if search.kind == "web" else documents
+    documents = () if search.is_remote else documents
     environment = open_over(grammar, _corpus(grammar, documents), search=search, kg=kg, top_k=top_k)
     searched = {
         "documents": [_hash_source(path) for path in documents],
-        "retrieval": search.kind,
-        "encoder": search.encoder if search.kind == "dense" else None,
+        **environment.searched,
         "kg": _hash_source(kg) if kg else None,
     }
-    prefixes = {name: getattr(search, name) for name in ("query_prefix", "passage_prefix") if search.kind == "dense"}
-    if search.kind == "web" and search.web_url and grammar.searches != "plan":
-        searched["web_url"] = search.web_url
-    return replace(environment, searched=searched | {name: text for name, text in prefixes.items() if text})
+    return replace(environment, searched=searched)
 
 
 def _corpus(grammar: Grammar, documents: Sequence[Path]) -> Path | Sequence[Document] | Sequence[SourceDocument] | None:
@@ -55,11 +52,8 @@ def _corpus(grammar: Grammar, documents: Sequence[Path]) -> Path | Sequence[Docu
 
 
 def _hash_source(path: Path) -> str:
-    """SHA-256 of a corpus' file; of a folder that of the file which has the hashes of the others."""
-    if path.is_dir():
-        path = next(each for each in (path / MANIFEST, path / META) if each.is_file())
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """SHA-256 of a corpus; of a run or a graph that of its manifest, which has the hashes of the other files."""
+    return file_hash(path / MANIFEST) if (path / MANIFEST).is_file() else corpus_hash(path)
 
 
 def _are_runs(documents: Sequence[Path]) -> bool:

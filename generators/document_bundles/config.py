@@ -17,7 +17,7 @@ from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.config import RunConfig
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.retrieval.encoder import PACKAGED
-from trailforge.retrieval.plan_tools import PlanToolsConfig, check_web_keys
+from trailforge.retrieval.plan_tools import PlanToolsConfig, check_tools
 from trailforge.schemas import (
     Bundle,
     BundleQuestion,
@@ -164,6 +164,9 @@ def configure(config: BundleRunConfig, inputs: RunInputs) -> BundleRunConfig:
     """With the benchmarks that are given; without questions where only bundles are wanted."""
     config = config.against(inputs.options.get("benchmarks", []))
     config = replace(config, questions=config.questions and not inputs.options.get("bundles_only"))
-    if config.questions and config.tools.kind == "web":
-        check_web_keys(config.tools)
+    if config.questions:
+        try:
+            check_tools(config.tools)
+        except InvalidInput as error:
+            raise InvalidInput(error.problem, field=error.field and f"tools.{error.field}") from None
     return config

@@ -127,6 +127,8 @@ class EpisodeContext:
     """Empty for the gold way, which asks none."""
     client: Client | None = None
     """None for the gold way."""
+    retriever: str = ""
+    """See `Provenance.retriever`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +349,7 @@ class _Work:
                 prompt_version=self.context.config.prompt_version,
                 seed=self.context.seed,
                 call_keys=tuple(keys),
+                retriever=self.context.retriever,
             ),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig
 from trailforge.inference import Client, Prices
@@ -17,8 +17,10 @@ from trailforge.protocols import kg_search
 from trailforge.protocols.episodes import EpisodeConfig
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.result_filters import DocumentFilter, KgFilter, filter_prompts
-from trailforge.retrieval import Retrieval, RetrievalConfig, check_retrieval
+from trailforge.retrieval import Retrieval, RetrievalConfig
 from trailforge.retrieval.kg import CountTokens, KgStore, KgToolConfig
+from trailforge.retrieval.retrievers import WEB
+from trailforge.retrieval.scope import with_hash
 from trailforge.rewards import DynaSearcherConstants
 from trailforge.rewards.dynasearcher import DEFAULT, PAPER
 from trailforge.schemas import (
@@ -27,7 +29,6 @@ from trailforge.schemas import (
     KgTrajectory,
     SftRow,
     estimate_tokens,
-    from_dict,
     to_dict,
 )
 from trailforge.schemas.plugins import check_plugin
@@ -182,6 +183,10 @@ class KgRunConfig(GraphRunConfig):
     selection: EpisodeSelectionConfig = field(default_factory=EpisodeSelectionConfig)
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
 
+    def deciding(self) -> dict[str, Any]:
+        """What decides the rows; of graph and corpus their content and not their place."""
+        return GraphRunConfig.deciding(self) | {"retrieval": self.retrieval.deciding()}
+
     @property
     def needs_decompositions(self) -> bool:
         """Guided episodes follow the gold decomposition."""
@@ -219,7 +224,7 @@ class KgRunConfig(GraphRunConfig):
     @property
     def encoder_name(self) -> str | None:
         """Of the sentence encoder; None when none is wanted."""
-        return self.retrieval.encoder if self.retrieval.kind == "dense" else None
+        return self.retrieval.encoder_name
 
     @property
     def call_style(self) -> Literal["chat", "completion"]:
@@ -234,9 +239,7 @@ class KgRunConfig(GraphRunConfig):
 
     def searched_by(self, kind: str | None) -> KgRunConfig:
         """With this kind of retrieval, where one is asked for. Raises `InvalidInput` for one that is none."""
-        if kind is None:
-            return self
-        return replace(self, retrieval=from_dict(RetrievalConfig, to_dict(self.retrieval) | {"kind": kind}))
+        return replace(self, retrieval=self.retrieval.of_kind(kind))
 
     def within(self, scope: str | None) -> KgRunConfig:
         """Over the questions' own paragraphs or a corpus, where one of them is asked for."""
@@ -249,8 +252,9 @@ def configure(config: KgRunConfig, inputs: RunInputs) -> KgRunConfig:
     if scope == "question" and documents is not None:
         raise InvalidInput("--scope question searches each question's own paragraphs; leave --documents out")
     config = config.searched_by(inputs.options.get("retrieval"))
-    if config.retrieval.kind == "web" and (scope or documents):
-        raise InvalidInput("the web is searched, whatever --scope and --documents say; leave them out")
+    if (config.retrieval.kind == WEB or config.retrieval.server) and (scope or documents):
+        where = "the web" if config.retrieval.kind == WEB else "a server"
+        raise InvalidInput(f"{where} is searched, whatever --scope and --documents say; leave them out")
     config = config.within(scope).over(documents)
-    check_retrieval(config.retrieval)
+    config = replace(config, retrieval=with_hash(config.retrieval))
     return config.on_graph(inputs.options.get("kg"))

@@ -82,6 +82,7 @@ def row_of(
             prompt_version=context.config.prompts.version,
             seed=context.seed,
             call_keys=tuple(call_keys),
+            retriever=context.retrieval.name,
         ),
     )
     return replace(row, **made_of(row, question, context.config))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from trailforge.filters import FilterConfig
 from trailforge.generators.mcts_trajectories.generate import GeneratorConfig
 from trailforge.pipelines.runs.config import OutputConfig, RunConfig
 from trailforge.pipelines.runs.intake import RunInputs
-from trailforge.retrieval import RetrievalConfig, check_retrieval
+from trailforge.retrieval import RetrievalConfig
+from trailforge.retrieval.scope import with_hash
 from trailforge.schemas import SearchTree, SftRow, Trajectory
 
 
@@ -21,6 +22,10 @@ class MctsRunConfig(RunConfig):
     filters: FilterConfig = field(default_factory=FilterConfig)
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
+
+    def deciding(self) -> dict[str, Any]:
+        """What decides the rows; of a corpus its content and not its place."""
+        return RunConfig.deciding(self) | {"retrieval": self.retrieval.deciding()}
 
     @property
     def prompt_version(self) -> str:
@@ -53,7 +58,7 @@ class MctsRunConfig(RunConfig):
     @property
     def encoder_name(self) -> str | None:
         """Of the sentence encoder; None when none is wanted."""
-        return self.retrieval.encoder if self.retrieval.kind == "dense" else None
+        return self.retrieval.encoder_name
 
     @property
     def call_style(self) -> Literal["chat", "completion"]:
@@ -62,6 +67,5 @@ class MctsRunConfig(RunConfig):
 
 
 def configure(config: MctsRunConfig, inputs: RunInputs) -> MctsRunConfig:
-    """The configuration as it is. Raises `InvalidInput` when what it searches is not there."""
-    check_retrieval(config.retrieval)
-    return config
+    """With the hash of what it searches. Raises `InvalidInput` when that is not there."""
+    return replace(config, retrieval=with_hash(config.retrieval))

@@ -65,7 +65,7 @@ async def rehearse(
     """Calls, tokens and cost per stage of a run over `total` questions, of which these are a sample."""
     spent: dict[str, Usage] = defaultdict(Usage)
     # Words in the place of vectors: as many passages of the same length, without an encoder or an index.
-    found = open_retrieval(replace(retrieval, kind="bm25", scope="question"))
+    found = open_retrieval(RetrievalConfig(kind="bm25"))
     for question in questions:
         if not question.paragraphs:
             question = replace(question, paragraphs=_some_paragraphs(question))

@@ -311,6 +311,7 @@ class _Writer:
             prompt_version=context.config.prompts.version,
             seed=context.seed,
             call_keys=tuple(dict.fromkeys(key for step in steps for key in step.call_keys)),
+            retriever=context.retrieval.name,
         )
 
     def _plan(self, rollout: Rollout) -> tuple[str, ...]:

@@ -16,9 +16,11 @@ from trailforge.inference.packaged import packaged_licence
 from trailforge.pipelines.runs.config import CardConfig
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.retrieval import RetrievalConfig
+from trailforge.retrieval.retrievers import WEB
 
 _PUBLISHED: Mapping[str, str] = MappingProxyType(
     {"musique": "CC BY 4.0", "hotpotqa": "CC BY-SA 4.0", "2wikimultihopqa": "Apache-2.0"}
+    | {"morehopqa": "CC BY 4.0", "bamboogle": "MIT", "frames": "Apache-2.0"}
 )
 """Of benchmarks, as their authors publish them. A file is known by its form alone, so it may be another's."""
 _HUB_IDS = frozenset(
@@ -91,9 +93,12 @@ def section(model: str, sources: Iterable[Source], config: CardConfig) -> str:
 
 
 def over_corpus(retrieval: RetrievalConfig, config: CardConfig) -> list[Source]:
-    """The corpus or web that passages come from, where they are not those of the inputs."""
-    if retrieval.kind == "web":
+    """The corpus, server or web that passages come from, where they are not those of the inputs."""
+    if retrieval.kind == WEB:
         return [Source(name="pages of the web", licence=config.corpus_licence)]
+    if retrieval.server:
+        known = f" ({retrieval.corpus_hash[:12]})" if retrieval.corpus_hash else ""
+        return [Source(name=f"passages of a search server{known}", licence=config.corpus_licence)]
     if not retrieval.corpus_index:
         return []
     return [Source(name=f"passages of {shorten_path(retrieval.corpus_index)}", licence=config.corpus_licence)]

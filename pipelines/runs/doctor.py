@@ -175,24 +175,33 @@ def encoder(name: str | None) -> Finding:
     from trailforge.retrieval.encoder import MEND, check_encoder, is_cached
 
     if name is None:
-        return ok("encoder", "none wanted: retrieval by words (bm25)")
+        return ok("encoder", "none wanted: what is searched needs none here")
     place = check_encoder(name)
     if place == "hub" and not is_cached(name):
         return warning("encoder", f"{name} is no folder and not in the model hub's cache: it has to be fetched", MEND)
-    return ok("encoder", f"{name} is {'in the cache' if place == 'hub' else 'installed'}")
+    where = {"hub": "in the cache", "server": "asked over HTTP, which a build or a search will show"}
+    return ok("encoder", f"{name} is {where.get(place, 'installed')}")
 
 
 def documents(config: RetrievalConfig) -> Finding:
-    """What is searched is there and of the preset's encoder and prefixes. Raises as `check_retrieval`."""
-    from trailforge.retrieval import check_retrieval
+    """What is searched is there and of the preset's back end, encoder and prefixes, and a server answers.
+
+    Raises as `scope.with_hash`.
+    """
+    from trailforge.retrieval.retrievers import WEB
+    from trailforge.retrieval.scope import check_retrieval, resolved, with_hash
     from trailforge.retrieval.web import tavily
 
     if config.searches_paragraphs:
-        return ok("documents", "each question's own paragraphs are searched")
-    check_retrieval(config)
-    if config.kind == "web":
+        check_retrieval(config)
+        return ok("documents", f"each question's own paragraphs are searched ({resolved(config).kind})")
+    found = with_hash(config)
+    if config.kind == WEB:
         return ok("documents", f"the web is searched, and {tavily.KEY_VARIABLE} is set")
-    return ok("documents", f"{config.corpus_index} can be searched ({config.kind})")
+    known = f"{found.corpus_hash[:12] or 'which does not say what it serves'}"
+    if config.server:
+        return ok("documents", f"{config.server} answers ({known})")
+    return ok("documents", f"{config.corpus_index} can be searched ({resolved(config).kind} {known})")
 
 
 def graph(folder: Path | None) -> Finding:

@@ -7,16 +7,16 @@ A row that cannot be used comes out as an `InvalidRow` in its place; only a file
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from trailforge.pipelines.datasets import dataset_names, load_dataset
-from trailforge.pipelines.sources import hotpotqa, jsonl, musique, twowiki
 from trailforge.pipelines.sources.fields import Fields
 from trailforge.pipelines.sources.rows import InvalidRow, JsonRow, iter_rows
-from trailforge.schemas import InvalidInput, Question, SourceDocument
+from trailforge.schemas import Document, InvalidInput, Question, SourceDocument
 
-__all__ = ["FORMATS", "InvalidRow", "read_questions"]
+__all__ = ["FORMATS", "InvalidRow", "holds_questions", "read_paragraphs", "read_questions"]
 
 
 class _Reader(Protocol):
@@ -31,8 +31,9 @@ class _Reader(Protocol):
         ...
 
 
-_READERS: tuple[_Reader, ...] = (musique, twowiki, hotpotqa, jsonl)
+_MODULES = ("musique", "twowiki", "hotpotqa", "morehopqa", "flashrag", "bamboogle", "frames", "jsonl")
 """In the order in which they are tried: what a later one needs, an earlier one may have too."""
+_READERS = tuple(cast(_Reader, import_module(f"{__name__}.{name}")) for name in _MODULES)
 
 FORMATS = ("auto", *(reader.NAME for reader in _READERS))
 """What `read_questions` takes as `format`."""
@@ -132,3 +133,30 @@ def read_benchmark(path: Path) -> Iterator[str]:
         if not question.strip():
             raise InvalidInput(f"no question; expected a text in {', '.join(_ASKING)}", file=path, row=row.row)
         yield question.strip()
+
+
+_TEXTS = frozenset({".parquet", ".txt", ".md"})
+"""Ends of names of files that hold no questions."""
+
+
+def holds_questions(path: Path) -> bool:
+    """Whether the first row of a file is a question, and no passage. A file that cannot be read holds none."""
+    if path.suffix in _TEXTS:
+        return False
+    try:
+        first = next(iter(iter_rows(path)), None)
+    except InvalidInput:
+        return False
+    row = first.value if isinstance(first, JsonRow) and isinstance(first.value, dict) else {}
+    return "question" in row and "text" not in row
+
+
+def read_paragraphs(path: Path) -> Iterator[Document]:
+    """The paragraphs of a file's questions, as they come. Raises `InvalidInput` as `read_questions`, and for none."""
+    found = False
+    for question in read_questions(path):
+        if isinstance(question, Question):
+            found = found or bool(question.paragraphs)
+            yield from question.paragraphs
+    if not found:
+        raise InvalidInput("no question of it brings paragraphs to search", file=path)

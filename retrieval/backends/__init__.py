@@ -7,11 +7,14 @@ from trailforge.retrieval.backends.declaration import (
     BackendRetriever,
     FoundPassage,
     Index,
+    PlannedCalls,
     ShardMap,
     Workbench,
     check_known,
     map_here,
 )
+from trailforge.retrieval.backends.shards import KeptShards
+from trailforge.retrieval.backends.texts import MappedDocuments
 
 BACKENDS = ("dense", "bm25", "hybrid", "linear_rag", "hippo_rag", "raptor", "hyper_graph_rag", "graph_rag")
 """Their names: each is a module of this package whose `BACKEND` declares it."""
@@ -29,6 +32,9 @@ __all__ = [
     "BackendRetriever",
     "FoundPassage",
     "Index",
+    "KeptShards",
+    "MappedDocuments",
+    "PlannedCalls",
     "ShardMap",
     "Workbench",
     "load_backend",

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,12 @@ from trailforge.retrieval.words import words_of
 from trailforge.schemas import Document, Passage, RetrievalError
 
 _NO_WORD = ""
-"""Stands for the words of a document that has none: bm25s cannot index an empty list, and no query asks for it."""
+"""Stands for the words of a document that has none: it counts as one in lengths, and no query asks for it."""
+_SEARCHED_AT_ONCE = 2_000
+"""Documents that are searched within a tenth of a millisecond, less than another thread takes to come to it."""
+
+_STRIPES = 64
+"""Rows of a stripe, which lie far from each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +39,8 @@ class Bm25Retriever:
 
     def __init__(self, documents: Sequence[Document], config: Bm25Config = Bm25Config()) -> None:
         """Index the documents."""
-        import bm25s
-
         self._documents = documents
-        self._index: Any = bm25s.BM25(k1=config.k1, b=config.b)
-        words = [words_of(f"{d.title} {d.text}") or [_NO_WORD] for d in documents]
-        self._index.index(words, show_progress=False)
+        self._index = _index(documents, config)
 
     @classmethod
     def open(cls, folder: Path, documents: Sequence[Document]) -> Bm25Retriever:
@@ -57,36 +61,110 @@ class Bm25Retriever:
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
         """See `Index`."""
-        found = await asyncio.to_thread(self._search, query, k)
-        asked = set(words_of(query))
-        return [
-            FoundPassage(passage=passage, why=_shared_words(asked, passage), sources=(passage.id,)) for passage in found
-        ]
+        return await asyncio.to_thread(self._find, query, k)
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
         """See `base.Retriever`."""
-        return self._search(query, k)
+        if len(self._documents) <= _SEARCHED_AT_ONCE:
+            return self._search(query, k)
+        return await asyncio.to_thread(self._search, query, k)
 
     def scores(self, query: str) -> np.ndarray:
         """Of all documents, shape (documents,), float32; 0: no word in common."""
         words = words_of(query)
         return self._index.get_scores(words) if words else np.zeros(len(self._documents), np.float32)
 
+    def _find(self, query: str, k: int) -> list[FoundPassage]:
+        asked = set(words_of(query))
+        return [
+            FoundPassage(passage=passage, why=_shared_words(asked, passage), sources=(passage.id,))
+            for passage in self._search(query, k)
+        ]
+
     def _search(self, query: str, k: int) -> list[Passage]:
         count = min(max(k, 0), len(self._documents))
         if not count:
             return []
         scores = self.scores(query)
-        # Only what may be among the best is rounded and sorted: what is equal when rounded is 1e-6 apart at most.
-        last = float(np.partition(scores, -count)[-count])
-        near = np.flatnonzero(scores.astype(np.float64) >= last - 2e-6)
+        near = near_best(scores, count)
         rounded = {int(row): round(float(scores[row]), 6) for row in near}
-        best = sorted(rounded, key=lambda row: (-rounded[row], row))[:count]
-        return [self._passage(row, rounded[row]) for row in best]
+        best = [row for row in sorted(rounded, key=lambda row: (-rounded[row], row))[:count] if rounded[row] > 0]
+        others = (row for row in range(len(self._documents)) if rounded.get(row, 0.0) == 0.0)
+        return [self._passage(row, rounded.get(row, 0.0)) for row in [*best, *islice(others, count - len(best))]]
 
     def _passage(self, row: int, score: float) -> Passage:
         document = self._documents[row]
         return Passage(id=document.id, title=document.title, text=document.text, score=score)
+
+
+def near_best(scores: np.ndarray, count: int) -> np.ndarray:
+    """Rows, rising, among which are the best `count` of scores from 0 on, and all that equal the last of these when
+    they are rounded to 6 decimals; none whose score is 0.
+    """
+    least = _at_least(scores, count)
+    near = np.flatnonzero(scores >= np.float32(least)) if least > 0 else np.flatnonzero(scores)
+    if len(near) <= count:
+        return near
+    found = scores[near].astype(np.float64)
+    # What is equal when rounded is 1e-6 apart at most.
+    return near[found >= np.partition(found, -count)[-count] - 2e-6]
+
+
+def _at_least(scores: np.ndarray, count: int) -> float:
+    """What the best `count` have at least, or 0: so many stripes of the scores have their best there. Putting these in
+    order instead of all scores, most of which are equal, is a small part of the work.
+    """
+    width = len(scores) // _STRIPES
+    if width < count:
+        return 0.0
+    best = scores[: width * _STRIPES].reshape(_STRIPES, width).max(axis=0)
+    return float(np.partition(best, -count)[-count]) * (1 - 1e-6) - 2e-6
+
+
+def _index(documents: Sequence[Document], config: Bm25Config) -> Any:
+    """An index of bm25s with the scores that its own `index` gives, which holds each word of each text as a text."""
+    import bm25s
+
+    vocabulary: dict[str, int] = {}
+    words, lengths = array("i"), array("i")
+    for document in documents:
+        found = words_of(f"{document.title} {document.text}") or [_NO_WORD]
+        words.extend([vocabulary.setdefault(word, len(vocabulary)) for word in found])
+        lengths.append(len(found))
+    index: Any = bm25s.BM25(k1=config.k1, b=config.b)
+    index.vocab_dict = vocabulary
+    index.unique_token_ids_set = set(vocabulary.values())
+    index.nonoccurrence_array = None
+    index.scores = _score_words(np.asarray(words), np.asarray(lengths), len(vocabulary), config)
+    return index
+
+
+def _score_words(words: np.ndarray, lengths: np.ndarray, size: int, config: Bm25Config) -> dict[str, Any]:
+    """Lucene's scores by word and document, as bm25s keeps them: compressed columns, one for each word.
+
+    `words`: numbers of the words of all documents, one document after the other; `lengths`: words of each.
+    """
+    rows = len(lengths)
+    if not rows:
+        nothing = np.zeros(0, np.float32)
+        return {"data": nothing, "indices": nothing.astype(np.int32), "indptr": np.zeros(1, np.int64), "num_docs": 0}
+    places = words.astype(np.int64)
+    places *= rows
+    places += np.repeat(np.arange(rows), lengths)
+    places.sort()
+    starts = np.flatnonzero(np.diff(places, prepend=-1))
+    times = np.diff(starts, append=len(places)).astype(np.float32)
+    columns, documents = np.divmod(places[starts], rows)
+    holders = np.bincount(columns, minlength=size)
+    rarities = {count: math.log(1 + (rows - count + 0.5) / (count + 0.5)) for count in np.unique(holders).tolist()}
+    rarity = np.array([rarities[count] for count in holders.tolist()], np.float32)
+    length = config.k1 * ((1 - config.b) + config.b * lengths[documents] / lengths.mean())
+    return {
+        "data": (rarity[columns] * (times / (length + times))).astype(np.float32),
+        "indices": documents.astype(np.int32),
+        "indptr": np.concatenate([[0], np.cumsum(holders)]).astype(np.int64),
+        "num_docs": rows,
+    }
 
 
 def _shared_words(asked: set[str], passage: Passage) -> str:

@@ -29,11 +29,15 @@ class FoundPassage:
     why: str
     """One line for who inspects a search: what led to it."""
     sources: tuple[str, ...]
-    """Ids of the documents of the corpus that it is or was made from; what recall is counted over."""
+    """Ids of the documents that it is or was made from; what recall is counted over. A back end says those of the
+    passages that it was given; where documents were cut into these (`corpus.cut`), `OpenIndex` says the documents'."""
 
 
 class Index(Protocol):
-    """Documents that one back end has made ready. The same query over the same documents finds the same passages."""
+    """Documents that one back end has made ready. The same query over the same documents finds the same passages.
+
+    One may have `stats`, a dict that JSON can say, for who describes it: sizes, a measured recall.
+    """
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
         """The best `k`, best first; fewer when there are not that many. Scores are rounded to 6 decimals, and ties come
@@ -92,6 +96,17 @@ class Workbench:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCalls:
+    """What a build is expected to ask a model for one purpose, for `--dry-run`."""
+
+    purpose: str
+    calls: int
+    prompt_tokens: int
+    """Of all calls together, by `schemas.text.count_tokens`."""
+    completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
     """One way to find passages."""
 
@@ -102,11 +117,14 @@ class Backend:
     """From documents (passages: they are not cut again), in memory."""
     open: Callable[[Path, Sequence[Document], Any, Workbench], Index]
     """What `Index.save` wrote, memory-mapped where it is large. Raises `RetrievalError` for what is not that."""
-    add: Callable[[Index, Sequence[Document], Any, Workbench], Awaitable[Index]] | None = None
-    """An index of the documents before and of more, where that is less work than building it anew."""
+    add: Callable[[Any, Sequence[Document], Any, Workbench], Awaitable[Index]] | None = None
+    """From an index, one of all these documents, of which the first are its own, where that is less work than building
+    it anew."""
     needs_encoder: bool = True
     asks_model: Callable[[Any], Sequence[str]] = lambda config: ()
     """For which of `build` and `find` a configuration asks a model."""
+    estimate: Callable[[Sequence[Document], Any], Sequence[PlannedCalls]] = lambda documents, config: ()
+    """What a build of these documents would ask; nothing is loaded or sent. None where a build asks: nobody knows."""
 
 
 class BackendRetriever:

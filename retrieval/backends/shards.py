@@ -10,7 +10,7 @@ import json
 import os
 import resource
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,13 +45,16 @@ class KeptShards:
     it counts whoever paid for it.
     """
 
-    def __init__(self, folder: Path, *, at_once: int = 1, report: Report | None = None) -> None:
-        """`at_once`: how many shards are worked on side by side. Raises `OSError`."""
+    def __init__(
+        self, folder: Path, *, began: float | None = None, at_once: int = 1, report: Report | None = None
+    ) -> None:
+        """`began`: when the build did, by `time.monotonic`. `at_once`: how many shards are worked on side by side."""
         self._folder, self._at_once, self._report = folder, at_once, report
         self._names: set[str] = set()
         self._usage = Usage()
         self._before = _read_progress(folder)
-        self._began = self._noted = time.monotonic()
+        self._began = time.monotonic() if began is None else began
+        self._noted = time.monotonic()
 
     @property
     def usage(self) -> Usage:
@@ -99,7 +102,7 @@ class KeptShards:
         if kept is None:
             with metering() as meter:
                 result = await work(items)
-            kept = await asyncio.to_thread(_write, path, made_of, result, meter.usage(Prices()))
+            kept = await _finish(asyncio.to_thread(_write, path, made_of, result, meter.usage(Prices())))
             self._note_progress()
         self._usage += kept.usage
         return kept.result
@@ -129,6 +132,16 @@ async def _together(works: Sequence[Awaitable[None]]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _finish(writing: Coroutine[Any, Any, _Kept]) -> _Kept:
+    """Await to the end, also when another shard has failed: what was worked out is kept."""
+    task = asyncio.ensure_future(writing)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
 
 
 def _write(path: Path, made_of: str, result: Any, usage: Usage) -> _Kept:

@@ -4,7 +4,7 @@ manifest = await build_index(documents, Path("indexes/wiki"), "bm25")
 index = open_index(Path("indexes/wiki"))
 found = await index.find("Who …?", 5)
 
-The folder holds `index.json` (the manifest), `texts.arrow` (the documents) and `index/` (the back end's files).
+The folder holds `index.json` (the manifest), `texts.arrow` (the passages) and `index/` (the back end's files).
 """
 
 from __future__ import annotations
@@ -14,114 +14,40 @@ import hashlib
 import json
 import os
 import shutil
+import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from trailforge.inference import Prices, metering
+from trailforge.inference import Prices, Usage, metering
 from trailforge.inference.asker import Asker
 from trailforge.retrieval.backends import Backend, Index, Workbench, load_backend
 from trailforge.retrieval.backends.declaration import FoundPassage
-from trailforge.retrieval.backends.shards import KeptShards, Report
+from trailforge.retrieval.backends.manifest import (
+    MANIFEST,
+    MEND,
+    BuildFigures,
+    CorpusFigures,
+    IndexManifest,
+    read_manifest,
+    write_manifest,
+)
+from trailforge.retrieval.backends.shards import KeptShards, Report, Spent
 from trailforge.retrieval.backends.texts import MappedDocuments, TextsWritten, write_texts
+from trailforge.retrieval.corpus import Chunking, CountTokens, cut, source_of
 from trailforge.retrieval.encoder import Encoder
-from trailforge.retrieval.seals import (
-    SEAL,
-    SealedFile,
-    building,
-    check_once,
-    check_sizes,
-    describe_files,
-    held,
-    is_as_sealed,
-    refuse_existing,
-    seal,
-)
-from trailforge.schemas import (
-    Document,
-    InvalidInput,
-    OutputError,
-    Passage,
-    RetrievalError,
-    from_dict,
-    parse_json,
-    to_dict,
-)
+from trailforge.retrieval.seals import SEAL, building, check_once, describe_files, held, refuse_existing
+from trailforge.schemas import Document, InvalidInput, OutputError, Passage, RetrievalError, from_dict, sync, to_dict
+from trailforge.schemas.text import count_tokens
 
-MANIFEST = "index.json"
-FORMAT = 2
-_EARLIER = "meta.json"
-"""The manifest of format 1."""
 _TEXTS, _INDEX = "texts.arrow", "index"
-_MEND = "build the index again"
 _SHARDS_AT_ONCE = 2
 """So that the encoder's thread has the next one when a shard is written."""
 _SHARDS_ASKING_AT_ONCE = 64
 """Where a model is asked: the client's own limit decides."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CorpusFigures:
-    """What was indexed."""
-
-    name: str = ""
-    sha256: str
-    """Of the documents: ids, titles and texts, in order."""
-    tokens: int
-    """Words and marks, whatever encoder and model: what figures per token are counted by."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildFigures:
-    """What a build took, by all processes that worked on it."""
-
-    seconds: float
-    peak_memory_bytes: int
-    """Of the largest process, with all that it held besides."""
-    calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost: float | None = None
-    """None: no prices are known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexManifest:
-    """What an index is of, how it was made, and its files with their hashes."""
-
-    format: int
-    backend: str
-    config: dict[str, Any]
-    encoder: str = ""
-    """Empty: the back end needs none. So are the prefixes, and `dimension` is 0."""
-    passage_prefix: str = ""
-    query_prefix: str = ""
-    dimension: int = 0
-    model: str = ""
-    """That was asked while it was built; empty: none."""
-    documents: int
-    corpus: CorpusFigures
-    figures: BuildFigures
-    files: tuple[SealedFile, ...]
-    seal: str = ""
-    """See `retrieval.seals`."""
-
-    @property
-    def bytes(self) -> int:
-        """On disk."""
-        return sum(file.bytes for file in self.files)
-
-    @property
-    def hours_per_million(self) -> float:
-        """Hours to build per million tokens of the corpus."""
-        return self.figures.seconds / 3600 / self.corpus.tokens * 1e6
-
-    @property
-    def cost_per_million(self) -> float | None:
-        """What a million tokens of the corpus cost, in the currency of the prices; None where these are not known."""
-        return None if self.figures.cost is None else self.figures.cost / self.corpus.tokens * 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +61,11 @@ class OpenIndex:
     encoder: Encoder | None
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
-        """See `Index`."""
-        return await self.index.find(query, k)
+        """See `Index`. The sources of a passage are ids of the corpus, also where its documents were cut."""
+        found = await self.index.find(query, k)
+        if self.manifest.chunking is None:
+            return found
+        return [replace(each, sources=tuple(dict.fromkeys(map(source_of, each.sources)))) for each in found]
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
         """See `base.Retriever`."""
@@ -151,6 +80,7 @@ async def build_index(
     *,
     encoder: Encoder | None = None,
     asker: Asker | None = None,
+    chunking: Chunking | None = None,
     corpus_name: str = "",
     prices: Prices | None = None,
     report: Report | None = None,
@@ -158,8 +88,9 @@ async def build_index(
     """Build an index in a folder, all of it or nothing. What a killed build has finished is not done again.
 
     Until then it lies in `.NAME.building/` beside the folder, by a hash of corpus, back end, configuration, encoder and
-    model: a build of anything else begins anew and leaves it there. `config`: of the back end, None its defaults.
-    `encoder`: None opens the packaged one for a back end that needs one. `prices`: of the model's tokens, for the
+    model: a build of anything else begins anew, and leaves it there until one of them is done. `config`: of the back
+    end, None its defaults. `encoder`: None opens the packaged one for a back end that needs one. `chunking`: None
+    leaves documents as they are; tokens are the encoder's, where there is one. `prices`: of the model's tokens, for the
     manifest. `report` is told of every shard.
 
     Raises `InvalidInput` for a back end that there is not, a corpus without documents, and a configuration that asks a
@@ -168,68 +99,64 @@ async def build_index(
     """
     declared = load_backend(backend)
     config = declared.config() if config is None else config
+    _swap(folder)
     refuse_existing(folder)
     check_model(declared, config, asker, "build")
-    encoder = (encoder or Encoder()) if declared.needs_encoder else None
-    with _workplace(folder) as place:
-        written, texts = _keep_texts(documents, place)
-        if not written.documents:
-            raise InvalidInput("the corpus holds no passages", file=corpus_name or None)
-        manifest = _describe(declared, config, written, corpus_name, encoder, asker)
-        kept = place / _hash_build(manifest, asker)
-        kept.mkdir(exist_ok=True)
-        os.replace(texts, kept / _TEXTS)
-        shards = KeptShards(kept, at_once=_SHARDS_ASKING_AT_ONCE if asker else _SHARDS_AT_ONCE, report=report)
-        with metering() as meter:
-            tools = Workbench(encoder=encoder, asker=asker, map=shards)
-            index = await declared.build(MappedDocuments.open(kept / _TEXTS), config, tools)
-        with building(folder) as unfinished:
-            (unfinished / _INDEX).mkdir()
-            index.save(unfinished / _INDEX)
-            shutil.copyfile(kept / _TEXTS, unfinished / _TEXTS)
-            usage, spent = shards.usage + meter.usage(Prices()), shards.spent
-            figures = BuildFigures(
-                seconds=spent.seconds,
-                peak_memory_bytes=spent.peak_memory_bytes,
-                calls=usage.calls,
-                prompt_tokens=usage.prompt_tokens,
-                completion_tokens=usage.completion_tokens,
-                cost=0.0 if not usage.calls else prices.cost(usage) if prices else None,
-            )
-            manifest = replace(manifest, figures=figures, files=tuple(describe_files(unfinished)))
-            _write_manifest(unfinished, manifest)
-    shutil.rmtree(place, ignore_errors=True)
-    return read_manifest(folder)
+    tools = Workbench(encoder=(encoder or Encoder()) if declared.needs_encoder else None, asker=asker)
+    counted = _Counted(documents)
+    build = _Build(
+        folder=folder,
+        target=folder,
+        manifest=replace(_describe(declared, config, tools), chunking=chunking, corpus=CorpusFigures(name=corpus_name)),
+        passages=cut(counted, chunking, _counter(tools.encoder)) if chunking else counted,
+        documents=counted,
+        make=lambda passages, tools: declared.build(passages, config, tools),
+        tools=tools,
+        prices=prices,
+        report=report,
+    )
+    return await build.run()
 
 
-def read_manifest(folder: Path) -> IndexManifest:
-    """The manifest of an index whose files have the right sizes; loads nothing.
+async def add_to_index(
+    documents: Iterable[Document],
+    folder: Path,
+    *,
+    encoder: Encoder | None = None,
+    asker: Asker | None = None,
+    prices: Prices | None = None,
+    report: Report | None = None,
+) -> IndexManifest:
+    """Add documents to an index, cut as those before them; all of them or none. Goes on as `build_index` does.
 
-    Raises `RetrievalError` when the folder holds none, or a damaged or an earlier one.
+    The new index takes the place of the one before in two renames: who opens it between them, or after a kill between
+    them and before the next call, finds none. Who has it open goes on with the one before.
+
+    Raises `InvalidInput` for a back end that cannot, and for an id that is there, and otherwise as `build_index` and
+    `open_index`.
     """
-    path = folder / MANIFEST
-    try:
-        content = parse_json(path.read_bytes())
-    except OSError as error:
-        if (folder / _EARLIER).is_file():
-            raise RetrievalError(
-                f"{folder} holds an index of an earlier version: build it again with `trailforge index build`"
-            ) from error
-        raise RetrievalError(
-            f"{folder} holds no index: make one with `trailforge index build`, and give the folder it wrote"
-        ) from error
-    except ValueError as error:
-        raise RetrievalError(f"{path} is damaged: {_MEND}") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise RetrievalError(f"{path} is not of index format {FORMAT}: {_MEND}")
-    try:
-        if not is_as_sealed(content):
-            raise RetrievalError(f"{path} is damaged: {_MEND}")
-        manifest = from_dict(IndexManifest, content)
-    except InvalidInput as error:
-        raise RetrievalError(f"{path} is damaged: {_MEND}") from error
-    check_sizes(folder, manifest.files, _MEND)
-    return manifest
+    _swap(folder)
+    manifest = read_manifest(folder)
+    declared = load_backend(manifest.backend)
+    if (add := declared.add) is None:
+        raise InvalidInput(f"{declared.name} takes no documents later: build the index again from all of them")
+    before = open_index(folder, encoder=encoder, asker=asker)
+    config = from_dict(declared.config, manifest.config)
+    check_model(declared, config, asker, "build")
+    counted = _Counted(_new_ones(documents, before), manifest.corpus.documents)
+    more = cut(counted, manifest.chunking, _counter(before.encoder)) if manifest.chunking else counted
+    build = _Build(
+        folder=folder,
+        target=_beside(folder, "added"),
+        manifest=manifest,
+        passages=chain(before.documents, more),
+        documents=counted,
+        make=lambda passages, tools: add(before.index, passages, config, tools),
+        tools=Workbench(encoder=before.encoder, asker=asker),
+        prices=prices,
+        report=report,
+    )
+    return await build.run()
 
 
 def open_index(folder: Path, *, encoder: Encoder | None = None, asker: Asker | None = None) -> OpenIndex:
@@ -242,17 +169,17 @@ def open_index(folder: Path, *, encoder: Encoder | None = None, asker: Asker | N
     `InvalidInput` when a model is to be asked and none is given.
     """
     manifest = read_manifest(folder)
-    check_once(folder, MANIFEST, manifest.files, _MEND)
+    check_once(folder, MANIFEST, manifest.files, MEND)
     backend = load_backend(manifest.backend)
     try:
         config = from_dict(backend.config, manifest.config)
     except InvalidInput as error:
-        raise RetrievalError(f"{folder} is of another version of {manifest.backend} ({error}): {_MEND}") from error
+        raise RetrievalError(f"{folder} is of another version of {manifest.backend} ({error}): {MEND}") from error
     check_model(backend, config, asker, "find")
     encoder = _open_encoder(folder, manifest, encoder) if manifest.encoder else None
     documents = MappedDocuments.open(folder / _TEXTS)
     if len(documents) != manifest.documents:
-        raise RetrievalError(f"{folder} holds files of several indexes: {_MEND}")
+        raise RetrievalError(f"{folder} holds files of several indexes: {MEND}")
     index = backend.open(folder / _INDEX, documents, config, Workbench(encoder=encoder, asker=asker))
     return OpenIndex(folder, manifest, documents, index, encoder)
 
@@ -264,10 +191,105 @@ def check_model(backend: Backend, config: Any, asker: Asker | None, what: str) -
         raise InvalidInput(f"this {backend.name} asks a model when it {doing}: give one (--model URL)", field="model")
 
 
+class _Counted:
+    """Documents, counted while they are read."""
+
+    def __init__(self, documents: Iterable[Document], count: int = 0) -> None:
+        self._documents, self.count = documents, count
+
+    def __iter__(self) -> Iterator[Document]:
+        for document in self._documents:
+            self.count += 1
+            yield document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Build:
+    """What is built where, and with what."""
+
+    folder: Path
+    target: Path
+    """What the finished folder is called at first: as the index, or beside one that is there."""
+    manifest: IndexManifest
+    """What is known of it before."""
+    passages: Iterable[Document]
+    documents: _Counted
+    """From which the passages are cut."""
+    make: Callable[[Sequence[Document], Workbench], Awaitable[Index]]
+    tools: Workbench
+    prices: Prices | None
+    report: Report | None
+
+    async def run(self) -> IndexManifest:
+        """Build, and write all or nothing."""
+        began, asker = time.monotonic(), self.tools.asker
+        with _workplace(self.folder) as place:
+            written, texts = _keep_texts(self.passages, place)
+            if not written.documents:
+                raise InvalidInput("the corpus holds no passages", file=self.manifest.corpus.name or None)
+            corpus = replace(
+                self.manifest.corpus,
+                sha256=written.sha256,
+                documents=self.documents.count,
+                tokens=written.tokens,
+            )
+            manifest = replace(self.manifest, documents=written.documents, corpus=corpus)
+            kept = place / _hash_build(manifest, asker)
+            kept.mkdir(exist_ok=True)
+            os.replace(texts, kept / _TEXTS)
+            at_once = _SHARDS_ASKING_AT_ONCE if asker else _SHARDS_AT_ONCE
+            shards = KeptShards(kept, began=began, at_once=at_once, report=self.report)
+            with metering() as meter:
+                index = await self.make(MappedDocuments.open(kept / _TEXTS), replace(self.tools, map=shards))
+            with building(self.target) as unfinished:
+                (unfinished / _INDEX).mkdir()
+                index.save(unfinished / _INDEX)
+                shutil.copyfile(kept / _TEXTS, unfinished / _TEXTS)
+                figures = self._figures(shards.usage + meter.usage(Prices()), shards.spent)
+                manifest = replace(
+                    manifest,
+                    figures=manifest.figures + figures,
+                    stats=dict(getattr(index, "stats", {})),
+                    files=tuple(describe_files(unfinished)),
+                )
+                write_manifest(unfinished, manifest)
+            shutil.rmtree(place, ignore_errors=True)
+        _swap(self.folder)
+        return read_manifest(self.folder)
+
+    def _figures(self, usage: Usage, spent: Spent) -> BuildFigures:
+        return BuildFigures(
+            seconds=spent.seconds,
+            peak_memory_bytes=spent.peak_memory_bytes,
+            calls=usage.calls,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            cost=0.0 if not usage.calls else self.prices.cost(usage) if self.prices else None,
+        )
+
+
+def _beside(folder: Path, what: str) -> Path:
+    return folder.with_name(f".{folder.name}.{what}")
+
+
+def _swap(folder: Path) -> None:
+    """Put what was made beside an index in its place, and finish what a kill broke off. Raises `OutputError`."""
+    added, before = _beside(folder, "added"), _beside(folder, "before")
+    with _output_errors(folder):
+        if added.exists():
+            if folder.exists():
+                shutil.rmtree(before, ignore_errors=True)
+                os.rename(folder, before)
+            os.rename(added, folder)
+            sync(folder.parent)
+    if folder.exists():
+        shutil.rmtree(before, ignore_errors=True)
+
+
 @contextlib.contextmanager
 def _workplace(folder: Path) -> Iterator[Path]:
-    """The folder beside an index in which it is built, held for this process."""
-    place = folder.with_name(f".{folder.name}.building")
+    """The folder beside an index in which it is built, held for this process; it stays where it has finished work."""
+    place = _beside(folder, "building")
     with contextlib.ExitStack() as stack:
         with _output_errors(place):
             place.mkdir(parents=True, exist_ok=True)
@@ -275,9 +297,13 @@ def _workplace(folder: Path) -> Iterator[Path]:
                 stack.enter_context(held(place))
             except BlockingIOError as error:
                 raise OutputError(f"another process builds {folder}; wait for it, or give another folder") from error
+        try:
+            yield place
+        finally:
             for unfinished in place.glob(f".{_TEXTS}-*"):
-                unfinished.unlink()
-        yield place
+                unfinished.unlink(missing_ok=True)
+            if place.is_dir() and all(path.name.startswith(".") for path in place.iterdir()):
+                shutil.rmtree(place, ignore_errors=True)  # nothing was finished
 
 
 @contextlib.contextmanager
@@ -295,42 +321,44 @@ def _keep_texts(documents: Iterable[Document], place: Path) -> tuple[TextsWritte
         return write_texts(documents, path), path
 
 
-def _describe(
-    backend: Backend, config: Any, texts: TextsWritten, name: str, encoder: Encoder | None, asker: Asker | None
-) -> IndexManifest:
-    """The manifest, but for figures and files."""
+def _describe(backend: Backend, config: Any, tools: Workbench) -> IndexManifest:
+    """What is known before anything is read."""
+    encoder = tools.encoder
     return IndexManifest(
-        format=FORMAT,
         backend=backend.name,
         config=to_dict(config),
         encoder=encoder.name if encoder else "",
         passage_prefix=encoder.passage_prefix if encoder else "",
         query_prefix=encoder.query_prefix if encoder else "",
         dimension=encoder.dimension if encoder else 0,
-        model=asker.model if asker and "build" in backend.asks_model(config) else "",
-        documents=texts.documents,
-        corpus=CorpusFigures(name=name, sha256=texts.sha256, tokens=texts.tokens),
-        figures=BuildFigures(seconds=0.0, peak_memory_bytes=0),
-        files=(),
+        model=tools.model.model if "build" in backend.asks_model(config) else "",
     )
 
 
 def _hash_build(manifest: IndexManifest, asker: Asker | None) -> str:
-    """What a build's shards depend on."""
+    """Of what a build's shards depend on."""
     made_of = to_dict(manifest)
-    for name in ("query_prefix", "figures", "files", SEAL):
+    for name in ("query_prefix", "figures", "stats", "files", SEAL):
         del made_of[name]
-    del made_of["corpus"]["name"]
+    made_of["corpus"] = manifest.corpus.sha256
     if manifest.model and asker is not None:
         made_of["asked"] = [asker.style, asker.seed]
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _write_manifest(folder: Path, manifest: IndexManifest) -> None:
-    content = to_dict(manifest)
-    del content[SEAL]
-    text = json.dumps(seal(content), indent=1, ensure_ascii=False)
-    (folder / MANIFEST).write_text(text, encoding="utf-8")
+def _counter(encoder: Encoder | None) -> CountTokens:
+    """The encoder's tokenizer; without one, a rule for English."""
+    return encoder.count_tokens if encoder else lambda texts: [count_tokens(text) for text in texts]
+
+
+def _new_ones(documents: Iterable[Document], before: OpenIndex) -> Iterator[Document]:
+    """Raises `InvalidInput` for a document whose id the index has."""
+    is_cut = before.manifest.chunking is not None
+    known = {source_of(document.id) if is_cut else document.id for document in before.documents}
+    for document in documents:
+        if document.id in known:
+            raise InvalidInput(f"{document.id!r} is the id of a document that {before.folder} has", field="id")
+        yield document
 
 
 def _open_encoder(folder: Path, manifest: IndexManifest, given: Encoder | None) -> Encoder:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -13,11 +12,11 @@ from typing import overload
 import pyarrow as pa
 
 from trailforge.schemas import Document, RetrievalError
+from trailforge.schemas.text import count_tokens
 
 _COLUMNS = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string())])
 _ROWS = 4096
 """Of a batch: all but the last have as many, so that a row's batch is known without a search."""
-_TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +25,7 @@ class TextsWritten:
 
     documents: int
     tokens: int
-    """Words and marks of titles and texts: the same whatever back end, encoder and model."""
+    """Of titles and texts by `schemas.text.count_tokens`: the same whatever back end, encoder and model."""
     sha256: str
     """Of ids, titles and texts, in order."""
 
@@ -36,6 +35,7 @@ class MappedDocuments(Sequence[Document]):
 
     def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
         self._batches = batches
+        self._columns = [batch.columns for batch in batches]
         self._length = sum(batch.num_rows for batch in batches)
 
     @classmethod
@@ -70,9 +70,9 @@ class MappedDocuments(Sequence[Document]):
                 yield Document(**row)
 
     def _document(self, row: int) -> Document:
-        batch, place = self._batches[row // _ROWS], row % _ROWS
-        key, title, text = (batch.column(number)[place].as_py() for number in range(3))
-        return Document(id=key, title=title, text=text)
+        keys, titles, texts = self._columns[row // _ROWS]
+        place = row % _ROWS
+        return Document(id=keys[place].as_py(), title=titles[place].as_py(), text=texts[place].as_py())
 
 
 def write_texts(documents: Iterable[Document], path: Path) -> TextsWritten:
@@ -91,8 +91,3 @@ def write_texts(documents: Iterable[Document], path: Path) -> TextsWritten:
                     digest.update(len(encoded).to_bytes(8))
                     digest.update(encoded)
     return TextsWritten(documents=count, tokens=tokens, sha256=digest.hexdigest())
-
-
-def count_tokens(text: str) -> int:
-    """Words and marks."""
-    return len(_TOKEN.findall(text))

@@ -1,18 +1,99 @@
-"""Unit vectors of passages, sentences, entities or facts: embedded in shards, searched exactly, memory-mapped."""
+"""Unit vectors of passages, sentences, entities or facts: embedded in shards, kept in one file that processes share.
+
+Searched exactly; above a size through an approximate index (HNSW or IVF-PQ, by faiss), whose finds are ranked by their
+exact cosine, and whose recall against exact search is measured when it is made.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
 from trailforge.retrieval.backends.declaration import Workbench
-from trailforge.schemas import RetrievalError
+from trailforge.schemas import Document, RetrievalError, install_hint, parse_json
 
-PER_SHARD = 1024
-"""Texts encoded at once: fixed, so that the same texts always give the same bits."""
+Hit = tuple[float, int]
+"""Cosine, rounded as in a passage, and row."""
+AnnKind = Literal["flat", "hnsw", "ivf_pq"]
+
+_SPARE_HITS = 8
+_ANN, _ANN_STATS = "ann.faiss", "ann.json"
+_CANDIDATES = {"hnsw": (4, 50), "ivf_pq": (40, 400)}
+"""For each wanted passage so many are ranked by their exact cosine, and at least so many: compressed vectors tell less
+of the order."""
+_LEAST_TO_TRAIN = 1_000
+"""Vectors. Of fewer none of the approximate indexes can be trained, and all are compared."""
+_MEASURED_AT = 10
+"""Passages a query, of which recall is the share that exact search finds too."""
+_EFFORTS = {"hnsw": (64, 128, 256, 512, 1024), "ivf_pq": (16, 32, 64, 128, 256)}
+"""Nodes kept in view; lists searched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnConfig:
+    """How the nearest vectors are found."""
+
+    kind: Literal["auto", "flat", "hnsw", "ivf_pq"] = "auto"
+    """`flat`: all are compared. `hnsw`: a graph of neighbours over vectors of one byte a number. `ivf_pq`: lists of
+    compressed vectors, made in less time and memory. `auto`: by the number of vectors."""
+    flat_up_to: int = 50_000
+    """Vectors, for `auto`: 50,000 of 384 dimensions are compared in 7 ms."""
+    hnsw_up_to: int = 200_000
+    """Vectors, for `auto`: of more the graph takes long to make."""
+    least_recall: float = 0.99
+    """Recall@10 against exact search that the effort of a search is set for, where the most effort reaches it. It is
+    measured with sentences of passages, which are nearer to passages than questions are: these find a little less."""
+    links: int = 16
+    """Of a node of the graph (HNSW's M)."""
+    build_effort: int = 80
+    """Nodes kept in view while the graph is made (HNSW's efConstruction)."""
+
+    def choose(self, vectors: int) -> AnnKind:
+        """For so many vectors."""
+        if vectors < _LEAST_TO_TRAIN:
+            return "flat"
+        if self.kind != "auto":
+            return self.kind
+        return "flat" if vectors <= self.flat_up_to else "hnsw" if vectors <= self.hnsw_up_to else "ivf_pq"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnStats:
+    """What an approximate index is, and what it was seen to find."""
+
+    kind: AnnKind
+    vectors: int
+    effort: int
+    """Of a search; see `_EFFORTS`."""
+    recall_at_10: float
+    """Share of the 10 best of exact search that it finds."""
+    queries: int
+    """Over which that was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ann:
+    """An approximate index."""
+
+    index: Any
+    """Of faiss."""
+    stats: AnnStats
+
+    def width(self, k: int) -> int:
+        """Candidates for `k` wanted."""
+        each, least = _CANDIDATES[self.stats.kind]
+        return max(each * k, least)
+
+    def candidates(self, vector: np.ndarray, width: int) -> np.ndarray:
+        """About the `width` best rows, in any order."""
+        _, rows = self.index.search(vector.reshape(1, -1), width, params=_parameters(self.stats, width))
+        return rows[0][rows[0] >= 0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +102,8 @@ class Vectors:
 
     matrix: np.ndarray
     """Shape (rows, dimension), float32."""
+    ann: Ann | None = None
+    """What `search` finds candidates with; None: it compares all."""
 
     def __len__(self) -> int:
         return len(self.matrix)
@@ -29,7 +112,7 @@ class Vectors:
         """Cosine of every row with a vector of shape (dimension,); shape (rows,), float32."""
         return self.matrix @ vector
 
-    def nearest(self, vector: np.ndarray, k: int) -> list[tuple[float, int]]:
+    def nearest(self, vector: np.ndarray, k: int) -> list[Hit]:
         """The best `k` by cosine: score, rounded to 6 decimals, and row; ties in the order of the rows."""
         scores = self.scores(vector)
         count = min(max(k, 0), len(scores))
@@ -37,25 +120,167 @@ class Vectors:
             return []
         last = float(np.partition(scores, -count)[-count])
         near = np.flatnonzero(scores.astype(np.float64) >= last - 2e-6)
-        return sorted(((round(float(scores[row]), 6), int(row)) for row in near), key=lambda hit: (-hit[0], hit[1]))[
-            :count
-        ]
+        return _ranked(scores[near], near, count)
+
+    def search(self, vector: np.ndarray, k: int) -> list[Hit]:
+        """As `nearest`, through the approximate index where there is one.
+
+        Without one by faiss: the same bits whatever the threads, where those of `nearest` are its platform's.
+        """
+        k = min(k, len(self))
+        if k <= 0:
+            return []
+        if self.ann is not None and (width := self.ann.width(k)) <= len(self) // 4:
+            rows = np.sort(self.ann.candidates(vector, width))
+            if len(rows) >= k:
+                exact = self.matrix[rows].astype(np.float64) @ vector.astype(np.float64)
+                return _ranked(exact, rows, k)
+        return self._exact(vector, k)
+
+    def _exact(self, vector: np.ndarray, k: int) -> list[Hit]:
+        rows = len(self)
+        width = min(k + _SPARE_HITS, rows)
+        hits = self._hits(vector, width)
+        while width < rows and hits[-1][0] == hits[k - 1][0]:
+            width = min(2 * width, rows)
+            hits = self._hits(vector, width)
+        return hits[:k]
+
+    def _hits(self, vector: np.ndarray, width: int) -> list[Hit]:
+        """The `width` best rows, best first. Rows that tie with the last one may be missing."""
+        faiss = load_faiss()
+        scores, rows = faiss.knn(vector.reshape(1, -1), self.matrix, width, faiss.METRIC_INNER_PRODUCT)
+        return _ranked(scores[0], rows[0], width)
+
+    def indexed(self, config: AnnConfig, queries: np.ndarray) -> Vectors:
+        """With an approximate index where the configuration wants one. Minutes of all cores for a million vectors.
+
+        `queries`: vectors like those that will be searched, shape (queries, dimension), to measure recall with.
+        A graph that several threads make is not the same twice; lists are.
+        """
+        kind = config.choose(len(self))
+        if kind == "flat":
+            return Vectors(self.matrix)
+        return self._measured(_make(kind, self.matrix, config), kind, config, queries)
+
+    def with_more(self, more: Vectors) -> Vectors:
+        """These rows and, below them, others; no approximate index."""
+        return Vectors(np.concatenate([self.matrix, more.matrix]))
+
+    def grown(self, more: Vectors, config: AnnConfig, queries: np.ndarray) -> Vectors:
+        """`with_more`, and an index that grows with them, unless another kind is due or its recall falls."""
+        every = self.with_more(more)
+        kind = config.choose(len(every))
+        if self.ann is None or self.ann.stats.kind != kind:
+            return every.indexed(config, queries)
+        faiss = load_faiss()
+        index = faiss.deserialize_index(faiss.serialize_index(self.ann.index))  # what is mapped cannot grow
+        index.add(more.matrix)
+        vectors = every._measured(index, kind, config, queries)
+        is_worse = vectors.ann is not None and vectors.ann.stats.recall_at_10 < config.least_recall
+        return every.indexed(config, queries) if is_worse else vectors
+
+    def _measured(self, index: Any, kind: AnnKind, config: AnnConfig, queries: np.ndarray) -> Vectors:
+        """With the least effort that reaches the recall wanted."""
+        faiss = load_faiss()
+        _, expected = faiss.knn(queries, self.matrix, _MEASURED_AT, faiss.METRIC_INNER_PRODUCT)
+        vectors = self
+        for effort in _EFFORTS[kind]:
+            stats = AnnStats(kind=kind, vectors=len(self), effort=effort, recall_at_10=0.0, queries=len(queries))
+            vectors = Vectors(self.matrix, Ann(index, stats))
+            found = [[row for _, row in vectors.search(query, _MEASURED_AT)] for query in queries]
+            recall = float(np.mean([np.isin(*each).mean() for each in zip(expected, found, strict=True)]))
+            vectors = Vectors(self.matrix, Ann(index, replace(stats, recall_at_10=round(recall, 4))))
+            if recall >= config.least_recall:
+                break
+        return vectors
 
     def save(self, path: Path) -> None:
-        """To a `.npy` file."""
+        """To a `.npy` file; an approximate index into two files beside it."""
         np.save(path, self.matrix)
+        if self.ann is not None:
+            load_faiss().write_index(self.ann.index, str(path.with_suffix(f".{_ANN}")))
+            path.with_suffix(f".{_ANN_STATS}").write_text(json.dumps(asdict(self.ann.stats)), encoding="utf-8")
 
     @classmethod
     def open(cls, path: Path) -> Vectors:
         """What `save` wrote, memory-mapped. Raises `RetrievalError` for what is not that."""
         try:
             matrix = np.load(path, mmap_mode="r")
-        except (OSError, ValueError) as error:
+            if matrix.ndim != 2 or matrix.dtype != np.float32:
+                raise ValueError("no matrix of float32")
+        except (OSError, ValueError, EOFError) as error:
             raise RetrievalError(f"{path} is missing or damaged ({error}): build the index again") from error
-        return cls(matrix)
+        described = path.with_suffix(f".{_ANN_STATS}")
+        return cls(matrix, _open_ann(described, matrix) if described.exists() else None)
 
 
 async def embed(name: str, texts: Sequence[str], tools: Workbench) -> Vectors:
     """The vectors of texts, as passages, in shards under this name of the build."""
-    shards = await tools.map(name, tools.vectors.documents, texts, PER_SHARD)
+    shards = await tools.map(name, tools.vectors.documents, texts, tools.vectors.per_shard)
     return Vectors(np.concatenate(shards) if shards else np.zeros((0, tools.vectors.dimension), np.float32))
+
+
+def embedded_text(document: Document) -> str:
+    """What of a document is embedded: title and text."""
+    return f"{document.title}\n{document.text}" if document.title else document.text
+
+
+def load_faiss() -> Any:
+    """The package. Raises `RetrievalError` where it is missing."""
+    try:
+        import faiss
+    except ImportError as error:
+        raise RetrievalError(
+            f"dense retrieval needs faiss: {install_hint('dense')}, or set retrieval.kind to bm25"
+        ) from error
+    return faiss
+
+
+def _ranked(scores: np.ndarray, rows: np.ndarray, count: int) -> list[Hit]:
+    hits = ((round(float(score), 6), int(row)) for score, row in zip(scores, rows, strict=True))
+    return sorted(hits, key=lambda hit: (-hit[0], hit[1]))[:count]
+
+
+def _parameters(stats: AnnStats, width: int) -> Any:
+    faiss = load_faiss()
+    if stats.kind == "hnsw":
+        return faiss.SearchParametersHNSW(efSearch=max(stats.effort, width))
+    return faiss.SearchParametersIVF(nprobe=stats.effort)
+
+
+def _make(kind: AnnKind, matrix: np.ndarray, config: AnnConfig) -> Any:
+    """An index of faiss. Training reads a sample that is always the same."""
+    faiss = load_faiss()
+    rows, dimension = matrix.shape
+    if kind == "hnsw":
+        index = faiss.IndexHNSWSQ(dimension, faiss.ScalarQuantizer.QT_8bit, config.links, faiss.METRIC_INNER_PRODUCT)
+        index.hnsw.efConstruction = config.build_effort
+        index.train(_sample(matrix, 50_000))
+    else:
+        lists = max(1, min(round(2 * math.sqrt(rows)), rows // 40))
+        pieces = next(pieces for pieces in range(max(1, dimension // 8), 0, -1) if dimension % pieces == 0)
+        bits = 8 if rows >= 2_560 else 4
+        coarse = faiss.IndexFlatIP(dimension)
+        index = faiss.IndexIVFPQ(coarse, dimension, lists, pieces, bits, faiss.METRIC_INNER_PRODUCT)
+        for clustering in (index.cp, index.pq.cp):
+            clustering.niter, clustering.min_points_per_centroid, clustering.max_points_per_centroid = 10, 1, 40
+        index.train(_sample(matrix, max(40 * lists, 10_240)))
+    index.add(matrix)
+    return index
+
+
+def _sample(matrix: np.ndarray, count: int) -> np.ndarray:
+    return matrix[np.unique(np.linspace(0, len(matrix) - 1, min(count, len(matrix))).astype(np.int64))]
+
+
+def _open_ann(described: Path, matrix: np.ndarray) -> Ann:
+    faiss, path = load_faiss(), described.with_name(described.name.removesuffix(_ANN_STATS) + _ANN)
+    try:
+        stats = AnnStats(**parse_json(described.read_bytes()))
+        index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+        if (index.ntotal, index.d) != matrix.shape or stats.kind not in _EFFORTS:
+            raise ValueError("of other vectors")
+    except (OSError, RuntimeError, ValueError, TypeError) as error:
+        raise RetrievalError(f"{path} is missing or damaged ({error}): build the index again") from error
+    return Ann(index, stats)

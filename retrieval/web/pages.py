@@ -22,7 +22,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.plan_tools import LONGEST_PASSAGE, passages_of
 from trailforge.retrieval.web.html_text import html_to_text
-from trailforge.schemas import Document, Passage
+from trailforge.schemas import Document, Passage, RetrievalError
 
 _LOG = logging.getLogger(__name__)
 _MOST_REDIRECTS = 5
@@ -62,16 +62,22 @@ class PageReader:
     async def read(self, found: Passage, query: str) -> Passage:
         """The page at the passage's id, cut to what of it fits the query best."""
         try:
-            text = await asyncio.wait_for(self._text(found.id), _TIMEOUT_S)
-        except TimeoutError:
-            _LOG.info("%s: no page in time", found.id)
-            return found
-        except (_Unreadable, aiohttp.ClientError, OSError, ValueError) as error:
-            _LOG.info("%s: %s", found.id, error)
+            text = await self.text(found.id)
+        except RetrievalError as error:
+            _LOG.info("%s", error)
             return found
         pieces = [Document(id=found.id, title="", text=piece) for piece in passages_of(text, self._longest)]
         best = await (await asyncio.to_thread(Bm25Retriever, pieces)).retrieve(query, 1)
         return replace(found, text=" ".join(best[0].text.split())) if best[0].score > 0 else found
+
+    async def text(self, url: str) -> str:
+        """The whole text of a page. Raises `RetrievalError` that says why it is not read."""
+        try:
+            return await asyncio.wait_for(self._text(url), _TIMEOUT_S)
+        except TimeoutError:
+            raise RetrievalError(f"{url}: no page in time") from None
+        except (_Unreadable, aiohttp.ClientError, OSError, ValueError) as error:
+            raise RetrievalError(f"{url}: {error}") from None
 
     async def _text(self, url: str) -> str:
         connector = aiohttp.TCPConnector(resolver=_Resolver(self._may_read))

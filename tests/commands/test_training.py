@@ -15,10 +15,11 @@ from typer.testing import CliRunner
 
 from tests.support.bundle_rows import sample_documents
 from tests.support.finished_runs import write_run
+from tests.support.indexes import save_index
 from tests.training.tiny import FACTS, SAMPLE, rl_rows, save_tiny_model, sft_rows, training_set
 from trailforge.commands import training
 from trailforge.protocols.environment import EnvironmentConfig
-from trailforge.retrieval import Encoder, build_index
+from trailforge.retrieval import Encoder
 from trailforge.retrieval.kg import build_kg, open_source
 from trailforge.schemas import InvalidInput, Question, RetrievalError, SourceDocument
 from trailforge.training.adapters.search_episodes import _opened, read_settings
@@ -28,6 +29,7 @@ from trailforge.training.searched import open_environment
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 app = typer.Typer()
 training.register(app)
+BM25 = EnvironmentConfig(kind="bm25")
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +64,7 @@ def recipe(tmp_path: Path) -> Path:
         "reward": {"kind": "msearcher", "max_tokens": 60, "cache_tokens": 10},
         "sft": common | {"batch_size": 2, "max_tokens": 600},
         "rl": common | rl,
+        "retrieval": {"kind": "bm25"},
     }
     path = tmp_path / "recipe.yaml"
     path.write_text(yaml.safe_dump(content))
@@ -102,21 +105,21 @@ def test_what_was_searched_is_known_by_its_content(tmp_path: Path) -> None:
     corpus, copy, other = (tmp_path / name for name in ("corpus.jsonl", "copy.jsonl", "other.jsonl"))
     for path, text in ((corpus, "a"), (copy, "a"), (other, "b")):
         path.write_text(json.dumps({"text": text}) + "\n")
-    first, again, changed = (open_environment("react", [path]).searched for path in (corpus, copy, other))
+    first, again, changed = (open_environment("react", [path], search=BM25).searched for path in (corpus, copy, other))
     assert first == again != changed
     run_of_questions = write_run(
         tmp_path / "bundles", "document_bundles", {"documents": (SourceDocument, sample_documents())}
     )
-    found = open_environment("react", [run_of_questions]).searched
+    found = open_environment("react", [run_of_questions], search=BM25).searched
     manifest = hashlib.sha256((run_of_questions / "manifest.json").read_bytes()).hexdigest()
     assert found == {"documents": [manifest], "retrieval": "bm25", "encoder": None, "kg": None}
     build_kg(open_source(SAMPLE / "kg"), tmp_path / "store")
-    graph = open_environment("kg_search", [corpus], kg=tmp_path / "store").searched["kg"]
+    graph = open_environment("kg_search", [corpus], search=BM25, kg=tmp_path / "store").searched["kg"]
     assert graph == hashlib.sha256((tmp_path / "store" / "manifest.json").read_bytes()).hexdigest()
     column = tmp_path / "store" / "names.utf8.npy"
     column.write_bytes(column.read_bytes()[:-1] + b"?")
     with pytest.raises(RetrievalError, match=r"names\.utf8\.npy is damaged: build the store again"):
-        open_environment("kg_search", [corpus], kg=tmp_path / "store")
+        open_environment("kg_search", [corpus], search=BM25, kg=tmp_path / "store")
 
 
 @pytest.mark.real_model
@@ -124,9 +127,9 @@ def test_an_index_made_with_prefixes_is_searched_with_them(tmp_path: Path, encod
     """As e5 wants them: said by whoever trains, or left to the index; others are refused with the mend."""
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in ("Vienna is a city.", "A cat sleeps.")))
-    build_index(corpus, tmp_path / "index", passage_prefix="passage: ", query_prefix="query: ")
+    save_index(corpus, tmp_path / "index", passage_prefix="passage: ", query_prefix="query: ")
     said = EnvironmentConfig(kind="dense", query_prefix="query: ", passage_prefix="passage: ")
-    for search in (said, EnvironmentConfig(kind="dense")):
+    for search in (said, EnvironmentConfig(kind="dense"), EnvironmentConfig()):
         environment = open_environment("react", [tmp_path / "index"], search=search)
         assert environment.documents
         (first,) = asyncio.run(environment.documents.retrieve("city", 1))
@@ -147,13 +150,18 @@ def test_what_is_said_goes_over_the_presets_retrieval() -> None:
     )
     assert paper.retrieval == e5
     for said, meant in (
-        ((None, None, None, None), e5),
-        (("bm25", None, None, None), replace(e5, kind="bm25")),
-        ((None, "minilm", None, None), EnvironmentConfig(kind="dense", encoder="minilm")),
-        ((None, "mine", "q: ", None), EnvironmentConfig(kind="dense", encoder="mine", query_prefix="q: ")),
-        ((None, e5.encoder, None, "text: "), replace(e5, passage_prefix="text: ")),
+        ((None, None, None, None, None), e5),
+        (("bm25", None, None, None, None), replace(e5, kind="bm25")),
+        (("linear_rag", None, None, None, "cuda:1"), replace(e5, kind="linear_rag", device="cuda:1")),
+        (("http://10.0.0.5:8990", None, None, None, None), replace(e5, kind="http://10.0.0.5:8990")),
+        ((None, "minilm", None, None, None), EnvironmentConfig(kind="dense", encoder="minilm")),
+        ((None, "mine", "q: ", None, None), EnvironmentConfig(kind="dense", encoder="mine", query_prefix="q: ")),
+        ((None, e5.encoder, None, "text: ", None), replace(e5, passage_prefix="text: ")),
     ):
         assert training._searching(paper, *said).retrieval == meant
+    numbers = replace(paper, retrieval=EnvironmentConfig(kind="bm25", options={"k1": 2}))
+    assert training._searching(numbers, "bm25", *[None] * 4) == numbers
+    assert training._searching(numbers, "dense", *[None] * 4).retrieval == EnvironmentConfig(kind="dense")
 
 
 def test_help_has_examples() -> None:
@@ -168,9 +176,12 @@ def test_what_is_searched(tmp_path: Path) -> None:
     questions = [Question(id="q", question=FACTS[0][0], answer="x", paragraphs=paragraphs)]
     run_of_questions = write_run(tmp_path / "mcts", "mcts_trajectories", {"inputs": (Question, questions)})
     bundles = write_run(tmp_path / "bundles", "document_bundles", {"documents": (SourceDocument, sample_documents())})
-    assert open_environment("react", [SAMPLE / "documents.jsonl"]).documents
-    assert open_environment("react", [run_of_questions, bundles]).documents
-    assert open_environment("r_search", [bundles]).plan_tools
+    assert open_environment("react", [SAMPLE / "documents.jsonl"], search=BM25).documents
+    assert open_environment("react", [run_of_questions, bundles], search=BM25).documents
+    assert open_environment("r_search", [bundles], search=BM25).plan_tools
+    for protocol, path in (("react", SAMPLE / "documents.jsonl"), ("react", bundles), ("r_search", bundles)):
+        with pytest.raises(InvalidInput, match=r"documents (are )?searched.*dense, bm25, hybrid"):
+            open_environment(protocol, [path])
     live, keys = EnvironmentConfig(kind="web"), ("SERPER_API_KEY", "GNEWS_API_KEY")
     with pytest.MonkeyPatch.context() as patch:
         for name in keys:
@@ -197,4 +208,4 @@ def test_what_is_searched(tmp_path: Path) -> None:
         ("react", [write_run(tmp_path / "none", "mcts_trajectories", {"inputs": (Question, [])})], "neither"),
     ):
         with pytest.raises(InvalidInput, match=message):
-            open_environment(protocol, documents)
+            open_environment(protocol, documents, search=BM25)

@@ -110,6 +110,7 @@ output: {shard_size: 2}
         Case(BUNDLES, _write_bundles, 4, 0.25, model={"bundles": 1}, preset="""
 content: {min_words: 20, min_characters: 100}
 bundles: {method: greedy, min_cosine: 0.25}
+tools: {kind: bm25}
 episodes: {plan: sampled, samples: 3}
 schedule: {questions_in_flight: 2}
 output: {documents_per_shard: 3, bundles_per_shard: 1, questions_per_shard: 2}

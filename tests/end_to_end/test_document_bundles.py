@@ -24,6 +24,7 @@ NOBODY = "http://127.0.0.1:9/v1"
 PRESET = """\
 content: {min_words: 20, min_characters: 100}
 bundles: {method: greedy, min_cosine: 0.25}
+tools: {kind: bm25}
 """
 
 

@@ -23,7 +23,7 @@ from trailforge.filters.episodes import (
 from trailforge.generators.document_bundles.episodes import EpisodeContext, PlannedEpisodeConfig, make_episodes
 from trailforge.inference import Meter
 from trailforge.protocols.nl_dag import SearchPlan
-from trailforge.retrieval import local_tools
+from trailforge.retrieval import PlanToolsConfig, local_tools
 from trailforge.schemas import RSearchReward, SearchEpisode
 
 CONFIG = EpisodeFilterConfig(min_reward=0.8, min_evidence=1.0)
@@ -32,7 +32,12 @@ NOTHING = RSearchReward(total=0.0, format=0.0, dag=0.0, answer=0.0)
 
 @pytest.fixture
 async def episode() -> SearchEpisode:
-    context = EpisodeContext(run_id="r", seed=0, config=PlannedEpisodeConfig(), tools=local_tools(sample_documents()))
+    context = EpisodeContext(
+        run_id="r",
+        seed=0,
+        config=PlannedEpisodeConfig(),
+        tools=local_tools(sample_documents(), PlanToolsConfig(kind="bm25")),
+    )
     return (await make_episodes(ISLAND, context, Meter()))[0].episode
 
 

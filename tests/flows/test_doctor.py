@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from trailforge.cli import _silent_prefect
 from trailforge.flows.doctor import embedded_model, examine, prefect_server
 from trailforge.inference.packaged import PackagedModel
 from trailforge.pipelines.runs.doctor import Finding, run_check
+from trailforge.retrieval.backends.manifest import IndexManifest, write_manifest
 from trailforge.schemas import InvalidInput
 
 NOBODY = "http://127.0.0.1:9"
@@ -127,12 +127,14 @@ def test_a_damaged_graph_and_an_index_of_another_prefix_are_faults_with_their_me
     assert (found.level, found.mend) == ("fault", "build the store again") and "names.utf8.npy" in found.detail
     index = tmp_path / "index"
     index.mkdir()
-    meta = {"format": 1, "passage_prefix": "", "dimension": 768, "documents": 1, "sha256": {}}
-    (index / "meta.json").write_text(json.dumps({**meta, "encoder": "intfloat/multilingual-e5-base"}))
+    write_manifest(index, IndexManifest(backend="dense", config={}, encoder="intfloat/multilingual-e5-base"))
     (found,) = found_by("dynasearcher", "documents", tmp_path, documents=index)
     assert found.level == "fault" and '--passage-prefix "passage: "' in found.mend
     (found,) = found_by("dynasearcher", "documents", tmp_path, documents=tmp_path / "passages.jsonl")
-    assert found.level == "fault" and found.mend.startswith("make one with `trailforge index`")
+    assert found.level == "fault" and found.mend.startswith("give an index that `trailforge index build` made")
+    (tmp_path / "empty").mkdir()
+    (found,) = found_by("dynasearcher", "documents", tmp_path, documents=tmp_path / "empty")
+    assert found.level == "fault" and found.mend.startswith("make one with `trailforge index build`")
     (found,) = found_by("dynasearcher", "documents", tmp_path)
     assert found.level == "fault" and "--scope question" in f"{found.detail} {found.mend}"
 

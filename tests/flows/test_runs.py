@@ -44,6 +44,7 @@ PRESETS = {
 content: {min_words: 20, min_characters: 100}
 bundles: {method: greedy, min_cosine: 0.25}
 episodes: {plan: sampled, samples: 3}
+tools: {kind: bm25}
 output: {documents_per_shard: 3, bundles_per_shard: 1, questions_per_shard: 2}
 """,
     "kg_trajectories": "generator: {episodes: 3, top_k: 2}\nretrieval: {kind: bm25}\noutput: {shard_size: 2}\n",

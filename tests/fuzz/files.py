@@ -20,14 +20,24 @@ from trailforge.pipelines.sources import read_benchmark, read_questions
 from trailforge.pipelines.sources.columns import parse_column_map
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.presets import load_bands, load_preset, load_training_preset
-from trailforge.retrieval.corpus import read_corpus
+from trailforge.retrieval.corpus import Chunking, cut, read_corpus
 from trailforge.retrieval.kg.gather import Gathered
 from trailforge.retrieval.kg.sources import open_source
 from trailforge.retrieval.web.arxiv_api import read_page
 from trailforge.rewards.presets import REWARD_PRESETS
-from trailforge.schemas import Decision, InvalidInput, PatternDecision, RequestRefused, read_parquet, to_dict, to_table
+from trailforge.schemas import (
+    Decision,
+    Document,
+    InvalidInput,
+    PatternDecision,
+    RequestRefused,
+    read_parquet,
+    to_dict,
+    to_table,
+)
 from trailforge.schemas import Question as Record
 from trailforge.schemas.files import LONGEST_ROW
+from trailforge.schemas.text import count_tokens
 from trailforge.training.score_file import score_file
 from trailforge.training.sets.benchmarks import read_benchmarks
 
@@ -277,6 +287,10 @@ _SCORED = {"uid": "u", "text": "<think>t</think><answer>Vienna</answer>", "answe
            "num_hops": 2, "support_titles": ["M"]}  # fmt: skip
 
 
+def _passages(path: Path) -> list[Document]:
+    return list(cut(read_corpus(path), Chunking(tokens=5, overlap=2), lambda texts: [*map(count_tokens, texts)]))
+
+
 def _json_target(name: str, read: Callable[[Path], Iterable[object] | object], row: Any, **options: Any) -> Target:
     keys = tuple(f'"{key}": '.encode() for key in row)
     return Target(
@@ -438,6 +452,18 @@ TARGETS = (
         aimed_bytes=10_000,
     ),
     _json_target("corpus", read_corpus, {"id": 1, "title": "M", "text": "A film.", "paragraph_text": "x"}),
+    _json_target("corpus_json", read_corpus, {"id": 1, "title": "M", "text": "A film."}, file="corpus.json"),
+    Target(
+        name="corpus_markdown",
+        run=_file("corpus.md", _passages),
+        may_raise=(InvalidInput,),
+        samples=lambda: [
+            "# Lakes #\n\nTaupo is large. Mr. Smith swam it, twice. 雪雪雪雪雪\n".encode(),
+            b"## \nText.",
+        ],
+        tokens=(b"#", b"# ", b"\n", b". ", b"\t", b"\xef\xbb\xbf", b"\xff", "\u2028".encode(), b"A", b'."', b"U.S. "),
+        aimed=lambda: [b"# " + b"#" * 30_000 + b"x", b"a" * 30_000, b". A" * 10_000, b"# " + b" " * 30_000 + b"x\ny"],
+    ),
     Target(
         name="corpus_parquet",
         run=_file("corpus.parquet", read_corpus),

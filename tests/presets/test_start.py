@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.indexes import save_index
 from tests.support.kg_agent import paths_store
 from trailforge.flows.configuration import configured_for_all
+from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.inference.vllm.server import VllmServer
@@ -19,6 +21,7 @@ from trailforge.pipelines.runs.graph import GraphRunConfig
 from trailforge.presets import datasets_of, load_preset, preset_names, training_preset_names
 from trailforge.protocols import PROTOCOLS
 from trailforge.retrieval import Encoder, check_retrieval, open_retrieval
+from trailforge.retrieval.plan_tools import check_tools
 from trailforge.training.config import load_train_preset
 from trailforge.training.searched import open_environment
 
@@ -51,7 +54,9 @@ def test_a_preset_opens_what_it_searches(name: str, dataset: str, tmp_path: Path
             retrieval = replace(retrieval, scope="question")
         check_retrieval(retrieval)
         assert open_retrieval(retrieval)
-    elif config.encoder_name is not None:
+    elif isinstance(config, BundleRunConfig):
+        check_tools(config.tools)
+    if not isinstance(config, KgRunConfig | MctsRunConfig) and config.encoder_name is not None:
         assert Encoder(config.encoder_name).dimension == 384
 
 
@@ -71,11 +76,8 @@ def test_a_training_preset_opens_what_its_agents_search(name: str, tmp_path: Pat
     documents = tmp_path / "passages.jsonl"
     documents.write_text('{"title": "Basel", "text": "Basel lies on the Rhine."}\n')
     if search.kind == "dense":
-        from trailforge.retrieval import build_index
-
-        documents = tmp_path / "index"
         prefixes = {"passage_prefix": search.passage_prefix, "query_prefix": search.query_prefix}
-        build_index(tmp_path / "passages.jsonl", documents, **prefixes)
+        documents = save_index(documents, tmp_path / "index", **prefixes)
     graph = paths_store(tmp_path / "graph").folder
     environment = open_environment(preset.protocol, [documents], search=search, kg=graph, top_k=preset.rl.top_k)
     environment.check(PROTOCOLS[preset.protocol])

@@ -83,7 +83,10 @@ async def test_an_environment_that_is_opened_asks_the_model_that_it_names(
     monkeypatch.setattr("trailforge.protocols.environment.open_desk", lambda served, name: ModelDesk())
     store = store_of(tmp_path / "store", triples(7), {"Q1": ["Fritz Lang"]})
     config = EnvironmentConfig(
-        kg_filter="model", document_filter="model", filter_model=ServedModel(url="http://nobody", model="judge")
+        kind="bm25",
+        kg_filter="model",
+        document_filter="model",
+        filter_model=ServedModel(url="http://nobody", model="judge"),
     )
     environment = open_environment(KG_SEARCH, DOCUMENTS, search=config, kg=store.folder)
     found = await environment.respond(KG_SEARCH, "Which film?")(SEARCH)

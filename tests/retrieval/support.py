@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable
+from typing import TypeVar
 
 from trailforge.schemas import Document, Passage
 
@@ -19,9 +19,13 @@ DOCUMENTS = (
 )
 
 
-def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Run one coroutine to its end."""
-    return asyncio.run(coroutine)
+def run(awaited: Awaitable[Result]) -> Result:
+    """Run to its end."""
+
+    async def wait() -> Result:
+        return await awaited
+
+    return asyncio.run(wait())
 
 
 def ids(passages: list[Passage]) -> list[str]:

@@ -10,8 +10,8 @@ import pytest
 
 from tests.retrieval.support import run
 from trailforge.retrieval import Encoder
-from trailforge.retrieval.encoder import PACKAGED
-from trailforge.schemas import RetrievalError
+from trailforge.retrieval.encoder import PACKAGED, split_devices
+from trailforge.schemas import InvalidInput, RetrievalError
 
 pytestmark = pytest.mark.real_model
 
@@ -78,3 +78,41 @@ def test_a_missing_package_comes_with_its_mend(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(RetrievalError, match=r"in a checkout\), or"):
         Encoder(PACKAGED)
+
+
+def test_long_lists_are_encoded_in_chunks_of_one_size(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bits of a chunk do not depend on what else is in the list."""
+    texts = [f"{'word ' * (n % 7)}{n}" for n in range(45)]
+    monkeypatch.setattr("trailforge.retrieval.encoder.PER_CHUNK", 20)
+    parts = [encoder.encode_documents(texts[start : start + 20]) for start in (0, 20, 40)]
+    assert np.concatenate(parts).tobytes() == encoder.encode_documents(texts).tobytes()
+
+
+@pytest.mark.slow
+def test_several_processes_give_the_vectors_of_one_in_order(encoder: Encoder) -> None:
+    texts = [f"{'word ' * (n % 7)}{n}" for n in range(2100)]
+    several = Encoder(device="cpu,cpu")
+    assert several.per_shard == 2 * encoder.per_shard
+    vectors = several.encode_documents(texts)
+    assert np.allclose(vectors, encoder.encode_documents(texts), atol=1e-6)
+    assert vectors.tobytes() == several.encode_documents(texts).tobytes()
+    assert several.encode_query("Oslo").tobytes() == encoder.encode_query("Oslo").tobytes()
+
+
+@pytest.mark.parametrize("device", ["", "gpu", "cpu;cuda", "cuda:x", "cuda:-1"])
+def test_what_is_no_device_is_refused(device: str) -> None:
+    with pytest.raises(InvalidInput, match="is no device; say auto, cpu, cuda"):
+        split_devices(device)
+
+
+def test_devices_are_those_that_are_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    assert split_devices("auto") == ["cuda:0", "cuda:1"]
+    assert split_devices("cuda, cuda:1") == ["cuda", "cuda:1"]
+    with pytest.raises(InvalidInput, match="there is no cuda:2: torch sees 2 GPUs here; say auto or cpu"):
+        split_devices("cuda:2")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert split_devices("auto") == ["cpu"]
+    with pytest.raises(InvalidInput, match="there is no cuda: torch sees 0 GPUs"):
+        split_devices("cuda")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ BLADES = document(2, "academic", "Blades for slow water", "Mara Lind studied the
 HANDBOOK = document(3, "general", "Handbook of turbines", "A turbine turns what flows into work.")
 LONG = document(4, "news", "Annals", " ".join(f"Year {n} saw nothing new at all." for n in range(60)))
 DOCUMENTS = (MILL, BLADES, HANDBOOK, LONG)
+WORDS = PlanToolsConfig(kind="bm25")
 
 
 async def ids(tools: Tools, tool: str, query: str, k: int = 9) -> list[str]:
@@ -29,7 +31,7 @@ async def ids(tools: Tools, tool: str, query: str, k: int = 9) -> list[str]:
 
 
 async def test_each_tool_searches_its_kind_and_general_searches_all() -> None:
-    tools = local_tools(DOCUMENTS)
+    tools = local_tools(DOCUMENTS, WORDS)
     assert await ids(tools, "News", "turbine") == ["s:1"]
     assert await ids(tools, "Academic", "turbine") == ["s:2"]
     assert set(await ids(tools, "General", "turbine")) == {"s:1", "s:2", "s:3"}
@@ -37,17 +39,17 @@ async def test_each_tool_searches_its_kind_and_general_searches_all() -> None:
 
 
 async def test_what_shares_no_word_is_not_found() -> None:
-    assert await ids(local_tools(DOCUMENTS), "General", "zebra crossing") == []
+    assert await ids(local_tools(DOCUMENTS, WORDS), "General", "zebra crossing") == []
 
 
 async def test_a_tool_without_documents_finds_nothing() -> None:
-    tools = local_tools([MILL])
+    tools = local_tools([MILL], WORDS)
     assert await ids(tools, "Academic", "turbine") == []
-    assert await ids(local_tools([]), "General", "turbine") == []
+    assert await ids(local_tools([], WORDS), "General", "turbine") == []
 
 
 async def test_a_long_document_is_found_once_by_its_best_passage() -> None:
-    tools = local_tools(DOCUMENTS, longest_passage=21)
+    tools = local_tools(DOCUMENTS, replace(WORDS, longest_passage=21))
     (found,) = await tools["News"].retrieve("year 41", 9)
     assert (found.id, found.title) == ("s:4", "Annals")
     assert "Year 41 saw" in found.text and len(found.text.split()) <= 21
@@ -55,7 +57,7 @@ async def test_a_long_document_is_found_once_by_its_best_passage() -> None:
 
 
 async def test_dense_tools_agree_on_who_searches_what(encoder: Encoder) -> None:
-    tools = local_tools(DOCUMENTS[:3], encoder=encoder)
+    tools = local_tools(DOCUMENTS[:3], PlanToolsConfig(kind="dense"), encoder)
     assert (await ids(tools, "Academic", "research on rotor design"))[:1] == ["s:2"]
     assert await ids(tools, "News", "award for sea power") == ["s:1"]
     assert (await ids(tools, "General", "reference book"))[:1] == ["s:3"]
@@ -63,7 +65,10 @@ async def test_dense_tools_agree_on_who_searches_what(encoder: Encoder) -> None:
 
 
 async def test_opened_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await ids(open_tools(PlanToolsConfig(), DOCUMENTS), "News", "turbine") == ["s:1"]
+    assert await ids(open_tools(WORDS, DOCUMENTS), "News", "turbine") == ["s:1"]
+    for kind, problem in (("", "nobody says how"), ("http://a:1", "does not tell news from papers")):
+        with pytest.raises(InvalidInput, match=rf"{problem}.*; plans search by dense, bm25, .*web: say which"):
+            open_tools(PlanToolsConfig(kind=kind), DOCUMENTS)
     for name in ("SERPER_API_KEY", "GNEWS_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(InvalidInput, match=r"^Serper wants a key: set the environment variable SERPER_API_KEY$"):

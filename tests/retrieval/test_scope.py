@@ -15,17 +15,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.retrieval.support import DOCUMENTS, ids, run
+from tests.support.indexes import save_index
 from trailforge.pipelines.sources import read_questions
 from trailforge.retrieval import (
     Encoder,
     Retrieval,
     RetrievalConfig,
-    build_index,
     check_retrieval,
     open_retrieval,
     read_corpus,
 )
-from trailforge.retrieval.encoder import PACKAGED
 from trailforge.schemas import InvalidInput, Passage, Question, RetrievalError
 
 QUESTION = Question(id="q", question="q", answer="a", paragraphs=DOCUMENTS)
@@ -57,7 +56,7 @@ def test_a_question_without_paragraphs_is_refused() -> None:
 @pytest.mark.usefixtures("encoder")
 def test_one_corpus_for_all_questions(tmp_path: Path) -> None:
     source = corpus(tmp_path / "passages.jsonl.gz", ROWS)
-    assert build_index(source, tmp_path / "index") == 5
+    save_index(source, tmp_path / "index")
     dense = open_retrieval(RetrievalConfig(scope="corpus", corpus_index=str(tmp_path / "index")))
     lexical = open_retrieval(RetrievalConfig(kind="bm25", scope="corpus", corpus_index=str(source)))
     for retrieval in (dense, lexical):
@@ -79,7 +78,7 @@ PREFIXES = {"passage_prefix": "passage: ", "query_prefix": "query: "}
 @pytest.mark.parametrize("said", [{}, PREFIXES, {"query_prefix": "query: "}])
 def test_an_index_brings_its_prefixes_along(tmp_path: Path, encoder: Encoder, said: dict[str, Any]) -> None:
     """Whoever searches may say them too, as a preset does, or leave them to the index."""
-    build_index(corpus(tmp_path / "passages.jsonl.gz", ROWS), tmp_path / "index", **PREFIXES)
+    save_index(DOCUMENTS, tmp_path / "index", **PREFIXES)
     opened = open_retrieval(RetrievalConfig(scope="corpus", corpus_index=str(tmp_path / "index"), **said))
     (first, _) = run(_passages(opened, "capital of Austria"))
     texts = ["passage: Vienna\nVienna is the capital of Austria."]
@@ -89,7 +88,7 @@ def test_an_index_brings_its_prefixes_along(tmp_path: Path, encoder: Encoder, sa
 
 @pytest.mark.real_model
 def test_what_is_said_of_queries_goes_over_the_index(tmp_path: Path, encoder: Encoder) -> None:
-    build_index(corpus(tmp_path / "passages.jsonl.gz", ROWS), tmp_path / "index", query_prefix="query: ")
+    save_index(DOCUMENTS, tmp_path / "index", query_prefix="query: ")
     config = RetrievalConfig(scope="corpus", corpus_index=str(tmp_path / "index"), query_prefix="ask: ")
     (first, _) = run(_passages(open_retrieval(config), "capital of Austria"))
     cosine = encoder.encode_documents(["Vienna\nVienna is the capital of Austria."])[0] @ encoder.encode_query(
@@ -107,26 +106,20 @@ def test_an_index_that_does_not_fit_is_refused_before_the_encoder_is_loaded(
     tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = corpus(tmp_path / "passages.jsonl.gz", ROWS)
-    build_index(source, tmp_path / "index")
-    monkeypatch.setattr("trailforge.retrieval.encoder._load", lambda name: pytest.fail(f"{name} was loaded"))
+    save_index(source, tmp_path / "index")
+    monkeypatch.setattr("trailforge.retrieval.encoder._load", lambda name, device: pytest.fail(f"{name} was loaded"))
+    (tmp_path / "empty").mkdir()
     for changes, problem in (
-        ({"corpus_index": str(source)}, "holds no index: make one with `trailforge index`"),
-        ({"corpus_index": str(tmp_path / "none")}, "holds no index: make one with `trailforge index`"),
+        ({"corpus_index": str(tmp_path / "empty")}, "holds no index: make one with `trailforge index build`"),
+        ({"corpus_index": str(tmp_path / "none")}, "no such file or folder; give an index that `trailforge index"),
+        ({"kind": "bm25"}, "was made with the kind 'dense', not 'bm25'"),
         ({"encoder": "e5"}, "was made with the encoder 'minilm', not 'e5'"),
-        ({"passage_prefix": "passage: "}, 'build it again .trailforge index … --passage-prefix "passage: ".'),
+        ({"passage_prefix": "passage: "}, 'build it again .trailforge index build … --passage-prefix "passage: ".'),
     ):
         config = replace(RetrievalConfig(scope="corpus", corpus_index=str(tmp_path / "index")), **changes)
         for look in (check_retrieval, open_retrieval):
-            with pytest.raises(RetrievalError, match=problem):
+            with pytest.raises((RetrievalError, InvalidInput), match=problem):
                 look(config)
-    with pytest.raises(RetrievalError, match="exists; give another folder"):
-        build_index(source, tmp_path / "index")
-
-
-def test_bm25_over_an_index_is_told_to_take_the_file(tmp_path: Path) -> None:
-    config = RetrievalConfig(kind="bm25", scope="corpus", corpus_index=str(tmp_path))
-    with pytest.raises(InvalidInput, match="no such file; bm25 searches a file of passages"):
-        check_retrieval(config)
 
 
 def test_the_corpus_scope_needs_an_index() -> None:
@@ -175,7 +168,7 @@ def test_a_corpus_that_is_not_there_or_empty(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="cannot be read"):
         list(read_corpus(tmp_path / "rows.parquet"))
     with pytest.raises(InvalidInput, match="holds no passages"):
-        build_index(corpus(tmp_path / "rows", []), tmp_path / "index", PACKAGED)
+        open_retrieval(RetrievalConfig(kind="bm25", scope="corpus", corpus_index=str(corpus(tmp_path / "rows", []))))
 
 
 @pytest.mark.slow

@@ -15,6 +15,8 @@ from trailforge.pipelines.runs.finish import MANIFEST, read_manifest
 from trailforge.schemas import (
     BundleQuestion,
     InvalidInput,
+    KgQuestion,
+    KgTrajectory,
     Manifest,
     Question,
     SearchEpisode,
@@ -187,10 +189,23 @@ def test_rows_of_runs_before_are_read_with_what_they_did_not_say(
     assert {field: getattr(row, field) for field in added} == added
 
 
+@pytest.mark.parametrize(
+    ("record", "version"),
+    [
+        *((Trajectory, "1.2"), (SftRow, "1.1"), (BundleQuestion, "1.1"), (SearchEpisode, "1.1")),
+        *((KgTrajectory, "1.1"), (KgQuestion, "1.0")),
+    ],
+)
+def test_rows_before_do_not_say_what_found_their_passages(record: type, version: str) -> None:
+    path = BEFORE / f"{stored_name(record).lower()}-{version}.parquet"
+    assert "retriever" not in str(pq.read_schema(path).field("provenance").type)
+    assert {row.provenance.retriever for row in read_parquet(path, record)} == {""}
+
+
 def test_episodes_before_had_thoughts_of_the_model_where_the_model_drew_them() -> None:
     told, drawn = read_parquet(BEFORE / "searchepisode-1.0.parquet", SearchEpisode)
     assert (told.origin, told.thoughts, told.scored_by) == ("oracle", "templates", "words")
-    assert (drawn.origin, drawn.thoughts, drawn.schema_version) == ("policy", "model", "1.1")
+    assert (drawn.origin, drawn.thoughts, drawn.schema_version) == ("policy", "model", version_of(SearchEpisode))
 
 
 def test_a_tree_before_has_no_thoughts_and_no_kept_prefix() -> None:

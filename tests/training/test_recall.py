@@ -70,7 +70,7 @@ def paid(text: str, threshold: float, search: EnvironmentConfig | None, **known:
 @pytest.mark.parametrize(("threshold", "recall"), [(0.8, 1.0), (0.9, 0.0)])
 def test_below_one_the_recipes_encoder_is_asked(opened: list[tuple[str, ...]], threshold: float, recall: float) -> None:
     assert paid(PAGE, threshold, MINILM) == recall
-    assert set(opened) == {("minilm", "", "passage: ")}
+    assert set(opened) == {("minilm", "", "passage: ", "cpu")}
 
 
 def test_without_an_encoder_or_at_one_words_decide(opened: list[tuple[str, ...]]) -> None:

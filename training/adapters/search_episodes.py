@@ -35,7 +35,7 @@ class SearchSettings(EnvironmentConfig):
     """What agents search, and how much of it: what exports write for a framework's configuration."""
 
     documents: tuple[str, ...]
-    """Folders of finished runs, or one corpus; none where the web is searched."""
+    """Folders of finished runs, or one corpus (an index, a file of passages); none where `kind` is `web` or a URL."""
     kg: str | None = None
     """A knowledge graph's folder, for `kg_search`."""
     top_k: int = 5
@@ -46,7 +46,8 @@ class SearchSettings(EnvironmentConfig):
     """Of an episode; None: its length alone ends it."""
 
     def __post_init__(self) -> None:
-        if not self.documents and self.kind != "web":
+        EnvironmentConfig.__post_init__(self)
+        if not self.documents and not self.is_remote:
             raise InvalidInput("say what is searched: folders of finished runs, or one corpus", field="documents")
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trailforge.protocols import KG_SEARCH
+from trailforge.retrieval.backends import BACKENDS
 from trailforge.schemas import ChatMessage, RlRow, SftRow, to_dict
 from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainPreset
 from trailforge.training.masks import END, START, TRAINING_TEMPLATE
@@ -161,9 +162,12 @@ cp {TEMPLATE} $MODEL/{TEMPLATE}
 
 _GRAPH = KG_SEARCH.name
 SEARCH_NOTE = f"""`documents` are absolute paths: of finished runs, whose documents or paragraphs are searched, or of
-one corpus. `kind` is `bm25`, or `dense` with an `encoder` and its prefixes (empty: those of the index). Questions of
-protocol `{_GRAPH}` also want a `kg`. An agent speaks the protocol that its question names. Results have no loss and
-are never tokenised again; an end of turn that was put behind a closing tag, and not sampled, has none either."""
+one corpus: an index, or a file of passages. `kind` is the name of a back end
+({", ".join(BACKENDS)}),
+with an `encoder` and its prefixes where it needs one; what is empty is as the index says. Or it is the URL of a search
+server (`trailforge serve-search`), which wants no `documents`. Questions of protocol `{_GRAPH}` also want a `kg`. An
+agent speaks the protocol that its question names. Results have no loss and are never tokenised again; an end of turn
+that was put behind a closing tag, and not sampled, has none either."""
 
 
 def search_settings(export: Export) -> dict[str, object]:

@@ -1,15 +1,8 @@
-"""Groups as the paper makes them: reduce, find themes, cut the themes by k-means until they are small enough.
-
-Numeric libraries are kept to one thread: sums of several threads differ in their last bits from run to run.
-"""
+"""Groups as the paper makes them: reduce, find themes, cut the themes by k-means until they are small enough."""
 
 from __future__ import annotations
 
-import importlib
-import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 
@@ -100,21 +93,3 @@ def _rows_by_label(labels: np.ndarray) -> list[Group]:
     order = np.argsort(labels, kind="stable")
     starts = np.flatnonzero(np.diff(labels[order])) + 1
     return [part.tolist() for part in np.split(order, starts)] if len(labels) else []
-
-
-_turn = threading.Lock()
-
-
-@contextmanager
-def one_thread(*modules: str) -> Iterator[None]:
-    """Within, BLAS and OpenMP use one thread. Workers that are threads of one process take turns.
-
-    BLAS has one setting for the whole process: the first worker to leave would lift the limit for all others.
-    `modules`: those with libraries of their own. They are imported first: what is loaded later goes without a limit.
-    """
-    from threadpoolctl import threadpool_limits
-
-    for module in modules:
-        importlib.import_module(module)
-    with _turn, threadpool_limits(1):
-        yield

@@ -10,7 +10,7 @@ from trailforge.generators.document_bundles.config import EncoderConfig
 from trailforge.inference import Usage
 from trailforge.pipelines.engine.shards import Receipt, Shard, missing_shards, write_receipt, write_table
 from trailforge.pipelines.runs.accounting import stage
-from trailforge.retrieval.dense import embedded_text
+from trailforge.retrieval.backends.vectors import embedded_text
 from trailforge.retrieval.encoder import Encoder
 from trailforge.schemas import DocumentEmbedding, SourceDocument, read_parquet
 

@@ -38,17 +38,18 @@ def open_context(work: ModelWork, client: ModelClient) -> EpisodeContext:
     config = work.config
     paths = sorted((Path(work.folder) / DOCUMENTS).glob("part-*.parquet"))
     documents = [] if config.tools.kind == "web" else list(read_rows(paths, SourceDocument))
-    tools = open_environment(R_SEARCH, documents, search=config.tools).plan_tools
-    assert tools is not None  # else it was not opened
+    environment = open_environment(R_SEARCH, documents, search=config.tools)
+    assert environment.plan_tools is not None  # else it was not opened
     return EpisodeContext(
         run_id=work.run_id,
         seed=config.seed,
         config=config.episodes,
-        tools=tools,
+        tools=environment.plan_tools,
         planner=planner_of(config.episodes, None if config.tools.kind == "web" else {each.kind for each in documents}),
         judge=config.judge,
         model=config.model.name,
         client=client,
+        retriever=environment.retriever,
     )
 
 

@@ -15,8 +15,9 @@ import pytest
 from trailforge.retrieval.backends import Backend, FoundPassage, Workbench, store
 from trailforge.retrieval.backends.bm25 import Bm25Config
 from trailforge.retrieval.backends.shards import KeptShards
-from trailforge.retrieval.backends.store import build_index, open_index, read_manifest
+from trailforge.retrieval.backends.store import add_to_index, build_index, open_index, read_manifest
 from trailforge.retrieval.backends.texts import MappedDocuments, write_texts
+from trailforge.retrieval.corpus import Chunking
 from trailforge.schemas import Document, InvalidInput, OutputError, Passage, RetrievalError
 
 DOCUMENTS = [
@@ -37,10 +38,10 @@ def test_an_index_is_built_described_and_opened(folder: Path) -> None:
     manifest = read_manifest(folder)
     assert (manifest.backend, manifest.config, manifest.documents) == ("bm25", {"k1": 1.2, "b": 0.75}, 3)
     assert (manifest.encoder, manifest.dimension, manifest.model, manifest.figures.cost) == ("", 0, "", 0.0)
-    assert (manifest.corpus.name, manifest.corpus.tokens) == ("lakes", 11 + 2 + 2 + 11 + 9)
+    assert (manifest.corpus.name, manifest.corpus.tokens) == ("lakes", 13 + 3 + 13 + 2 + 11)
     assert manifest.bytes == sum(f.stat().st_size for f in folder.rglob("*") if f.is_file() and f.name != "index.json")
     assert manifest.figures.seconds > 0 and manifest.figures.peak_memory_bytes > 1 << 20
-    assert manifest.hours_per_million == pytest.approx(manifest.figures.seconds / 3600 / 35 * 1e6)
+    assert manifest.hours_per_million == pytest.approx(manifest.figures.seconds / 3600 / 42 * 1e6)
     index = open_index(folder)
     assert list(index.documents) == DOCUMENTS
     assert index.documents[1] == DOCUMENTS[1] and index.documents[-3:2] == DOCUMENTS[:2]
@@ -64,7 +65,7 @@ def test_a_folder_that_exists_is_left_alone(folder: Path) -> None:
 def test_no_documents_are_no_corpus(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="empty: the corpus holds no passages"):
         asyncio.run(build_index([], tmp_path / "index", "bm25", corpus_name="empty"))
-    assert not (tmp_path / "index").exists()
+    assert not os.listdir(tmp_path)
 
 
 def test_what_is_no_index_says_what_to_do(folder: Path, tmp_path: Path) -> None:
@@ -74,7 +75,13 @@ def test_what_is_no_index_says_what_to_do(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(RetrievalError, match="holds an index of an earlier version: build it again"):
         read_manifest(tmp_path)
     manifest = json.loads((folder / "index.json").read_text())
-    for changed in (manifest | {"documents": 2}, manifest | {"format": 3}, [], {"format": 2}):
+    for changed in (
+        manifest | {"documents": 2},
+        manifest | {"format": 3},
+        [],
+        {"format": 2},
+        {n: v for n, v in manifest.items() if n != "seal"},
+    ):
         (folder / "index.json").write_text(json.dumps(changed))
         with pytest.raises(RetrievalError, match="build the index again"):
             open_index(folder)
@@ -166,6 +173,15 @@ class LengthsBackend:
         words = await tools.map("words", self.split, documents, config.per_shard)
         return Lengths(documents, np.concatenate(lengths), [each for shard in words for each in shard])
 
+    async def add(
+        self, index: Lengths, documents: Sequence[Document], config: LengthsConfig, tools: Workbench
+    ) -> Lengths:
+        """See `Backend`."""
+        more = documents[len(index.documents) :]
+        lengths = await tools.map("lengths", self.count, [d.text for d in more], config.per_shard)
+        words = [*index.words, *(d.text.split() for d in more)]
+        return Lengths(documents, np.concatenate([index.lengths, *lengths]), words)
+
     def open(self, folder: Path, documents: Sequence[Document], config: LengthsConfig, tools: Workbench) -> Lengths:
         """See `Backend`."""
         return Lengths(documents, np.load(folder / "lengths.npy"), json.loads((folder / "words.json").read_text()))
@@ -175,7 +191,9 @@ class LengthsBackend:
 def toy(monkeypatch: pytest.MonkeyPatch) -> LengthsBackend:
     """Loaded whatever name is asked for."""
     made = LengthsBackend()
-    declared = Backend(name="toy", config=LengthsConfig, build=made.build, open=made.open, needs_encoder=False)
+    declared = Backend(
+        name="toy", config=LengthsConfig, build=made.build, open=made.open, add=made.add, needs_encoder=False
+    )
     monkeypatch.setattr(store, "load_backend", lambda name: declared)
     return made
 
@@ -196,6 +214,75 @@ def test_a_build_goes_on_where_it_ended(toy: LengthsBackend, tmp_path: Path, die
     assert sorted(toy.worked) == whole, "each shard once"
     assert read_manifest(tmp_path / "index").files == read_manifest(tmp_path / "whole").files
     assert [f.passage.id for f in asyncio.run(open_index(tmp_path / "index").find("", 2))] == ["6", "5"]
+
+
+@pytest.mark.parametrize("chunking", [None, Chunking(tokens=100)])
+def test_documents_are_added_to_an_index(toy: LengthsBackend, tmp_path: Path, chunking: Chunking | None) -> None:
+    out = tmp_path / "index"
+    asyncio.run(build_index(SEVEN[:4], out, "toy", chunking=chunking))
+    before, opened = read_manifest(out), open_index(out)
+    toy.worked, toy.dies_before = [], SEVEN[6].text
+    with pytest.raises(Killed):
+        asyncio.run(add_to_index(iter(SEVEN[4:]), out))
+    assert read_manifest(out) == before
+    toy.dies_before = ""
+    manifest = asyncio.run(add_to_index(iter(SEVEN[4:]), out))
+    assert toy.worked == [("count", SEVEN[4].text, SEVEN[5].text), ("count", SEVEN[6].text)], "none of those before"
+    assert (manifest.documents, manifest.corpus.documents, manifest.chunking) == (7, 7, chunking)
+    assert manifest.figures.seconds > before.figures.seconds
+    assert list(opened.documents) == list(open_index(out).documents)[:4], "who has it open goes on with the one before"
+    (best,) = asyncio.run(open_index(out).find("", 1))
+    assert best.sources == ("6",) and best.passage.id == ("6#1" if chunking else "6")
+    with pytest.raises(InvalidInput, match=r"'5' is the id of a document that .* has"):
+        asyncio.run(add_to_index([SEVEN[5]], out))
+    assert os.listdir(tmp_path) == ["index"]
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_swap_that_was_broken_off_is_finished_by_the_next_call(
+    toy: LengthsBackend, tmp_path: Path, renamed: bool
+) -> None:
+    out = tmp_path / "index"
+    asyncio.run(build_index(SEVEN[:2], out, "toy"))
+    asyncio.run(build_index(SEVEN[:4], tmp_path / ".index.added", "toy"))
+    if renamed:
+        out.rename(tmp_path / ".index.before")
+    asyncio.run(add_to_index([SEVEN[5]], out))
+    assert [d.id for d in open_index(out).documents] == ["0", "1", "2", "3", "5"]
+    assert os.listdir(tmp_path) == ["index"]
+
+
+def test_a_back_end_that_takes_no_documents_later_says_so(folder: Path) -> None:
+    with pytest.raises(InvalidInput, match="bm25 takes no documents later: build the index again"):
+        asyncio.run(add_to_index([SEVEN[0]], folder))
+
+
+def test_sources_of_passages_are_documents_of_the_corpus(tmp_path: Path) -> None:
+    text = "Taupo is a lake. It is large. Ruapehu is a volcano. It is active."
+    documents = [Document(id="n", title="North Island", text=text), DOCUMENTS[2]]
+    asyncio.run(build_index(documents, tmp_path / "index", "bm25", chunking=Chunking(tokens=12, overlap=4)))
+    index = open_index(tmp_path / "index")
+    assert (index.manifest.documents, index.manifest.corpus.documents) == (4, 2)
+    (found,) = asyncio.run(index.find("volcano", 1))
+    assert found.sources == ("n",) and found.passage.id.startswith("n#") and found.passage.title == "North Island"
+
+
+def test_a_configuration_that_asks_a_model_wants_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    toy = LengthsBackend()
+    declared = Backend(
+        name="toy",
+        config=LengthsConfig,
+        build=toy.build,
+        open=toy.open,
+        needs_encoder=False,
+        asks_model=lambda config: ("build",) if config.per_shard > 2 else ("find",),
+    )
+    monkeypatch.setattr(store, "load_backend", lambda name: declared)
+    with pytest.raises(InvalidInput, match="this toy asks a model when it is built: give one"):
+        asyncio.run(build_index(SEVEN, tmp_path / "index", "toy", LengthsConfig(per_shard=3)))
+    asyncio.run(build_index(SEVEN, tmp_path / "index", "toy"))
+    with pytest.raises(InvalidInput, match="this toy asks a model when it is searched"):
+        open_index(tmp_path / "index")
 
 
 def test_a_build_of_something_else_begins_anew_and_leaves_the_other(toy: LengthsBackend, tmp_path: Path) -> None:

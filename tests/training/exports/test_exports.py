@@ -201,7 +201,7 @@ def test_searches_are_to_be_filled_in(exported: dict[str, Path]) -> None:
     with pytest.raises(InvalidInput, match="what is searched"):
         read_settings(settings)
     filled = read_settings(settings | {"documents": ["/runs/one"]})
-    assert filled == SearchSettings(documents=("/runs/one",), max_searches=10)
+    assert filled == SearchSettings(documents=("/runs/one",), kind="dense", encoder="minilm", max_searches=10)
     command = (exported["slime"] / "README.md").read_text()
     (path,) = re.findall(r"--custom-generate-function-path (\S+)", command)
     assert path == f"{generate.__module__}.{generate.__name__}"

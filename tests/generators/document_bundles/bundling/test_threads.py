@@ -8,7 +8,7 @@ import time
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from trailforge.generators.document_bundles.bundling.recipe import one_thread
+from trailforge.retrieval.threads import one_thread
 
 
 def counts() -> set[int]:

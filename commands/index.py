@@ -1,0 +1,399 @@
+"""`trailforge index`: make a corpus ready for search by one of several back ends, look at it, ask it, add to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trailforge.commands.options import (
+    SERVED_MODEL,
+    MaxCalls,
+    MaxCost,
+    MaxTokens,
+    ModelServer,
+    ServerModel,
+    ServerPrices,
+    ServerSeed,
+    ServerThoughts,
+    ServerUrl,
+    ThoughtsPlace,
+    ask_server,
+    prices_of,
+)
+from trailforge.schemas.text import visible
+
+if TYPE_CHECKING:
+    from trailforge.retrieval import Encoder
+    from trailforge.retrieval.backends import Backend, FoundPassage
+    from trailforge.retrieval.backends.manifest import IndexManifest
+    from trailforge.retrieval.corpus import Chunking
+    from trailforge.schemas import Document
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Indexes: a corpus made ready for search, by dense vectors, words, or graphs of what it says.",
+)
+_SHOWN = 300
+"""Characters of a passage."""
+
+
+_Folder = Annotated[Path, typer.Argument(help="Folder that `index build` made.", metavar="DIR")]
+_Corpus = Annotated[
+    Path,
+    typer.Argument(
+        help="Passages (JSON Lines, .gz too, or Parquet), a folder of documents (.txt, .md, .json, .jsonl, .parquet), "
+        "a question file (its paragraphs, each once), or a finished run.",
+    ),
+]
+_Out = Annotated[Path, typer.Option(help="Folder of the index; must not exist.")]
+_Backend = Annotated[
+    str,
+    typer.Option(help="dense, bm25, hybrid, linear_rag, hippo_rag, raptor, … (docs/operator.md)", metavar="NAME"),
+]
+_Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Number or choice of the back end, as k1=1.2. Repeatable.", metavar="NAME=VALUE"),
+]
+_EncoderName = Annotated[
+    str, typer.Option("--encoder", help="'minilm' (packaged), any sentence-transformers name or path, or URL#MODEL.")
+]
+_Device = Annotated[str, typer.Option(help="Of the encoder: cpu, cuda, cuda:1, auto; several with commas to build.")]
+_OtherEncoder = Annotated[
+    str | None, typer.Option("--encoder", help="Where the index's encoder is now: its path, or URL#MODEL of a server.")
+]
+_PassagePrefix = Annotated[
+    str, typer.Option(help="What the encoder wants before a passage, e.g. 'passage: ' for e5. Kept in the index.")
+]
+_QueryPrefix = Annotated[
+    str, typer.Option(help="What it wants before a query, e.g. 'query: '. Kept for all who search the index.")
+]
+_ChunkTokens = Annotated[
+    int | None, typer.Option(min=1, help="Cut documents into passages of so many tokens. Default: leave them whole.")
+]
+_ChunkOverlap = Annotated[int, typer.Option(min=0, help="Tokens that two passages in a row may share.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost.")]
+
+
+@app.command(
+    epilog="""Examples:\n
+    trailforge index build passages.jsonl.gz --out indexes/wiki\n
+    trailforge index build passages.jsonl.gz --out indexes/e5 --encoder intfloat/multilingual-e5-base \\\n
+        --passage-prefix "passage: " --query-prefix "query: "          for preset dynasearcher\n
+    trailforge index build handbook/ --backend linear_rag --chunk-tokens 200 --chunk-overlap 40 --out indexes/handbook\n
+    trailforge index build musique_dev.jsonl --backend bm25 --set k1=1.2 --out indexes/musique\n
+    trailforge index build corpus.jsonl --backend hippo_rag --set extraction=model --model http://127.0.0.1:8000/v1 \\\n
+        --max-cost 5 --prices 0.15,0.6 --out indexes/hippo             with --dry-run: what it would ask\n
+    A build that was stopped or killed goes on by the same line, and pays no call twice: replies are kept in\n
+    OUT.ledger.sqlite, finished work in .OUT.building until it is done."""
+)
+def build(
+    corpus: _Corpus,
+    out: _Out,
+    backend: _Backend = "dense",
+    settings: _Settings = None,
+    encoder_name: _EncoderName = "minilm",
+    device: _Device = "cpu",
+    passage_prefix: _PassagePrefix = "",
+    query_prefix: _QueryPrefix = "",
+    chunk_tokens: _ChunkTokens = None,
+    chunk_overlap: _ChunkOverlap = 0,
+    model: ServerUrl = None,
+    model_name: ServerModel = SERVED_MODEL,
+    reasoning: ServerThoughts = ThoughtsPlace.SEPARATE,
+    prices: ServerPrices = "",
+    seed: ServerSeed = 0,
+    max_cost: MaxCost = None,
+    max_calls: MaxCalls = None,
+    max_tokens: MaxTokens = None,
+    dry_run: _DryRun = False,
+) -> None:
+    """Make the index of a corpus."""
+    from trailforge.inference import Caps
+    from trailforge.retrieval import Encoder
+    from trailforge.retrieval.backends import load_backend
+    from trailforge.retrieval.backends.store import build_index, check_model
+    from trailforge.retrieval.seals import refuse_existing
+
+    declared, chunking = load_backend(backend), _read_chunking(chunk_tokens, chunk_overlap)
+    config, documents = _read_settings(declared.config, settings or ()), _documents_of(corpus)
+    caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
+    server = ModelServer.of(model, model_name, reasoning, prices, seed=seed, caps=caps)
+    if dry_run:
+        _show_estimate(declared, config, documents, chunking, server)
+        return
+    refuse_existing(out)
+    if server is None or not declared.asks_model(config):
+        server = None
+        check_model(declared, config, None, "build")
+
+    async def make() -> IndexManifest:
+        options: dict[str, Any] = {"chunking": chunking, "corpus_name": corpus.name, "prices": prices_of(server)}
+        async with ask_server(server, out) as asker:
+            if declared.needs_encoder:
+                options["encoder"] = Encoder(
+                    encoder_name, query_prefix=query_prefix, passage_prefix=passage_prefix, device=device
+                )
+            with _progress() as report:
+                return await build_index(documents, out, backend, config, asker=asker, report=report, **options)
+
+    _print_figures(out, asyncio.run(make()))
+
+
+@app.command(
+    epilog="""Examples:\n
+    trailforge index add indexes/wiki more.jsonl\n
+    Back ends that can take documents later do; others say so. Ids have to be new."""
+)
+def add(
+    folder: _Folder,
+    corpus: _Corpus,
+    encoder_name: _OtherEncoder = None,
+    device: _Device = "cpu",
+    model: ServerUrl = None,
+    model_name: ServerModel = SERVED_MODEL,
+    reasoning: ServerThoughts = ThoughtsPlace.SEPARATE,
+    prices: ServerPrices = "",
+    seed: ServerSeed = 0,
+    max_cost: MaxCost = None,
+    max_calls: MaxCalls = None,
+    max_tokens: MaxTokens = None,
+) -> None:
+    """Add documents to an index, with the settings that it was made with."""
+    from trailforge.inference import Caps
+    from trailforge.retrieval.backends.store import add_to_index
+
+    caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
+    server = ModelServer.of(model, model_name, reasoning, prices, seed=seed, caps=caps)
+    documents = _documents_of(corpus)
+
+    async def make() -> IndexManifest:
+        options: dict[str, Any] = {"prices": prices_of(server), "encoder": _open_encoder(folder, encoder_name, device)}
+        async with ask_server(server, folder) as asker:
+            with _progress() as report:
+                return await add_to_index(documents, folder, asker=asker, report=report, **options)
+
+    _print_figures(folder, asyncio.run(make()))
+
+
+@app.command(
+    epilog="""Examples:\n
+    trailforge index stats indexes/wiki\n
+    trailforge index stats indexes/wiki --json | jq .figures"""
+)
+def stats(
+    folder: _Folder,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Hold every file against its hash, too.")] = False,
+) -> None:
+    """Show what an index holds, how it was made, and what that took."""
+    from trailforge.retrieval.backends.manifest import MEND, read_manifest
+    from trailforge.retrieval.seals import check_hashes
+    from trailforge.schemas import to_dict
+
+    manifest = read_manifest(folder)
+    if check:
+        check_hashes(folder, manifest.files, MEND)
+    if not as_json:
+        _print_figures(folder, manifest)
+        return
+    derived = {
+        "bytes": manifest.bytes,
+        "hours_per_million_tokens": manifest.hours_per_million,
+        "cost_per_million_tokens": manifest.cost_per_million,
+    }
+    print(json.dumps(to_dict(manifest) | derived, indent=1, ensure_ascii=False))
+
+
+@app.command(
+    epilog="""Examples:\n
+    trailforge index query indexes/wiki "Where was the author of Pinocchio born?"\n
+    trailforge index query indexes/wiki "Where was the author of Pinocchio born?" --k 10 --json"""
+)
+def query(
+    folder: _Folder,
+    text: Annotated[str, typer.Argument(help="What is looked for.", metavar="QUERY")],
+    k: Annotated[int, typer.Option("--k", min=1, help="At most so many passages.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, with whole texts.")] = False,
+    encoder_name: _OtherEncoder = None,
+    device: _Device = "cpu",
+    model: ServerUrl = None,
+    model_name: ServerModel = SERVED_MODEL,
+    reasoning: ServerThoughts = ThoughtsPlace.SEPARATE,
+    seed: ServerSeed = 0,
+) -> None:
+    """Search an index: passages with their scores, and what led to them."""
+    from trailforge.retrieval.backends.store import open_index
+    from trailforge.schemas import to_dict
+
+    server = ModelServer.of(model, model_name, reasoning, "", seed=seed)
+
+    async def search() -> tuple[list[FoundPassage], float]:
+        async with ask_server(server, folder) as asker:
+            opened = open_index(folder, encoder=_open_encoder(folder, encoder_name, device), asker=asker)
+            began = time.perf_counter()
+            found = await opened.find(text, k)
+            return found, 1e3 * (time.perf_counter() - began)
+
+    found, milliseconds = asyncio.run(search())
+    if as_json:
+        rows = [to_dict(each.passage) | {"why": each.why, "sources": list(each.sources)} for each in found]
+        print(json.dumps({"query": text, "ms": round(milliseconds, 3), "found": rows}, indent=1, ensure_ascii=False))
+        return
+    _print_found(found)
+
+
+def register(root: typer.Typer) -> None:
+    """Add the commands."""
+    root.add_typer(app, name="index")
+
+
+def _open_encoder(folder: Path, name: str | None, device: str) -> Encoder | None:
+    """The encoder of an index, where it is not simply the one that its manifest names."""
+    from trailforge.retrieval import Encoder
+    from trailforge.retrieval.backends.manifest import read_manifest
+
+    manifest = read_manifest(folder)
+    if not manifest.encoder or (name is None and device == "cpu"):
+        return None
+    prefixes = {"query_prefix": manifest.query_prefix, "passage_prefix": manifest.passage_prefix}
+    return Encoder(name or manifest.encoder, device=device, **prefixes)
+
+
+def _read_chunking(tokens: int | None, overlap: int) -> Chunking | None:
+    from trailforge.retrieval.corpus import Chunking
+
+    if overlap and tokens is None:
+        raise typer.BadParameter("passages overlap where documents are cut: give --chunk-tokens, too")
+    return Chunking(tokens=tokens, overlap=overlap) if tokens else None
+
+
+def _read_settings(config: type[Any], pairs: Sequence[str]) -> Any:
+    """A back end's configuration. Raises `InvalidInput` for a name or a value that it does not have."""
+    from dataclasses import fields
+
+    from trailforge.schemas import InvalidInput, from_dict, parse_json
+
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{pair!r}: expected NAME=VALUE", param_hint="--set")
+        try:
+            values[name.strip()] = parse_json(text)
+        except ValueError:
+            values[name.strip()] = text
+    try:
+        return from_dict(config, values)
+    except InvalidInput as error:
+        known = ", ".join(f"{field.name}={field.default}" for field in fields(config)) or "nothing"
+        raise InvalidInput(f"{error.problem}; there is {known}", field=f"--set {error.field}") from error
+
+
+def _documents_of(corpus: Path) -> Iterator[Document]:
+    """A corpus in any of its shapes. Raises `InvalidInput` for none of them, some of it when it is read."""
+    from trailforge.pipelines.runs.finished import MANIFEST
+    from trailforge.pipelines.sources import holds_questions, read_paragraphs
+    from trailforge.retrieval.corpus import distinct, read_corpus
+    from trailforge.schemas import InvalidInput
+
+    if not corpus.exists():
+        raise InvalidInput("no such file or folder", file=corpus)
+    if corpus.is_dir() and (corpus / MANIFEST).is_file():
+        return distinct(_of_run(corpus))
+    if corpus.is_file() and holds_questions(corpus):
+        return distinct(read_paragraphs(corpus))
+    return read_corpus(corpus)
+
+
+def _of_run(folder: Path) -> Iterator[Document]:
+    from trailforge.schemas import Question, SourceDocument
+    from trailforge.training.sets.runs import open_runs
+
+    (run,) = open_runs([folder])
+    for source in run.rows("documents", SourceDocument):
+        yield source.document
+    for question in run.rows("inputs", Question):
+        yield from question.paragraphs
+
+
+def _show_estimate(
+    backend: Backend, config: Any, documents: Iterable[Document], chunking: Chunking | None, server: ModelServer | None
+) -> None:
+    """Print what a build would ask."""
+    from trailforge.flows.preview import show_build_estimate
+    from trailforge.inference import Caps
+    from trailforge.pipelines.runs.config import ModelConfig
+    from trailforge.retrieval.corpus import cut
+    from trailforge.schemas.text import count_tokens
+
+    texts = list(documents)
+    passages = list(cut(texts, chunking, lambda some: [count_tokens(each) for each in some])) if chunking else texts
+    tokens = sum(count_tokens(each.title) + count_tokens(each.text) for each in passages)
+    print(f"{len(texts):,} documents, {len(passages):,} passages, about {tokens:,} tokens")
+    model, caps = (server.config, server.caps) if server else (ModelConfig(), Caps())
+    show_build_estimate(backend, config, passages, model, caps)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Any]:
+    """A bar for each part of a build, as `store.build_index` reports it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, Any] = {}
+
+        def report(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name.replace("_", " "), total=total)
+            bars.update(tasks[name], completed=done)
+
+        yield report
+
+
+def _print_figures(folder: Path, manifest: IndexManifest) -> None:
+    """What an index is and took, a line each."""
+    corpus, figures = manifest.corpus, manifest.figures
+    settings = ", ".join(f"{name}={value}" for name, value in manifest.config.items())
+    cut_from = f", cut from {corpus.documents:,} documents" if manifest.chunking else ""
+    per_million = f"{manifest.hours_per_million:.3g} h"
+    if manifest.cost_per_million is not None:
+        per_million += f", {manifest.cost_per_million:.4g} to pay"
+    if manifest.stats:
+        settings += "; " if settings else ""
+        settings += ", ".join(f"{name}: {value}" for name, value in manifest.stats.items())
+    rows = [
+        ("index", f"{manifest.documents:,} passages{cut_from}, {corpus.tokens:,} tokens, in {folder}"),
+        ("back end", f"{manifest.backend} ({settings})" if settings else manifest.backend),
+        ("encoder", f"{manifest.encoder}, {manifest.dimension} dimensions" if manifest.encoder else "none"),
+        ("model", f"{manifest.model}: {figures.calls:,} calls" if manifest.model else "none"),
+        ("size", f"{manifest.bytes / 1e6:,.3g} MB"),
+        ("build", f"{figures.seconds:,.1f} s, {figures.peak_memory_bytes / 1e6:,.0f} MB of memory at most"),
+        ("per million tokens", per_million),
+    ]
+    if figures.calls:
+        tokens = f"{figures.prompt_tokens:,} of prompts, {figures.completion_tokens:,} of completions"
+        rows.insert(4, ("model's tokens", tokens))
+    for name, text in rows:
+        print(visible(f"{name + ':':<20}{text}"))
+
+
+def _print_found(found: Sequence[FoundPassage]) -> None:
+    """Passages, best first. Their texts are anybody's."""
+    for rank, each in enumerate(found, start=1):
+        passage = each.passage
+        text = " ".join(passage.text.split())
+        print(visible(f"{rank:>2}. {passage.score:.4f}  {passage.title or '(no title)'}  [{passage.id}]"))
+        print(visible(f"    {each.why}"))
+        print(visible(f"    {text[:_SHOWN]}{' …' if len(text) > _SHOWN else ''}"))
+    if not found:
+        print("nothing was found")

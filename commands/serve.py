@@ -1,0 +1,200 @@
+"""The command that puts indexes, a knowledge graph and the web behind HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
+
+import typer
+
+from trailforge.commands.options import (
+    SERVED_MODEL,
+    ModelServer,
+    ServerModel,
+    ServerThoughts,
+    ServerUrl,
+    ThoughtsPlace,
+    ask_server,
+)
+
+if TYPE_CHECKING:
+    from trailforge.inference.asker import Asker
+    from trailforge.retrieval.kg import KgTool
+    from trailforge.retrieval.service.searching import Searchable, ServedIndex
+    from trailforge.retrieval.web.pages import PageReader
+    from trailforge.schemas import Document
+
+_WEB_AT_ONCE = 16
+"""Searches of the web, which wait for others' servers."""
+SERVE_SEARCH_EPILOG = """Examples:\n
+    trailforge serve-search indexes/wiki\n
+    trailforge serve-search indexes/wiki news=indexes/2026 --kg kgs/wikidata5m --port 8000\n
+    trailforge serve-search passages.jsonl             a file of passages, by BM25 in memory\n
+    trailforge serve-search --web                      live pages by Tavily, and /open of any public page\n
+    curl -s 127.0.0.1:8990/retrieve -d '{"queries": ["Who directed Metropolis?"], "topk": 3, "return_scores": true}'\n
+    Search-R1's trainers are pointed at it by retriever.url=http://127.0.0.1:8990/retrieve; presets and commands of
+    this package take http://127.0.0.1:8990 (of several corpora: …:8990/?corpus=news) in place of an index."""
+
+
+def serve_search(
+    indexes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Folders that `trailforge index build` made, files of passages, or other servers. NAME=INDEX names "
+            "one; the first is searched where a request names none.",
+            metavar="[NAME=]INDEX...",
+        ),
+    ] = None,
+    kg: Annotated[Path | None, typer.Option(help="Folder of a knowledge graph, for /kg.")] = None,
+    web: Annotated[
+        bool, typer.Option("--web", help="Live pages as the corpus 'web' (TAVILY_API_KEY), and /open of any page.")
+    ] = False,
+    web_url: Annotated[str, typer.Option(help="A search that speaks as Tavily's, in its place.")] = "",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8990,
+    host: Annotated[str, typer.Option(help="Address to listen at. Others than loopback open it to the network.")] = (
+        "127.0.0.1"
+    ),
+    k: Annotated[int, typer.Option(min=1, help="Passages of a query that does not say how many.")] = 5,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds of a request, whatever it waits for.")] = 120.0,
+    queue: Annotated[
+        int, typer.Option(min=1, help="Queries that may wait; more get status 429 with Retry-After.")
+    ] = 16_384,
+    cached: Annotated[int, typer.Option(min=0, help="Queries of each index that are kept with their passages.")] = (
+        10_000
+    ),
+    at_once: Annotated[
+        int | None, typer.Option(min=1, help="Searches of an index beside each other. Default: one a core.")
+    ] = None,
+    model: ServerUrl = None,
+    model_name: ServerModel = SERVED_MODEL,
+    reasoning: ServerThoughts = ThoughtsPlace.SEPARATE,
+    one_by_one: Annotated[
+        bool, typer.Option("--one-by-one", help="Encode each query by itself: the same scores to the last digit.")
+    ] = False,
+) -> None:
+    """Search over HTTP, as Search-R1's retrieval server and more: /retrieve, /open, /find, /kg, /health, /stats."""
+    from trailforge.retrieval.service.searching import AT_ONCE
+    from trailforge.retrieval.service.server import SearchServer, ServerLimits, listen
+    from trailforge.schemas import InvalidInput
+
+    if not indexes and kg is None and not web:
+        raise InvalidInput("nothing to serve: give an index, --kg or --web")
+    named, limits = _by_name(indexes or []), ServerLimits(k=k, timeout_s=timeout, queue=queue)
+    options: dict[str, Any] = {"cached": cached, "at_once": at_once or AT_ONCE, "is_together": not one_by_one}
+    model_server = ModelServer.of(model, model_name, reasoning, "", seed=0)
+
+    async def run() -> None:
+        async with _open_corpora(named, model_server, options) as corpora:
+            found, reader = _open_web(web_url, cached) if web else (None, None)
+            graph = _open_graph(kg) if kg else None
+            server = SearchServer([*corpora, *([found] if found else [])], kg=graph, reader=reader, limits=limits)
+            await listen(server, host, port, tell=_tell)
+        if server.is_busy:  # its threads would be waited for
+            sys.stdout.flush()
+            os._exit(0)
+
+    asyncio.run(run())
+
+
+@contextlib.asynccontextmanager
+async def _open_corpora(
+    named: Mapping[str, str], model: ModelServer | None, options: Mapping[str, Any]
+) -> AsyncIterator[list[ServedIndex]]:
+    """All of them, with who asks the model for each index."""
+    from trailforge.retrieval.service.client import is_address
+
+    async with contextlib.AsyncExitStack() as stack:
+        corpora = []
+        for name, what in named.items():
+            is_folder = not is_address(what) and Path(what).is_dir()
+            asker = await stack.enter_async_context(ask_server(model if is_folder else None, Path(what)))
+            corpora.append(_open_corpus(name, what, asker, options))
+        yield corpora
+
+
+def _open_corpus(name: str, what: str, asker: Asker | None, options: Mapping[str, Any]) -> ServedIndex:
+    from trailforge.retrieval.scope import corpus_hash
+    from trailforge.retrieval.service.client import is_address
+    from trailforge.retrieval.service.searching import ServedIndex
+
+    began = time.monotonic()
+    _tell(f"opening {name}: {what}")
+    index, documents, backend = _open(what, asker)
+    content_hash = "" if is_address(what) else corpus_hash(Path(what))
+    _tell(f"opened {name}: {backend}, {len(documents):,} passages, {time.monotonic() - began:.1f} s")
+    return ServedIndex(name, index, documents, backend=backend, content_hash=content_hash, **options)
+
+
+def _by_name(indexes: list[str]) -> dict[str, str]:
+    """What to open, by name: the one that is given, else the folder's, the file's or the server's own."""
+    from trailforge.retrieval.service.client import is_address
+    from trailforge.schemas import InvalidInput
+
+    found: dict[str, str] = {}
+    for each in indexes:
+        name, mark, what = each.partition("=")
+        if not mark or "/" in name:  # an `=` of a path or an address
+            name, what = "", each
+        if is_address(what):
+            name = name or urlsplit(what).hostname or what
+        elif not Path(what).exists():
+            raise InvalidInput("no such index; `trailforge index build` makes one", file=what)
+        else:
+            name = name or Path(what).resolve().name.partition(".")[0]
+        if name in found:
+            raise InvalidInput(f"two indexes are called {name!r}: name them, as in wiki=indexes/a news=indexes/b")
+        found[name] = what
+    return found
+
+
+def _open(what: str, asker: Asker | None) -> tuple[Searchable, Sequence[Document], str]:
+    """An index, its documents, and how it searches."""
+    from trailforge.retrieval.backends.bm25 import Bm25Retriever
+    from trailforge.retrieval.backends.store import open_index
+    from trailforge.retrieval.corpus import read_corpus
+    from trailforge.retrieval.service.client import connect, is_address
+    from trailforge.schemas import InvalidInput
+
+    if is_address(what):
+        return connect(what), (), "server"
+    if Path(what).is_dir():
+        opened = open_index(Path(what), asker=asker)
+        return opened.index, opened.documents, opened.manifest.backend
+    documents = list(read_corpus(Path(what)))
+    if not documents:
+        raise InvalidInput("holds no passages", file=what)
+    return Bm25Retriever(documents), documents, "bm25"
+
+
+def _open_graph(folder: Path) -> KgTool:
+    from trailforge.retrieval.kg import KgStore, KgTool
+
+    store = KgStore.open(folder)
+    store.check_once()
+    _tell(f"opened the graph {folder}: {store.stats.entities:,} entities, {store.stats.triples:,} triples")
+    return KgTool(store)
+
+
+def _open_web(url: str, cached: int) -> tuple[ServedIndex, PageReader]:
+    from trailforge.retrieval.scope import RetrievalConfig, open_web
+    from trailforge.retrieval.service.searching import RankedIndex, ServedIndex
+    from trailforge.retrieval.web.pages import PageReader
+
+    found = RankedIndex(open_web(RetrievalConfig(kind="web", web_url=url)), "the web")
+    return ServedIndex("web", found, backend="web", cached=cached, at_once=_WEB_AT_ONCE), PageReader()
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
+
+
+def register(root: typer.Typer) -> None:
+    """Add the command."""
+    root.command("serve-search", epilog=SERVE_SEARCH_EPILOG)(serve_search)

@@ -1,0 +1,233 @@
+"""The graph of GraphRAG: entities, relations with what passages say of them, and communities within communities."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from trailforge.inference import Sampling
+from trailforge.retrieval.backends.graph import key_of
+
+Facts = dict[str, list[list[Any]]]
+"""What a passage says, as JSON: entities [name, kind, description], relations [source, target, description, weight]."""
+
+_turn = threading.Lock()
+"""igraph draws from one generator for the whole process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphRagConfig:
+    """The released numbers. Lengths are tokens as `estimate_tokens` counts; the defaults ask no model."""
+
+    extraction: Literal["names", "model"] = "names"
+    """`names`: entities are the names in a passage and its title, related where a sentence has both. `model`: a model
+    writes entities and relations down, is asked again for what it left out, and merges descriptions."""
+    reports: Literal["extractive", "model"] = "extractive"
+    """Of communities: sentences of their entities, or what a model writes."""
+    search: Literal["local", "global"] = "local"
+    """`global` asks a model in every search: once for each `context_tokens` of reports, and once more."""
+    kinds: tuple[str, ...] = ("person", "organization", "place", "event", "work", "other")
+    """Of entities, for a model. The released four (organization, person, geo, event) leave out films and songs."""
+    gleanings: int = 1
+    """How often a model is asked again for what it left out of a passage."""
+    merged_from: int = 2
+    """A model merges the descriptions of an entity or relation that has so many; fewer are put one after another."""
+    description_tokens: int = 500
+    """Of a merged description."""
+    merge_input_tokens: int = 4000
+    """Of descriptions that a model merges at once."""
+    named_tokens: int = 100
+    """Of a description without a model: it is embedded, and encoders read little more."""
+    largest_community: int = 10
+    """A larger one is divided again."""
+    level: int = 2
+    """Of communities whose reports are searched: no deeper than that, 0 being the largest ones."""
+    smallest_report: int = 3
+    """Entities of a community on which a model writes; of two, their relation says all. Released: any."""
+    report_tokens: int = 2000
+    report_input_tokens: int = 8000
+    """Of what a model reads for a report."""
+    extract_tokens: int = 200
+    """Of a report without a model."""
+    entities: int = 20
+    """Nearest to a query. The released code says 10, and takes twice as many."""
+    order: Literal["entities", "passages"] = "entities"
+    """Of the passages found: as released, by their entity's place and then by its relations there; or by the best
+    cosine of an entity plus the passage's own."""
+    context_tokens: int = 12_000
+    passage_share: float = 0.5
+    report_share: float = 0.15
+    """Of the context, and of the `k` that a search asks for."""
+    seed: int = 86
+    temperature: float = 0.6
+    top_p: float = 0.95
+    max_tokens: int = 12_288
+    """Of a reply, thoughts included."""
+
+    @property
+    def sampling(self) -> Sampling:
+        """Of all calls."""
+        return Sampling(temperature=self.temperature, top_p=self.top_p, max_tokens=self.max_tokens)
+
+
+@dataclass(slots=True)
+class GraphEntity:
+    """An entity of a corpus."""
+
+    name: str
+    """As it is written most often."""
+    kind: str
+    descriptions: list[str] = field(default_factory=list)
+    passages: list[int] = field(default_factory=list)
+    """Rows of those that name it, ascending."""
+    relations: list[int] = field(default_factory=list)
+
+    @property
+    def description(self) -> str:
+        """All that is said of it."""
+        return " ".join(self.descriptions)
+
+
+@dataclass(slots=True)
+class GraphRelation:
+    """Two entities and how they are related, in either direction."""
+
+    source: int
+    target: int
+    weight: float = 0.0
+    """Strengths added up over the passages."""
+    descriptions: list[str] = field(default_factory=list)
+    passages: list[int] = field(default_factory=list)
+
+    @property
+    def description(self) -> str:
+        """All that is said of it."""
+        return " ".join(self.descriptions)
+
+
+@dataclass(slots=True)
+class EntityGraph:
+    """Entities and relations in the order in which passages name them first."""
+
+    entities: list[GraphEntity] = field(default_factory=list)
+    relations: list[GraphRelation] = field(default_factory=list)
+    lost_passages: int = 0
+    """Of which nothing is known, because a model's reply could not be used."""
+
+    def degree(self, relation: GraphRelation) -> int:
+        """Relations of both of its entities: what relations are ranked by."""
+        return sum(len(self.entities[end].relations) for end in (relation.source, relation.target))
+
+
+def merge_facts(facts: Sequence[Facts | None]) -> EntityGraph:
+    """One graph of what each passage says. Names are the same when their words are (`key_of`); None: nothing known."""
+    graph = EntityGraph(lost_passages=sum(found is None for found in facts))
+    rows: dict[str, int] = {}
+    pairs: dict[tuple[int, int], int] = {}
+
+    def entity(name: str, kind: str, description: str, passage: int) -> int:
+        row = rows.setdefault(key_of(name) or name, len(graph.entities))
+        if row == len(graph.entities):
+            graph.entities.append(GraphEntity(" ".join(name.split()), kind))
+        found = graph.entities[row]
+        found.kind = found.kind or kind
+        _put(description, passage, found)
+        return row
+
+    for passage, said in enumerate(facts):
+        if said is None:
+            continue
+        for name, kind, description in said["entities"]:
+            entity(name, kind, description, passage)
+        for source, target, description, weight in said["relations"]:
+            ends = sorted({entity(name, "", "", passage) for name in (source, target)})
+            if len(ends) < 2:
+                continue
+            row = pairs.setdefault((ends[0], ends[1]), len(graph.relations))
+            if row == len(graph.relations):
+                graph.relations.append(GraphRelation(ends[0], ends[1]))
+                for end in ends:
+                    graph.entities[end].relations.append(row)
+            graph.relations[row].weight += weight
+            _put(description, passage, graph.relations[row])
+    return graph
+
+
+def _put(description: str, passage: int, thing: GraphEntity | GraphRelation) -> None:
+    if description and description not in thing.descriptions:
+        thing.descriptions.append(description)
+    if thing.passages[-1:] != [passage]:
+        thing.passages.append(passage)
+
+
+# Communities
+
+
+@dataclass(slots=True)
+class EntityCommunity:
+    """Entities that are more closely related with each other than with others."""
+
+    level: int
+    """0: of the whole graph; 1: of one of level 0 …"""
+    parent: int | None
+    """Its number in the list of all communities."""
+    members: list[int]
+    """Rows of entities, ascending."""
+    relations: list[int] = field(default_factory=list)
+    """Rows of those between members, the one whose entities have most relations first."""
+    passages: list[int] = field(default_factory=list)
+    """Rows of those that these relations are from, ascending."""
+    title: str = ""
+    text: str = ""
+    """The report."""
+    rating: float = 0.0
+    """0 to 10 by a model; without one, relations within."""
+
+
+def find_communities(graph: EntityGraph, largest: int, seed: int) -> list[EntityCommunity]:
+    """Communities of two entities or more, level by level: Leiden by modularity, and again in each that is too large.
+
+    Entities without a relation are in none. What Leiden does not divide stays as large as it is.
+    """
+    import igraph
+
+    related = [row for row, entity in enumerate(graph.entities) if entity.relations]
+    places = {row: place for place, row in enumerate(related)}
+    ends = [(places[relation.source], places[relation.target]) for relation in graph.relations]
+    whole = igraph.Graph(n=len(related), edges=ends)
+    whole.es["weight"] = [max(relation.weight, 1e-9) for relation in graph.relations]
+    found: list[EntityCommunity] = []
+    waiting: list[tuple[int | None, list[int]]] = [(None, list(range(len(related))))] if related else []
+    with _turn:
+        igraph.set_random_number_generator(random.Random(seed))
+        try:
+            for parent, within in waiting:
+                for part in _divide(whole, within, is_whole=parent is None):
+                    level = 0 if parent is None else found[parent].level + 1
+                    found.append(EntityCommunity(level, parent, [related[place] for place in part]))
+                    if len(part) > largest:
+                        waiting.append((len(found) - 1, part))
+        finally:
+            igraph.set_random_number_generator(random)
+    for community in found:
+        _add_relations(community, graph)
+    return found
+
+
+def _divide(whole: Any, within: list[int], *, is_whole: bool) -> list[list[int]]:
+    """The communities of a part of the graph; none when it is one, or of single entities."""
+    part = whole.induced_subgraph(within)
+    clusters = part.community_leiden(objective_function="modularity", weights="weight", n_iterations=-1)
+    parts = sorted(sorted(within[place] for place in cluster) for cluster in clusters if len(cluster) > 1)
+    return parts if is_whole or len(clusters) > 1 else []
+
+
+def _add_relations(community: EntityCommunity, graph: EntityGraph) -> None:
+    members = set(community.members)
+    rows = {row for member in members for row in graph.entities[member].relations}
+    inner = [row for row in rows if {graph.relations[row].source, graph.relations[row].target} <= members]
+    community.relations = sorted(inner, key=lambda row: (-graph.degree(graph.relations[row]), row))
+    community.passages = sorted({passage for row in inner for passage in graph.relations[row].passages})

@@ -1,0 +1,341 @@
+"""What graphs of passages share: the names in passages and questions, and personalised PageRank."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from trailforge.retrieval.entities import CaseCounts, names_of
+from trailforge.retrieval.sentences import split_sentences
+from trailforge.retrieval.words import COMMON_WORDS, words_of
+from trailforge.schemas import Document, RetrievalError, parse_json
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Kept = TypeVar("Kept", dict[str, Any], list[Any])
+
+_QUALIFIER = re.compile(r"\s*\([^()]*\)\s*$")
+"""What tells titles of one name apart: (1977 film)."""
+_WORD = re.compile(r"\w+")
+_LONGEST_NAME = 10
+"""Words of a name that is looked up in a text."""
+_TOLERANCE = 1e-9
+"""Change of all scores together at which PageRank ends; they add up to 1."""
+_NAMES, _KEYS = "names.json", "keys.json"
+_LEAST_SHARE = 0.499
+
+
+def key_of(name: str) -> str:
+    """What names that are written alike share: their words, case-folded, without accents and a leading `the`."""
+    return " ".join(words_of(_without_accents(name))).removeprefix("the ")
+
+
+def title_key(title: str) -> str:
+    """The key of what a title names: without the brackets that tell it from others of the same name."""
+    return key_of(_QUALIFIER.sub("", title)) or key_of(title)
+
+
+def min_max(scores: np.ndarray) -> np.ndarray:
+    """Scores moved and scaled to 0 … 1; all 1 when they are all the same."""
+    if not len(scores):
+        return scores
+    low, high = scores.min(), scores.max()
+    return (scores - low) / (high - low) if high > low else np.ones_like(scores)
+
+
+def best_rows(scores: np.ndarray, k: int) -> list[tuple[int, float]]:
+    """The best `k`, best first: row and score, rounded to 6 decimals; ties in the order of the rows."""
+    count = min(max(k, 0), len(scores))
+    if not count:
+        return []
+    # Only what may be among the best is rounded and sorted: what is equal when rounded is 1e-6 apart at most.
+    last = float(np.partition(scores, -count)[-count])
+    near = ((int(row), round(float(scores[row]), 6)) for row in np.flatnonzero(scores >= last - 2e-6))
+    return sorted(near, key=lambda hit: (-hit[1], hit[0]))[:count]
+
+
+class NamedSentence(NamedTuple):
+    """A sentence of a passage."""
+
+    passage: int
+    """Its row."""
+    text: str
+    names: list[str]
+    """Keys of the names that stand in it, once for each time."""
+
+
+class NameFinder:
+    """Finds names: those that a text writes with capitals, titles, and in questions whatever the passages name.
+
+    A title or known name is found where it is written with capitals, as a title is, or in a question without any.
+    """
+
+    def __init__(self, titles: Iterable[str], counts: CaseCounts) -> None:
+        """`titles`: keys of titles. `counts`: of texts like those that will be read."""
+        self._counts = counts
+        self._title_keys = {key for key in titles if key and not self._is_common(key)}
+
+    @classmethod
+    def of(cls, documents: Sequence[Document]) -> NameFinder:
+        """A finder that has read these documents (2,000 to 4,000 a second)."""
+        return cls({title_key(d.title) for d in documents}, CaseCounts.of(d.text for d in documents))
+
+    @classmethod
+    def open(cls, folder: Path) -> NameFinder:
+        """What `save` wrote. Raises `RetrievalError` for what is not that."""
+        kept = _read(folder / _NAMES, dict)
+        return cls(kept["titles"], CaseCounts(Counter(dict.fromkeys(kept["ordinary"], 1)), Counter()))
+
+    def save(self, folder: Path) -> None:
+        """What finds names in questions, to a file; of the counts it keeps which single words are ordinary."""
+        words = {word for word in (*self._counts.plain, *self._counts.capital) if " " not in word and word[0] != "("}
+        ordinary = sorted(word for word in words if self._counts.is_ordinary(word) and word not in COMMON_WORDS)
+        kept = json.dumps({"titles": sorted(self._title_keys), "ordinary": ordinary}, ensure_ascii=False)
+        (folder / _NAMES).write_text(kept, encoding="utf-8")
+
+    def sentences(self, documents: Iterable[Document], first: int = 0) -> Iterator[NamedSentence]:
+        """The sentences of documents with their names, the title of its passage among those of each.
+
+        `first`: row of the first document. A document without a sentence has one, its title.
+        """
+        for row, document in enumerate(documents, first):
+            own = title_key(document.title)
+            for sentence in split_sentences(document.text) or [document.title]:
+                names = self.names(sentence)
+                yield NamedSentence(row, sentence, names if not own or own in names else [own, *names])
+
+    def titles(self, text: str) -> list[str]:
+        """Keys of the titles in a text in their order, once for each time."""
+        return list(self._known(text, self._title_keys, is_lenient=False))
+
+    def names(self, text: str) -> list[str]:
+        """Keys of the titles in a text, and then of its other names, once for each time."""
+        titled = self.titles(text)
+        covered = {key for long in titled for key in _parts(long)}
+        found = [(key_of(name.text), name.count) for name in names_of("", text, self._counts)]
+        return titled + [key for key, count in found if key and key not in covered for _ in range(count)]
+
+    def question_names(self, question: str, known: Mapping[str, int]) -> list[str]:
+        """Keys of the names in a question, each once: first those that are `known`, then others."""
+        is_lenient = not any(map(str.isupper, question[1:]))
+        matched = list(dict.fromkeys(self._known(question, known, is_lenient=is_lenient)))
+        covered = {part for key in matched for part in _parts(key)}
+        written = (key_of(name.text) for name in names_of("", question, self._counts))
+        return [*matched, *dict.fromkeys(key for key in written if key and key not in covered)]
+
+    def _known(self, text: str, known: Mapping[str, int] | set[str], *, is_lenient: bool) -> Iterator[str]:
+        """Known names from left to right, at each place the longest."""
+        words = _WORD.findall(_without_accents(text))
+        folded = [word.casefold() for word in words]
+        at = 0
+        while at < len(words):
+            for end in range(min(at + _LONGEST_NAME, len(words)), at, -1):
+                key = " ".join(folded[at:end])
+                if key in known and self._is_written(words[at:end], key, is_lenient=is_lenient):
+                    yield key
+                    at = end - 1
+                    break
+            at += 1
+
+    def _is_written(self, words: Sequence[str], key: str, *, is_lenient: bool) -> bool:
+        """Whether these words name something here and do not just say it."""
+        if self._is_common(key):
+            return False
+        if is_lenient:
+            return len(words) > 1 or not self._counts.is_ordinary(key)
+        return all(not word[0].islower() or word in COMMON_WORDS for word in words) and not words[0][0].islower()
+
+    def _is_common(self, key: str) -> bool:
+        return all(word in COMMON_WORDS or len(word) < 2 for word in key.split(" "))
+
+
+def _without_accents(text: str) -> str:
+    if text.isascii():
+        return text
+    return "".join(letter for letter in unicodedata.normalize("NFKD", text) if not unicodedata.combining(letter))
+
+
+def _parts(key: str) -> Iterator[str]:
+    """All runs of words of a key, itself among them."""
+    words = key.split(" ")
+    for start in range(len(words)):
+        for end in range(start + 1, len(words) + 1):
+            yield " ".join(words[start:end])
+
+
+class PassageGraph:
+    """An undirected graph with weights, for personalised PageRank.
+
+    Power iteration over a sparse matrix, which lets other threads run (igraph's prpack holds Python's lock for the
+    whole call) and can be memory-mapped. It agrees with prpack to 1e-8 and takes less time.
+    """
+
+    def __init__(self, transitions: csr_array) -> None:
+        """`transitions`: shape (nodes, nodes), columns that add up to 1, or to 0 for a node without an edge."""
+        self._transitions = transitions
+
+    @classmethod
+    def of(cls, nodes: int, edges: np.ndarray, weights: np.ndarray) -> PassageGraph:
+        """From edges, shape (edges, 2), and their weights, not negative; those of the same two nodes add up."""
+        from scipy.sparse import coo_array, diags_array
+
+        one, other = edges.reshape(-1, 2).T.astype(np.int32)
+        there = coo_array((weights, (one, other)), shape=(nodes, nodes)).tocsr()
+        matrix = (there + there.T).tocsr()
+        degree = np.asarray(matrix.sum(axis=0)).ravel()
+        inverse = np.divide(1.0, degree, out=np.zeros_like(degree), where=degree > 0)
+        return cls((matrix @ diags_array(inverse)).tocsr())
+
+    def __len__(self) -> int:
+        return len(self._transitions.indptr) - 1
+
+    def page_rank(self, reset: np.ndarray, damping: float) -> np.ndarray:
+        """Where a walk is that goes on with probability `damping`, and else begins anew by `reset`.
+
+        `reset`: shape (nodes,), at least one positive. A walk that finds no edge begins anew. The scores add up to 1.
+        """
+        start = (1 - damping) / reset.sum() * reset
+        before, scores, factor = np.zeros_like(start), start, 2.0
+        while True:
+            # Chebyshev's step: the walk's eigenvalues are real and between -1 and 1, which halves the steps.
+            factor = 1 / (1 - damping * damping * factor / 4)
+            moved = damping * (self._transitions @ scores)
+            moved += start
+            moved -= before
+            moved *= factor
+            moved += before
+            change = np.abs(moved - scores).sum()
+            before, scores = scores, moved
+            if change < _TOLERANCE:
+                return scores / scores.sum()
+
+    def save(self, folder: Path) -> None:
+        """To files."""
+        save_sparse(folder, "graph", self._transitions)
+
+    @classmethod
+    def open(cls, folder: Path) -> PassageGraph:
+        """What `save` wrote, memory-mapped. Raises `RetrievalError` for what is not that."""
+        return cls(open_sparse(folder, "graph"))
+
+
+class KnownNames:
+    """The names of an index by their keys."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        """`keys`: by row."""
+        self.keys = keys
+        self.rows: Mapping[str, int] = {key: row for row, key in enumerate(keys)}
+
+    def nearest(self, key: str) -> tuple[int, float] | None:
+        """The name that shares most words with another: its row, and the shared part of the words of both.
+
+        None when that is less than half. Of several it is the first.
+        """
+        words = set(key.split(" "))
+        best = None
+        for row in sorted({row for word in words for row in self._with_word.get(word, ())}):
+            there = set(self.keys[row].split(" "))
+            share = len(words & there) / len(words | there)
+            if share > (best[1] if best else _LEAST_SHARE):
+                best = row, share
+        return best
+
+    @functools.cached_property
+    def _with_word(self) -> Mapping[str, Sequence[int]]:
+        """The rows of names with a word. Words that say nothing lead to none."""
+        rows = defaultdict[str, list[int]](list)
+        for row, key in enumerate(self.keys):
+            for word in set(key.split(" ")) - COMMON_WORDS:
+                rows[word].append(row)
+        return rows
+
+    def save(self, folder: Path) -> None:
+        """To a file."""
+        (folder / _KEYS).write_text(json.dumps(self.keys, ensure_ascii=False), encoding="utf-8")
+
+    @classmethod
+    def open(cls, folder: Path) -> KnownNames:
+        """What `save` wrote. Raises `RetrievalError` for what is not that."""
+        return cls(_read(folder / _KEYS, list))
+
+
+@dataclass(frozen=True, slots=True)
+class Mentions:
+    """Which names stand in which sentences and passages."""
+
+    keys: list[str]
+    """Of the names, by row."""
+    in_passages: csr_array
+    """How often, shape (passages, names)."""
+    in_sentences: csr_array
+    """1 where one stands, shape (sentences, names)."""
+
+    @classmethod
+    def of(cls, sentences: Sequence[NamedSentence], passages: int) -> Mentions:
+        """From the sentences of so many passages."""
+        rows: dict[str, int] = {}
+        within, counts = list[tuple[int, int]](), defaultdict[tuple[int, int], int](int)
+        for number, sentence in enumerate(sentences):
+            for key, count in Counter(sentence.names).items():
+                name = rows.setdefault(key, len(rows))
+                within.append((number, name))
+                counts[sentence.passage, name] += count
+        return cls(
+            list(rows),
+            sparse(list(counts), np.fromiter(counts.values(), float, len(counts)), (passages, len(rows))),
+            sparse(within, np.ones(len(within)), (len(sentences), len(rows))),
+        )
+
+
+def sparse(places: Sequence[tuple[int, int]], values: np.ndarray, shape: tuple[int, int]) -> csr_array:
+    """A matrix from (row, column) and the value there."""
+    from scipy.sparse import coo_array
+
+    rows, columns = np.array(places, np.int32).reshape(-1, 2).T
+    return coo_array((values, (rows, columns)), shape=shape).tocsr()
+
+
+def row_of(matrix: csr_array, row: int) -> tuple[np.ndarray, np.ndarray]:
+    """Columns, ascending, and values of a row."""
+    start, end = matrix.indptr[row], matrix.indptr[row + 1]
+    return matrix.indices[start:end], matrix.data[start:end]
+
+
+def save_sparse(folder: Path, name: str, matrix: csr_array) -> None:
+    """A matrix to four `.npy` files of a folder."""
+    for part in ("data", "indices", "indptr"):
+        np.save(folder / f"{name}_{part}.npy", getattr(matrix, part))
+    np.save(folder / f"{name}_shape.npy", np.array(matrix.shape))
+
+
+def open_sparse(folder: Path, name: str) -> csr_array:
+    """What `save_sparse` wrote, memory-mapped. Raises `RetrievalError` for what is not that."""
+    from scipy.sparse import csr_array
+
+    try:
+        parts = (np.load(folder / f"{name}_{part}.npy", mmap_mode="r") for part in ("data", "indices", "indptr"))
+        shape = tuple(int(n) for n in np.load(folder / f"{name}_shape.npy"))
+        return csr_array(tuple(parts), shape=shape)
+    except (OSError, ValueError) as error:
+        raise RetrievalError(f"{folder / name} is missing or damaged ({error}): build the index again") from error
+
+
+def _read(path: Path, kind: type[Kept]) -> Kept:
+    try:
+        kept = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise RetrievalError(f"{path} is missing or damaged ({error}): build the index again") from error
+    if not isinstance(kept, kind):
+        raise RetrievalError(f"{path} is damaged: build the index again")
+    return kept

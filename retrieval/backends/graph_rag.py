@@ -1,0 +1,348 @@
+"""GraphRAG (Edge et al., 2024): entities and relations of a corpus, their communities, and a report on each.
+
+Local search: the entities nearest to the query, the passages that name them, and reports on their communities. Global
+search: a model reads the reports, part by part, for points that help to answer, and makes one answer of the points.
+It costs, for every search, a call for each `context_tokens` of reports and one more: the reports of a large corpus are
+read again and again.
+
+Not the released system: without a model, entities are names, relations are sentences that name both, and reports are
+such sentences. Replies are JSON. Communities are igraph's Leiden over the whole graph, not over its largest component.
+Claims are not asked for. A passage is read as a whole (corpora are cut before). The table of entities and relations
+that stands beside passages and reports is no passage and is not found; what a passage says of its entities is in `why`.
+Of communities within each other an entity's smallest one is searched, not deeper than `level`. Tokens are estimated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from trailforge.inference.asker import fill
+from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
+from trailforge.retrieval.backends.entity_graph import EntityCommunity, EntityGraph, GraphRagConfig, find_communities
+from trailforge.retrieval.backends.vectors import Vectors, embed
+from trailforge.retrieval.backends.writing import PROMPTS, ask_each, build_graph, within, write_reports
+from trailforge.retrieval.dense import embedded_text
+from trailforge.schemas import Document, Passage, RetrievalError
+from trailforge.schemas.text import estimate_tokens
+
+_ROWS = pa.list_(pa.int32())
+_ENTITIES = pa.schema(
+    [
+        ("name", pa.string()),
+        ("kind", pa.string()),
+        ("description", pa.string()),
+        ("passages", _ROWS),
+        ("relations", _ROWS),
+        ("community", pa.int32()),
+    ]
+)
+_RELATIONS = pa.schema(
+    [
+        ("source", pa.int32()),
+        ("target", pa.int32()),
+        ("weight", pa.float64()),
+        ("description", pa.string()),
+        ("passages", _ROWS),
+    ]
+)
+_REPORTS = pa.schema(
+    [
+        ("level", pa.int32()),
+        ("parent", pa.int32()),
+        ("title", pa.string()),
+        ("text", pa.string()),
+        ("rating", pa.float64()),
+        ("members", _ROWS),
+        ("passages", _ROWS),
+    ]
+)
+_TABLES = {"entities": _ENTITIES, "relations": _RELATIONS, "reports": _REPORTS}
+_DOCUMENTS = b"documents"
+"""Beside the columns: how many documents a table is of."""
+_MOST_POINTS_TEXT = 1000
+"""Words of points that a model is asked for; of the answer twice as many. The released numbers."""
+_POINT = {
+    "type": "object",
+    "properties": {
+        "description": {"type": "string"},
+        "reports": {"type": "array", "items": {"type": "integer"}},
+        "score": {"type": "number"},
+    },
+    "required": ["description", "reports", "score"],
+    "additionalProperties": False,
+}
+_POINTS_SCHEMA = {
+    "type": "object",
+    "properties": {"points": {"type": "array", "items": _POINT}},
+    "required": ["points"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CommunityIndex:
+    """What a search reads, row by row; columns as in `_TABLES`."""
+
+    entities: pa.Table
+    relations: pa.Table
+    reports: pa.Table
+    entity_vectors: Vectors
+    passage_vectors: Vectors
+    """None unless passages are ordered by them."""
+    lost: dict[str, int]
+    """Passages and reports for which a model's reply could not be used."""
+
+
+class _Mention(NamedTuple):
+    """A passage found by an entity that it names."""
+
+    passage: int
+    place: int
+    """Of the entity among the nearest; 0 is the nearest."""
+    entity: int
+    cosine: float
+    relations: int
+    """Of the entity, that are from the passage."""
+
+
+# The build
+
+
+async def _build(documents: Sequence[Document], config: GraphRagConfig, tools: Workbench) -> GraphRagIndex:
+    graph = await build_graph(documents, config, tools)
+    communities = await asyncio.to_thread(find_communities, graph, config.largest_community, config.seed)
+    lost = {"passages": graph.lost_passages}
+    lost["reports"] = await write_reports(communities, graph, config, tools)
+    tables = await asyncio.to_thread(_tables, graph, communities, config.level)
+    described = [f"{entity.name}: {entity.description}" for entity in graph.entities]
+    entities, relations, reports = tables
+    parts = CommunityIndex(
+        entities,
+        relations,
+        reports,
+        await embed("entities", described, tools),
+        await embed("passages", list(map(embedded_text, documents)) if config.order == "passages" else [], tools),
+        lost,
+    )
+    return GraphRagIndex(documents, parts, config, tools)
+
+
+def _tables(graph: EntityGraph, communities: Sequence[EntityCommunity], level: int) -> tuple[pa.Table, ...]:
+    smallest = {
+        member: number
+        for number, community in enumerate(communities)  # level by level, so that the last is the smallest
+        if community.level <= level
+        for member in community.members
+    }
+    entities = [
+        {name: getattr(entity, name) for name in _ENTITIES.names[:-1]} | {"community": smallest.get(row)}
+        for row, entity in enumerate(graph.entities)
+    ]
+    relations = [{name: getattr(each, name) for name in _RELATIONS.names} for each in graph.relations]
+    reports = [{name: getattr(each, name) for name in _REPORTS.names} for each in communities]
+    rows = (entities, relations, reports)
+    return tuple(pa.Table.from_pylist(each, schema) for each, schema in zip(rows, _TABLES.values(), strict=True))
+
+
+# The search
+
+
+class GraphRagIndex:
+    """Entities with vectors, the passages that name them, and reports on their communities."""
+
+    def __init__(
+        self, documents: Sequence[Document], parts: CommunityIndex, config: GraphRagConfig, tools: Workbench
+    ) -> None:
+        self.parts = parts
+        self._documents, self._config, self._tools = documents, config, tools
+        columns = {"entities": ("passages", "relations", "community"), "relations": ("passages",)}
+        self._columns = {
+            name: [getattr(parts, name)[column].combine_chunks() for column in chosen]
+            for name, chosen in columns.items()
+        }
+
+    @classmethod
+    def open(
+        cls, folder: Path, documents: Sequence[Document], config: GraphRagConfig, tools: Workbench
+    ) -> GraphRagIndex:
+        """What `save` wrote, memory-mapped. Raises `RetrievalError` for what is not that."""
+        try:
+            tables = [pa.ipc.open_file(pa.memory_map(str(folder / f"{name}.arrow"))).read_all() for name in _TABLES]
+        except (OSError, pa.ArrowInvalid) as error:
+            raise RetrievalError(f"{folder} holds no graph ({error}): build the index again") from error
+        vectors = [Vectors.open(folder / f"{name}.npy") for name in ("entities", "passages")]
+        schemas = [table.schema for table in tables]
+        sizes = [len(tables[0]), len(documents) if config.order == "passages" else len(vectors[1])]
+        made_of = (schemas[0].metadata or {}).get(_DOCUMENTS) == str(len(documents)).encode()
+        if not made_of or [len(each) for each in vectors] != sizes or schemas != [*_TABLES.values()]:
+            raise RetrievalError(f"the graph in {folder} is not of these documents and settings: build the index again")
+        return cls(
+            documents, CommunityIndex(tables[0], tables[1], tables[2], vectors[0], vectors[1], {}), config, tools
+        )
+
+    def save(self, folder: Path) -> None:
+        """See `Index`."""
+        for name, schema in _TABLES.items():
+            noted = schema.with_metadata({_DOCUMENTS: str(len(self._documents))})
+            with pa.ipc.new_file(str(folder / f"{name}.arrow"), noted) as writer:
+                writer.write_table(getattr(self.parts, name))
+        self.parts.entity_vectors.save(folder / "entities.npy")
+        self.parts.passage_vectors.save(folder / "passages.npy")
+
+    async def find(self, query: str, k: int) -> list[FoundPassage]:
+        """See `Index`. Local: passages, then reports. Global: the answer alone; nothing when no report helps.
+
+        Scores of local search are 1 / place.
+        """
+        if k < 1:
+            return []
+        if self._config.search == "global":
+            return await self._answer(query)
+        vector = await self._tools.vectors.query(query)
+        return await asyncio.to_thread(self._local, vector, k)
+
+    # Local search
+
+    def _local(self, vector: np.ndarray, k: int) -> list[FoundPassage]:
+        config = self._config
+        nearest = self.parts.entity_vectors.nearest(vector, config.entities)
+        reports = self._reports_of([entity for _, entity in nearest])
+        shared = k * config.report_share / (config.report_share + config.passage_share)
+        reports = reports[: int(shared + 0.5)]
+        mentions = self._ranked(self._mentions(nearest), vector)[: k - len(reports)]
+        kept = within(
+            [self._documents[mention.passage].text for mention in mentions],
+            int(config.context_tokens * config.passage_share),
+        )
+        texts = [self.parts.reports["text"][report].as_py() for report, _ in reports]
+        fitting = within(texts, int(config.context_tokens * config.report_share))
+        found = [self._passage(mention, place) for place, mention in enumerate(mentions[:kept], start=1)]
+        return found + [
+            self._report(
+                report, 1 / (len(found) + place), f"report on a community with {matches} of the entities found"
+            )
+            for place, (report, matches) in enumerate(reports[:fitting], start=1)
+        ]
+
+    def _mentions(self, nearest: Sequence[tuple[float, int]]) -> list[_Mention]:
+        """The passages of entities, each with the first of its entities."""
+        passages, relations, _ = self._columns["entities"]
+        [of_relations] = self._columns["relations"]
+        found: dict[int, _Mention] = {}
+        for place, (cosine, entity) in enumerate(nearest):
+            rows = passages[entity].values.to_numpy()
+            related = of_relations.take(relations[entity].values).flatten().to_numpy()
+            counts = dict(zip(*(each.tolist() for each in np.unique(related, return_counts=True)), strict=True))
+            for row in rows.tolist():
+                found.setdefault(row, _Mention(row, place, entity, cosine, counts.get(row, 0)))
+        return list(found.values())
+
+    def _ranked(self, mentions: list[_Mention], vector: np.ndarray) -> list[_Mention]:
+        if self._config.order == "entities":
+            return sorted(mentions, key=lambda each: (each.place, -each.relations, each.passage))
+        cosines = self.parts.passage_vectors.matrix[[each.passage for each in mentions]] @ vector
+        scores = {each: round(each.cosine + float(own), 6) for each, own in zip(mentions, cosines, strict=True)}
+        return sorted(mentions, key=lambda each: (-scores[each], each.passage))
+
+    def _passage(self, mention: _Mention, place: int) -> FoundPassage:
+        document = self._documents[mention.passage]
+        name = self.parts.entities["name"][mention.entity].as_py()
+        why = f"names {name} (entity {mention.place + 1}, cosine {mention.cosine:.3f}), {mention.relations} relations"
+        score = round(1 / place, 6)
+        passage = Passage(id=document.id, title=document.title, text=document.text, score=score)
+        return FoundPassage(passage=passage, why=why, sources=(document.id,))
+
+    def _reports_of(self, entities: Sequence[int]) -> list[tuple[int, int]]:
+        """Reports with how many of the entities are in their communities: the most first, then by rating."""
+        communities = self._columns["entities"][2].take(pa.array(entities, pa.int32())).drop_null().to_pylist()
+        matches = {community: communities.count(community) for community in communities}
+        ratings = {community: self.parts.reports["rating"][community].as_py() for community in matches}
+        return sorted(matches.items(), key=lambda each: (-each[1], -ratings[each[0]], each[0]))
+
+    def _report(self, report: int, score: float, why: str) -> FoundPassage:
+        row = {name: self.parts.reports[name][report].as_py() for name in ("title", "text", "passages")}
+        passage = Passage(id=f"graph_rag-{report}", title=row["title"], text=row["text"], score=round(score, 6))
+        return FoundPassage(passage=passage, why=why, sources=self._ids(row["passages"]))
+
+    def _ids(self, rows: Sequence[int]) -> tuple[str, ...]:
+        return tuple(self._documents[row].id for row in rows)
+
+    # Global search
+
+    async def _answer(self, query: str) -> list[FoundPassage]:
+        batches = report_batches(self.parts, self._config)
+        found = await ask_each(lambda batch: self._points(query, batch), batches)
+        points = [point for part in found if part for point in part if point["score"] > 0]
+        points.sort(key=lambda point: -point["score"])
+        if not points:
+            return []
+        texts = [f"[{point['score']:g}] {point['description']}" for point in points]
+        points = points[: within(texts, self._config.context_tokens)]
+        prompt = fill(
+            PROMPTS.text("graph_rag_answer"),
+            words=str(2 * _MOST_POINTS_TEXT),
+            question=query,
+            points="\n".join(texts[: len(points)]),
+        )
+        answer = await self._tools.model.matching(
+            prompt, lambda reply: reply.strip() or None, purpose="answer", sampling=self._config.sampling
+        )
+        reports = sorted({report for point in points for report in point["reports"]})
+        rows = sorted({row for report in reports for row in self.parts.reports["passages"][report].as_py()})
+        name = sha256(query.encode()).hexdigest()[:12]
+        score = round(points[0]["score"] / 100, 6)
+        passage = Passage(
+            id=f"graph_rag-answer-{name}", title=f"What {len(reports)} reports say", text=answer, score=score
+        )
+        why = f"answer from {len(points)} points of {len(reports)} reports, {len(batches) + 1} calls"
+        return [FoundPassage(passage=passage, why=why, sources=self._ids(rows))]
+
+    async def _points(self, query: str, batch: Sequence[int]) -> list[dict[str, Any]]:
+        prompt = fill(
+            PROMPTS.text("graph_rag_points"),
+            words=str(_MOST_POINTS_TEXT),
+            question=query,
+            reports="\n\n".join(_numbered(self.parts, report) for report in batch),
+        )
+        reply = await self._tools.model.json(prompt, _POINTS_SCHEMA, purpose="points", sampling=self._config.sampling)
+        known = set(batch)
+        return [point | {"reports": [each for each in point["reports"] if each in known]} for point in reply["points"]]
+
+
+def report_batches(parts: CommunityIndex, config: GraphRagConfig) -> list[list[int]]:
+    """The reports that a global search reads, a batch for each call: on every entity's smallest community, shuffled."""
+    reports = sorted(set(parts.entities["community"].drop_null().to_pylist()))
+    random.Random(config.seed).shuffle(reports)
+    batches: list[list[int]] = []
+    room = 0
+    for report in reports:
+        tokens = estimate_tokens(_numbered(parts, report))
+        room -= tokens
+        if room < 0 or not batches:
+            batches.append([])
+            room = config.context_tokens - tokens
+        batches[-1].append(report)
+    return batches
+
+
+def _numbered(parts: CommunityIndex, report: int) -> str:
+    return f"[{report}] {parts.reports['title'][report].as_py()}\n{parts.reports['text'][report].as_py()}"
+
+
+def _asks_model(config: GraphRagConfig) -> Sequence[str]:
+    asked = ["build"] if "model" in (config.extraction, config.reports) else []
+    return (*asked, "find") if config.search == "global" else tuple(asked)
+
+
+BACKEND = Backend(
+    name="graph_rag", config=GraphRagConfig, build=_build, open=GraphRagIndex.open, asks_model=_asks_model
+)

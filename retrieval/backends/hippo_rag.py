@@ -1,0 +1,383 @@
+"""HippoRAG 2 (Gutiérrez et al., 2025): a graph of phrases and passages, searched from the facts nearest to a question.
+
+Facts join phrases, phrases of one meaning are joined, and a passage is joined to the phrases of its facts. A search
+takes the facts nearest to the question, has those filtered that do not belong to it, and ranks passages by personalised
+PageRank from the phrases of what is left and, faintly, from passages near to the question. Where no fact is left,
+passages come in the order of their embeddings.
+
+Without a model (the default) a fact is a sentence about the names in it and its title, and the filter keeps facts about
+names in the question. With one, facts are triples (two calls a passage), and the filter is one call a question.
+
+Not as published: phrases are one when they are but for accents, capitals, marks and an article; pronouns are none; and
+a search goes on with all facts when the model's reply to the filter cannot be used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from trailforge.inference import Sampling
+from trailforge.inference.asker import Asker, fill
+from trailforge.inference.prompts import Prompts
+from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Index, Workbench
+from trailforge.retrieval.backends.facts import FactTable, StatedFact, find_neighbours
+from trailforge.retrieval.backends.graph import (
+    NameFinder,
+    PassageGraph,
+    best_rows,
+    key_of,
+    min_max,
+    row_of,
+)
+from trailforge.retrieval.backends.vectors import Vectors, embed
+from trailforge.retrieval.dense import embedded_text
+from trailforge.schemas import ITEM_ERRORS, Document, Passage
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+_PROMPTS = Prompts("trailforge.retrieval.backends")
+_BY_EMBEDDING = "near to the question"
+_PER_SHARD = 32
+"""Passages that a model reads at once."""
+_ROWS = 1024
+"""Phrases whose neighbours are looked up at once."""
+_LOST = "lost.npy"
+_VECTORS = ("passages", "facts", "phrases")
+_PRONOUNS = frozenset(
+    "he she it they him her them his hers its their theirs this that these those who which i we you".split()
+)
+"""No phrases: half of all passages would be joined by them."""
+_TRIPLE = ("subject", "relation", "object")
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+_NAMES = _object(names={"type": "array", "items": {"type": "string"}})
+_TRIPLES = _object(triples={"type": "array", "items": _object(**{part: {"type": "string"} for part in _TRIPLE})})
+_USEFUL = _object(useful={"type": "array", "items": {"type": "integer"}})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HippoRagConfig:
+    """The numbers of the paper and its released code; facts and filter without a model are ours."""
+
+    facts: Literal["sentences", "model"] = "sentences"
+    filter: Literal["entities", "model", "none"] = "entities"
+    """What facts are looked for: those about a name in the question, where the walk begins besides; those near to it
+    that a model holds useful (the paper's recognition memory); or all near to it."""
+    top_facts: int = 5
+    top_phrases: int = 5
+    """Of those facts' phrases, as many are where the walk begins."""
+    name_weight: float = 2.0
+    """Of a name in the question, as of a fact's score, with the filter by entities."""
+    damping: float = 0.5
+    passage_weight: float = 0.05
+    """Of passages near to the question, where a walk begins, beside that of phrases."""
+    synonym_similarity: float = 0.8
+    """Cosine from which two phrases are joined."""
+    synonyms: int = 100
+    """Phrases that one is joined to at most, the nearest."""
+    temperature: float = 0.6
+    top_p: float = 0.95
+    max_tokens: int = 8192
+    """Of a reply, thoughts included."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactGraph:
+    """What an index keeps."""
+
+    table: FactTable
+    finder: NameFinder
+    passages: Vectors
+    facts: Vectors
+    phrases: Vectors
+    graph: PassageGraph
+    """Phrases, then passages."""
+    lost: int
+    """Passages without facts, as a model's replies could not be used."""
+
+    def save(self, folder: Path) -> None:
+        """To files."""
+        for name in _VECTORS:
+            getattr(self, name).save(folder / f"{name}.npy")
+        self.table.save(folder)
+        self.finder.save(folder)
+        self.graph.save(folder)
+        np.save(folder / _LOST, self.lost)
+
+    @classmethod
+    def open(cls, folder: Path) -> FactGraph:
+        """What `save` wrote, memory-mapped. Raises `RetrievalError` for what is not that."""
+        vectors = {name: Vectors.open(folder / f"{name}.npy") for name in _VECTORS}
+        return cls(
+            table=FactTable.open(folder),
+            finder=NameFinder.open(folder),
+            graph=PassageGraph.open(folder),
+            lost=int(Vectors.open(folder / _LOST).matrix),
+            **vectors,
+        )
+
+
+class NearFacts(NamedTuple):
+    """Where a search begins."""
+
+    facts: dict[int, float]
+    """Row and score, 0 to 1 among all facts, best first."""
+    names: list[int]
+    """Rows of phrases that the question names."""
+
+
+class HippoRagIndex:
+    """An `Index` that walks from facts to passages."""
+
+    def __init__(
+        self, parts: FactGraph, documents: Sequence[Document], config: HippoRagConfig, tools: Workbench
+    ) -> None:
+        self.parts = parts
+        self.documents, self._config, self._tools = documents, config, tools
+        self._phrases = parts.table.phrases
+        self._passages_with = np.bincount(parts.table.held.indices, minlength=len(self._phrases.keys)).tolist()
+
+    async def find(self, query: str, k: int) -> list[FoundPassage]:
+        """See `Index`."""
+        vector = await self._tools.vectors.query(query)
+        near = await asyncio.to_thread(self.near, query, vector)
+        if self._config.filter == "model" and near.facts:
+            near = near._replace(facts=await self._recognised(query, near.facts))
+        return await asyncio.to_thread(self._ranked, vector, near, k)
+
+    def save(self, folder: Path) -> None:
+        """See `Index`."""
+        self.parts.save(folder)
+
+    async def _recognised(self, query: str, facts: dict[int, float]) -> dict[int, float]:
+        """The facts that a model holds useful, best first as before; all of them where its reply cannot be used."""
+        rows = list(facts)
+        numbered = "\n".join(f"{number}. {self.parts.table.facts[row].text}" for number, row in enumerate(rows, 1))
+        prompt = fill(_PROMPTS.text("hippo_rag_filter"), question=query, facts=numbered)
+        try:
+            reply = await self._tools.model.json(
+                prompt, _USEFUL, purpose="filter_facts", sampling=_sampling(self._config)
+            )
+        except ITEM_ERRORS:
+            return facts
+        useful = set(reply["useful"])
+        return {row: facts[row] for number, row in enumerate(rows, 1) if number in useful}
+
+    def near(self, query: str, vector: np.ndarray) -> NearFacts:
+        """The facts nearest to a query, and the phrases in it, which the entity filter asks for."""
+        scores = min_max(self.parts.facts.scores(vector).astype(np.float64))
+        if self._config.filter != "entities":
+            return NearFacts(dict(best_rows(scores, self._config.top_facts)), [])
+        keys = self.parts.finder.question_names(query, self._phrases.rows)
+        names = [self._phrases.rows[key] for key in keys if key in self._phrases.rows]
+        about = [row_of(self.parts.table.facts_of, name)[0] for name in names]
+        among = np.unique(np.concatenate(about)) if about else np.zeros(0, np.int32)
+        best = best_rows(scores[among], self._config.top_facts)
+        return NearFacts({int(among[place]): score for place, score in best}, names)
+
+    def begin(self, near: NearFacts) -> dict[int, float]:
+        """Phrases where the walk begins, and their weights: the mean over their facts of score / passages with it."""
+        found = defaultdict[int, list[float]](list)
+        for fact, score in near.facts.items():
+            for phrase in row_of(self.parts.table.about, fact)[0].tolist():
+                found[phrase].append(score / self._passages_with[phrase])
+        means = {phrase: sum(scores) / len(scores) for phrase, scores in found.items()}
+        best = sorted(means, key=lambda phrase: (-round(means[phrase], 6), phrase))[: self._config.top_phrases]
+        seeds = {phrase: means[phrase] for phrase in best if means[phrase] > 0}
+        for name in near.names:
+            seeds[name] = max(seeds.get(name, 0.0), self._config.name_weight / self._passages_with[name])
+        return seeds
+
+    def _ranked(self, vector: np.ndarray, near: NearFacts, k: int) -> list[FoundPassage]:
+        dense = self.parts.passages.scores(vector).astype(np.float64)
+        seeds = self.begin(near)
+        if not seeds:
+            return [self._found(row, score, f"no fact fits; {_BY_EMBEDDING}") for row, score in best_rows(dense, k)]
+        phrases = len(self._phrases.keys)
+        reset = np.concatenate([np.zeros(phrases), min_max(dense) * self._config.passage_weight])
+        reset[list(seeds)] = list(seeds.values())
+        scores = self.parts.graph.page_rank(reset, self._config.damping)[phrases:]
+        own = (1 - self._config.damping) * reset[phrases:] / reset.sum()
+        # As shares of the best score: of a large corpus' scores, which add up to 1, few digits would be left.
+        best = best_rows(scores / scores.max(initial=1e-300), k)
+        is_reached = {row: bool(scores[row] > 2 * own[row]) for row, _ in best}
+        return [self._found(row, score, self._why(row, near, seeds, is_reached[row])) for row, score in best]
+
+    def _why(self, row: int, near: NearFacts, seeds: dict[int, float], is_reached: bool) -> str:
+        """In one line: facts that it states, else phrases where the walk began that it holds, else what led there."""
+        table = self.parts.table
+        held = set(row_of(table.held, row)[0].tolist())
+        stated = [table.facts[fact].text for fact in near.facts if row in row_of(table.stated, fact)[0]]
+        if stated:
+            return f"states: {' | '.join(stated)}"
+        if held & seeds.keys():
+            return f"speaks of {', '.join(self._phrases.keys[phrase] for phrase in seeds if phrase in held)}"
+        return f"reached from {', '.join(map(self._phrases.keys.__getitem__, seeds))}" if is_reached else _BY_EMBEDDING
+
+    def _found(self, row: int, score: float, why: str) -> FoundPassage:
+        document = self.documents[row]
+        passage = Passage(id=document.id, title=document.title, text=document.text, score=score)
+        return FoundPassage(passage=passage, why=why, sources=(document.id,))
+
+
+async def _build(documents: Sequence[Document], config: HippoRagConfig, tools: Workbench) -> HippoRagIndex:
+    finder = await asyncio.to_thread(NameFinder.of, documents)
+    if config.facts == "model":
+        statements, lost = await _ask_statements(documents, tools, config)
+    else:
+        statements, lost = _state_sentences(documents, finder), 0
+    return await _join(documents, finder, statements, lost, config, tools)
+
+
+async def _add(index: Index, documents: Sequence[Document], config: HippoRagConfig, tools: Workbench) -> HippoRagIndex:
+    """Embeds what is new, and asks a model for new passages alone. Names in sentences are found anew everywhere, which
+    takes seconds: new titles are names in old texts."""
+    assert isinstance(index, HippoRagIndex)
+    finder = await asyncio.to_thread(NameFinder.of, documents)
+    if config.facts == "model":
+        known, before = len(index.parts.passages), index.parts
+        new, lost = await _ask_statements(documents[known:], tools, config)
+        later = (statement._replace(passage=statement.passage + known) for statement in new)
+        statements, lost = chain(before.table.statements(), later), before.lost + lost
+    else:
+        statements, lost = _state_sentences(documents, finder), 0
+    return await _join(documents, finder, statements, lost, config, tools, index)
+
+
+async def _join(
+    documents: Sequence[Document],
+    finder: NameFinder,
+    statements: Iterable[StatedFact],
+    lost: int,
+    config: HippoRagConfig,
+    tools: Workbench,
+    before: HippoRagIndex | None = None,
+) -> HippoRagIndex:
+    """The index of these statements; `before`: one whose vectors are taken where they are of the same texts."""
+    table = await asyncio.to_thread(FactTable.of, statements, len(documents))
+    known = _texts(before.documents, before.parts.table) if before else {}
+    vectors: dict[str, Vectors] = {}
+    for name, texts in _texts(documents, table).items():
+        if before:
+            rows = {text: row for row, text in enumerate(known[name])}
+            vectors[name] = await _embed_new(name, texts, rows, getattr(before.parts, name), tools)
+        else:
+            vectors[name] = await embed(name, texts, tools)
+    synonyms = await _find_synonyms(table.phrases.keys, vectors["phrases"], config, tools)
+    nodes = len(table.phrases.keys) + len(documents)
+    graph = await asyncio.to_thread(lambda: PassageGraph.of(nodes, *table.edges(synonyms)))
+    parts = FactGraph(table=table, finder=finder, graph=graph, lost=lost, **vectors)
+    return HippoRagIndex(parts, documents, config, tools)
+
+
+def _texts(documents: Sequence[Document], table: FactTable) -> dict[str, list[str]]:
+    """What is embedded, by the name of its vectors."""
+    return {
+        "passages": [embedded_text(document) for document in documents],
+        "facts": [fact.text for fact in table.facts],
+        "phrases": list(table.phrases.keys),
+    }
+
+
+async def _embed_new(
+    name: str, texts: Sequence[str], rows: dict[str, int], known: Vectors, tools: Workbench
+) -> Vectors:
+    """The vectors of texts, of which `known` has some, at these rows."""
+    new = [text for text in dict.fromkeys(texts) if text not in rows]
+    matrix = known.with_more(await embed(name, new, tools)).matrix
+    rows = rows | {text: len(known) + place for place, text in enumerate(new)}
+    return Vectors(matrix[[rows[text] for text in texts]])
+
+
+async def _ask_statements(
+    documents: Sequence[Document], tools: Workbench, config: HippoRagConfig
+) -> tuple[list[StatedFact], int]:
+    """What a model reads out of passages, and of how many its reply is lost."""
+
+    async def read(shard: Sequence[Document]) -> list[list[list[str]] | None]:
+        return await asyncio.gather(*(_triples(document, config, tools.model) for document in shard))
+
+    replies = [triples for shard in await tools.map("triples", read, documents, _PER_SHARD) for triples in shard]
+    return list(_state_triples(replies)), replies.count(None)
+
+
+def _state_sentences(documents: Sequence[Document], finder: NameFinder) -> Iterator[StatedFact]:
+    for row, text, names in finder.sentences(documents):
+        title = documents[row].title
+        if names:
+            yield StatedFact(row, f"{title}. {text}" if title and text != title else text, tuple(dict.fromkeys(names)))
+
+
+def _state_triples(replies: Sequence[Sequence[Sequence[str]] | None]) -> Iterator[StatedFact]:
+    for row, triples in enumerate(replies):
+        for subject, relation, object in triples or ():
+            phrases = key_of(subject), key_of(object)
+            if all(phrase and phrase not in _PRONOUNS for phrase in phrases):
+                yield StatedFact(row, f"{subject} {relation} {object}", phrases)
+
+
+async def _triples(document: Document, config: HippoRagConfig, asker: Asker) -> list[list[str]] | None:
+    """What a model reads out of a passage, in two calls; None where a reply cannot be used."""
+    passage = {"title": document.title, "text": document.text}
+    sampling = _sampling(config)
+    try:
+        prompt = fill(_PROMPTS.text("hippo_rag_names"), **passage)
+        named = await asker.json(prompt, _NAMES, purpose="extract_names", sampling=sampling)
+        names = json.dumps(list(dict.fromkeys(named["names"])), ensure_ascii=False)
+        prompt = fill(_PROMPTS.text("hippo_rag_triples"), **passage, names=names)
+        found = await asker.json(prompt, _TRIPLES, purpose="extract_triples", sampling=sampling)
+    except ITEM_ERRORS:
+        return None
+    return [[" ".join(triple[part].split()) for part in _TRIPLE] for triple in found["triples"]]
+
+
+async def _find_synonyms(
+    phrases: Sequence[str], vectors: Vectors, config: HippoRagConfig, tools: Workbench
+) -> csr_array:
+    """Cosine of each phrase with those of its meaning, shape (phrases, phrases). A phrase of one or two letters has
+    none, though others may have it."""
+    from scipy.sparse import csr_array
+
+    async def join(rows: Sequence[tuple[int, str]]) -> np.ndarray:
+        numbers = [number for number, _ in rows]
+        limits = config.synonym_similarity, config.synonyms
+        return await asyncio.to_thread(find_neighbours, vectors.matrix, numbers, *limits)
+
+    rows = [(row, phrase) for row, phrase in enumerate(phrases) if sum(map(str.isalnum, phrase)) > 2]
+    found = np.concatenate([np.zeros((0, 3)), *await tools.map("synonyms", join, rows, _ROWS)])
+    places = found[:, 0].astype(np.int32), found[:, 1].astype(np.int32)
+    return csr_array((found[:, 2], places), shape=(len(phrases), len(phrases)))
+
+
+def _sampling(config: HippoRagConfig) -> Sampling:
+    return Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens)
+
+
+def _open(folder: Path, documents: Sequence[Document], config: HippoRagConfig, tools: Workbench) -> HippoRagIndex:
+    return HippoRagIndex(FactGraph.open(folder), documents, config, tools)
+
+
+def _asks_model(config: HippoRagConfig) -> list[str]:
+    return [part for part, where in (("build", config.facts), ("find", config.filter)) if where == "model"]
+
+
+BACKEND = Backend(name="hippo_rag", config=HippoRagConfig, build=_build, open=_open, add=_add, asks_model=_asks_model)

@@ -1,0 +1,399 @@
+"""HyperGraphRAG (Luo et al., 2025), as the environment of Graph-R1 searches it: n-ary facts that join entities.
+
+A fact (hyperedge) is a statement with the entities it is about. A search begins with the entities and the facts that
+are nearest to the query. List 1 is the facts of these entities, by how many others entity and fact are joined to, then
+by the weight of the entity in the fact; list 2 is the nearest facts by their weight. A fact's coherence is the sum of
+1/rank over its places in both. A fact keeps the passages that state it, so that passages are found through facts.
+
+Other than published: a passage is read whole (corpora are cut before), a model is asked in one turn what it left out,
+and what is said of an entity is cut where it is long, not summarised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import feather
+
+from trailforge.inference import Sampling
+from trailforge.inference.asker import Asker, fill
+from trailforge.inference.prompts import Prompts
+from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
+from trailforge.retrieval.backends.graph import NameFinder, key_of, open_sparse, save_sparse
+from trailforge.retrieval.backends.vectors import Vectors, embed
+from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.words import words_of
+from trailforge.schemas import ContextOverflow, Document, MalformedReply, Passage, RetrievalError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+_PROMPTS = Prompts("trailforge.retrieval.backends")
+_PASSAGES_ASKED = 16
+"""At once, which is a shard of the build."""
+_LONGEST_DESCRIPTION = 200
+"""Words of what is said of an entity that go into its vector: more than encoders read."""
+_LONGEST_LIST = 1000
+"""Places of a list that count: what comes after adds less than a thousandth."""
+_FACTS_SHOWN = 3
+"""In the reasons for a passage."""
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+
+
+_TEXT, _NUMBER = {"type": "string"}, {"type": "number"}
+_ENTITY = _object(name=_TEXT, type=_TEXT, description=_TEXT, importance=_NUMBER)
+_FACT = _object(fact=_TEXT, completeness=_NUMBER, entities={"type": "array", "items": _TEXT})
+_SCHEMA = _object(entities={"type": "array", "items": _ENTITY}, facts={"type": "array", "items": _FACT})
+_USUAL_IMPORTANCE = 50.0
+"""Of an entity that a fact names and a reply does not describe."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HyperGraphRagConfig:
+    """The numbers of Graph-R1's environment. Of sentences `seeds: names` and `order: similarity` find more (measured)."""
+
+    facts: Literal["sentences", "model"] = "sentences"
+    """Each sentence is one, about the names in it and the title; or what a model reads out, as published."""
+    unit: Literal["passages", "facts"] = "passages"
+    """What a search finds. Graph-R1's agent reads facts."""
+    entities: int = 5
+    hyperedges: int = 5
+    """Of each, as many as are nearest to the query are where a search begins."""
+    seeds: Literal["query", "names"] = "query"
+    """Which entities: as published, or those that the query names, with a list for each; as published if none."""
+    order: Literal["degree", "similarity"] = "degree"
+    """Of the facts in both lists: as published, or by their similarity to the query."""
+    gleanings: int = 2
+    """How often at most a model is asked again for what it left out of a passage."""
+    temperature: float = 0.6
+    top_p: float = 0.95
+    max_tokens: int = 12_288
+    """Of a reply, thoughts included."""
+
+
+class FactEntity(NamedTuple):
+    """An entity in a fact."""
+
+    name: str
+    weight: float = 1.0
+    """How much it matters in the passage: 0 to 100 by a model, else how often the sentence names it."""
+    about: str = ""
+    """What it is, and what the passage says of it."""
+
+
+class Fact(NamedTuple):
+    """A statement and what it is about."""
+
+    text: str
+    weight: float
+    """How completely it is understood by itself: 0 to 10 by a model, 1 for a sentence."""
+    entities: tuple[FactEntity, ...]
+
+
+def sentence_facts(documents: Sequence[Document], finder: NameFinder) -> list[list[Fact]]:
+    """Of each document its sentences, about the names in them and the document's title; no model is asked."""
+    facts: list[list[Fact]] = [[] for _ in documents]
+    for row, sentence, names in finder.sentences(documents):
+        entities = (FactEntity(name, float(names.count(name))) for name in dict.fromkeys(names))
+        facts[row].append(Fact(f"{documents[row].title}. {sentence}", 1.0, tuple(entities)))
+    return facts
+
+
+async def model_facts(documents: Sequence[Document], config: HyperGraphRagConfig, asker: Asker) -> list[Any]:
+    """The `Fact`s that a model reads out of each document; None where its reply cannot be read."""
+    return await asyncio.gather(*(_read_document(document, config, asker) for document in documents))
+
+
+async def _read_document(document: Document, config: HyperGraphRagConfig, asker: Asker) -> list[Fact] | None:
+    sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens)
+    facts: list[Fact] = []
+    for _ in range(1 + config.gleanings):
+        template = _PROMPTS.text("hyper_graph_rag_more_facts" if facts else "hyper_graph_rag_facts")
+        known = "\n".join(f"- {fact.text}" for fact in facts)
+        prompt = fill(template, title=document.title, text=document.text, known=known)
+        try:
+            reply = await asker.json(prompt, _SCHEMA, purpose="extract_facts", sampling=sampling)
+        except (MalformedReply, ContextOverflow):
+            return facts or None
+        more = _facts_of_reply(reply)
+        if not more:
+            break
+        facts += more
+    return facts
+
+
+def _facts_of_reply(reply: dict[str, Any]) -> list[Fact]:
+    """The facts of a reply, on one line each and with weights within their bounds."""
+    described = {key_of(each["name"]): each for each in reply["entities"]}
+    return [
+        Fact(
+            _one_line(fact["fact"]),
+            min(max(float(fact["completeness"]), 0.0), 10.0),
+            tuple(_entity(name, described.get(key_of(name), {})) for name in fact["entities"]),
+        )
+        for fact in reply["facts"]
+        if fact["fact"].strip()
+    ]
+
+
+def _entity(name: str, entity: Mapping[str, Any]) -> FactEntity:
+    weight = min(max(float(entity.get("importance", _USUAL_IMPORTANCE)), 0.0), 100.0)
+    about = f"{entity['type']}: {entity['description']}" if entity else ""
+    return FactEntity(_one_line(entity.get("name", name)), weight, _one_line(about))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HyperGraph:
+    """Entities and facts, by row, and what joins them."""
+
+    joins: csr_array
+    """Shape (entities, facts): the weight of the entity in the fact, added up over the passages that state it."""
+    sources: csr_array
+    """Shape (facts, documents): 1 where a document states the fact."""
+    weights: np.ndarray
+    """Of the facts, added up over the passages."""
+    degrees: np.ndarray
+    """Of the facts: how many entities they have."""
+    names: pa.ChunkedArray
+    """Of the entities."""
+    texts: pa.ChunkedArray
+    """Of the facts."""
+    lost: int = 0
+    """Passages of which a model gave no facts that can be read."""
+
+    def save(self, folder: Path) -> None:
+        """To files of a folder."""
+        save_sparse(folder, "joins", self.joins)
+        save_sparse(folder, "sources", self.sources)
+        for name in ("weights", "degrees", "lost"):
+            np.save(folder / f"{name}.npy", getattr(self, name))
+        for name in ("names", "texts"):
+            table = pa.table({name: getattr(self, name)})
+            feather.write_feather(table, folder / f"{name}.arrow", compression="uncompressed")
+
+    @classmethod
+    def open(cls, folder: Path) -> HyperGraph:
+        """What `save` wrote, memory-mapped. Raises `RetrievalError` for what is not that."""
+        joins, sources = (open_sparse(folder, name) for name in ("joins", "sources"))
+        try:
+            names, texts = (
+                feather.read_table(folder / f"{name}.arrow", memory_map=True)[name] for name in ("names", "texts")
+            )
+            weights, degrees = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("weights", "degrees"))
+            lost = int(np.load(folder / "lost.npy"))
+        except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+            raise RetrievalError(f"{folder} holds no hypergraph ({error}): build the index again") from error
+        return cls(joins=joins, sources=sources, weights=weights, degrees=degrees, names=names, texts=texts, lost=lost)
+
+
+def join_facts(facts: Iterable[Sequence[Fact] | None], documents: int) -> tuple[HyperGraph, list[str]]:
+    """The graph of all documents' facts (None: those of one are lost), and what entities' vectors are made of.
+
+    Entities are one when their names are, but for capitals, marks and an article; facts when their words are.
+    """
+    from scipy.sparse import coo_array
+
+    texts, names, about = dict[str, str](), dict[str, str](), defaultdict[int, dict[str, None]](dict)
+    rows, keys = defaultdict[str, int](count().__next__), defaultdict[str, int](count().__next__)
+    joins, sources, weights, lost = defaultdict[tuple[int, int], float](float), [], defaultdict[int, float](float), 0
+    for document, stated in enumerate(facts):
+        lost += stated is None
+        for fact in stated or ():
+            words = " ".join(words_of(fact.text)) or fact.text
+            texts.setdefault(words, fact.text)
+            weights[rows[words]] += fact.weight
+            sources.append((rows[words], document))
+            for entity in fact.entities:
+                if key := key_of(entity.name):
+                    names.setdefault(key, entity.name)
+                    joins[keys[key], rows[words]] += entity.weight
+                    about[keys[key]].update({entity.about: None} if entity.about else {})
+    pairs = np.array([*joins], np.int32).reshape(-1, 2).T
+    stating = np.array(sorted(set(sources)), np.int32).reshape(-1, 2).T
+    graph = HyperGraph(
+        joins=coo_array((np.array([*joins.values()], np.float32), tuple(pairs)), (len(names), len(texts))).tocsr(),
+        sources=coo_array((np.ones(stating.shape[1], np.int8), tuple(stating)), (len(texts), documents)).tocsr(),
+        weights=np.array([weights[row] for row in range(len(texts))], np.float32),
+        degrees=np.bincount(pairs[1], minlength=len(texts)),
+        names=pa.chunked_array([pa.array([*names.values()], pa.large_string())]),
+        texts=pa.chunked_array([pa.array([*texts.values()], pa.large_string())]),
+        lost=lost,
+    )
+    described = (" ".join([f"{name},", *about[row]]).split() for row, name in enumerate(names.values()))
+    return graph, [" ".join(words[:_LONGEST_DESCRIPTION]).removesuffix(",") for words in described]
+
+
+class _Hit(NamedTuple):
+    """A fact that a search found."""
+
+    fact: int
+    score: float
+    """Coherence, above 0; of one that was found by similarity alone its cosine less 1."""
+    through: tuple[int, ...] = ()
+    """Entities whose fact it is and where the search began."""
+    is_near: bool = True
+    """It is itself near to the query."""
+
+
+@dataclass(frozen=True)
+class HyperGraphRagIndex:
+    """An `Index`. What coherent facts leave room for comes by the similarity of facts alone."""
+
+    documents: Sequence[Document]
+    config: HyperGraphRagConfig
+    encoder: Encoder
+    graph: HyperGraph
+    entities: Vectors
+    facts: Vectors
+    finder: NameFinder
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        """Of the entities, by key."""
+        return {key_of(name): row for row, name in enumerate(self.graph.names.to_pylist())}
+
+    async def find(self, query: str, k: int) -> list[FoundPassage]:
+        """See `Index`."""
+        if k < 1 or not len(self.facts):
+            return []
+        vector = await self.encoder.query(query)
+        return await asyncio.to_thread(
+            self._find_facts if self.config.unit == "facts" else self._find, query, vector, k
+        )
+
+    def save(self, folder: Path) -> None:
+        """See `Index`."""
+        self.graph.save(folder)
+        self.finder.save(folder)
+        self.entities.save(folder / "entity_vectors.npy")
+        self.facts.save(folder / "fact_vectors.npy")
+
+    def _rank(self, query: str, vector: np.ndarray, more: int) -> list[_Hit]:
+        """All coherent facts, then at least `more` by similarity, as far as there are: the best first."""
+        near = self.facts.nearest(vector, self.config.hyperedges + more)
+        first = [row for _, row in near[: self.config.hyperedges]]
+        if self.config.order == "degree":
+            first.sort(key=lambda row: -self.graph.weights[row])
+        coherence, through = defaultdict[int, float](float), defaultdict[int, list[int]](list)
+        lists = [self._facts_of(entities, vector) for entities in self._seeds(query, vector)]
+        for ranked in (*lists, [(-1, fact) for fact in first]):
+            for rank, (entity, fact) in enumerate(ranked, start=1):
+                coherence[fact] += 1 / rank
+                through[fact] += [entity] if entity >= 0 else []
+        hits = [_Hit(row, round(score, 6), tuple(through[row]), row in first) for row, score in coherence.items()]
+        hits.sort(key=lambda hit: (-hit.score, hit.fact))
+        return hits + [_Hit(row, round(score - 1, 6)) for score, row in near if row not in coherence]
+
+    def _seeds(self, query: str, vector: np.ndarray) -> list[list[int]]:
+        """Entities where a search begins, those of a list together."""
+        named = self.finder.question_names(query, self.rows) if self.config.seeds == "names" else []
+        found = [[self.rows[name]] for name in named if name in self.rows]
+        return found or [[row for _, row in self.entities.nearest(vector, self.config.entities)]]
+
+    def _facts_of(self, entities: Sequence[int], vector: np.ndarray) -> list[tuple[int, int]]:
+        """Entity and fact, best first, of those that count at all: list 1."""
+        joins, starts = self.graph.joins, self.graph.joins.indptr
+        places = [np.arange(starts[entity], starts[entity + 1]) for entity in entities]
+        if not places:
+            return []
+        at, sizes = np.concatenate(places), np.array([len(each) for each in places])
+        facts, owners = joins.indices[at], np.repeat(entities, sizes)
+        if self.config.order == "similarity":
+            keys = [np.negative(np.round(self.facts.matrix[facts] @ vector, 6))]
+        else:
+            keys = [np.negative(joins.data[at]), np.negative(np.repeat(sizes, sizes) + self.graph.degrees[facts])]
+        return [(int(owners[place]), int(facts[place])) for place in np.lexsort(keys)[:_LONGEST_LIST]]
+
+    def _find(self, query: str, vector: np.ndarray, k: int) -> list[FoundPassage]:
+        """Passages, each as good as its best fact."""
+        more, found = 4 * k, dict[int, list[_Hit]]()
+        while len(found) < k:
+            found = {}
+            for hit in self._rank(query, vector, more):
+                for row in self._sources_of(hit):
+                    found.setdefault(row, []).append(hit)
+            if more >= len(self.facts):
+                break
+            more *= 4
+        best = sorted(found, key=lambda row: (-found[row][0].score, row))[:k]
+        return [self._found(self.documents[row], found[row], (row,)) for row in best]
+
+    def _find_facts(self, query: str, vector: np.ndarray, k: int) -> list[FoundPassage]:
+        """Facts, as passages under ids of their own and the title of the first passage that states them."""
+        found = []
+        for hit in self._rank(query, vector, k)[:k]:
+            sources = self._sources_of(hit)
+            title, text = self.documents[sources[0]].title, self.graph.texts[hit.fact].as_py()
+            found.append(self._found(Document(id=f"fact-{hit.fact}", title=title, text=text), [hit], sources))
+        return found
+
+    def _found(self, document: Document, hits: Sequence[_Hit], sources: Sequence[int]) -> FoundPassage:
+        shown = [hit for hit in hits[:_FACTS_SHOWN] if hit.score > 0] or hits[:1]
+        return FoundPassage(
+            passage=Passage(id=document.id, title=document.title, text=document.text, score=hits[0].score),
+            why="; ".join(map(self._why, shown)),
+            sources=tuple(self.documents[row].id for row in sources),
+        )
+
+    def _sources_of(self, hit: _Hit) -> list[int]:
+        starts = self.graph.sources.indptr
+        return self.graph.sources.indices[starts[hit.fact] : starts[hit.fact + 1]].tolist()
+
+    def _why(self, hit: _Hit) -> str:
+        reasons = [f"of {self.graph.names[entity]}" for entity in hit.through] + ["near the query"] * hit.is_near
+        return f"“{self.graph.texts[hit.fact]}” ({', '.join(reasons)})"
+
+
+async def _build(documents: Sequence[Document], config: HyperGraphRagConfig, tools: Workbench) -> HyperGraphRagIndex:
+    finder = await asyncio.to_thread(NameFinder.of, documents)
+    if config.facts == "model":
+        shards = await tools.map(
+            "facts", lambda part: model_facts(part, config, tools.model), documents, _PASSAGES_ASKED
+        )
+        facts = [_facts_in(each) for shard in shards for each in shard]
+    else:
+        facts = await asyncio.to_thread(sentence_facts, documents, finder)
+    graph, described = await asyncio.to_thread(join_facts, facts, len(documents))
+    entities = await embed("entity_vectors", described, tools)
+    statements = await embed("fact_vectors", graph.texts.to_pylist(), tools)
+    return HyperGraphRagIndex(documents, config, tools.vectors, graph, entities, statements, finder)
+
+
+def _facts_in(kept: Any) -> list[Fact] | None:
+    """Facts as they were, or as JSON has them."""
+    return kept and [
+        Fact(text, weight, tuple(FactEntity(*each) for each in mentions)) for text, weight, mentions in kept
+    ]
+
+
+def _open(
+    folder: Path, documents: Sequence[Document], config: HyperGraphRagConfig, tools: Workbench
+) -> HyperGraphRagIndex:
+    graph, finder = HyperGraph.open(folder), NameFinder.open(folder)
+    entities, facts = (Vectors.open(folder / f"{name}_vectors.npy") for name in ("entity", "fact"))
+    return HyperGraphRagIndex(documents, config, tools.vectors, graph, entities, facts, finder)
+
+
+BACKEND = Backend(
+    name="hyper_graph_rag",
+    config=HyperGraphRagConfig,
+    build=_build,
+    open=_open,
+    asks_model=lambda config: ("build",) if config.facts == "model" else (),
+)

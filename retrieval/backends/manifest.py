@@ -1,0 +1,137 @@
+"""What an index says of itself: `index.json`, sealed, with the hashes of its files and what the build took."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trailforge.retrieval.corpus import Chunking
+from trailforge.retrieval.seals import SEAL, SealedFile, check_sizes, is_as_sealed, seal
+from trailforge.schemas import InvalidInput, RetrievalError, from_dict, parse_json, to_dict
+
+MANIFEST = "index.json"
+FORMAT = 2
+MEND = "build the index again"
+_EARLIER = "meta.json"
+"""The manifest of format 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusFigures:
+    """What was indexed."""
+
+    name: str = ""
+    sha256: str = ""
+    """Of the passages: ids, titles and texts, in order."""
+    documents: int = 0
+    """Before they were cut."""
+    tokens: int = 0
+    """Of the passages, by `schemas.text.count_tokens`, whatever encoder and model: what figures per token rest on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildFigures:
+    """What a build took, by all processes that worked on it, and what was added to it later."""
+
+    seconds: float = 0.0
+    """Of the clock on the wall; what a killed process did after its last shard is not known."""
+    peak_memory_bytes: int = 0
+    """Of the largest process, with all that it held besides."""
+    calls: int = 0
+    """Of a model, each counted once, also where the ledger had its reply."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = 0.0
+    """In the currency of the prices; None: none were given."""
+
+    def __add__(self, other: BuildFigures) -> BuildFigures:
+        costs = None if self.cost is None or other.cost is None else self.cost + other.cost
+        return BuildFigures(
+            seconds=round(self.seconds + other.seconds, 3),
+            peak_memory_bytes=max(self.peak_memory_bytes, other.peak_memory_bytes),
+            calls=self.calls + other.calls,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            cost=costs,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexManifest:
+    """What an index is of, how it was made, and its files with their hashes."""
+
+    format: int = FORMAT
+    backend: str
+    config: dict[str, Any]
+    encoder: str = ""
+    """Empty: the back end needs none. So are the prefixes, and `dimension` is 0."""
+    passage_prefix: str = ""
+    query_prefix: str = ""
+    dimension: int = 0
+    model: str = ""
+    """That was asked while it was built; empty: none."""
+    documents: int = 0
+    """Passages, as they are searched."""
+    chunking: Chunking | None = None
+    """How the documents of the corpus were cut into them; None: not at all."""
+    corpus: CorpusFigures = CorpusFigures()
+    figures: BuildFigures = BuildFigures()
+    stats: dict[str, Any] = field(default_factory=dict)
+    """What the index says of itself (`Index.stats`)."""
+    files: tuple[SealedFile, ...] = ()
+    seal: str = ""
+    """See `retrieval.seals`."""
+
+    @property
+    def bytes(self) -> int:
+        """On disk."""
+        return sum(file.bytes for file in self.files)
+
+    @property
+    def hours_per_million(self) -> float:
+        """Hours to build per million tokens of the corpus."""
+        return self.figures.seconds / 3600 / max(1, self.corpus.tokens) * 1e6
+
+    @property
+    def cost_per_million(self) -> float | None:
+        """What a million tokens of the corpus cost, in the currency of the prices; None where these are not known."""
+        return None if self.figures.cost is None else self.figures.cost / max(1, self.corpus.tokens) * 1e6
+
+
+def read_manifest(folder: Path) -> IndexManifest:
+    """The manifest of an index whose files have the right sizes; loads nothing.
+
+    Raises `RetrievalError` when the folder holds none, or a damaged or an earlier one.
+    """
+    path = folder / MANIFEST
+    try:
+        content = parse_json(path.read_bytes())
+    except OSError as error:
+        if (folder / _EARLIER).is_file():
+            raise RetrievalError(
+                f"{folder} holds an index of an earlier version: build it again with `trailforge index build`"
+            ) from error
+        raise RetrievalError(
+            f"{folder} holds no index: make one with `trailforge index build`, and give the folder it wrote"
+        ) from error
+    except ValueError as error:
+        raise RetrievalError(f"{path} is damaged: {MEND}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise RetrievalError(f"{path} is not of index format {FORMAT}: {MEND}")
+    try:
+        if SEAL not in content or not is_as_sealed(content):
+            raise RetrievalError(f"{path} is damaged: {MEND}")
+        manifest = from_dict(IndexManifest, content)
+    except InvalidInput as error:
+        raise RetrievalError(f"{path} is damaged: {MEND}") from error
+    check_sizes(folder, manifest.files, MEND)
+    return manifest
+
+
+def write_manifest(folder: Path, manifest: IndexManifest) -> None:
+    """Seal and write it. Raises `OSError`."""
+    content = to_dict(manifest)
+    del content[SEAL]
+    (folder / MANIFEST).write_text(json.dumps(seal(content), indent=1, ensure_ascii=False), encoding="utf-8")

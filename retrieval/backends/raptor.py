@@ -1,0 +1,336 @@
+"""RAPTOR (Sarthi et al., 2024): a tree of summaries over the passages, all of whose nodes are searched at once.
+
+Nodes of a layer are clustered by mixtures of Gaussians on their vectors, reduced to ten dimensions: all of them first,
+then each cluster by itself. How many there are, BIC decides; a node is in every cluster that has it with a probability
+above .1. Each cluster becomes a summary, a node of the next layer. A search takes the nodes nearest to the query.
+
+Without a model (`summaries: extractive`) a summary is the first sentences of the passages nearest to the middle of the
+cluster; with one, it is one call per cluster. What differs from the authors' code: PCA in the place of UMAP, unless
+`reduction: umap`; a node that no cluster has above .1 stays in its most probable one; clusters of the same nodes are
+one; a cluster that is too long and cannot be split is cut in runs; a node that is a cluster by itself is not summarised
+but goes into the next layer as it is; tokens are estimated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from trailforge.inference import Sampling
+from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
+from trailforge.retrieval.backends.vectors import Vectors, embed
+from trailforge.retrieval.backends.writing import ASKED_AT_ONCE, ask_each, lead_sentences, within, write_summary
+from trailforge.retrieval.dense import embedded_text
+from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.threads import one_thread
+from trailforge.schemas import Document, Passage, RetrievalError
+from trailforge.schemas.text import estimate_tokens
+
+_VECTORS, _SUMMARIES = "vectors.npy", "summaries.arrow"
+_COLUMNS = pa.schema(
+    [
+        ("title", pa.string()),
+        ("text", pa.string()),
+        ("layer", pa.int32()),
+        ("children", pa.list_(pa.int32())),
+        ("leaves", pa.list_(pa.int32())),
+    ]
+)
+_TITLES_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaptorConfig:
+    """The numbers of the authors' code. Lengths are tokens as `estimate_tokens` counts."""
+
+    summaries: Literal["extractive", "model"] = "extractive"
+    """`extractive` asks no model."""
+    summary_tokens: int = 100
+    """Length of a summary. A model is asked for at most three quarters as many words."""
+    reduction: Literal["pca", "umap"] = "pca"
+    """`umap`: as published; slower, and it needs the package umap-learn."""
+    dimensions: int = 10
+    """Of the vectors that are clustered. A layer of one node more than that, or fewer, is the last."""
+    neighbours: int = 10
+    """Of a node in UMAP within a cluster; over all nodes they are the root of their number."""
+    most_clusters: int = 50
+    """One more than are tried."""
+    membership: float = 0.1
+    """A node is in each cluster that has it with a higher probability."""
+    longest_cluster: int = 3500
+    """A longer one is clustered again."""
+    layers: int = 5
+    """Above the passages, at most."""
+    query_tokens: int = 3500
+    """What a search finds is no longer than that, but for its first node."""
+    seed: int = 224
+    temperature: float = 0.6
+    top_p: float = 0.95
+    max_tokens: int = 8192
+    """Of a reply, thoughts included."""
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryTree:
+    """Nodes of a tree: the passages by row, then the summaries, layer after layer."""
+
+    vectors: Vectors
+    summaries: pa.Table
+    """Row by row: title, text, layer (1: over passages), children (nodes) and leaves (rows of passages)."""
+    lost_summaries: int = 0
+    """Made of first sentences because a model's reply could not be used."""
+
+
+# The clusters of a layer
+
+
+def find_clusters(vectors: np.ndarray, tokens: Sequence[int], config: RaptorConfig) -> list[list[int]]:
+    """The clusters of nodes, as ascending rows; a node may be in several, and is in one at least.
+
+    `vectors`: shape (nodes, dimension). `tokens`: the length of each node. Deterministic, in one thread.
+    """
+    found: dict[tuple[int, ...], None] = {}
+
+    def split(rows: list[int]) -> None:
+        for part in _cluster_twice(vectors[rows], config):
+            cluster = [rows[place] for place in part]
+            if len(cluster) == 1 or sum(tokens[row] for row in cluster) <= config.longest_cluster:
+                found[tuple(cluster)] = None
+            elif len(cluster) < len(rows):
+                split(cluster)
+            else:
+                found.update(dict.fromkeys(_runs(cluster, tokens, config.longest_cluster)))
+
+    with (
+        one_thread("sklearn.mixture", "sklearn.decomposition"),
+        warnings.catch_warnings(),
+        np.errstate(invalid="ignore"),
+    ):
+        warnings.simplefilter("ignore")  # of nodes that are all the same, and of a mixture that did not settle
+        split(list(range(len(vectors))))
+    return [list(cluster) for cluster in found]
+
+
+def fit_mixture(points: np.ndarray, config: RaptorConfig) -> Any:
+    """The mixture of Gaussians with the lowest BIC, of one component or more, but fewer than points."""
+    from sklearn.mixture import GaussianMixture
+
+    best, lowest = None, np.inf
+    for components in range(1, max(min(config.most_clusters, len(points)), 2)):
+        mixture = GaussianMixture(components, random_state=config.seed)
+        bic = mixture.fit(points).bic(points)
+        if bic < lowest:
+            best, lowest = mixture, bic
+    return best
+
+
+def members(probabilities: np.ndarray, threshold: float) -> list[list[int]]:
+    """The rows of each component: those above the threshold, and those that it has more probably than all others.
+
+    `probabilities`: shape (points, components). Components that have none are left out.
+    """
+    chosen = probabilities > threshold
+    chosen[np.arange(len(chosen)), probabilities.argmax(1)] = True
+    return [rows for column in chosen.T if (rows := np.flatnonzero(column).tolist())]
+
+
+def _cluster_twice(vectors: np.ndarray, config: RaptorConfig) -> list[list[int]]:
+    """Clusters of all vectors together, each clustered again by itself where it has enough for that."""
+    if len(vectors) < 3:
+        return [list(range(len(vectors)))]
+    parts: list[list[int]] = []
+    for rows in _cluster_once(vectors, int((len(vectors) - 1) ** 0.5), config):
+        if len(rows) <= config.dimensions + 1:
+            parts.append(rows)
+        else:
+            inner = _cluster_once(vectors[rows], config.neighbours, config)
+            parts += [[rows[place] for place in part] for part in inner]
+    return parts
+
+
+def _cluster_once(vectors: np.ndarray, neighbours: int, config: RaptorConfig) -> list[list[int]]:
+    points = _reduce(vectors, neighbours, config)
+    return members(fit_mixture(points, config).predict_proba(points), config.membership)
+
+
+def _reduce(vectors: np.ndarray, neighbours: int, config: RaptorConfig) -> np.ndarray:
+    dimensions = max(min(config.dimensions, len(vectors) - 2, vectors.shape[1]), 1)
+    if config.reduction == "pca":
+        from sklearn.decomposition import PCA
+
+        return PCA(dimensions, random_state=config.seed).fit_transform(vectors)
+    from umap import UMAP
+
+    model = UMAP(
+        n_components=dimensions,
+        n_neighbors=max(min(neighbours, len(vectors) - 1), 2),
+        metric="cosine",
+        random_state=config.seed,
+        n_jobs=1,
+    )
+    return np.asarray(model.fit_transform(vectors), np.float64)
+
+
+def _runs(rows: Sequence[int], tokens: Sequence[int], longest: int) -> list[tuple[int, ...]]:
+    """The rows in runs that are not too long, of one row at least."""
+    runs: list[list[int]] = []
+    room = 0
+    for row in rows:
+        room -= tokens[row]
+        if room < 0 or not runs:
+            runs.append([])
+            room = longest - tokens[row]
+        runs[-1].append(row)
+    return [tuple(run) for run in runs]
+
+
+# The build
+
+
+@dataclass(slots=True)
+class _TreeBuild:
+    documents: Sequence[Document]
+    config: RaptorConfig
+    tools: Workbench
+    texts: list[str]
+    """Of all nodes, as a model reads them."""
+    vectors: np.ndarray
+    leaves: list[list[int]]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    lost: int = 0
+
+    async def grow(self) -> SummaryTree:
+        """Layer by layer, until one is small, or would be no smaller than that below."""
+        layer, nodes = 1, list(range(len(self.texts)))
+        while layer <= self.config.layers and len(nodes) > self.config.dimensions + 1:
+            clusters = await self._clusters(layer, nodes)
+            if len(clusters) >= len(nodes):
+                break
+            alone = {cluster[0] for cluster in clusters if len(cluster) == 1}
+            nodes = sorted(alone) + await self._add(layer, [cluster for cluster in clusters if len(cluster) > 1])
+            layer += 1
+        return SummaryTree(Vectors(self.vectors), pa.Table.from_pylist(self.rows, _COLUMNS), self.lost)
+
+    async def _clusters(self, layer: int, nodes: list[int]) -> list[list[int]]:
+        async def work(part: Sequence[list[int]]) -> list[list[int]]:
+            lengths = [estimate_tokens(self.texts[node]) for node in part[0]]
+            return await asyncio.to_thread(find_clusters, self.vectors[part[0]], lengths, self.config)
+
+        [clusters] = await self.tools.map(f"clusters-{layer}", work, [nodes], 1)
+        return [[nodes[place] for place in cluster] for cluster in clusters]
+
+    async def _add(self, layer: int, clusters: list[list[int]]) -> list[int]:
+        """The new layer's nodes."""
+        middles = [self.vectors[cluster].mean(0) for cluster in clusters]
+        ordered = [self._nearest(cluster, middle) for cluster, middle in zip(clusters, middles, strict=True)]
+        texts = await self._summaries(layer, [[self.texts[node] for node in nodes] for nodes in ordered])
+        first = len(self.texts)
+        for cluster, middle, text in zip(clusters, middles, texts, strict=True):
+            leaves = sorted({leaf for node in cluster for leaf in self.leaves[node]})
+            title = self._title(self._nearest(leaves, middle))
+            self.rows.append({"title": title, "text": text, "layer": layer, "children": cluster, "leaves": leaves})
+            self.leaves.append(leaves)
+        self.texts += texts
+        self.vectors = np.concatenate([self.vectors, (await embed(f"vectors-{layer}", texts, self.tools)).matrix])
+        return list(range(first, len(self.texts)))
+
+    async def _summaries(self, layer: int, groups: list[list[str]]) -> list[str]:
+        config = self.config
+        written: list[str | None] = [None] * len(groups)
+        if config.summaries == "model":
+            sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens)
+            words = 3 * config.summary_tokens // 4
+
+            async def work(part: Sequence[list[str]]) -> list[str | None]:
+                return await ask_each(lambda texts: write_summary(self.tools.model, texts, words, sampling), part)
+
+            shards = await self.tools.map(f"summaries-{layer}", work, groups, ASKED_AT_ONCE)
+            written = [text for shard in shards for text in shard]
+            self.lost += written.count(None)
+        return [
+            lead_sentences([text.partition("\n")[2] or text for text in group], config.summary_tokens)
+            if text is None
+            else text
+            for group, text in zip(groups, written, strict=True)
+        ]
+
+    def _nearest(self, nodes: Sequence[int], middle: np.ndarray) -> list[int]:
+        """The nodes, the nearest to a vector first."""
+        scores = dict(zip(nodes, np.round(self.vectors[nodes] @ middle, 6).tolist(), strict=True))
+        return sorted(nodes, key=lambda node: (-scores[node], node))
+
+    def _title(self, leaves: Sequence[int]) -> str:
+        titles = list(dict.fromkeys(self.documents[leaf].title for leaf in leaves if self.documents[leaf].title))
+        return "; ".join(titles[:_TITLES_SHOWN]) + (" …" if len(titles) > _TITLES_SHOWN else "")
+
+
+async def _build(documents: Sequence[Document], config: RaptorConfig, tools: Workbench) -> RaptorIndex:
+    texts = [embedded_text(document) for document in documents]
+    vectors = await embed("passages", texts, tools)
+    build = _TreeBuild(documents, config, tools, texts, vectors.matrix, [[row] for row in range(len(documents))])
+    return RaptorIndex(documents, await build.grow(), config, tools.vectors)
+
+
+# The search
+
+
+class RaptorIndex:
+    """The collapsed tree: passages and summaries side by side."""
+
+    def __init__(
+        self, documents: Sequence[Document], tree: SummaryTree, config: RaptorConfig, encoder: Encoder
+    ) -> None:
+        self.tree = tree
+        self._documents, self._config, self._encoder = documents, config, encoder
+
+    @classmethod
+    def open(cls, folder: Path, documents: Sequence[Document], config: RaptorConfig, tools: Workbench) -> RaptorIndex:
+        """What `save` wrote, memory-mapped. Raises `RetrievalError` for what is not that."""
+        vectors = Vectors.open(folder / _VECTORS)
+        try:
+            summaries = pa.ipc.open_file(pa.memory_map(str(folder / _SUMMARIES))).read_all()
+        except (OSError, pa.ArrowInvalid) as error:
+            raise RetrievalError(f"{folder} holds no tree ({error}): build the index again") from error
+        if len(vectors) != len(documents) + len(summaries) or summaries.schema != _COLUMNS:
+            raise RetrievalError(f"the tree in {folder} is not of these documents: build the index again")
+        return cls(documents, SummaryTree(vectors, summaries), config, tools.vectors)
+
+    def save(self, folder: Path) -> None:
+        """See `Index`."""
+        self.tree.vectors.save(folder / _VECTORS)
+        with pa.ipc.new_file(str(folder / _SUMMARIES), _COLUMNS) as writer:
+            writer.write_table(self.tree.summaries)
+
+    async def find(self, query: str, k: int) -> list[FoundPassage]:
+        """See `Index`. The nearest nodes, as many as the budget has room for."""
+        vector = await self._encoder.query(query)
+        return await asyncio.to_thread(self._nearest, vector, k)
+
+    def _nearest(self, vector: np.ndarray, k: int) -> list[FoundPassage]:
+        found = [self._found(node, score) for score, node in self.tree.vectors.nearest(vector, k)]
+        return found[: within([each.passage.text for each in found], self._config.query_tokens)]
+
+    def _found(self, node: int, score: float) -> FoundPassage:
+        if node < len(self._documents):
+            document = self._documents[node]
+            passage = Passage(id=document.id, title=document.title, text=document.text, score=score)
+            return FoundPassage(passage=passage, why=f"cosine {score:.3f}", sources=(document.id,))
+        number = node - len(self._documents)
+        row = {name: self.tree.summaries[name][number].as_py() for name in _COLUMNS.names}
+        passage = Passage(id=f"raptor-{number}", title=row["title"], text=row["text"], score=score)
+        why = f"cosine {score:.3f} of a summary, layer {row['layer']}, of {len(row['leaves'])} passages"
+        return FoundPassage(passage=passage, why=why, sources=tuple(self._documents[leaf].id for leaf in row["leaves"]))
+
+
+def _asks_model(config: RaptorConfig) -> Sequence[str]:
+    return ("build",) if config.summaries == "model" else ()
+
+
+BACKEND = Backend(name="raptor", config=RaptorConfig, build=_build, open=RaptorIndex.open, asks_model=_asks_model)

@@ -1,0 +1,138 @@
+"""Which retriever is asked for: a back end by its name, a server by its URL, or live pages.
+
+One way for all who search, whatever the back end: in memory over documents (`build_over`), or a saved index
+(`open_saved`), each with the encoder that it needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+from trailforge.retrieval.backends import BACKENDS, BackendRetriever, ShardMap, Workbench, load_backend, map_here
+from trailforge.retrieval.base import Retriever
+from trailforge.retrieval.encoder import PACKAGED, Encoder, check_encoder
+from trailforge.retrieval.service.client import is_address
+from trailforge.schemas import Document, InvalidInput, from_dict
+
+C = TypeVar("C", bound="RetrieverConfig")
+Result = TypeVar("Result")
+
+WEB = "web"
+"""In place of a back end: live pages."""
+LONGEST_WEB_PASSAGE = 100
+"""Words: eight searches of two passages then fit what R-Search's training preset gives a plan's results."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrieverConfig:
+    """Which retriever, and with which encoder."""
+
+    kind: str = ""
+    """The name of a back end (`retrieval.backends.BACKENDS`); `web`: live pages; or the URL of a server
+    (`trailforge serve-search`). Empty: that of the index which is searched."""
+    options: dict[str, Any] = field(default_factory=dict, hash=False)
+    """Numbers of the back end other than its own, by the names that its configuration has for them."""
+    encoder: str = ""
+    """For back ends that need one: `minilm`, any sentence-transformers name or path, or a server's, `URL#MODEL`. Empty:
+    that of the index which is searched; where none is, `minilm`."""
+    device: str = "cpu"
+    """Of the encoder: `cpu`, `cuda`, `cuda:1`; `auto`: all GPUs there are; several with commas between them. Another
+    one changes the last bits of its vectors, no more."""
+    query_prefix: str = ""
+    """What the encoder wants before a query, e.g. `query: ` for e5. Empty: what the index says, if one is searched."""
+    passage_prefix: str = ""
+    """What the encoder wants before a passage, e.g. `passage: ` for e5. Empty: as above."""
+    web_interval_s: float = 1.0
+    """For `web`: between the beginnings of two requests to a search. arXiv is asked every three seconds."""
+    longest_web_passage: int = LONGEST_WEB_PASSAGE
+    """For `web`: words, at the end of a sentence."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for a kind that is none, and for options that its back end does not have."""
+        if self.kind:
+            check_kind(self.kind)
+        if self.options:
+            if self.kind not in BACKENDS:
+                raise InvalidInput(f"of which back end? say its kind: {', '.join(BACKENDS)}", field="options")
+            self.numbers(self.kind)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the kind alone says what is searched: live pages, or what a server has."""
+        return self.kind == WEB or is_address(self.kind)
+
+    def numbers(self, backend: str) -> Any:
+        """The configuration of a back end with these options. Raises `InvalidInput` for one that it does not have."""
+        record = load_backend(backend).config
+        try:
+            return from_dict(record, self.options)
+        except InvalidInput as error:
+            known = ", ".join(each.name for each in fields(record)) or "none"
+            problem = f"{error.problem}; options of {backend}: {known}"
+            raise InvalidInput(problem, field=f"options.{error.field}") from None
+
+    def encoder_of(self, backend: str) -> str | None:
+        """Name of the encoder for a back end; None when it needs none."""
+        return (self.encoder or PACKAGED) if load_backend(backend).needs_encoder else None
+
+    def of_kind(self: C, kind: str | None) -> C:
+        """With this kind, where one is asked for; options of another back end are not its own."""
+        if kind is None or kind == self.kind:
+            return self
+        return replace(self, kind=kind, options={})
+
+
+def check_kind(kind: str) -> None:
+    """Raises `InvalidInput` for what is neither a back end, nor the web, nor the URL of a server."""
+    if not (kind in (*BACKENDS, WEB) or is_address(kind)):
+        known = ", ".join((*BACKENDS, WEB))
+        raise InvalidInput(f"{kind!r} is none of {known}, nor the URL of a server", field="kind")
+
+
+def open_encoder(config: RetrieverConfig, backend: str) -> Encoder | None:
+    """The encoder that a back end wants; None where it wants none. Raises `RetrievalError` for one that is missing."""
+    if (name := config.encoder_of(backend)) is None:
+        return None
+    prefixes = {"query_prefix": config.query_prefix, "passage_prefix": config.passage_prefix}
+    return Encoder(name, **prefixes, device=config.device)
+
+
+def check_in_memory(config: RetrieverConfig, backend: str) -> None:
+    """Whether documents can be searched by a back end without an index that was built before. Loads no encoder.
+
+    Raises `InvalidInput` for options that want a model, and `RetrievalError` for missing packages.
+    """
+    declared = load_backend(backend)
+    if declared.asks_model(config.numbers(backend)):
+        raise InvalidInput(
+            f"{backend} asks a model with these; build an index with it once (`trailforge index build`) and search "
+            "that, or leave them out",
+            field="options",
+        )
+    if (encoder := config.encoder_of(backend)) is not None:
+        check_encoder(encoder)
+
+
+async def build_over(
+    documents: Sequence[Document],
+    config: RetrieverConfig,
+    backend: str,
+    encoder: Encoder | None,
+    shards: ShardMap = map_here,
+) -> Retriever:
+    """A back end over documents, in memory, of a configuration that `check_in_memory` lets pass.
+
+    `encoder`: as `open_encoder` opens it.
+    """
+    tools = Workbench(encoder=encoder, map=shards)
+    return BackendRetriever(await load_backend(backend).build(documents, config.numbers(backend), tools))
+
+
+def run_apart(work: Coroutine[Any, Any, Result]) -> Result:
+    """What a coroutine gives, run to its end in a thread with a loop of its own: this one's loop may be running."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()

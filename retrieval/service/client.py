@@ -1,0 +1,296 @@
+"""The client of a search server: ours, or one that speaks as Search-R1's does.
+
+    client = connect("http://127.0.0.1:8990")                 or .../?corpus=wiki, of a server with several
+    passages = await client.retrieve("Who directed …?", 5)
+
+A search ends within a time that is set, with passages or with `RetrievalError`, whatever becomes of the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import ctypes
+import os
+import random
+import threading
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+from trailforge.inference.endpoint import retry_after
+from trailforge.retrieval.backends.declaration import FoundPassage
+from trailforge.retrieval.kg import KgResult
+from trailforge.retrieval.service import wire
+from trailforge.retrieval.service.pages import FoundWords, PagePart
+from trailforge.schemas import InvalidInput, Passage, RetrievalError, from_dict, parse_json
+
+if TYPE_CHECKING:
+    import aiohttp
+
+T = TypeVar("T")
+
+_PASSING = {408, 425, 429, 500, 502, 503, 504}
+_LARGEST_REPLY = 1 << 28
+_LONGEST_PAUSE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchClientConfig:
+    """How a server is asked."""
+
+    timeout_s: float = 30.0
+    """Of one attempt."""
+    limit_s: float = 60.0
+    """Of a search with all its attempts and pauses."""
+    backoff_s: float = 0.2
+    """Before the second attempt where the server names no time; doubles each time up to 5 s, with jitter."""
+    connections: int = 64
+    """Open at once; more requests wait for one."""
+
+    def __post_init__(self) -> None:
+        for name in ("timeout_s", "limit_s", "backoff_s", "connections"):
+            if getattr(self, name) <= 0:
+                raise InvalidInput("has to be above 0", field=name)
+
+
+def connect(url: str, *, corpus: str = "", config: SearchClientConfig | None = None) -> SearchClient:
+    """A `Retriever` over a server. Nothing is sent yet: `SearchClient.health` says whether it answers.
+
+    `url`: where it listens, with or without `/retrieve`; `?corpus=NAME` names one of several. Raises `InvalidInput` for
+    what is no address.
+    """
+    if not _is_whole(url):
+        raise InvalidInput(f"{url!r} is no address of a search server, as http://127.0.0.1:{wire.PORT} is")
+    parts = urlsplit(url.strip())
+    named = parse_qs(parts.query).get("corpus", [""])[0]
+    path = parts.path.rstrip("/").removesuffix(wire.RETRIEVE)
+    return SearchClient(f"{parts.scheme}://{parts.netloc}{path}", corpus or named, config or SearchClientConfig())
+
+
+def is_address(text: str) -> bool:
+    """Whether a configuration that may name an index's folder names a server instead."""
+    return text.startswith(("http://", "https://"))
+
+
+def _is_whole(url: str) -> bool:
+    try:
+        parts = urlsplit(url.strip())
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none
+        return False
+
+
+class SearchClient:
+    """A `Retriever`, and an `Index` that cannot be saved. For any thread and event loop, of any number."""
+
+    def __init__(self, url: str, corpus: str, config: SearchClientConfig) -> None:
+        """`url`: without a path of the server's. See `connect`."""
+        self.url, self.corpus = url, corpus
+        self._config = config
+
+    async def retrieve(self, query: str, k: int) -> list[Passage]:
+        """See `base.Retriever`. Raises `RetrievalError` within the limit."""
+        return [found.passage for found in await self.find(query, k)]
+
+    async def find(self, query: str, k: int) -> list[FoundPassage]:
+        """See `Index`. Raises as `retrieve`."""
+        return (await self.find_many([query], k))[0]
+
+    async def find_many(self, queries: Sequence[str], k: int) -> list[list[FoundPassage]]:
+        """`find` for several queries in one request. Raises as `retrieve`."""
+        if k < 1 or not queries:
+            return [[] for _ in queries]
+        asked = {"queries": list(queries), "topk": k, "return_scores": True, wire.DETAILS: True}
+        reply = await self._ask(wire.RETRIEVE, asked)
+        rows = reply.get("result") if isinstance(reply, dict) else None
+        if not isinstance(rows, list) or len(rows) != len(queries) or not all(isinstance(row, list) for row in rows):
+            raise RetrievalError(f"{self.url}{wire.RETRIEVE}: what it answers is no result for {len(queries)} queries")
+        try:
+            return [wire.read_rows(row) for row in rows]
+        except ValueError as error:
+            raise RetrievalError(f"{self.url}{wire.RETRIEVE}: its answer holds {error}") from None
+
+    async def open_page(self, page: str, part: int | None = None) -> PagePart:
+        """A part of a page by id, title or address. Raises as `retrieve`."""
+        return await self._record(PagePart, wire.OPEN, {"page": page, "part": part})
+
+    async def find_in_page(self, page: str, words: str) -> FoundWords:
+        """Where words stand in a page. Raises as `retrieve`."""
+        return await self._record(FoundWords, wire.FIND, {"page": page, "text": words})
+
+    async def search_kg(self, mentions: Sequence[str], relations: Sequence[str] = (), query: str = "") -> KgResult:
+        """See `KgTool.search`. Raises as `retrieve`."""
+        asked = {"entities": list(mentions), "relations": list(relations), "query": query}
+        return await self._record(KgResult, wire.KG, asked)
+
+    async def _record(self, record: type[T], path: str, asked: dict[str, Any]) -> T:
+        try:
+            return from_dict(record, await self._ask(path, asked))
+        except InvalidInput as error:
+            raise RetrievalError(f"{self.url}{path}: what it answers is no {record.__name__} ({error})") from None
+
+    async def health(self) -> dict[str, Any]:
+        """What the server says of itself: its corpora above all. Raises `RetrievalError` when it does not answer."""
+        reply = await self._ask(wire.HEALTH, None)
+        if not isinstance(reply, dict):
+            raise RetrievalError(f"{self.url}{wire.HEALTH}: what it answers is no object")
+        return reply
+
+    async def _ask(self, path: str, asked: dict[str, Any] | None) -> Any:
+        """POST, or GET where nothing is asked, until an answer comes or the time is over."""
+        if asked is not None and self.corpus:
+            asked["corpus"] = self.corpus
+        body = None if asked is None else wire.encode_json(asked)
+        line = _line()
+        return await asyncio.wrap_future(line.soon(line.ask(f"{self.url}{path}", body, self._config)))
+
+
+class _Passing(Exception):
+    """An attempt that failed where another may not. `wait_s`: what the server asks for."""
+
+    def __init__(self, why: str, wait_s: float | None = None) -> None:
+        super().__init__(why)
+        self.wait_s = wait_s
+
+
+class _Line:
+    """The thread that all clients of a process send from: a session lives on one loop, and agents have many."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self._sessions: dict[int, aiohttp.ClientSession] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="trailforge-search", daemon=True)
+        self._thread.start()
+
+    def soon(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run on the line's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def ask(self, url: str, body: bytes | None, config: SearchClientConfig) -> Any:
+        """The JSON that comes. Raises `RetrievalError` for a refusal, and when the time is over."""
+        clock = asyncio.get_running_loop().time
+        began, attempts, failure = clock(), 0, _Passing("no reply in time")
+        try:
+            async with asyncio.timeout(config.limit_s):
+                while True:
+                    attempts += 1
+                    try:
+                        return await self._attempt(url, body, config)
+                    except _Passing as passing:
+                        failure = passing
+                    left = began + config.limit_s - clock()
+                    pause = _pause_s(attempts, failure, config)
+                    if pause >= left:
+                        break
+                    await asyncio.sleep(pause)
+        except TimeoutError:
+            pass
+        spent = f"{attempts} attempt{'s' if attempts > 1 else ''} in {clock() - began:.1f} s"
+        raise RetrievalError(f"{url}: {failure} ({spent}); is the search server up, and not overloaded?")
+
+    async def _attempt(self, url: str, body: bytes | None, config: SearchClientConfig) -> Any:
+        import aiohttp
+
+        session = self._session(config.connections)
+        options: dict[str, Any] = {"timeout": aiohttp.ClientTimeout(total=config.timeout_s), "allow_redirects": False}
+        if body is not None:
+            options |= {"data": body, "headers": {"Content-Type": "application/json"}}
+        try:
+            async with session.request("GET" if body is None else "POST", url, **options) as response:
+                content = await _content(response)
+                status, wait_s = response.status, retry_after(response.headers)
+        except TimeoutError:
+            raise _Passing("no reply in time") from None
+        except aiohttp.InvalidURL:
+            raise RetrievalError(f"{url}: this is no address") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise _Passing(_first_line(str(error)) or type(error).__name__) from None
+        if status in _PASSING:
+            raise _Passing(f"status {status}{_message(content)}", wait_s)
+        if status != 200:
+            raise RetrievalError(f"{url}: refused with status {status}{_message(content)}")
+        try:
+            return parse_json(content)
+        except ValueError as error:
+            raise RetrievalError(f"{url}: what it answers is no JSON ({error})") from None
+
+    def _session(self, connections: int) -> aiohttp.ClientSession:
+        import aiohttp
+
+        if connections not in self._sessions:
+            connector = aiohttp.TCPConnector(limit=connections, limit_per_host=connections)
+            self._sessions[connections] = aiohttp.ClientSession(connector=connector)
+        return self._sessions[connections]
+
+    def close(self) -> None:
+        """End sessions and loop, at the end of the process that began them."""
+        if os.getpid() != self.process or self._loop.is_closed():
+            return
+        self.soon(self._close_sessions()).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _close_sessions(self) -> None:
+        for session in self._sessions.values():
+            await session.close()
+
+
+_opening = threading.Lock()
+_lines: list[_Line] = []
+"""The process's own, once somebody asks."""
+
+
+def _line() -> _Line:
+    with _opening:
+        if not _lines:
+            _lines.append(_Line())
+            atexit.register(_lines[0].close)
+        return _lines[0]
+
+
+def _leave_to_parent() -> None:
+    """A forked child, in which the thread does not live on, gets a line of its own. It must not take the parent's apart
+    when it ends, either: they share what the sockets are watched by, and the parent would hear of no more replies.
+    """
+    global _opening
+    _opening = threading.Lock()
+    for line in _lines:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(line))
+    _lines.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+def _pause_s(attempt: int, failure: _Passing, config: SearchClientConfig) -> float:
+    if failure.wait_s is not None:
+        return failure.wait_s + random.random() * config.backoff_s
+    return min(_LONGEST_PAUSE_S, config.backoff_s * 2 ** min(attempt - 1, 30)) * (0.5 + random.random() / 2)
+
+
+async def _content(response: aiohttp.ClientResponse) -> bytes:
+    content = bytearray()
+    async for chunk in response.content.iter_any():
+        content += chunk
+        if len(content) > _LARGEST_REPLY:
+            raise RetrievalError(f"{response.url}: its answer is larger than {_LARGEST_REPLY >> 20} MiB")
+    return bytes(content)
+
+
+def _message(content: bytes) -> str:
+    """What an error's body says, in brackets; empty where it says nothing that can be read."""
+    try:
+        problem = parse_json(content)
+    except ValueError:
+        return ""
+    said = (problem.get("error") or problem.get("detail")) if isinstance(problem, dict) else None
+    return f" ({_first_line(str(said))})" if said else ""
+
+
+def _first_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[0][:200]

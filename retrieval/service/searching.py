@@ -1,0 +1,167 @@
+"""An index as a server holds it: what was asked before from memory, few searches at a time, or several in one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from trailforge.retrieval.backends.declaration import FoundPassage
+from trailforge.retrieval.base import Retriever
+from trailforge.retrieval.service.figures import Times
+from trailforge.schemas import Document
+
+CACHED = 10_000
+"""Queries whose passages are kept; at five passages of 100 words about 40 MB."""
+AT_ONCE = max(2, os.cpu_count() or 1)
+"""Searches of an index that run beside each other."""
+_TOGETHER = 64
+"""Queries that an index which gains by it gets at once."""
+
+_Asked = tuple[str, int]
+"""Query and k."""
+_Waiting = asyncio.Future[list[FoundPassage]]
+
+
+@runtime_checkable
+class BatchIndex(Protocol):
+    """An `Index` for which several queries at once are less work than one after the other."""
+
+    async def find_many(self, queries: Sequence[str], k: int) -> list[list[FoundPassage]]:
+        """`Index.find` for each of them, in their order."""
+        ...
+
+
+class Searchable(Protocol):
+    """What of an `Index` a search needs."""
+
+    async def find(self, query: str, k: int) -> list[FoundPassage]:
+        """See `Index`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RankedIndex:
+    """A `Retriever`, as a search tool of the web is, in place of an index."""
+
+    retriever: Retriever
+    what: str
+    """What found the passages, as in `result 2 of the web`."""
+
+    async def find(self, query: str, k: int) -> list[FoundPassage]:
+        """See `Index`."""
+        found = await self.retriever.retrieve(query, k)
+        return [
+            FoundPassage(passage=passage, why=f"result {rank} of {self.what}", sources=(passage.id,))
+            for rank, passage in enumerate(found, start=1)
+        ]
+
+
+class ServedIndex:
+    """An index under a name. Use it on one event loop."""
+
+    def __init__(
+        self,
+        name: str,
+        index: Searchable,
+        documents: Sequence[Document] = (),
+        *,
+        backend: str = "",
+        content_hash: str = "",
+        cached: int = CACHED,
+        at_once: int = AT_ONCE,
+        is_together: bool = True,
+    ) -> None:
+        """`documents`: whose pages can be opened. `backend`: how it searches. `content_hash`: by which rows know it
+        (`scope.corpus_hash`). `cached`: queries; 0 keeps none. `is_together`: whether an index that gains by it gets
+        several queries at once.
+        """
+        self.name, self.documents, self.backend, self.content_hash = name, documents, backend, content_hash
+        self.hits = self.searches = 0
+        """Queries answered from memory, those that others were asking at that moment included; and all others."""
+        self.times = Times()
+        """Of its queries, those from memory included."""
+        self._index, self._cached, self._at_once = index, cached, at_once
+        self._found: OrderedDict[_Asked, list[FoundPassage]] = OrderedDict()
+        self._under_way: dict[_Asked, asyncio.Task[list[FoundPassage]]] = {}
+        self._together = index if is_together and isinstance(index, BatchIndex) else None
+        self._slots = asyncio.Semaphore(1 if self._together else at_once)
+        self._gathered: dict[int, list[tuple[str, _Waiting]]] = {}
+
+    @property
+    def width(self) -> int:
+        """Queries of one request that are worth searching at once."""
+        return _TOGETHER if self._together else self._at_once
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a search runs that cannot be stopped."""
+        return bool(self._under_way)
+
+    @property
+    def slots(self) -> AbstractAsyncContextManager[None]:
+        """For other work of the same processors."""
+        return self._slots
+
+    async def find(self, query: str, k: int) -> list[FoundPassage]:
+        """See `Index`. Whoever asks what is being searched waits for the same search."""
+        with self.times.around():
+            return await self._remembered(query, k)
+
+    async def _remembered(self, query: str, k: int) -> list[FoundPassage]:
+        asked = (query, k)
+        if asked in self._found:
+            self.hits += 1
+            self._found.move_to_end(asked)
+            found = self._found[asked]
+            await asyncio.sleep(0)  # a batch that is all in memory must not hold the loop
+            return found
+        if (task := self._under_way.get(asked)) is not None:
+            self.hits += 1
+        else:
+            self.searches += 1
+            task = self._under_way[asked] = asyncio.create_task(self._search(query, k))
+            task.add_done_callback(lambda done: self._keep(asked, done))
+        # Others may wait for it, too: who goes away does not end it.
+        return await asyncio.shield(task)
+
+    def _keep(self, asked: _Asked, done: asyncio.Task[list[FoundPassage]]) -> None:
+        del self._under_way[asked]
+        if done.cancelled() or done.exception() is not None or not self._cached:
+            return
+        self._found[asked] = done.result()
+        if len(self._found) > self._cached:
+            self._found.popitem(last=False)
+
+    async def _search(self, query: str, k: int) -> list[FoundPassage]:
+        if self._together is not None:
+            return await self._search_together(self._together, query, k)
+        async with self._slots:
+            return await self._index.find(query, k)
+
+    async def _search_together(self, index: BatchIndex, query: str, k: int) -> list[FoundPassage]:
+        """What is asked for while a search runs is searched together after it."""
+        mine: _Waiting = asyncio.get_running_loop().create_future()
+        self._gathered.setdefault(k, []).append((query, mine))
+        async with self._slots:
+            if not mine.done():
+                waiting = self._gathered.get(k, [])
+                batch, self._gathered[k] = waiting[:_TOGETHER], waiting[_TOGETHER:]
+                await _search_batch(index, batch, k)
+        return await mine
+
+
+async def _search_batch(index: BatchIndex, batch: Sequence[tuple[str, _Waiting]], k: int) -> None:
+    """Give each who waits what was found, or the error."""
+    try:
+        found = await index.find_many([query for query, _ in batch], k)
+    except Exception as error:
+        for _, waiting in batch:
+            waiting.set_exception(error)
+        return
+    for (_, waiting), passages in zip(batch, found, strict=True):
+        waiting.set_result(passages)

@@ -1,0 +1,160 @@
+"""What goes over the wire: passages as Search-R1's server writes them, and more; requests, checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from trailforge.retrieval.backends.declaration import FoundPassage
+from trailforge.schemas import InvalidInput, Passage, parse_json
+
+PORT = 8990
+"""Where the server listens, unless it is told otherwise."""
+RETRIEVE, SEARCH, OPEN, FIND, KG = "/retrieve", "/search", "/open", "/find", "/kg"
+HEALTH, STATS = "/health", "/stats"
+DETAILS = "details"
+"""The field of a request that asks for title and text apart, and why a passage was found. Other servers ignore it."""
+LONGEST_TEXT = 1 << 15
+"""Characters of a query, a title or a mention."""
+MOST_K = 1000
+_HIGHEST = 1e300
+"""Of a score; beyond it JSON's numbers are none of ours."""
+
+
+def encode_json(value: Any) -> bytes:
+    """As UTF-8. Halves of surrogate pairs, which it cannot hold, become `?`."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+# Passages
+
+
+def title_and_text(title: str, text: str) -> str:
+    """`contents` of Search-R1's corpora: the title in quotation marks, alone on the first line, then the text."""
+    return f'"{" ".join(title.split())}"\n{text}'
+
+
+def plain_rows(found: Iterable[FoundPassage], with_scores: bool) -> list[dict[str, Any]]:
+    """What Search-R1's server answers to one query."""
+    documents = [(each.passage, title_and_text(each.passage.title, each.passage.text)) for each in found]
+    rows = [({"id": passage.id, "contents": contents}, passage.score) for passage, contents in documents]
+    return [{"document": row, "score": score} if with_scores else row for row, score in rows]
+
+
+def detailed_rows(found: Iterable[FoundPassage]) -> list[dict[str, Any]]:
+    """The same for who asks for `DETAILS`."""
+    return [
+        {
+            "document": {"id": each.passage.id, "title": each.passage.title, "text": each.passage.text},
+            "score": each.passage.score,
+            "why": each.why,
+            "sources": list(each.sources),
+        }
+        for each in found
+    ]
+
+
+def knowledge_rows(found: Iterable[FoundPassage]) -> dict[str, Any]:
+    """What Graph-R1's server answers to one query, passages in place of its hyperedges."""
+    passages = [each.passage for each in found]
+    return {
+        "results": [
+            {"<knowledge>": f"{p.title}\n{p.text}" if p.title else p.text, "<coherence>": round(p.score, 3)}
+            for p in passages
+        ]
+    }
+
+
+def read_rows(rows: Sequence[Any]) -> list[FoundPassage]:
+    """What a server answered to one query, ours or Search-R1's. Raises `ValueError` for another shape."""
+    return [_read_row(row, rank) for rank, row in enumerate(rows, start=1)]
+
+
+def _read_row(row: Any, rank: int) -> FoundPassage:
+    if not isinstance(row, Mapping):
+        raise ValueError("a passage that is no object")
+    document = row.get("document", row)
+    if not isinstance(document, Mapping):
+        raise ValueError("a document that is no object")
+    title, text = document.get("title"), document.get("text")
+    if not isinstance(title, str) or not isinstance(text, str):
+        title, text = _split_contents(document.get("contents"))
+    score = row.get("score", 1 / rank)
+    if isinstance(score, bool) or not isinstance(score, int | float) or not -_HIGHEST < score < _HIGHEST:
+        raise ValueError("a score that is no number")
+    name = document.get("id")
+    key = title if name is None else str(name)
+    sources = row.get("sources")
+    return FoundPassage(
+        passage=Passage(id=key, title=title, text=text, score=round(float(score), 6)),
+        why=str(row.get("why") or ""),
+        sources=tuple(map(str, sources)) if isinstance(sources, list) else (key,),
+    )
+
+
+def _split_contents(contents: Any) -> tuple[str, str]:
+    """Title and text of what `title_and_text` makes."""
+    if not isinstance(contents, str):
+        raise ValueError("a document without contents")
+    title, _, text = contents.partition("\n")
+    title = title.strip()
+    is_quoted = len(title) > 1 and title[0] == title[-1] == '"'
+    return (title[1:-1] if is_quoted else title), text
+
+
+# Requests
+
+
+class Asked:
+    """The object in a request's body."""
+
+    def __init__(self, body: bytes) -> None:
+        """Raises `InvalidInput` for what is no JSON object, as do all methods for a field of another kind."""
+        try:
+            fields = parse_json(body)
+        except ValueError as error:
+            raise InvalidInput(f"the body is no JSON ({error})") from None
+        if not isinstance(fields, dict):
+            raise InvalidInput("the body is no JSON object")
+        self._fields: dict[str, Any] = fields
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A text; the default where it is missing or null."""
+        value = self._fields.get(name)
+        if value is None and default is not None:
+            return default
+        return _text(value, name)
+
+    def texts(self, name: str, most: int, *, is_needed: bool = True) -> list[str]:
+        """A list of texts."""
+        value = self._fields.get(name)
+        if value is None and not is_needed:
+            return []
+        if not isinstance(value, list):
+            raise InvalidInput("has to be a list of texts", field=name)
+        if len(value) > most:
+            raise InvalidInput(f"{len(value)} of them; at most {most} in a request", field=name)
+        return [_text(each, name) for each in value]
+
+    def number(self, name: str, default: int, most: int) -> int:
+        """A whole number from 1 on; the default where it is missing, null or 0."""
+        value = self._fields.get(name) or default
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            raise InvalidInput(f"has to be a whole number from 1 to {most}", field=name)
+        return value
+
+    def flag(self, name: str) -> bool:
+        """Whether it is true; false where it is missing or null."""
+        value = self._fields.get(name)
+        if value not in (None, True, False) or (isinstance(value, int | float) and not isinstance(value, bool)):
+            raise InvalidInput("has to be true or false", field=name)
+        return bool(value)
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput("has to be text", field=name)
+    if len(value) > LONGEST_TEXT:
+        raise InvalidInput(f"{len(value)} characters; at most {LONGEST_TEXT}", field=name)
+    return value.encode("utf-8", "replace").decode("utf-8")  # halves of surrogate pairs, which encoders refuse

@@ -1,0 +1,140 @@
+"""`trailforge index`: a corpus made ready for search, looked at, asked, added to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from trailforge.cli import app
+from trailforge.schemas import InvalidInput, OutputError, RetrievalError, ServerUnavailable, TrailforgeError
+
+ROWS = [
+    {"id": "r", "title": "Mount Ruapehu", "text": "An active volcano. It is the highest of the island."},
+    {"id": "t", "title": "Lake Taupo", "text": "The largest lake of the island. It fills a crater."},
+]
+BM25 = ("--backend", "bm25")
+SAMPLE = Path(__file__).parents[2] / "sample_data" / "musique_style_questions.jsonl"
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(app, ["index", *map(str, arguments)])
+    if isinstance(result.exception, TrailforgeError | typer.BadParameter):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """A file of passages."""
+    path = tmp_path / "passages.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+@pytest.fixture
+def index(tmp_path: Path, corpus: Path) -> Path:
+    """Of BM25."""
+    run("build", corpus, "--backend", "bm25", "--set", "k1=1.2", "--out", tmp_path / "index")
+    return tmp_path / "index"
+
+
+def test_an_index_is_built_and_described(index: Path) -> None:
+    shown = run("stats", index)
+    assert "2 passages" in shown and "bm25 (k1=1.2, b=0.75)" in shown and "per million tokens" in shown
+    stats = json.loads(run("stats", index, "--json", "--check"))
+    assert (stats["backend"], stats["config"], stats["corpus"]["name"]) == (
+        "bm25",
+        {"k1": 1.2, "b": 0.75},
+        index.with_name("passages.jsonl").name,
+    )
+    assert stats["bytes"] > 0 and stats["hours_per_million_tokens"] > 0 and stats["cost_per_million_tokens"] == 0
+    (index / "texts.arrow").write_bytes((index / "texts.arrow").read_bytes()[:-1] + b"x")
+    with pytest.raises(RetrievalError, match=r"texts\.arrow is damaged"):
+        run("stats", index, "--check")
+
+
+def test_a_search_shows_scores_and_why(index: Path) -> None:
+    shown = run("query", index, "largest lake", "--k", 1)
+    assert "Lake Taupo" in shown and "[t]" in shown and "shares lake, largest" in shown and "Ruapehu" not in shown
+    found = json.loads(run("query", index, "largest lake", "--json"))
+    assert [row["id"] for row in found["found"]] == ["t", "r"] and found["ms"] > 0
+    first = found["found"][0]
+    assert first["why"] == "shares lake, largest" and first["sources"] == ["t"] and first["score"] > 0
+
+
+def test_documents_are_cut_by_tokens(tmp_path: Path, corpus: Path) -> None:
+    out = tmp_path / "index"
+    shown = run("build", corpus, "--backend", "bm25", "--chunk-tokens", 8, "--out", out)
+    assert "4 passages, cut from 2 documents" in shown
+    (first,) = json.loads(run("query", out, "crater", "--k", 1, "--json"))["found"]
+    assert (first["id"], first["sources"], first["text"]) == ("t#2", ["t"], "It fills a crater.")
+    result = CliRunner().invoke(app, ["index", "build", str(corpus), *BM25, "--chunk-overlap", "2", "--out", "x"])
+    assert result.exit_code == 2 and "--chunk-tokens" in result.output
+
+
+def test_paragraphs_of_questions_are_a_corpus(tmp_path: Path) -> None:
+    run("build", SAMPLE, "--backend", "bm25", "--out", tmp_path / "index")
+    paragraphs = {
+        (paragraph["title"], paragraph["paragraph_text"])
+        for line in SAMPLE.read_text().splitlines()
+        for paragraph in json.loads(line)["paragraphs"]
+    }
+    assert json.loads(run("stats", tmp_path / "index", "--json"))["documents"] == len(paragraphs)
+
+
+def test_questions_without_paragraphs_are_no_corpus(tmp_path: Path) -> None:
+    path = tmp_path / "questions.jsonl"
+    path.write_text('{"id": "q", "question": "Who?", "answer": "He"}\n')
+    with pytest.raises(InvalidInput, match=r"questions\.jsonl: no question of it brings paragraphs"):
+        run("build", path, *BM25, "--out", tmp_path / "index")
+    assert [each.name for each in tmp_path.iterdir()] == ["questions.jsonl"]
+
+
+def test_a_back_end_that_takes_no_documents_later_says_so(index: Path, corpus: Path) -> None:
+    with pytest.raises(InvalidInput, match="bm25 takes no documents later"):
+        run("add", index, corpus)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--backend", "bm26"], "no back end 'bm26'; there are dense, bm25"),
+        (["--backend", "bm25", "--set", "k=1"], "'--set k': unknown field of Bm25Config; there is k1=1.5, b=0.75"),
+        (["--backend", "bm25", "--set", "k1=high"], "'--set k1': expected float, got str"),
+        (["--backend", "bm25", "--chunk-tokens", "5", "--chunk-overlap", "5"], "chunk_overlap"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(corpus: Path, tmp_path: Path, options: list[str], message: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        run("build", corpus, *options, "--out", tmp_path / "index")
+    assert message in str(error.value)
+    assert not list(tmp_path.glob("*index*"))
+
+
+def test_folders_and_files_that_are_not_there_are_named(index: Path, corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="exists; give another folder"):
+        run("build", corpus, "--backend", "bm25", "--out", index)
+    with pytest.raises(InvalidInput, match="no such file or folder"):
+        run("build", tmp_path / "none", "--backend", "bm25", "--out", tmp_path / "other")
+    with pytest.raises(RetrievalError, match="holds no index: make one with `trailforge index build`"):
+        run("query", tmp_path, "lake")
+    with pytest.raises(ServerUnavailable):
+        run("query", index, "lake", "--model", "http://127.0.0.1:9/v1")
+
+
+def test_a_dry_run_builds_nothing(corpus: Path, tmp_path: Path) -> None:
+    shown = run("build", corpus, "--backend", "bm25", "--dry-run", "--out", tmp_path / "index")
+    assert "2 documents, 2 passages" in shown and "asks no model" in shown
+    assert not list(tmp_path.glob("*index*"))
+
+
+@pytest.mark.parametrize("options", [["--prices", "1"], ["--max-cost", "1"], ["--set", "k1"]])
+def test_options_that_say_nothing_are_refused(corpus: Path, tmp_path: Path, options: list[str]) -> None:
+    arguments = ["build", str(corpus), "--backend", "bm25", "--model", "http://127.0.0.1:9/v1", *options]
+    result = CliRunner().invoke(app, ["index", *arguments, "--out", str(tmp_path / "index")])
+    assert result.exit_code == 2 and options[0] in result.output

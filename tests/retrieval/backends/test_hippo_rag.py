@@ -1,0 +1,301 @@
+"""HippoRAG 2, against examples worked out by the paper's formulas, with and without a model."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import igraph
+import numpy as np
+import pytest
+
+from tests.retrieval.backends.support import TableEncoder
+from tests.retrieval.support import run
+from tests.support.cut_replies import CutModel
+from tests.support.scripted import ScriptedModel, prompt_text
+from trailforge.inference import Meter, Request
+from trailforge.inference.asker import Asker
+from trailforge.retrieval.backends import FoundPassage, Index, Workbench, load_backend
+from trailforge.retrieval.backends.hippo_rag import HippoRagConfig, HippoRagIndex
+from trailforge.schemas import Document, RetrievalError
+
+BACKEND = load_backend("hippo_rag")
+DOCUMENTS = (
+    Document(id="film", title="Metropolis", text="Metropolis was directed by Fritz Lang."),
+    Document(id="director", title="Fritz Lang", text="He was born in Vienna."),
+    Document(id="town", title="Wien", text="It lies on the Danube."),
+    Document(id="other", title="Oslo", text="It lies in Norway."),
+)
+TRIPLES = {
+    "Metropolis": [["Metropolis", "was directed by", "Fritz Lang"]],
+    "Fritz Lang": [["Fritz Lang", "was born in", "Vienna"]],
+    "Wien": [["Wien", "lies on the", "Danube"]],
+    "Oslo": [["Oslo", "lies in", "Norway"]],
+}
+COSINES = {
+    "Metropolis\nMetropolis was directed by Fritz Lang.": 0.5,
+    "Fritz Lang\nHe was born in Vienna.": 0.3,
+    "Wien\nIt lies on the Danube.": 0.1,
+    "Oslo\nIt lies in Norway.": 0.1,
+    "Metropolis was directed by Fritz Lang": 0.8,
+    "Fritz Lang was born in Vienna": 0.6,
+    "Wien lies on the Danube": 0.2,
+    "Oslo lies in Norway": 0.0,
+    "Metropolis. Metropolis was directed by Fritz Lang.": 0.8,
+    "Fritz Lang. He was born in Vienna.": 0.9,
+    "Wien. It lies on the Danube.": 0.6,
+    "Oslo. It lies in Norway.": 0.1,
+}
+PHRASES = ("metropolis", "fritz lang", "vienna", "wien", "danube", "oslo", "norway")
+QUESTION = "Where was the director of Metropolis born?"
+PAPER = HippoRagConfig(facts="model", filter="none", top_facts=2)
+
+
+class PhraseEncoder(TableEncoder):
+    """Phrases stand at right angles to each other, but for Vienna and Wien, whose cosine is .9."""
+
+    dimension = 2 + len(PHRASES)
+
+    async def query(self, text: str) -> np.ndarray:
+        return np.eye(self.dimension, dtype=np.float32)[0]
+
+    async def documents(self, texts: Sequence[str]) -> np.ndarray:
+        plain = await super().documents(texts)
+        vectors = np.zeros((len(texts), self.dimension), np.float32)
+        vectors[:, :2] = plain
+        for row, text in enumerate(texts):
+            if text in PHRASES:
+                vectors[row] = np.eye(self.dimension)[2 + PHRASES.index(text)]
+            if text == "wien":
+                vectors[row] *= math.sqrt(1 - 0.9**2)
+                vectors[row, 2 + PHRASES.index("vienna")] = 0.9
+        return vectors
+
+
+def reply(request: Request, triples: Mapping[str, Any] = TRIPLES) -> str:
+    """What a model that reads perfectly replies, in either call of a passage."""
+    title = prompt_text(request).rpartition("Title: ")[2].split("\n")[0]
+    if request.purpose == "extract_names":
+        return json.dumps({"names": sorted({part for each in triples[title] for part in (each[0], each[2])})})
+    parts = ("subject", "relation", "object")
+    return json.dumps({"triples": [dict(zip(parts, each, strict=True)) for each in triples[title]]})
+
+
+def bench(client: ScriptedModel | None = None, encoder: TableEncoder | None = None) -> Workbench:
+    """A workbench with a scripted model."""
+    asker = Asker(client=client or ScriptedModel(reply), model="m", style="chat", seed=0, meter=Meter())
+    return Workbench(encoder=cast(Any, encoder or PhraseEncoder(COSINES)), asker=asker)
+
+
+def build(
+    config: HippoRagConfig = PAPER, tools: Workbench | None = None, documents: Sequence[Document] = DOCUMENTS
+) -> HippoRagIndex:
+    """An index of documents."""
+    return cast(HippoRagIndex, run(cast(Any, BACKEND.build(documents, config, tools or bench()))))
+
+
+def find(index: Index, question: str = QUESTION, k: int = 4) -> list[FoundPassage]:
+    """What it finds."""
+    return run(cast(Any, index.find(question, k)))
+
+
+def scores(found: Sequence[FoundPassage]) -> dict[str, float]:
+    """Scores by id."""
+    return {each.passage.id: each.passage.score for each in found}
+
+
+def best_is_one(scores: Sequence[float]) -> list[float]:
+    """As shares of the best."""
+    return [score / max(scores) for score in scores]
+
+
+def test_a_search_gives_what_the_papers_formulas_give() -> None:
+    """Facts score 1, 3/4, 1/4 and 0 (min-max); the best two are kept. Metropolis weighs 1; Fritz Lang, in two passages,
+    the mean of 1/2 and 3/8; Vienna 3/4. Passages weigh .05 × (1, 1/2, 0, 0). A fact's edge is made from each end, as is
+    that of the synonyms; a passage has one edge to each of its phrases.
+    """
+    film, director, town, other = 7, 8, 9, 10
+    edges = {(0, 1): 2.0, (1, 2): 2.0, (3, 4): 2.0, (5, 6): 2.0, (2, 3): 1.8}
+    edges |= {(film, 0): 1, (film, 1): 1, (director, 1): 1, (director, 2): 1}
+    edges |= {(town, 3): 1, (town, 4): 1, (other, 5): 1, (other, 6): 1}
+    weights = np.zeros((11, 11))
+    for (one, two), weight in edges.items():
+        weights[one, two] = weights[two, one] = weight
+    start = np.array([1, 0.4375, 0.75, 0, 0, 0, 0, 0.05, 0.025, 0, 0])
+    walked = np.linalg.solve(np.eye(11) - 0.5 * weights / weights.sum(axis=0), 0.5 * start / start.sum())
+    expected = dict(zip(("film", "director", "town", "other"), best_is_one(walked[7:]), strict=True))
+    found = find(build())
+    assert scores(found) == pytest.approx(expected, abs=2e-6)
+    assert [each.passage.id for each in found] == ["film", "director", "town", "other"]
+
+
+def test_a_search_gives_what_the_released_code_gives() -> None:
+    """It adds an edge for each end of a fact and of synonyms to an igraph graph, and walks with prpack."""
+    pairs = [(0, 1), (1, 2), (3, 4), (5, 6)]
+    between = [(7, 0), (7, 1), (8, 1), (8, 2), (9, 3), (9, 4), (10, 5), (10, 6)]
+    graph = igraph.Graph(n=11, edges=[*pairs, *((b, a) for a, b in pairs), (2, 3), (3, 2), *between])
+    graph.es["weight"] = [1.0] * 8 + [0.9] * 2 + [1.0] * 8
+    start = [1, 0.4375, 0.75, 0, 0, 0, 0, 0.05, 0.025, 0, 0]
+    walked = graph.personalized_pagerank(
+        damping=0.5, directed=False, weights="weight", reset=start, implementation="prpack"
+    )
+    assert list(scores(find(build())).values()) == pytest.approx(best_is_one(walked[7:]), abs=2e-6)
+
+
+def test_each_passage_says_what_led_to_it() -> None:
+    found = {each.passage.id: each.why for each in find(build())}
+    assert found["film"] == "states: Metropolis was directed by Fritz Lang"
+    assert found["director"] == "states: Fritz Lang was born in Vienna"
+    assert found["town"] == "reached from metropolis, vienna, fritz lang"
+    assert found["other"] == "near to the question"
+    assert find(build(replace(PAPER, top_facts=1)))[1].why == "speaks of fritz lang"
+
+
+def test_without_a_model_sentences_about_names_of_the_question_lead_to_passages() -> None:
+    """The nearest sentence is of Fritz Lang; but the question names Metropolis, whose only sentence is kept."""
+    index = build(HippoRagConfig())
+    assert index.parts.table.phrases.keys == ["metropolis", "fritz lang", "vienna", "wien", "danube", "oslo", "norway"]
+    found = find(index)
+    assert [each.passage.id for each in found[:2]] == ["film", "director"]
+    assert found[0].why == "states: Metropolis. Metropolis was directed by Fritz Lang."
+    assert found[1].why == "speaks of fritz lang"
+
+
+def test_names_of_the_question_begin_the_walk_beside_the_best_phrases_of_facts() -> None:
+    """One phrase of a fact is kept: Metropolis, of (.8 - .1) / (.9 - .1). As a name it weighs 2."""
+    index = build(HippoRagConfig(top_phrases=1))
+    begun = index.begin(index.near(QUESTION, np.eye(9, dtype=np.float32)[0]))
+    assert begun == {0: pytest.approx(2.0)}
+    index = build(HippoRagConfig(top_phrases=2, name_weight=0.0))
+    begun = index.begin(index.near(QUESTION, np.eye(9, dtype=np.float32)[0]))
+    assert begun == {0: pytest.approx(0.875, abs=1e-6), 1: pytest.approx(0.4375, abs=1e-6)}
+
+
+def test_a_sentence_shares_its_weight_among_its_phrases() -> None:
+    """Of three phrases each pair has a half; the edge is made from both ends."""
+    documents = [Document(id="0", title="Metropolis", text="Metropolis by Fritz Lang plays in Vienna.")]
+    index = build(HippoRagConfig(synonym_similarity=1.1), documents=documents)
+    edges, weights = index.parts.table.edges(index.parts.table.about.T @ index.parts.table.about * 0)
+    assert sorted(map(tuple, edges.tolist()))[:6] == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
+    assert weights.tolist() == [0.5] * 6 + [1.0] * 3
+
+
+@pytest.mark.parametrize("question", ["What was it?", "", "Who wrote Hamlet?"])
+def test_a_question_that_names_nothing_known_is_answered_by_embedding(question: str) -> None:
+    found = find(build(HippoRagConfig()), question)
+    assert [each.passage.id for each in found] == ["film", "director", "town", "other"]
+    assert {each.why for each in found} == {"no fact fits; near to the question"}
+    assert found[0].passage.score == pytest.approx(0.5, abs=1e-6)
+
+
+def test_passages_without_text_or_names_are_found_by_embedding_alone() -> None:
+    documents = [*DOCUMENTS, Document(id="empty", title="", text=""), Document(id="dull", title="", text="so it is")]
+    found = find(build(HippoRagConfig(), documents=documents), k=10)
+    assert {each.passage.id for each in found} == {document.id for document in documents}
+    assert scores(found)["empty"] == scores(found)["dull"] == 0.0
+
+
+@pytest.mark.parametrize("config", [PAPER, HippoRagConfig()])
+def test_one_passage_is_an_index_too(config: HippoRagConfig) -> None:
+    assert scores(find(build(config, documents=DOCUMENTS[:1]))) == {"film": 1.0}
+
+
+def test_passages_that_say_the_same_come_in_the_order_of_the_documents() -> None:
+    twins = [replace(DOCUMENTS[1], id="b"), replace(DOCUMENTS[1], id="a")]
+    found = find(build(HippoRagConfig(), documents=twins), "Where was Fritz Lang born?")
+    assert [each.passage.id for each in found] == ["b", "a"]
+    assert found[0].passage.score == found[1].passage.score
+
+
+def test_no_passage_is_found_when_none_is_asked_for() -> None:
+    assert find(build(), k=0) == []
+
+
+@pytest.mark.parametrize("config", [PAPER, HippoRagConfig()])
+def test_a_saved_index_finds_the_same(tmp_path: Path, config: HippoRagConfig) -> None:
+    index = build(config)
+    index.save(tmp_path)
+    opened = BACKEND.open(tmp_path, DOCUMENTS, config, bench())
+    assert find(opened) == find(index) == find(build(config))
+    with pytest.raises(RetrievalError):
+        BACKEND.open(tmp_path / "none", DOCUMENTS, config, bench())
+
+
+@pytest.mark.parametrize("config", [PAPER, HippoRagConfig()])
+def test_an_index_with_more_added_finds_what_one_of_all_does(config: HippoRagConfig) -> None:
+    encoder, client = PhraseEncoder(COSINES), ScriptedModel(reply)
+    index = build(config, bench(client, encoder), DOCUMENTS[:2])
+    encoder.encoded.clear()
+    client.requests.clear()
+    assert BACKEND.add is not None
+    grown = run(cast(Any, BACKEND.add(index, DOCUMENTS, config, bench(client, encoder))))
+    assert find(grown) == find(build(config))
+    assert not {"metropolis", "Metropolis\nMetropolis was directed by Fritz Lang."} & set(encoder.encoded)
+    assert len(client.requests) == (4 if config.facts == "model" else 0)
+
+
+@pytest.mark.parametrize("call", ["extract_names", "extract_triples"])
+@pytest.mark.parametrize("fault", ["cut", "malformed", "of another form"])
+def test_a_reply_that_cannot_be_used_loses_the_facts_of_its_passage_alone(call: str, fault: str) -> None:
+    def is_hit(request: Request) -> bool:
+        return request.purpose == call and "Title: Oslo" in prompt_text(request)
+
+    def script(request: Request) -> str:
+        if fault != "cut" and is_hit(request):
+            return "I see none." if fault == "malformed" else '{"facts": []}'
+        return reply(request)
+
+    client = CutModel(script, is_cut=lambda request: fault == "cut" and is_hit(request))
+    index = build(tools=bench(client))
+    assert index.parts.lost == 1
+    assert index.parts.table.phrases.keys == list(PHRASES[:5])
+    assert scores(find(index))["film"] == 1.0
+
+
+def test_what_names_nothing_is_no_phrase() -> None:
+    triples = TRIPLES | {"Oslo": [["It", "lies in", "Norway"], ["Oslo", "is", "…"], ["Oslo", "lies in", "Norway"]]}
+    index = build(tools=bench(ScriptedModel(lambda request: reply(request, triples))))
+    assert [fact.text for fact in index.parts.table.facts[3:]] == ["Oslo lies in Norway"]
+
+
+def test_a_triple_is_asked_for_with_the_names_that_were_found() -> None:
+    client = ScriptedModel(reply)
+    build(tools=bench(client), documents=DOCUMENTS[:1])
+    assert [request.purpose for request in client.requests] == ["extract_names", "extract_triples"]
+    assert prompt_text(client.requests[1]).endswith('Names: ["Fritz Lang", "Metropolis"]')
+
+
+def filtering(useful: str) -> Workbench:
+    """A workbench whose model says that these facts are useful."""
+    return bench(ScriptedModel(lambda request: useful if request.purpose == "filter_facts" else reply(request)))
+
+
+def test_a_model_says_which_of_the_nearest_facts_the_walk_begins_with() -> None:
+    config = replace(PAPER, filter="model")
+    tools = filtering('{"useful": [1, 7]}')
+    assert find(build(config, tools)) == find(build(replace(PAPER, top_facts=1)))
+    asked = prompt_text(cast(ScriptedModel, tools.model.client).requests[-1])
+    facts = "1. Metropolis was directed by Fritz Lang\n2. Fritz Lang was born in Vienna\n"
+    assert facts in asked
+    assert f"Question: {QUESTION}" in asked
+
+
+def test_passages_come_by_embedding_when_the_model_holds_no_fact_useful() -> None:
+    found = find(build(replace(PAPER, filter="model"), filtering('{"useful": []}')))
+    assert found[0].why == "no fact fits; near to the question"
+
+
+def test_a_search_goes_on_with_all_facts_when_the_models_reply_cannot_be_used() -> None:
+    assert find(build(replace(PAPER, filter="model"), filtering("none of them"))) == find(build())
+
+
+@pytest.mark.parametrize(
+    ("config", "asks"),
+    [(HippoRagConfig(), []), (HippoRagConfig(facts="model"), ["build"]), (HippoRagConfig(filter="model"), ["find"])],
+)
+def test_a_model_is_asked_only_where_the_configuration_says_so(config: HippoRagConfig, asks: list[str]) -> None:
+    assert BACKEND.asks_model(config) == asks

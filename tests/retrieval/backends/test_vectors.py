@@ -1,0 +1,150 @@
+"""Vectors: exact search, and approximate indexes beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trailforge.retrieval.backends.vectors import Ann, AnnConfig, Vectors
+from trailforge.schemas import RetrievalError
+
+ROWS, DIMENSION = 6_000, 64
+
+
+def draw_units(count: int, seed: int) -> np.ndarray:
+    """Unit vectors around a hundred centres, as texts lie around subjects."""
+    draw = np.random.default_rng(seed)
+    centres = np.random.default_rng(99).normal(size=(100, DIMENSION))
+    vectors = centres[draw.integers(100, size=count)] + 1.0 * draw.normal(size=(count, DIMENSION))
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+MATRIX, QUERIES = draw_units(ROWS, 1), draw_units(60, 2)
+KINDS = ("hnsw", "ivf_pq")
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def indexed(request: pytest.FixtureRequest) -> Vectors:
+    """With an approximate index."""
+    return Vectors(MATRIX).indexed(AnnConfig(kind=request.param), QUERIES)
+
+
+def ann_of(vectors: Vectors) -> Ann:
+    """Its index, which has to be there."""
+    assert vectors.ann is not None
+    return vectors.ann
+
+
+def recall(vectors: Vectors, queries: np.ndarray) -> float:
+    """At 10, against numpy."""
+    wanted = np.argsort(-(queries @ vectors.matrix.T), axis=1)[:, :10]
+    found = [[row for _, row in vectors.search(query, 10)] for query in queries]
+    return float(np.mean([np.isin(*each).mean() for each in zip(wanted, found, strict=True)]))
+
+
+def test_both_exact_searches_agree_with_numpy() -> None:
+    for query in QUERIES[:10]:
+        cosines = MATRIX.astype(np.float64) @ query.astype(np.float64)
+        for hits in (Vectors(MATRIX).nearest(query, 7), Vectors(MATRIX).search(query, 7)):
+            assert [row for _, row in hits] == np.argsort(-cosines)[:7].tolist()
+            assert [score for score, _ in hits] == pytest.approx(sorted(cosines, reverse=True)[:7], abs=2e-6)
+
+
+def test_the_recall_that_is_said_is_the_recall_there_is(indexed: Vectors) -> None:
+    stats = ann_of(indexed).stats
+    assert stats.recall_at_10 == pytest.approx(recall(indexed, QUERIES), abs=1e-4)
+    assert stats.recall_at_10 >= 0.97
+    assert (stats.vectors, stats.queries) == (ROWS, 60)
+    assert recall(indexed, draw_units(200, 3)) >= 0.94
+
+
+def test_what_is_found_has_its_exact_cosine_and_an_order(indexed: Vectors) -> None:
+    for query in QUERIES[:20]:
+        hits = indexed.search(query, 5)
+        assert [score for score, _ in hits] == sorted((score for score, _ in hits), reverse=True)
+        for score, row in hits:
+            assert score == round(float(MATRIX[row].astype(np.float64) @ query.astype(np.float64)), 6)
+
+
+def test_effort_is_the_least_that_reaches_the_recall_wanted() -> None:
+    """Over vectors that lie anywhere, where no list tells much."""
+    everywhere = np.random.default_rng(5).normal(size=(ROWS, DIMENSION)).astype(np.float32)
+    hard = Vectors(everywhere / np.linalg.norm(everywhere, axis=1, keepdims=True))
+    little = ann_of(hard.indexed(AnnConfig(kind="ivf_pq", least_recall=0.1), QUERIES)).stats
+    most = ann_of(hard.indexed(AnnConfig(kind="ivf_pq", least_recall=1.1), QUERIES)).stats
+    assert (little.effort, most.effort) == (16, 256)
+    assert 0.1 <= little.recall_at_10 < most.recall_at_10
+
+
+def test_what_is_saved_answers_alike_and_is_mapped(indexed: Vectors, tmp_path: Path) -> None:
+    indexed.save(tmp_path / "vectors.npy")
+    opened = Vectors.open(tmp_path / "vectors.npy")
+    assert ann_of(opened).stats == ann_of(indexed).stats
+    for query in QUERIES:
+        assert opened.search(query, 10) == indexed.search(query, 10)
+    maps = Path("/proc/self/maps")
+    if maps.exists():
+        mapped = maps.read_text()
+        assert all(str(tmp_path / name) in mapped for name in ("vectors.npy", "vectors.ann.faiss"))
+
+
+def test_an_opened_index_grows(indexed: Vectors, tmp_path: Path) -> None:
+    indexed.save(tmp_path / "vectors.npy")
+    more = Vectors(draw_units(500, 4))
+    kind = ann_of(indexed).stats.kind
+    grown = Vectors.open(tmp_path / "vectors.npy").grown(more, AnnConfig(kind=kind), QUERIES)
+    assert len(grown) == ann_of(grown).stats.vectors == ROWS + 500
+    assert [grown.search(vector, 1)[0][1] for vector in more.matrix[:20]] == list(range(ROWS, ROWS + 20))
+    assert ann_of(grown).stats.recall_at_10 == pytest.approx(recall(grown, QUERIES), abs=1e-4)
+    assert ann_of(grown).stats.recall_at_10 >= 0.97
+    assert len(indexed) == ROWS  # and the one before is as it was
+
+
+def test_one_whose_recall_falls_when_it_grows_is_made_anew() -> None:
+    """Trained on one subject, fed with others: its lists and codes say nothing of them."""
+    few = Vectors(np.repeat(MATRIX[:20], 60, axis=0)).indexed(AnnConfig(kind="ivf_pq", least_recall=0.0), QUERIES)
+    config = AnnConfig(kind="ivf_pq", least_recall=0.9)
+    grown = few.grown(Vectors(MATRIX), config, QUERIES)
+    stale = replace(config, least_recall=0.0)
+    assert ann_of(few.grown(Vectors(MATRIX), stale, QUERIES)).index.nlist == ann_of(few).index.nlist
+    assert ann_of(grown).index.nlist != ann_of(few).index.nlist
+
+
+@pytest.mark.parametrize(
+    ("vectors", "kind"), [(50_000, "flat"), (50_001, "hnsw"), (200_000, "hnsw"), (200_001, "ivf_pq")]
+)
+def test_the_kind_goes_by_the_number_of_vectors(vectors: int, kind: str) -> None:
+    assert AnnConfig().choose(vectors) == kind
+
+
+def test_too_few_vectors_to_train_on_are_all_compared() -> None:
+    few = Vectors(MATRIX[:999]).indexed(AnnConfig(kind="ivf_pq"), QUERIES)
+    assert few.ann is None
+    assert (
+        Vectors(MATRIX[:900]).indexed(AnnConfig(), QUERIES).grown(Vectors(MATRIX[900:]), AnnConfig(), QUERIES).ann
+        is None
+    )
+
+
+def test_more_than_an_index_gives_are_found_exactly(indexed: Vectors) -> None:
+    assert indexed.search(QUERIES[0], 1000) == Vectors(MATRIX).search(QUERIES[0], 1000)
+    assert indexed.search(QUERIES[0], 0) == []
+
+
+@pytest.mark.parametrize("name", ["vectors.npy", "vectors.ann.faiss", "vectors.ann.json"])
+@pytest.mark.parametrize("content", [b"", b"nothing of the kind", b'{"kind": "hnsw"}'])
+def test_a_damaged_file_is_named(indexed: Vectors, tmp_path: Path, name: str, content: bytes) -> None:
+    indexed.save(tmp_path / "vectors.npy")
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(RetrievalError, match=r"is missing or damaged .*: build the index again"):
+        Vectors.open(tmp_path / "vectors.npy")
+
+
+def test_an_index_of_other_vectors_is_refused(indexed: Vectors, tmp_path: Path) -> None:
+    indexed.save(tmp_path / "vectors.npy")
+    np.save(tmp_path / "vectors.npy", MATRIX[:-1])
+    with pytest.raises(RetrievalError, match=r"vectors\.ann\.faiss is missing or damaged \(of other vectors\)"):
+        Vectors.open(tmp_path / "vectors.npy")
