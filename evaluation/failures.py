@@ -93,7 +93,6 @@ def read_texts(transcript: Transcript, question: str) -> list[str]:
     if not titles:
         return [triple for search in transcript.searches for triple in search.triples]
     sent = [message.content for message in transcript.messages if message.role in ("user", "tool")]
-    sent += [message.content for message in transcript.messages if message.role == "assistant" and not message.train]
     sent += [call.prompt for call in transcript.calls]
     texts = [text.replace(question, " ") for text in sent]
     shown = [text for text in texts if any(title in text for title in titles)]
