@@ -90,8 +90,6 @@ def read_texts(transcript: Transcript, question: str) -> list[str]:
     that was found; where passages have no titles, all that it was sent. Instructions show none.
     """
     titles = {title for search in transcript.searches for title in search.titles}
-    if not titles:
-        return [triple for search in transcript.searches for triple in search.triples]
     sent = [message.content for message in transcript.messages if message.role in ("user", "tool")]
     sent += [call.prompt for call in transcript.calls]
     texts = [text.replace(question, " ") for text in sent]
@@ -126,7 +124,7 @@ def name_miss(episode: AgentEpisode) -> str:
 
 def misread(episode: AgentEpisode) -> bool:
     """`misread`: borne out, it ended its search by itself, and gave an answer that is neither right nor `format`."""
-    if not episode.searches or episode.stop != "answered" or is_right(episode.scores):
+    if episode.stop != "answered" or is_right(episode.scores):
         return False
     return is_borne_out(episode) and not broke_format(episode)
 

@@ -91,19 +91,20 @@ def test_read_is_what_shows_a_passage_wherever_it_was_sent() -> None:
     assert read_texts(made, made.question) == ["(Title) as found", "(Title) for a reader"]
 
 
+NOTHING = AgentSearch(query="?", document_ids=(), titles=(), scores=(), context_tokens=5, seconds=0.1)
+
+
 def test_triples_are_read_too() -> None:
-    made = episode(found_at=(), searches=0)
-    triples = AgentSearch(
-        query="?",
-        document_ids=(),
-        titles=(),
-        scores=(),
-        triples=("France | capital | Paris",),
-        context_tokens=5,
-        seconds=0.1,
-    )
-    assert tag_failures(replace(made, searches=(triples,))) == ()
-    assert tag_failures(replace(made, searches=(replace(triples, triples=()),))) == ("miss",)
+    for made in (episode(found_at=(), searches=0), episode(found_at=())):
+        triples = replace(NOTHING, triples=("France | capital | Paris",))
+        assert tag_failures(replace(made, searches=(*made.searches, triples))) == ()
+        assert tag_failures(replace(made, searches=(*made.searches, NOTHING))) == ("miss",)
+
+
+def test_yes_is_not_borne_out_by_nothing() -> None:
+    made = episode(found_at=(), searches=0, golds=("yes",), answer="yes")
+    assert made.failures == ("no_search",)
+    assert tag_failures(replace(made, searches=(NOTHING,))) == ("miss",)
 
 
 STOPS: tuple[AgentStop, ...] = get_args(AgentStop)

@@ -112,6 +112,8 @@ def test_contain_em_is_by_letters_as_in_the_papers_and_pays_long_answers() -> No
     assert (scores.contain_em, scores.exact_match) == (1.0, 0.0)
     assert scores_of("Berlin", ["in"]).contain_em == 1.0  # its flaw is theirs
     assert scores_of("Berlin", ["in"]).right == 0.0
+    same = scores_of("two moons", ["2 moons"])
+    assert (same.right, same.contain_em, same.exact_match) == (1.0, 0.0, 0.0)
 
 
 def test_each_supporting_document_has_the_first_search_that_brought_it() -> None:
