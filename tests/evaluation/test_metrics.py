@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -31,6 +31,7 @@ from trailforge.evaluation.metrics import (
     score_run,
     summarize,
 )
+from trailforge.pipelines.sources import read_questions
 from trailforge.schemas import Document, InvalidInput, Passage, Question, SupportingDocument
 from trailforge.schemas.agent_episode import AgentScores
 
@@ -155,6 +156,27 @@ def test_documents_of_one_title_are_told_apart_by_id_or_text() -> None:
         (passage("wiki-1", LANG.title, LANG.text), 0),
     ):
         assert find_supporting(asked, run_of([[found]])) == (None, expected), found
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["musique/musique_original20.jsonl.gz", "hotpotqa/hotpotqa.jsonl.gz", "2wikimultihopqa/2wiki_context.jsonl.gz"],
+)
+@pytest.mark.parametrize("has_own_ids", [True, False])
+def test_of_published_questions_all_documents_are_found_and_no_distractor_is_one(
+    data_dir: Path, file: str, has_own_ids: bool
+) -> None:
+    read = (each for each in read_questions(data_dir / file) if isinstance(each, Question))
+    for asked in islice(read, 100):
+        ids = {document.id for document in asked.supporting_documents}
+        found = {
+            each.id: passage(each.id if has_own_ids else f"corpus-{n}", each.title, each.text)
+            for n, each in enumerate(asked.paragraphs)
+        }
+        assert len(ids) > 1
+        assert score_run(asked, run_of([[*found.values()]])).supporting_recall == 1.0, asked.id
+        distractors = [each for id, each in found.items() if id not in ids]
+        assert score_run(asked, run_of([distractors])).supporting_recall == 0.0, asked.id
 
 
 def test_what_the_agent_says_itself_is_not_what_it_read() -> None:
