@@ -176,7 +176,8 @@ def _arrow_type(hint: Any) -> pa.DataType:
     if get_origin(hint) is Literal:
         return pa.string()
     if get_origin(hint) is tuple:
-        return pa.list_(pa.field("item", _arrow_type(get_args(hint)[0]), nullable=False))
+        item, nullable = _strip_none(get_args(hint)[0])
+        return pa.list_(pa.field("item", _arrow_type(item), nullable=nullable))
     if dataclasses.is_dataclass(hint):
         return pa.struct(list(_fields(hint)))  # type: ignore[arg-type]
     raise TypeError(f"no Arrow type for {hint!r}")

@@ -50,12 +50,13 @@ from trailforge.schemas import (
     to_table,
     write_parquet,
 )
+from trailforge.schemas.agent_episode import AgentEpisode
 from trailforge.schemas.arrow import _hints, _strip_none
 
 RECORDS = [
     Document, Question, Passage, Plan, Step, Rollout, SearchTree, Trajectory, Verdict, Provenance, Manifest, SftRow,
     RejectedRow, SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode, KgTrajectory,
-    ContrastivePair, FactChain, KgQuestion, RlRow, Decision, CuratedRow, PatternDecision,
+    ContrastivePair, FactChain, KgQuestion, RlRow, Decision, CuratedRow, PatternDecision, AgentEpisode,
 ]  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""What agents are worth over interchangeable retrieval back ends (RAGSearch)."""

@@ -1,0 +1,59 @@
+"""What an agent is: one file that declares how it answers a question with a model and tools.
+
+agent = load_agent("search_o1")
+run = await agent.run("Who …?", tools, agent.config())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from trailforge.inference.asker import Asker
+from trailforge.protocols.base import estimate_tokens
+from trailforge.protocols.environment import Environment
+from trailforge.protocols.grammar import Searched
+from trailforge.schemas import Message
+from trailforge.schemas.agent_episode import AgentCall, AgentSearch, AgentStop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTools:
+    """What an agent answers one question with."""
+
+    environment: Environment
+    """What it searches. Its `top_k` is how many passages a search gives."""
+    asker: Asker
+    """Its model, with seed and meter; `sample` tells several episodes on one question apart."""
+    sample: int = 0
+    count: Callable[[str], int] = estimate_tokens
+    """Tokens of a text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRun:
+    """What an agent did."""
+
+    answer: str
+    """Empty unless it gave one."""
+    stop: AgentStop
+    messages: tuple[Message, ...]
+    """The conversation, whole; of an agent that holds several, the one that answers."""
+    searches: tuple[AgentSearch, ...]
+    calls: tuple[AgentCall, ...] = ()
+    """Beside the conversation, in the order in which they were made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """One way to answer questions by searching."""
+
+    name: str
+    config: type[Any]
+    """A frozen dataclass of its numbers; the defaults are its paper's."""
+    run: Callable[[str, AgentTools, Any], Awaitable[AgentRun]]
+    """Question -> what it did. Raises what tools and client raise; a reply that cannot be read is an end, no error."""
+    searches: Searched = "documents"
+    protocol: str = ""
+    """Of `protocols`, that its conversation follows; empty: none."""

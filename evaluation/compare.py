@@ -1,0 +1,177 @@
+"""Two runs over the same questions: what differs, and whether it could be chance.
+
+comparison = compare(first, second)
+comparison.differences["contain_em"].low > 0     the second is better
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+
+from trailforge.evaluation.failures import is_right
+from trailforge.evaluation.metrics import MEASURES, Measure, by_question
+from trailforge.schemas import InvalidInput
+from trailforge.schemas.agent_episode import AgentEpisode
+
+_DRAWS_AT_ONCE = 2_000_000
+"""Of the bootstrap: 16 MB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A measure of two runs over the questions of which both know it."""
+
+    questions: int
+    first: float
+    second: float
+    difference: float
+    """Second less first."""
+    low: float
+    """Of the interval around the difference."""
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McNemar:
+    """Right and wrong of two runs on the same questions, and the odds that the runs are equally good."""
+
+    both: int
+    """Questions that both runs get right."""
+    only_first: int
+    only_second: int
+    neither: int
+    exact: float
+    """Two-sided p of the binomial test on the questions that one run alone gets right."""
+    statistic: float
+    """Chi-squared with the correction for continuity (Edwards, 1948), one degree of freedom."""
+    corrected: float
+    """Its p. An approximation: with less than 25 questions that one run alone gets right, take `exact`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two runs. Only questions that are in both are compared."""
+
+    questions: int
+    only_in_first: tuple[str, ...]
+    """Questions, as `DATASET:ID`."""
+    only_in_second: tuple[str, ...]
+    seeds_only_in_first: tuple[int, ...]
+    seeds_only_in_second: tuple[int, ...]
+    differences: Mapping[str, Difference]
+    """By measure."""
+    not_compared: tuple[str, ...]
+    """Measures that there is no question of which both runs know."""
+    right: McNemar
+
+
+def compare(
+    first: Sequence[AgentEpisode],
+    second: Sequence[AgentEpisode],
+    *,
+    measures: Mapping[str, Measure] = MEASURES,
+    confidence: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> Comparison:
+    """What two runs differ by; each is of one agent over one back end with one model.
+
+    A question counts once, whatever its seeds: by the mean of its episodes, and as right when most of them are. Raises
+    `InvalidInput` where no question is in both, where one id has two questions, and as `metrics.by_question`.
+    """
+    left, right = by_question(first), by_question(second)
+    names = [name for name in left if name in right]
+    if not names:
+        raise InvalidInput("the two runs have no question in common; compare runs over the same questions")
+    for name in names:
+        if left[name][0].question != right[name][0].question:
+            raise InvalidInput(f"{name} is another question in each run; compare runs over the same questions")
+    differences: dict[str, Difference] = {}
+    for label, measure in measures.items():
+        pairs = [(_mean(left[name], measure), _mean(right[name], measure)) for name in names]
+        known = [(one, other) for one, other in pairs if one is not None and other is not None]
+        if known:
+            differences[label] = _differ(known, confidence, resamples, seed)
+    seeds = [{episode.seed for name in names for episode in run[name]} for run in (left, right)]
+    return Comparison(
+        questions=len(names),
+        only_in_first=tuple(name for name in left if name not in right),
+        only_in_second=tuple(name for name in right if name not in left),
+        seeds_only_in_first=tuple(sorted(seeds[0] - seeds[1])),
+        seeds_only_in_second=tuple(sorted(seeds[1] - seeds[0])),
+        differences=differences,
+        not_compared=tuple(label for label in measures if label not in differences),
+        right=mcnemar([(_is_mostly_right(left[name]), _is_mostly_right(right[name])) for name in names]),
+    )
+
+
+def paired_bootstrap(
+    differences: Sequence[float], *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
+) -> tuple[float, float]:
+    """The percentile interval of the mean of paired differences: questions are drawn anew, each with its pair.
+
+    Raises `ValueError` without differences.
+    """
+    if not differences:
+        raise ValueError("no differences")
+    values, generator = np.asarray(differences, dtype=float), np.random.default_rng(seed)
+    means: list[float] = []
+    while len(means) < resamples:
+        rows = min(resamples - len(means), max(1, _DRAWS_AT_ONCE // len(values)))
+        means += values[generator.integers(0, len(values), (rows, len(values)))].mean(axis=1).tolist()
+    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
+
+
+def mcnemar(pairs: Sequence[tuple[bool, bool]]) -> McNemar:
+    """McNemar's test of pairs: is the first right, is the second?"""
+    only_first = sum(one and not other for one, other in pairs)
+    only_second = sum(other and not one for one, other in pairs)
+    both = sum(one and other for one, other in pairs)
+    unlike = only_first + only_second
+    statistic = max(abs(only_first - only_second) - 1, 0) ** 2 / unlike if unlike else 0.0
+    return McNemar(
+        both=both,
+        only_first=only_first,
+        only_second=only_second,
+        neither=len(pairs) - both - unlike,
+        exact=_binomial_p(min(only_first, only_second), unlike),
+        statistic=statistic,
+        corrected=math.erfc(math.sqrt(statistic / 2)),
+    )
+
+
+def _binomial_p(fewer: int, tosses: int) -> float:
+    """Two-sided p of so few heads of a fair coin, in whole numbers until the last division."""
+    term = total = 1
+    for heads in range(1, fewer + 1):
+        term = term * (tosses - heads + 1) // heads
+        total += term
+    return min(1.0, 2 * total / 2**tosses)
+
+
+def _differ(pairs: Sequence[tuple[float, float]], confidence: float, resamples: int, seed: int) -> Difference:
+    differences = [other - one for one, other in pairs]
+    low, high = paired_bootstrap(differences, confidence=confidence, resamples=resamples, seed=seed)
+    return Difference(
+        questions=len(pairs),
+        first=fmean(one for one, _ in pairs),
+        second=fmean(other for _, other in pairs),
+        difference=fmean(differences),
+        low=low,
+        high=high,
+    )
+
+
+def _mean(episodes: Sequence[AgentEpisode], measure: Measure) -> float | None:
+    values = [value for each in episodes if (value := measure(each)) is not None]
+    return fmean(values) if values else None
+
+
+def _is_mostly_right(episodes: Sequence[AgentEpisode]) -> bool:
+    return 2 * sum(is_right(each.scores) for each in episodes) > len(episodes)

@@ -1,0 +1,164 @@
+"""What went wrong in an episode: tags by code, each with its rule, from the stored row alone.
+
+An episode has no tag when its answer is right and its searches bear it out; a wrong one has one at least. A right
+answer that its searches do not bear out, a lucky one, is tagged by the same rules.
+
+tag                  says
+`failed`             a tool or the model failed, and nothing is known of the agent; it is then the only tag
+`no_search`          it never searched
+`miss_at_hop_K`      it searched in vain for the supporting document of hop K, the first that no search brought
+`miss`               the same where the supporting documents are not known: nothing that it read says the answer
+`misread`            it had what it needed, and answered something else
+`stopped_early`      it answered, and had not searched on for what was missing
+`stopped_late`       the limit of turns or of room stopped it
+`format`             its reply cannot be read, or the answer stands in more words than an answer has
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from trailforge.rewards import cover_exact_match, normalize_answer, states
+from trailforge.schemas import Message
+from trailforge.schemas.agent_episode import AgentCall, AgentEpisode, AgentScores, AgentSearch
+
+JUDGED_RIGHT = 0.5
+"""A judge's verdict from here on says that an answer is right."""
+_YES_OR_NO = frozenset(("yes", "no"))
+
+
+class Transcript(Protocol):
+    """What runs and episodes of agents have in common."""
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation."""
+        ...
+
+    @property
+    def searches(self) -> tuple[AgentSearch, ...]:
+        """In their order."""
+        ...
+
+    @property
+    def calls(self) -> tuple[AgentCall, ...]:
+        """Beside the conversation."""
+        ...
+
+
+def tag_failures(episode: AgentEpisode) -> tuple[str, ...]:
+    """The tags of an episode, in the order of the table above."""
+    if episode.stop == "failed":
+        return ("failed",)
+    if is_right(episode.scores) and is_borne_out(episode):
+        return ()
+    rules = {
+        "no_search": never_searched(episode),
+        name_miss(episode): missed(episode),
+        "misread": misread(episode),
+        "stopped_early": stopped_early(episode),
+        "stopped_late": stopped_late(episode),
+        "format": broke_format(episode),
+    }
+    return tuple(tag for tag, holds in rules.items() if holds)
+
+
+def is_right(scores: AgentScores) -> bool:
+    """Is the answer right, by our own matcher or by the judge that was asked?"""
+    return scores.right >= 1.0 or (scores.judge is not None and scores.judge >= JUDGED_RIGHT)
+
+
+def is_borne_out(episode: AgentEpisode) -> bool:
+    """Did its searches bring all that the answer rests on?
+
+    All supporting documents. Where the data set does not name them, a text that it read has to state a gold answer;
+    of yes and no, which no text states, only that it read something.
+    """
+    if episode.scores.found_at:
+        return None not in episode.scores.found_at
+    texts = read_texts(episode, episode.question)
+    if any(normalize_answer(gold) in _YES_OR_NO for gold in episode.golds):
+        return bool(texts)
+    return any(states(text, gold) for text in texts for gold in episode.golds)
+
+
+def read_texts(transcript: Transcript, question: str) -> list[str]:
+    """What an agent was given to read by its searches, without the question.
+
+    These are the triples, and whatever it was sent, in or beside the conversation, that shows the title of a passage
+    that was found; where passages have no titles, all that it was sent. Instructions show none.
+    """
+    titles = {title for search in transcript.searches for title in search.titles}
+    sent = [message.content for message in transcript.messages if message.role in ("user", "tool")]
+    sent += [call.prompt for call in transcript.calls]
+    texts = [text.replace(question, " ") for text in sent]
+    shown = [text for text in texts if any(title in text for title in titles)]
+    return [*shown, *(triple for search in transcript.searches for triple in search.triples)]
+
+
+# The rules
+
+
+def never_searched(episode: AgentEpisode) -> bool:
+    """`no_search`: there is no search in it, whatever the answer."""
+    return not episode.searches
+
+
+def missed(episode: AgentEpisode) -> bool:
+    """`miss_at_hop_K`, `miss`: a supporting document is missing, though it searched on after its last find.
+
+    The last find is the search that brought the last of the others. Where supporting documents are not known: it
+    searched, and is not borne out.
+    """
+    if not episode.searches or is_borne_out(episode):
+        return False
+    return not episode.scores.found_at or len(episode.searches) > _last_find(episode.scores.found_at) + 1
+
+
+def name_miss(episode: AgentEpisode) -> str:
+    """The tag of a miss: its hop, from 1, is that of the first supporting document that no search brought."""
+    found_at = episode.scores.found_at
+    return f"miss_at_hop_{found_at.index(None) + 1}" if None in found_at else "miss"
+
+
+def misread(episode: AgentEpisode) -> bool:
+    """`misread`: borne out, it ended its search by itself, and gave an answer that is neither right nor `format`."""
+    if episode.stop != "answered" or is_right(episode.scores):
+        return False
+    return is_borne_out(episode) and not broke_format(episode)
+
+
+def stopped_early(episode: AgentEpisode) -> bool:
+    """`stopped_early`: it answered right after a search that brought a supporting document, and another is missing.
+
+    Needs the supporting documents to be known.
+    """
+    found_at = episode.scores.found_at
+    if not episode.searches or episode.stop != "answered" or None not in found_at:
+        return False
+    return not missed(episode)
+
+
+def stopped_late(episode: AgentEpisode) -> bool:
+    """`stopped_late`: it did not end by itself, but at the limit of turns (`too_many_turns`) or room (`too_long`)."""
+    return episode.stop in ("too_many_turns", "too_long")
+
+
+def broke_format(episode: AgentEpisode) -> bool:
+    """`format`: its last turn cannot be read (`malformed`), or its answer is empty or is no short one.
+
+    That is one which is not right though a gold answer stands in it, in whole words: others or a text stand around it.
+    Yes and no, which stand in many a text, are not looked for.
+    """
+    if episode.stop == "malformed":
+        return True
+    if episode.stop != "answered" or is_right(episode.scores):
+        return False
+    golds = [gold for gold in episode.golds if normalize_answer(gold) not in _YES_OR_NO]
+    return not episode.answer.strip() or bool(cover_exact_match(episode.answer, golds, word_boundary=True))
+
+
+def _last_find(found_at: Sequence[int | None]) -> int:
+    """The search that brought the last of the documents that were found; -1: none was."""
+    return max((place for place in found_at if place is not None), default=-1)

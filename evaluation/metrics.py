@@ -1,0 +1,303 @@
+"""What an episode is worth, and many of them together; every score of an answer is one of `rewards`.
+
+episode = make_episode(question, run, setting, costs=costs)
+summary = summarize(episodes)                                one agent over one back end
+average_ranks({"dense": {"nq": .38, "musique": .13}, …})     who is best over all cells
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import fmean, variance
+from types import MappingProxyType
+from typing import TypeVar
+
+from trailforge.evaluation.agents.declaration import AgentRun
+from trailforge.evaluation.failures import is_right, read_texts, tag_failures
+from trailforge.rewards import normalize_answer, same_title, score_answer
+from trailforge.schemas import InvalidInput, Question, SupportingDocument
+from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode, AgentScores
+
+Competitor = TypeVar("Competitor", bound=Hashable)
+Cell = TypeVar("Cell", bound=Hashable)
+
+# One episode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeSetting:
+    """Whose episode it is: all that a question's episodes differ by."""
+
+    agent: str
+    agent_config: str
+    """Hash of the agent's numbers."""
+    protocol: str = ""
+    backend: str
+    index: str = ""
+    """Hash of what is searched."""
+    model: str
+    seed: int
+
+
+def make_episode(
+    question: Question,
+    run: AgentRun,
+    setting: EpisodeSetting,
+    *,
+    costs: AgentCosts,
+    judge: float | None = None,
+    error: str = "",
+) -> AgentEpisode:
+    """The row of a run: scored, and tagged with what went wrong. `judge`: a judging model's verdict."""
+    episode = AgentEpisode(
+        uid=hash_episode(question, setting),
+        question_id=question.id,
+        dataset=question.dataset,
+        question=question.question,
+        golds=question.golds,
+        agent=setting.agent,
+        protocol=setting.protocol,
+        backend=setting.backend,
+        index=setting.index,
+        model=setting.model,
+        seed=setting.seed,
+        messages=run.messages,
+        searches=run.searches,
+        calls=run.calls,
+        answer=run.answer,
+        stop=run.stop,
+        error=error,
+        costs=costs,
+        scores=score_run(question, run, judge=judge),
+    )
+    return replace(episode, failures=tag_failures(episode))
+
+
+def hash_episode(question: Question, setting: EpisodeSetting) -> str:
+    """The `uid` of an episode: the same for the same question, agent, settings, index, model and seed."""
+    content = {"dataset": question.dataset, "id": question.id, "question": question.question, **asdict(setting)}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def score_run(question: Question, run: AgentRun, *, judge: float | None = None) -> AgentScores:
+    """A run's answer against the golds, and its searches against the supporting documents."""
+    answer = score_answer(run.answer, question.golds)
+    found_at = find_supporting(question, run)
+    return AgentScores(
+        exact_match=answer.exact_match,
+        f1=answer.f1,
+        contain_em=answer.cover_exact_match,
+        right=answer.total,
+        judge=judge,
+        supporting_recall=sum(place is not None for place in found_at) / len(found_at) if found_at else None,
+        found_at=found_at,
+    )
+
+
+def find_supporting(question: Question, run: AgentRun) -> tuple[int | None, ...]:
+    """For each of `order_supporting` the 0-based search that brought it first; None: no search did.
+
+    A passage is a document if it has its title, case and white space aside. Where other paragraphs of the question have
+    the same title, it also has to have its id or, if it has the id of none of them, the document's text or facts have
+    to stand in what the agent read. A passage without a title, or of a document without one, is told by its id alone,
+    which may be that of a part of it (`ID#3`).
+    """
+    supporting = order_supporting(question)
+    shown = f" {normalize_answer(' '.join(read_texts(run, question.question)))} " if supporting else ""
+    return tuple(
+        next(
+            (
+                place
+                for place, search in enumerate(run.searches)
+                if any(
+                    _is_document(question, document, id, title, shown)
+                    for id, title in zip(search.document_ids, search.titles, strict=True)
+                )
+            ),
+            None,
+        )
+        for document in supporting
+    )
+
+
+def order_supporting(question: Question) -> tuple[SupportingDocument, ...]:
+    """The documents that the answer rests on, in the order of the hops; those of no hop last, as annotated."""
+    hops = [hop.support_id for hop in question.decomposition]
+    return tuple(
+        sorted(
+            question.supporting_documents,
+            key=lambda document: hops.index(document.id) if document.id in hops and document.id else len(hops),
+        )
+    )
+
+
+def _is_document(question: Question, document: SupportingDocument, id: str, title: str, shown: str) -> bool:
+    ids = {id, id.rpartition("#")[0]} - {""}
+    if not document.title or not title:
+        return document.id in ids
+    if not same_title(document, SupportingDocument(title=title)):
+        return False
+    namesakes = [each for each in question.paragraphs if same_title(document, each) and each.id != document.id]
+    if not namesakes or document.id in ids:
+        return True
+    if any(each.id in ids for each in namesakes):
+        return False
+    texts = [question.support_text(document), " ".join(document.facts)]
+    return any(text and f" {text} " in shown for text in map(normalize_answer, texts))
+
+
+# Many episodes
+
+Measure = Callable[[AgentEpisode], float | None]
+"""A number of an episode; None: it says nothing of this one."""
+
+MEASURES: Mapping[str, Measure] = MappingProxyType(
+    {
+        "contain_em": lambda episode: episode.scores.contain_em,
+        "f1": lambda episode: episode.scores.f1,
+        "exact_match": lambda episode: episode.scores.exact_match,
+        "right": lambda episode: episode.scores.right,
+        "judge": lambda episode: episode.scores.judge,
+        "supporting_recall": lambda episode: episode.scores.supporting_recall,
+        "answered": lambda episode: float(episode.stop == "answered"),
+        "answer_words": lambda episode: len(episode.answer.split()) if episode.answer.strip() else None,
+        "searches": lambda episode: len(episode.searches),
+        "turns": lambda episode: sum(message.role == "assistant" for message in episode.messages),
+        "calls": lambda episode: episode.costs.calls,
+        "context_tokens": lambda episode: episode.costs.context_tokens,
+        "prompt_tokens": lambda episode: episode.costs.prompt_tokens,
+        "completion_tokens": lambda episode: episode.costs.completion_tokens,
+        "seconds": lambda episode: episode.costs.seconds,
+        "search_seconds": lambda episode: sum(search.seconds for search in episode.searches),
+    }
+)
+"""By name. `answer_words` is that of answers that were given: contain-EM pays for long ones. `turns`: of the agent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """A measure over episodes."""
+
+    mean: float
+    """Over all episodes of which it says something."""
+    variance: float | None
+    """Of the means of the seeds, unbiased; None: there is but one seed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeSummary:
+    """What episodes are worth together."""
+
+    episodes: int
+    questions: int
+    seeds: int
+    measures: Mapping[str, Spread | None]
+    """By the names of `MEASURES`; None: no episode says anything of it."""
+    pass_at: Mapping[int, float]
+    """By k, from 1 to the smallest number of episodes that a question has; see `pass_at_k`."""
+    stops: Mapping[str, int]
+    """Episodes by how they ended."""
+    failures: Mapping[str, int]
+    """Episodes by tag; one may have several."""
+
+
+def summarize(episodes: Sequence[AgentEpisode]) -> EpisodeSummary:
+    """Means, pass@k, ends and tags. Raises `InvalidInput` without episodes, and as `by_question`."""
+    if not episodes:
+        raise InvalidInput("there are no episodes")
+    questions = by_question(episodes)
+    most = min(map(len, questions.values()))
+    return EpisodeSummary(
+        episodes=len(episodes),
+        questions=len(questions),
+        seeds=len({episode.seed for episode in episodes}),
+        measures={name: measure_spread(episodes, measure) for name, measure in MEASURES.items()},
+        pass_at={k: pass_at_k(episodes, k) for k in range(1, most + 1)},
+        stops=dict(sorted(Counter(episode.stop for episode in episodes).items())),
+        failures=dict(sorted(Counter(tag for episode in episodes for tag in episode.failures).items())),
+    )
+
+
+def by_question(episodes: Sequence[AgentEpisode]) -> dict[str, list[AgentEpisode]]:
+    """Episodes by `DATASET:ID` of their question, in their order.
+
+    Raises `InvalidInput` for two on one question with one seed, as they are of several agents, back ends or models, and
+    for two questions of one id.
+    """
+    found: dict[str, list[AgentEpisode]] = defaultdict(list)
+    for episode in episodes:
+        found[f"{episode.dataset}:{episode.question_id}"].append(episode)
+    for name, alike in found.items():
+        if len({episode.seed for episode in alike}) < len(alike):
+            raise InvalidInput(f"two episodes on {name} have one seed; take one agent, back end and model at a time")
+        if len({episode.question for episode in alike}) > 1:
+            raise InvalidInput(f"{name} is the id of two questions; give each its own", field="question_id")
+    return dict(found)
+
+
+def measure_spread(episodes: Sequence[AgentEpisode], measure: Measure) -> Spread | None:
+    """Mean of a measure, and variance over the seeds; None where no episode says anything of it."""
+    by_seed: dict[int, list[float]] = defaultdict(list)
+    for episode in episodes:
+        if (value := measure(episode)) is not None:
+            by_seed[episode.seed].append(value)
+    if not by_seed:
+        return None
+    means = [fmean(values) for values in by_seed.values()]
+    return Spread(
+        mean=fmean(value for values in by_seed.values() for value in values),
+        variance=variance(means) if len(means) > 1 else None,
+    )
+
+
+def pass_at_k(
+    episodes: Sequence[AgentEpisode], k: int, *, is_pass: Callable[[AgentEpisode], bool] | None = None
+) -> float:
+    """Share of questions of which one of k episodes is right: the mean over the questions of `estimate_pass_at_k`.
+
+    `is_pass`: None: `failures.is_right`. Raises `InvalidInput` where a question has less than k episodes.
+    """
+    estimates = []
+    for name, alike in by_question(episodes).items():
+        if len(alike) < k:
+            raise InvalidInput(f"pass@{k} needs {k} episodes a question; {name} has {len(alike)}")
+        passed = sum(is_pass(each) if is_pass else is_right(each.scores) for each in alike)
+        estimates.append(estimate_pass_at_k(len(alike), passed, k))
+    return fmean(estimates)
+
+
+def estimate_pass_at_k(episodes: int, passed: int, k: int) -> float:
+    """1 - C(n - c, k) / C(n, k): an unbiased estimate, from n episodes with c right ones, that of k one is right.
+
+    Chen et al., 2021, eq. 1. Raises `ValueError` unless 0 <= c <= n and 1 <= k <= n.
+    """
+    if not (0 <= passed <= episodes and 1 <= k <= episodes):
+        raise ValueError(f"pass@{k} of {episodes} episodes, {passed} of them right")
+    return 1.0 - math.comb(episodes - passed, k) / math.comb(episodes, k)
+
+
+def average_ranks(
+    scores: Mapping[Competitor, Mapping[Cell, float]], *, higher_is_better: bool = True
+) -> dict[Competitor, float]:
+    """The mean rank of each competitor over the cells, 1.0 for one that is best in all; the lower, the better.
+
+    Of those that tie in a cell each has the mean of the ranks that they share. Raises `InvalidInput` for one that lacks
+    a cell which another has, as ranks among others tell nothing.
+    """
+    cells = list(dict.fromkeys(cell for of in scores.values() for cell in of))
+    for competitor, of in scores.items():
+        if lacking := [cell for cell in cells if cell not in of]:
+            raise InvalidInput(f"{competitor} has no score in {', '.join(map(str, lacking))}; rank those that have all")
+    sign = 1 if higher_is_better else -1
+    ranks: dict[Competitor, list[float]] = {competitor: [] for competitor in scores}
+    for cell in cells:
+        row = {competitor: sign * of[cell] for competitor, of in scores.items()}
+        for competitor, value in row.items():
+            better, alike = sum(other > value for other in row.values()), sum(other == value for other in row.values())
+            ranks[competitor].append(better + (alike + 1) / 2)
+    return {competitor: fmean(places) for competitor, places in ranks.items() if places}

@@ -1,0 +1,113 @@
+"""What an agent did with a question over a back end, and what it is worth: one row of an evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from trailforge.schemas.trajectory import Message
+
+AgentStop = Literal["answered", "too_many_turns", "malformed", "too_long", "failed"]
+"""`answered`: by the agent itself. `too_many_turns`: it would have gone on. `malformed`: its last turn cannot be read.
+`too_long`: there was no room left, or a reply was cut. `failed`: a tool or the model gave an error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSearch:
+    """One search of an agent, and what it was given."""
+
+    query: str
+    entities: tuple[str, ...] = ()
+    """Looked up in a knowledge graph."""
+    relations: tuple[str, ...] = ()
+    document_ids: tuple[str, ...]
+    """Of the passages that it was given, best first."""
+    titles: tuple[str, ...]
+    """In the same order."""
+    scores: tuple[float, ...]
+    """Of the back end; those of different back ends tell nothing about each other."""
+    triples: tuple[str, ...] = ()
+    """As the agent read them."""
+    context_tokens: int
+    """Of what it was given to read."""
+    seconds: float
+    """That the search took."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCall:
+    """A model call that is no turn of the conversation, as when documents are read for it."""
+
+    purpose: str
+    prompt: str
+    reply: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCosts:
+    """What an episode took."""
+
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    context_tokens: int
+    """Of all that was retrieved and shown."""
+    seconds: float
+    """From question to end, waiting for model and tools."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentScores:
+    """An answer against its golds, and searches against the documents that it rests on."""
+
+    exact_match: float
+    f1: float
+    contain_em: float
+    """A gold answer stands in the answer, letter by letter, both normalised: the papers' measure; long answers gain."""
+    right: float
+    """By our own matcher (`rewards.matching`), which wants the answer to be the gold one."""
+    judge: float | None = None
+    """A judging model's verdict, 0 to 1; None: none was asked."""
+    supporting_recall: float | None = None
+    """Share of the supporting documents that some search brought; None: the data set does not name them."""
+    found_at: tuple[int | None, ...] = ()
+    """For each supporting document, in the order of the hops, the 0-based search that brought it first; None: none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentEpisode:
+    """One episode of an agent, one question over one back end: a row of `episodes/` of an evaluation."""
+
+    STORED_AS: ClassVar[str] = "AgentEpisode"
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    uid: str
+    """Hash of question, agent with its settings, back end with its index, model and seed."""
+    question_id: str
+    dataset: str
+    question: str
+    golds: tuple[str, ...]
+    """The gold answer, then its aliases."""
+    agent: str
+    protocol: str
+    """That its conversation follows; empty: none of ours."""
+    backend: str
+    index: str
+    """Hash of what was searched; empty: the question's own paragraphs, or the web."""
+    model: str
+    seed: int
+    messages: tuple[Message, ...]
+    """The conversation: what the model was sent and what it wrote, in order."""
+    searches: tuple[AgentSearch, ...]
+    calls: tuple[AgentCall, ...] = ()
+    """Beside the conversation."""
+    answer: str
+    """Empty unless it gave one."""
+    stop: AgentStop
+    error: str = ""
+    """What failed."""
+    costs: AgentCosts
+    scores: AgentScores
+    failures: tuple[str, ...] = ()
+    """Tags of what went wrong, from `evaluation.failures`; empty for a right answer that its searches bear out."""
+    schema_version: str = SCHEMA_VERSION
