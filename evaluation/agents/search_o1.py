@@ -108,7 +108,7 @@ class _Conversation:
             sampling=sampling_of(config.temperature, config.top_p, longest, END_QUERY),
         )
         self.turns += 1
-        text = _up_to_search(reply)
+        text = up_to_search(reply)
         self._add(Message(role="assistant", content=text, train=True))
         if reply.is_cut:
             return "too_long"
@@ -158,7 +158,7 @@ class _Conversation:
         return escape_retrieved(information_of(reply.text))
 
 
-def _up_to_search(reply: Reply) -> str:
+def up_to_search(reply: Reply) -> str:
     """The turn up to the end of its first search, which is closed where the server took its end off."""
     text = turn_text(reply)
     start = text.find(BEGIN_QUERY)
