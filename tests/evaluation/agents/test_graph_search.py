@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.evaluation.agents.support import CUT, QUESTION, Library, Replies, tools
+from tests.retrieval.kg.support import store_of
 from trailforge.evaluation.agents import AgentRun, load_agent
 from trailforge.evaluation.agents.graph_search import GraphSearchConfig
 from trailforge.inference import Meter, Reply, Request
+from trailforge.retrieval.kg import KgTool, KgToolConfig
 from trailforge.schemas import ContextOverflow, InvalidInput, Passage, RetrievalError
 
 TEXTS = '{"Sub-query 1": "Who directed Avatar?", "Sub-query 2": "Where was #1 born?"}'
@@ -208,3 +211,14 @@ def test_retrieved_text_cannot_speak_for_the_chat() -> None:
 def test_numbers_that_leave_no_room_are_refused(numbers: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match=next(iter(numbers))):
         GraphSearchConfig(**numbers)
+
+
+def test_a_knowledge_graph_is_asked_for_the_triples_of_its_channel(tmp_path: Path) -> None:
+    entities = {"e1": ("Avatar",), "e2": ("James Cameron",)}
+    kg = KgTool(store_of(tmp_path / "kg", [("e1", "directed by", "e2")], entities), KgToolConfig())
+    found = run(Steps(), kg=kg)
+    by_query = {search.query: search for search in found.searches}
+    assert by_query["Avatar directed by"].triples == ("(Avatar | directed by | James Cameron)",)
+    assert by_query["Who directed Avatar?"].triples == ()
+    read = prompts_of(found, "find_triples")[1]
+    assert "(Avatar | directed by | James Cameron)\n1. (Avatar) Avatar is a film" in read
