@@ -107,7 +107,7 @@ class Environment:
                 case "graph":
                     return await self.search_graph(question, search, meter)
                 case "documents":
-                    return Observation(passages=await self._documents_for(question, search, meter))
+                    return await self.search_documents(question, search, meter)
 
         return respond
 
@@ -127,10 +127,11 @@ class Environment:
             detail=GraphFound(found=found, kept=kept),
         )
 
-    async def _documents_for(self, question: str, search: Search, meter: Meter | None) -> tuple[Passage, ...]:
+    async def search_documents(self, question: str, search: Search, meter: Meter | None = None) -> Observation:
+        """Ask the documents alone."""
         assert self.documents is not None
         found = await self.documents.retrieve(search.query, self.top_k)
-        return await self.filters.keep_documents(question, search, found, meter)
+        return Observation(passages=await self.filters.keep_documents(question, search, found, meter))
 
 
 def labels(triple: KgTriple) -> Labels:

@@ -178,6 +178,7 @@ class _Episode:
         return tuple(
             ChatTurn(role=self._config.result_role if message.role == "tool" else message.role, content=message.content)
             for message in self._messages
+            if message.content or message.role != "system"
         )
 
     def sampling(self) -> Sampling:
@@ -217,7 +218,7 @@ class _Episode:
         text = self._grammar.render_result(observation)
         self.steps[-1] = replace(self.steps[-1], observation=observation)
         self._messages.append(Message(role="tool", content=text, train=False))
-        self._segments.append(Segment(author="tool", text=f"\n{text}\n"))
+        self._segments.append(Segment(author="tool", text=self._grammar.result_segment(text)))
         self._tokens += estimate_tokens(text)
         if self._tokens >= self._config.max_tokens:
             self.stop = "too_long"

@@ -225,6 +225,10 @@ class Grammar:
             lines.append(self.write_result(observation))
         return "\n".join([f"<{self.result_tag}>", *lines, f"</{self.result_tag}>"])
 
+    def result_segment(self, result: str) -> str:
+        """What stands between two turns of the agent, where an episode is one text."""
+        return f"\n{result}\n"
+
     def refusal(self, problem: str) -> Observation:
         """What an agent is told whose turn was malformed."""
         return Observation(message=f"That turn could not be used: {problem}. Try again in the form that was asked for.")

@@ -6,7 +6,7 @@ run = await agent.run("Who …?", tools, agent.config())
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +52,7 @@ class Agent:
     name: str
     config: type[Any]
     """A frozen dataclass of its numbers; the defaults are its paper's."""
-    run: Callable[[str, AgentTools, Any], Awaitable[AgentRun]]
+    run: Callable[[str, AgentTools, Any], Coroutine[Any, Any, AgentRun]]
     """Question -> what it did. Raises what tools and client raise; a reply that cannot be read is an end, no error."""
     searches: Searched = "documents"
     protocol: str = ""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tests.fuzz import files, replies, runs, searches
+from tests.fuzz import agents, files, replies, runs, searches
 from tests.fuzz.target import Target
 
 TARGETS: dict[str, Target] = {
-    target.name: target for target in (*replies.TARGETS, *files.TARGETS, *runs.TARGETS, *searches.TARGETS)
+    target.name: target
+    for target in (*replies.TARGETS, *files.TARGETS, *runs.TARGETS, *searches.TARGETS, *agents.TARGETS)
 }
 """By name, in the order in which they are run."""

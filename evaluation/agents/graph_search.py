@@ -1,0 +1,318 @@
+"""GraphSearch (Yang et al., 2025; RAGSearch, figures 8 to 12): a question taken apart twice, for texts and for triples.
+
+    background      what the question itself finds, summed up for either channel
+    each channel    decompose; for each sub-query: fill in what is known, search, sum up, answer
+                    draft an answer, verify it; where it does not hold, write further queries, search and sum up
+    answer          from the background and both channels
+
+The prompts are ours; the order is that of the authors' code (`pipeline.py`). Three things differ. Their code writes
+further queries where the verdict is Yes; their prompts, and we, where it is No. They ask the model once more to put
+earlier answers in the place of `#k`; here the code does. A channel whose decomposition cannot be read is left out with
+its draft, and without either the episode is malformed. Triples come from a knowledge graph where there is one, else the
+channel reads them from documents.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from trailforge.evaluation.agents.declaration import Agent, AgentRun, AgentTools
+from trailforge.evaluation.agents.free_form import (
+    PROMPTS,
+    Recorder,
+    asked_and_said,
+    boxed_answer,
+    check_documents,
+    document_text,
+    fact_text,
+    sampling_of,
+)
+from trailforge.inference.asker import fill
+from trailforge.mcts.plan import resolve
+from trailforge.protocols.episodes import turn_text
+from trailforge.protocols.turns import Labels, Search
+from trailforge.schemas import ContextOverflow, InvalidInput, Message
+from trailforge.schemas.agent_episode import AgentStop
+
+_BOXED_END = "End with the final answer, and nothing but it, in the form \\boxed{...}"
+
+_TEXT = r'"((?:[^"\\]|\\.)*+)"'
+_SUB_QUERY = re.compile(r'"Sub-query \d{1,9}"\s*+:\s*+', re.IGNORECASE)
+_STRING = re.compile(_TEXT, re.DOTALL)
+# One that is never closed is passed over whole: tried again from each quote in it, it would take quadratic time.
+_DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*+)("|\Z|\\)', re.DOTALL)
+_SINGLE = re.compile(r"'((?:[^'\\]|\\.)*+)('|\Z|\\)", re.DOTALL)
+_TRIPLE = re.compile(rf"[\[(]\s*+{_TEXT}\s*+,\s*+{_TEXT}\s*+,\s*+{_TEXT}\s*+[\])]", re.DOTALL)
+_ENTITY = re.compile(r"Entity#(\d{1,9})")
+_NAMED = re.compile(r"^[^\w\n]*+Entity#(\d{1,9})\s*+[=:](.*)$", re.MULTILINE)
+_VERDICT = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+_UNKNOWN = frozenset({"", "unknown", "none", "n/a", "not known", "not given"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphSearchConfig:
+    """Limits and sampling. RAGSearch's five searches are a channel's; temperature and rounds are the authors'."""
+
+    max_sub_queries: int = 5
+    """Of a channel; what a decomposition has beyond them is not asked."""
+    max_rounds: int = 1
+    """Of verification and expansion, in a channel; 0: no draft is made, and nothing verified."""
+    max_expanded: int = 5
+    """Further queries of a round."""
+    boxed: bool = False
+    """Ask for the final answer in a box. As the authors have it, the whole text is the answer, and F1 is low for it."""
+    step_tokens: int = 1024
+    """Of every call but the last."""
+    answer_tokens: int = 2048
+    temperature: float = 0.0
+    top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for numbers that leave no room."""
+        if min(self.max_sub_queries, self.step_tokens, self.answer_tokens) < 1:
+            raise InvalidInput("expected max_sub_queries, step_tokens and answer_tokens of 1 or more")
+        if min(self.max_rounds, self.max_expanded) < 0:
+            raise InvalidInput("expected max_rounds and max_expanded of 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A sub-query and what came of it."""
+
+    query: str
+    evidence: str
+    answer: str = ""
+
+
+async def run(question: str, tools: AgentTools, config: GraphSearchConfig) -> AgentRun:
+    """One workflow; `messages` is its last call, all others are `calls`. Raises as `Agent.run`; a window that overflows
+    after the first call is an end (`too_long`)."""
+    check_documents(tools, "graph_search")
+    workflow = _Workflow(question, tools, config)
+    answer, messages, stop = "", (), "too_long"
+    try:
+        answer, messages, stop = await workflow.answer()
+    except ContextOverflow:
+        if not workflow.recorder.calls:
+            raise
+    return AgentRun(
+        answer=answer,
+        stop=stop,
+        messages=messages,
+        searches=tuple(workflow.recorder.searches),
+        calls=tuple(workflow.recorder.calls),
+    )
+
+
+class _Workflow:
+    """A workflow under way."""
+
+    def __init__(self, question: str, tools: AgentTools, config: GraphSearchConfig) -> None:
+        self.recorder = Recorder(tools)
+        self._question, self._config = question, config
+
+    async def answer(self) -> tuple[str, tuple[Message, ...], AgentStop]:
+        """Answer, the conversation that gave it, and the end."""
+        background = [await self._read_texts(self._question), await self._read_facts(Search(query=self._question))]
+        questions = read_sub_queries(await self._ask("decompose", question=self._question))
+        triples = read_triples(await self._ask("decompose_triples", question=self._question))
+        if not questions and not triples:
+            return "", (), "malformed"
+        texts = await self._follow_questions(questions[: self._config.max_sub_queries])
+        await self._reflect(texts, of_texts=True)
+        facts = await self._follow_triples(triples[: self._config.max_sub_queries])
+        await self._reflect(facts, of_texts=False)
+        context = "\n\n".join(["Background", *background, *filter(None, map(_history, (texts, facts)))])
+        return await self._conclude(context)
+
+    async def _follow_questions(self, sub_queries: Sequence[str]) -> list[_Asked]:
+        """The channel of texts, in order: each may need the answers before it."""
+        asked: list[_Asked] = []
+        answers: dict[int, str] = {}
+        for number, sub_query in enumerate(sub_queries, start=1):
+            query = resolve(sub_query, answers)
+            evidence = await self._read_texts(query)
+            context = f"{_history(asked)}\n\n{evidence}".strip()
+            answer = read_answer_line(await self._ask("answer_sub_query", query=query, context=context))
+            if answer:
+                answers[number] = answer
+            asked.append(_Asked(query, evidence, answer or "unknown"))
+        return asked
+
+    async def _follow_triples(self, sub_queries: Sequence[Sequence[Labels]]) -> list[_Asked]:
+        """The channel of triples, in order: each may need the entities that were named before it."""
+        asked: list[_Asked] = []
+        names: dict[int, str] = {}
+        for sub_query in sub_queries:
+            triples = with_names(sub_query, names)
+            query, unknown = write_triples(triples), unknown_entities(triples)
+            evidence = await self._read_facts(search_of(triples))
+            found: dict[int, str] = {}
+            if unknown:
+                reply = await self._ask(
+                    "name_entities",
+                    query=query,
+                    unknown=", ".join(f"Entity#{number}" for number in unknown),
+                    context=f"{_history(asked)}\n\n{evidence}".strip(),
+                )
+                found = read_entities(reply, unknown)
+            names |= found
+            answer = ", ".join(f"Entity#{number} = {name}" for number, name in found.items())
+            asked.append(_Asked(query, evidence, answer or "unknown"))
+        return asked
+
+    async def _reflect(self, asked: list[_Asked], *, of_texts: bool) -> None:
+        """Verify a draft, and search on where it does not hold: appends to `asked`."""
+        if not asked:
+            return
+        for _ in range(self._config.max_rounds):
+            so_far = {"question": self._question, "context": _history(asked)}
+            draft = await self._ask("answer", **so_far, end="")
+            analysis = await self._ask("verify", **so_far, response=draft)
+            if read_verdict(analysis):
+                return
+            reply = await self._ask("expand", **so_far, response=draft, analysis=analysis)
+            before = {each.query for each in asked}
+            queries = [query for query in read_list(reply) if query not in before][: self._config.max_expanded]
+            if not queries:
+                return
+            for query in queries:
+                read = self._read_texts(query) if of_texts else self._read_facts(Search(query=query))
+                asked.append(_Asked(query, await read))
+
+    async def _conclude(self, context: str) -> tuple[str, tuple[Message, ...], AgentStop]:
+        config = self._config
+        end = _BOXED_END if config.boxed else ""
+        prompt = fill(_prompt("answer"), question=self._question, context=context, end=end).strip()
+        reply = await self.recorder.turn(
+            prompt,
+            purpose="graph_search",
+            sampling=sampling_of(config.temperature, config.top_p, config.answer_tokens),
+        )
+        messages = asked_and_said(prompt, turn_text(reply))
+        if reply.is_cut:
+            return "", messages, "too_long"
+        answer = boxed_answer(reply.text) if config.boxed else reply.text.strip()
+        return answer, messages, "answered" if answer else "malformed"
+
+    async def _read_texts(self, query: str) -> str:
+        """What documents say that a query finds."""
+        found = await self.recorder.search_documents(self._question, query)
+        return await self._ask("summarise", query=query, documents=document_text(found))
+
+    async def _read_facts(self, search: Search) -> str:
+        """The triples in what a query finds."""
+        found = await self.recorder.search_facts(self._question, search)
+        return await self._ask("find_triples", query=search.query, documents=fact_text(found))
+
+    async def _ask(self, step: str, **values: str) -> str:
+        """The reply to a step, cut or not: what there is of it is what the next step reads."""
+        config = self._config
+        reply = await self.recorder.ask(
+            fill(_prompt(step), **values).strip(),
+            purpose=f"graph_search_{step}",
+            sampling=sampling_of(config.temperature, config.top_p, config.step_tokens),
+        )
+        return reply.text.strip()
+
+
+def _prompt(step: str) -> str:
+    return PROMPTS.text(f"graph_search_{step}")
+
+
+def _history(asked: Sequence[_Asked]) -> str:
+    """Sub-queries with evidence and answers; an expanded one has no answer."""
+    lines: list[str] = []
+    for number, each in enumerate(asked, start=1):
+        lines += [f"Sub-query {number}: {each.query}", f"Evidence: {each.evidence}"]
+        lines += [f"Answer: {each.answer}"] if each.answer else []
+    return "\n".join(lines)
+
+
+# What the model wrote: read by patterns of linear time, not as JSON; brackets are of either kind, with words around
+
+
+def read_sub_queries(reply: str) -> list[str]:
+    """The questions of a decomposition, in order; empty when there are none to be read."""
+    found = (_STRING.match(part) for part in _SUB_QUERY.split(reply)[1:])
+    return [text for match in found if match and (text := _plain(match[1]))]
+
+
+def read_triples(reply: str) -> list[tuple[Labels, ...]]:
+    """The triples of each sub-query of a decomposition, in order; those without any are left out."""
+    parts = (_TRIPLE.findall(part) for part in _SUB_QUERY.split(reply)[1:])
+    return [tuple(Labels(*map(_plain, triple)) for triple in triples) for triples in parts if triples]
+
+
+def read_list(reply: str) -> list[str]:
+    """The texts of the first list in a reply, each once."""
+    start = reply.find("[")
+    inside = reply[start:] if start >= 0 else ""
+    found = _DOUBLE.findall(inside) or _SINGLE.findall(inside)
+    return list(dict.fromkeys(text for inner, end in found if end in ("'", '"') and (text := _plain(inner))))
+
+
+def read_answer_line(reply: str) -> str:
+    """A short answer, on one line; empty where it says that it is not known."""
+    line = next((line.strip() for line in reply.splitlines() if line.strip()), "")
+    return "" if line.strip(" .").casefold() in _UNKNOWN else line.removesuffix(".")
+
+
+def read_verdict(reply: str) -> bool:
+    """Whether an analysis concludes with Yes: its last yes or no counts, and without one it is no."""
+    found = _VERDICT.findall(reply)
+    return bool(found) and found[-1].lower() == "yes"
+
+
+def unknown_entities(triples: Sequence[Labels]) -> list[int]:
+    """The numbers of the entities that are still to be named, in order of appearance."""
+    return list(dict.fromkeys(int(number) for triple in triples for part in triple for number in _ENTITY.findall(part)))
+
+
+def read_entities(reply: str, unknown: Sequence[int]) -> dict[int, str]:
+    """Names by number, of the entities that were asked for; a name without any for the only one that was."""
+    named = {int(number): read_answer_line(name) for number, name in _NAMED.findall(reply)}
+    lines = [line for line in reply.splitlines() if line.strip()]
+    if len(unknown) == len(lines) == 1 and not _ENTITY.search(reply):
+        named = {unknown[0]: read_answer_line(reply)}
+    return {number: named[number] for number in unknown if named.get(number)}
+
+
+def with_names(triples: Sequence[Labels], names: Mapping[int, str]) -> tuple[Labels, ...]:
+    """Triples with the known names in the place of `Entity#k`."""
+
+    def filled(text: str) -> str:
+        return _ENTITY.sub(lambda match: names.get(int(match[1]), match[0]), text)
+
+    return tuple(Labels(*map(filled, triple)) for triple in triples)
+
+
+def search_of(triples: Sequence[Labels]) -> Search:
+    """What is searched for triples: their words without what is not known, their known entities, their relations."""
+    ends = (end for triple in triples for end in (triple.head, triple.tail))
+    words = (_ENTITY.sub(" ", " ".join(triple)) for triple in triples)
+    return Search(
+        query="; ".join(" ".join(text.split()) for text in words),
+        entities=tuple(dict.fromkeys(end for end in ends if end and not _ENTITY.search(end))),
+        relations=tuple(dict.fromkeys(triple.relation for triple in triples if triple.relation)),
+    )
+
+
+def write_triples(triples: Sequence[Labels]) -> str:
+    """Triples on one line."""
+    return ", ".join(f"({' | '.join(triple)})" for triple in triples)
+
+
+def _plain(text: str) -> str:
+    """A text without its escapes, on one line."""
+    try:
+        text = json.loads(f'"{text}"', strict=False)
+    except ValueError:
+        text = text.replace("\\", "")
+    return " ".join(text.encode("utf-8", "replace").decode().split())
+
+
+AGENT = Agent(name="graph_search", config=GraphSearchConfig, run=run)

@@ -1,0 +1,114 @@
+"""Every protocol of `protocols` as an agent: one conversation by `run_episode`, in our words or the published ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+from trailforge.evaluation.agents.declaration import Agent, AgentRun, AgentTools
+from trailforge.evaluation.agents.free_form import Recorder, sampling_of
+from trailforge.evaluation.agents.published import TEMPLATE, PublishedGrammar, published_grammar
+from trailforge.protocols import KG_SEARCH, PROTOCOLS, R_SEARCH
+from trailforge.protocols.episodes import EpisodeConfig, run_episode
+from trailforge.protocols.grammar import Grammar
+from trailforge.protocols.kg_search import with_turns
+from trailforge.protocols.r_search import system_prompt
+from trailforge.schemas import InvalidInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtocolAgentConfig:
+    """How an agent of a protocol is asked. Five searches are RAGSearch's (appendix B)."""
+
+    prompt: Literal["ours", "published"] = "ours"
+    """`published`: what released checkpoints were trained with (`evaluation.agents.published`)."""
+    chat: bool = False
+    """Send the published prompt as turns of a chat, for models that were not trained on it. Released checkpoints were
+    trained on one text, which a chat cannot give them; without this it goes to the server's completions."""
+    published_system: str = ""
+    """Stands in the place of the system turn that comes with the published text."""
+    max_searches: int = 5
+    """One turn more is left to answer. A protocol with a fixed number has that."""
+    max_tokens: int = 8192
+    """See `EpisodeConfig.max_tokens`."""
+    turn_tokens: int = 2048
+    thought_tokens: int = 0
+    """See `EpisodeConfig.thought_tokens`."""
+    max_refusals: int = 0
+    """See `EpisodeConfig.max_refusals`. Published agents are told, or not, as in their training."""
+    temperature: float = 0.7
+    top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for numbers that leave no room."""
+        if self.max_searches < 0 or self.turn_tokens < 1 or self.max_tokens < 1:
+            raise InvalidInput("expected max_searches of 0 or more, turn_tokens and max_tokens of 1 or more")
+
+
+async def run_protocol(question: str, tools: AgentTools, config: ProtocolAgentConfig, *, protocol: str) -> AgentRun:
+    """One episode. Raises `InvalidInput` for tools or published words that the protocol does not have."""
+    grammar = _grammar(protocol, tools, config)
+    tools.environment.check(grammar)
+    asker, recorder = tools.asker, Recorder(tools)
+    run = await run_episode(
+        question,
+        grammar,
+        recorder.recorded(tools.environment.respond(grammar, question, asker.meter), grammar.render_result),
+        client=asker.client,
+        model=asker.model,
+        config=_episode_config(grammar, config, asker.style),
+        meter=asker.meter,
+        seed=asker.seed,
+        sample=tools.sample,
+        priority=asker.priority,
+    )
+    return AgentRun(
+        answer=run.answer,
+        stop=run.stop,
+        messages=tuple(message for message in run.messages if message.content or message.role != "system"),
+        searches=tuple(recorder.searches),
+    )
+
+
+def _grammar(protocol: str, tools: AgentTools, config: ProtocolAgentConfig) -> Grammar:
+    if config.prompt == "published":
+        grammar = published_grammar(protocol)
+        system = "" if config.chat else config.published_system or grammar.system_prompt
+        return replace(grammar, system_prompt=system, count=tools.count)
+    if protocol == KG_SEARCH.name:
+        return with_turns(config.max_searches + 1)
+    if protocol == R_SEARCH.name:
+        return replace(R_SEARCH, system_prompt=system_prompt(tools.environment.top_k))
+    return PROTOCOLS[protocol]
+
+
+def _episode_config(
+    grammar: Grammar, config: ProtocolAgentConfig, style: Literal["chat", "completion"]
+) -> EpisodeConfig:
+    searches = config.max_searches if grammar.num_searches is None else grammar.num_searches
+    episode = EpisodeConfig(
+        sampling=sampling_of(config.temperature, config.top_p, config.turn_tokens),
+        thought_tokens=config.thought_tokens,
+        max_turns=searches + 1,
+        max_tokens=config.max_tokens,
+        max_refusals=config.max_refusals,
+        style=style,
+    )
+    if not isinstance(grammar, PublishedGrammar):
+        return episode
+    episode = replace(episode, max_refusals=searches + 1 if grammar.invalid else 0)
+    return replace(episode, style="chat") if config.chat else replace(episode, style="completion", template=TEMPLATE)
+
+
+AGENTS = {
+    name: Agent(
+        name=name,
+        config=ProtocolAgentConfig,
+        run=partial(run_protocol, protocol=name),
+        searches=grammar.searches,
+        protocol=name,
+    )
+    for name, grammar in PROTOCOLS.items()
+}
+"""By name, which is the protocol's."""

@@ -1,0 +1,194 @@
+"""The prompts and results that released checkpoints were trained with, word for word. Nothing of them stands elsewhere.
+
+Search-R1 (Jin et al., 2025): github.com/PeterGriffinJin/Search-R1 at a14dc3a, `scripts/data_process/nq_search.py` (user
+turn) and `search_r1/llm_agent/generation.py` (results, what an unreadable turn is told). Apache License 2.0.
+
+Graph-R1 (Luo et al., 2025): github.com/LHRLAB/Graph-R1 at ab09130, `script_process.py` (user turn),
+`agent/vllm_infer/run.py` (system turn with its tool), `verl/trainer/config/ppo_trainer.yaml` and `graphr1/operate.py`
+(results). MIT License, Copyright (c) 2025 Haoran Luo. RAGSearch prints the user turn with "query" for "tool call".
+
+Both were trained on one text: the user turn in Qwen2.5's marks, then turns and results in a row. Ours are the escapes
+of what could pose as a tag in retrieved text. Search-R1 was shown titles in quotes, as its corpus has them; an overlong
+result lost its closing tag in training, and keeps it here. Graph-R1 was shown hyperedges, a sentence or so each, with
+the score of a fusion of ranks; here they are whatever passages a back end gives, with its own scores.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+from trailforge.protocols import GRAPH_R1, SEARCH_R1
+from trailforge.protocols.base import estimate_tokens, one_line
+from trailforge.protocols.grammar import Grammar
+from trailforge.protocols.turns import Observation, Turn
+from trailforge.schemas import InvalidInput, MalformedReply, Message
+
+TEMPLATE = "<|im_start|>system\n{{system}}<|im_end|>\n<|im_start|>user\n{{user}}<|im_end|>\n<|im_start|>assistant\n"
+"""Qwen2.5's marks."""
+
+QWEN_SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+"""What the template of Qwen2.5-Instruct adds by itself; that of the base model, "You are a helpful assistant."."""
+
+SEARCH_R1_USER = (
+    "Answer the given question. "
+    "You must conduct reasoning inside <think> and </think> first every time you get new information. "
+    "After reasoning, if you find you lack some knowledge, you can call a search engine by <search> query </search> "
+    "and it will return the top searched results between <information> and </information>. "
+    "You can search as many times as your want. "
+    "If you find no further external knowledge needed, you can directly provide the answer inside <answer> and "
+    "</answer>, without detailed illustrations. For example, <answer> Beijing </answer>. Question: {question}\n"
+)
+SEARCH_R1_INVALID = (
+    "My previous action is invalid. "
+    "If I want to search, I should put the query between <search> and </search>. "
+    "If I want to give the final answer, I should put the answer between <answer> and </answer>. Let me try again."
+)
+GRAPH_R1_TOOLS = (
+    "\n\n# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n"
+    '{"name": "search", '
+    '"description": "Search for information on the internet using Wikipedia as a knowledge source.", '
+    '"parameters": {"type": "object", "properties": {"query": {"type": "string", "description": "Search query"}}, '
+    '"required": ["query"]}}\n</tools>\n\n'
+    "For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML "
+    'tags:\n<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>'
+)
+GRAPH_R1_USER = (
+    "Answer the given question. You can query from knowledge base provided to you to answer the question. "
+    "You can query knowledge as many times as you want.\n"
+    "You must first conduct reasoning inside <think>...</think>. If you need to query knowledge, you can set a query "
+    "statement between <query>...</query> to query from knowledge base after <think>...</think>.\n"
+    "When you have the final answer, you can output the answer inside <answer>...</answer>.\n\n"
+    "Output format for tool call:\n<think>\n...\n</think>\n<query>\n...\n</query>\n\n"
+    "Output format for answer:\n<think>\n...\n</think>\n<answer>\n...\n</answer>\nQuestion: {question}"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedGrammar(Grammar):
+    """A protocol as its released agents know it. Turns are read as their authors' loop reads them."""
+
+    user: str
+    """User turn, with `{question}`."""
+    ends_in_question_mark: bool = False
+    """Whether a question without one is given a question mark."""
+    segment: str
+    """What stands between two turns of the agent in the one text, with `{result}`."""
+    result_form: str
+    """With `{result}`."""
+    result_tokens: int
+    """Longest result; what is beyond is cut off."""
+    invalid: str = ""
+    """What an unreadable turn is told; empty: the episode ends there."""
+    count: Callable[[str], int] = estimate_tokens
+
+    def opening(self, question: str) -> tuple[Message, Message]:
+        """As `Grammar.opening`; without a system prompt the server's chat template may add one."""
+        return (
+            Message(role="system", content=self.system_prompt, train=False),
+            Message(role="user", content=self.user_turn(question), train=False),
+        )
+
+    def user_turn(self, question: str) -> str:
+        """As `Grammar.user_turn`."""
+        question = question.strip()
+        if self.ends_in_question_mark and not question.endswith("?"):
+            question += "?"
+        return self.user.replace("{question}", question)
+
+    def parse_turn(self, text: str, *, strict: bool = False) -> Turn:
+        """The first search or answer that is closed, whatever stands around it. Raises `MalformedReply`."""
+        text += self.missing_end(text)
+        starts = {name: text.find(f"<{name}>") for name in (self.search_tag, "answer")}
+        closed = [
+            (start, name, text.find(f"</{name}>", start))
+            for name, start in starts.items()
+            if start >= 0 and text.find(f"</{name}>", start) >= 0
+        ]
+        if not closed:
+            raise MalformedReply(f"found neither a {self.search_tag} nor an answer")
+        start, name, end = min(closed)
+        thought, body = text[:start].strip(), text[start + len(name) + 2 : end].strip()
+        if not body:
+            raise MalformedReply(f"empty {name}")
+        if name == "answer":
+            return Turn(thought=thought, answer=body)
+        return Turn(thought=thought, search=self.read_search(body)[0])
+
+    def render_result(self, observation: Observation) -> str:
+        """As `Grammar.render_result`, in the published form."""
+        if observation.message:
+            return observation.message
+        result = shorten(self.write_result(observation), self.result_tokens, self.count)
+        return self.result_form.replace("{result}", result)
+
+    def result_segment(self, result: str) -> str:
+        """As `Grammar.result_segment`."""
+        if self.invalid and result == self.invalid:
+            return f"\n{result}\n"
+        return self.segment.replace("{result}", result)
+
+    def refusal(self, problem: str) -> Observation:
+        """As `Grammar.refusal`: the same words whatever the problem."""
+        return Observation(message=self.invalid)
+
+
+def shorten(text: str, limit: int, count: Callable[[str], int]) -> str:
+    """The longest beginning of a text that has at most `limit` tokens."""
+    if count(text) <= limit:
+        return text
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if count(text[:middle]) <= limit else (low, middle - 1)
+    return text[:low]
+
+
+def write_quoted_titles(observation: Observation) -> str:
+    """A line `Doc 1(Title: "…") text` for each passage."""
+    passages = enumerate(observation.passages, start=1)
+    return "\n".join(f'Doc {n}(Title: "{one_line(p.title)}") {one_line(p.text)}' for n, p in passages)
+
+
+def write_knowledge(observation: Observation) -> str:
+    """A JSON object of the passages, each with the back end's score as its coherence."""
+    results = [
+        {"<knowledge>": one_line(f"{p.title}: {p.text}" if p.title else p.text), "<coherence>": round(p.score, 3)}
+        for p in observation.passages
+    ]
+    return json.dumps({"results": results})
+
+
+_AS_TEXT = "<|im_end|><|im_start|>user\n{result}<|im_end|>\n<|im_start|>assistant\n<think>\n"
+_PUBLISHED = {
+    SEARCH_R1.name: PublishedGrammar(
+        **{field.name: getattr(SEARCH_R1, field.name) for field in fields(Grammar)}
+        | {"system_prompt": QWEN_SYSTEM, "user_suffix": "", "write_result": write_quoted_titles},
+        user=SEARCH_R1_USER,
+        ends_in_question_mark=True,
+        segment="\n\n{result}\n\n",
+        result_form="<information>{result}</information>",
+        result_tokens=500,
+        invalid=SEARCH_R1_INVALID,
+    ),
+    GRAPH_R1.name: PublishedGrammar(
+        **{field.name: getattr(GRAPH_R1, field.name) for field in fields(Grammar)}
+        | {"system_prompt": QWEN_SYSTEM + GRAPH_R1_TOOLS, "user_suffix": "", "write_result": write_knowledge},
+        user=GRAPH_R1_USER,
+        segment=_AS_TEXT,
+        result_form="<knowledge>\n{result}\n</knowledge>",
+        result_tokens=4096,
+    ),
+}
+
+
+def published_grammar(protocol: str) -> PublishedGrammar:
+    """A protocol in its published words. Raises `InvalidInput` that lists those there are."""
+    if protocol not in _PUBLISHED:
+        raise InvalidInput(
+            f"no published prompt of {protocol} is kept here; there are those of {', '.join(_PUBLISHED)}; say ours",
+            field="prompt",
+        )
+    return _PUBLISHED[protocol]

@@ -1,0 +1,205 @@
+"""Search-o1 (Li et al., 2025; RAGSearch, figures 5 to 7): reasoning that searches on demand, with a call that reads.
+
+    user        the rules, and the question
+    assistant   … <|begin_search_query|>who directed Avatar<|end_search_query|>                   } up to the limit
+    tool        <|begin_search_result|>what a call beside the conversation read<|end_search_result|>  }
+    assistant   … \\boxed{James Cameron}
+
+The prompts are ours; the loop is the authors' (`scripts/run_search_o1.py`): how far the reading call looks back, what a
+search beyond the limit and one made twice are told, that a turn without a search ends it. A mark acts only in what the
+model wrote in its own turns: in retrieved text, and in what the reading call made of it, it is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trailforge.evaluation.agents.declaration import Agent, AgentRun, AgentTools
+from trailforge.evaluation.agents.free_form import (
+    PROMPTS,
+    Recorder,
+    boxed_answer,
+    check_documents,
+    document_text,
+    sampling_of,
+)
+from trailforge.inference import ChatTurn, Reply
+from trailforge.inference.asker import fill
+from trailforge.protocols.base import escape_retrieved
+from trailforge.protocols.episodes import turn_text
+from trailforge.schemas import ContextOverflow, InvalidInput, Message
+from trailforge.schemas.agent_episode import AgentStop
+
+BEGIN_QUERY, END_QUERY = "<|begin_search_query|>", "<|end_search_query|>"
+BEGIN_RESULT, END_RESULT = "<|begin_search_result|>", "<|end_search_result|>"
+NO_MORE_SEARCHES = "The limit of searches is reached: no further search is run. Answer with what you have."
+SEARCHED_BEFORE = "This query was searched for before: see its result above."
+NOTHING_HELPFUL = "No helpful information found."
+
+_FOUND = "Final Information"
+_KEPT_STEPS = 5
+"""Reasoning of more steps is shown to the reading call without those in its middle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchO1Config:
+    """Limits and sampling: RAGSearch's five searches, else what the authors' code has where it has something."""
+
+    max_searches: int = 5
+    """Those that are run. Further ones, and queries made twice, are told so and take a turn."""
+    max_turns: int = 15
+    max_tokens: int = 16384
+    """Of the conversation after the question, results included."""
+    turn_tokens: int = 8192
+    reading_tokens: int = 2048
+    """Of the call that reads what a search has found."""
+    temperature: float = 0.7
+    top_p: float = 0.8
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for numbers that leave no room."""
+        if self.max_searches < 0 or min(self.max_turns, self.max_tokens, self.turn_tokens, self.reading_tokens) < 1:
+            raise InvalidInput("expected max_searches of 0 or more, and turns and tokens of 1 or more")
+
+
+async def run(question: str, tools: AgentTools, config: SearchO1Config) -> AgentRun:
+    """One conversation, with the calls that read for it beside it. Raises as `Agent.run`; a window that overflows after
+    the first turn is an end (`too_long`)."""
+    check_documents(tools, "search_o1")
+    conversation = _Conversation(question, tools, config)
+    stop: AgentStop | None = None
+    try:
+        while stop is None:
+            stop = await conversation.take_turn()
+    except ContextOverflow:
+        if not conversation.turns:
+            raise
+        stop = "too_long"
+    return AgentRun(
+        answer=conversation.answer if stop == "answered" else "",
+        stop=stop,
+        messages=tuple(conversation.messages),
+        searches=tuple(conversation.recorder.searches),
+        calls=tuple(conversation.recorder.calls),
+    )
+
+
+class _Conversation:
+    """A conversation under way."""
+
+    def __init__(self, question: str, tools: AgentTools, config: SearchO1Config) -> None:
+        self.recorder = Recorder(tools)
+        self.turns = 0
+        self.answer = ""
+        opening = fill(PROMPTS.text("search_o1"), question=question, limit=str(config.max_searches))
+        self.messages = [Message(role="user", content=opening, train=False)]
+        self._question, self._tools, self._config = question, tools, config
+        self._queries: set[str] = set()
+        self._tokens = 0
+
+    async def take_turn(self) -> AgentStop | None:
+        """A turn of the agent and what it is given for it; why the conversation ends, if it does."""
+        config = self._config
+        longest = min(config.turn_tokens, config.max_tokens - self._tokens)
+        reply = await self.recorder.turn(
+            self._prompt(),
+            purpose="search_o1",
+            sampling=sampling_of(config.temperature, config.top_p, longest, END_QUERY),
+        )
+        self.turns += 1
+        text = up_to_search(reply)
+        self._add(Message(role="assistant", content=text, train=True))
+        if reply.is_cut:
+            return "too_long"
+        query = query_of(text)
+        if not query:
+            boxes = (boxed_answer(m.content) for m in reversed(self.messages) if m.role == "assistant")
+            self.answer = next(filter(None, boxes), "")
+            return "answered" if self.answer else "malformed"
+        if self.turns >= config.max_turns:
+            return "too_many_turns"
+        if self._tokens < config.max_tokens:
+            result = await self._result_of(query)
+            self._add(Message(role="tool", content=f"{BEGIN_RESULT}\n{result}\n{END_RESULT}", train=False))
+        return "too_long" if self._tokens >= config.max_tokens else None
+
+    def _prompt(self) -> str | list[ChatTurn]:
+        """All so far: turns of a chat, results being the user's, or one text."""
+        if self._tools.asker.style == "chat":
+            return [ChatTurn(role="user" if m.role == "tool" else m.role, content=m.content) for m in self.messages]
+        opening, *rest = self.messages
+        said = (m.content if m.role == "assistant" else f"\n\n{m.content}\n\n" for m in rest)
+        return f"{opening.content}\n\n{''.join(said)}"
+
+    def _add(self, message: Message) -> None:
+        self.messages.append(message)
+        self._tokens += self._tools.count(message.content)
+
+    async def _result_of(self, query: str) -> str:
+        if len(self._queries) >= self._config.max_searches:
+            return NO_MORE_SEARCHES
+        if query in self._queries:
+            return SEARCHED_BEFORE
+        self._queries.add(query)
+        found = await self.recorder.search_documents(self._question, query)
+        prompt = fill(
+            PROMPTS.text("search_o1_read"),
+            reasoning=previous_steps(message.content for message in self.messages[1:]),
+            query=query,
+            documents=document_text(found),
+        )
+        config = self._config
+        reply = await self.recorder.ask(
+            prompt,
+            purpose="search_o1_read",
+            sampling=sampling_of(config.temperature, config.top_p, config.reading_tokens),
+        )
+        return escape_retrieved(information_of(reply.text))
+
+
+def up_to_search(reply: Reply) -> str:
+    """The turn up to the end of its first search, which is closed where the server took its end off."""
+    text = turn_text(reply)
+    start = text.find(BEGIN_QUERY)
+    if start < 0:
+        return text
+    end = text.find(END_QUERY, start)
+    if end >= 0:
+        return text[: end + len(END_QUERY)]
+    return text if reply.is_cut else text + END_QUERY
+
+
+def query_of(turn: str) -> str:
+    """What a turn searches for at its end; empty when it does not."""
+    if not turn.endswith(END_QUERY):
+        return ""
+    return turn.removesuffix(END_QUERY).rpartition(BEGIN_QUERY)[2].strip() if BEGIN_QUERY in turn else ""
+
+
+def information_of(reply: str) -> str:
+    """What the reading call found: what stands below its last heading, or nothing helpful."""
+    _, heading, found = reply.rpartition(_FOUND)
+    return (heading and found.lstrip("*: \n").strip()) or NOTHING_HELPFUL
+
+
+def previous_steps(texts: Iterable[str]) -> str:
+    """The reasoning as numbered lines; of more than five the first, the last four and those with a mark of a search."""
+    lines = [line for text in texts for line in text.split("\n") if line.strip()]
+    kept: list[str] = []
+    for number, line in enumerate(lines):
+        is_kept = (
+            len(lines) <= _KEPT_STEPS
+            or number == 0
+            or number >= len(lines) - _KEPT_STEPS + 1
+            or BEGIN_QUERY in line
+            or BEGIN_RESULT in line
+        )
+        if is_kept:
+            kept.append(f"Step {number + 1}: {line}")
+        elif kept[-1] != "...":
+            kept.append("...")
+    return "\n".join(kept)
+
+
+AGENT = Agent(name="search_o1", config=SearchO1Config, run=run)

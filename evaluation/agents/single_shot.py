@@ -1,0 +1,48 @@
+"""Single shot: the question is searched for as it stands, once, and answered from what was found (RAGSearch, 5.2.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trailforge.evaluation.agents.declaration import Agent, AgentRun, AgentTools
+from trailforge.evaluation.agents.free_form import (
+    PROMPTS,
+    Recorder,
+    asked_and_said,
+    boxed_answer,
+    check_documents,
+    document_text,
+    sampling_of,
+)
+from trailforge.inference.asker import fill
+from trailforge.protocols.episodes import turn_text
+from trailforge.schemas.agent_episode import AgentStop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SingleShotConfig:
+    """How the one answer is drawn."""
+
+    answer_tokens: int = 2048
+    """Of the reply, its reasoning included."""
+    temperature: float = 0.7
+    top_p: float = 0.8
+
+
+async def run(question: str, tools: AgentTools, config: SingleShotConfig) -> AgentRun:
+    """One search, one answer. A reply without a box is `malformed`, a cut one `too_long`. Raises as `Agent.run`."""
+    check_documents(tools, "single_shot")
+    recorder = Recorder(tools)
+    found = await recorder.search_documents(question, question)
+    prompt = fill(PROMPTS.text("single_shot"), question=question, documents=document_text(found))
+    reply = await recorder.turn(
+        prompt, purpose="single_shot", sampling=sampling_of(config.temperature, config.top_p, config.answer_tokens)
+    )
+    answer = "" if reply.is_cut else boxed_answer(reply.text)
+    stop: AgentStop = "too_long" if reply.is_cut else "answered" if answer else "malformed"
+    return AgentRun(
+        answer=answer, stop=stop, messages=asked_and_said(prompt, turn_text(reply)), searches=tuple(recorder.searches)
+    )
+
+
+AGENT = Agent(name="single_shot", config=SingleShotConfig, run=run)
