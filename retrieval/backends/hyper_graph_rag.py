@@ -25,7 +25,7 @@ from pyarrow import feather
 
 from trailforge.inference import Sampling
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
-from trailforge.retrieval.backends.facts import Fact, FactEntity, model_facts, sentence_facts
+from trailforge.retrieval.backends.facts import Fact, FactEntity, model_facts, plan_model_facts, sentence_facts
 from trailforge.retrieval.backends.graph import NameFinder, key_of, open_sparse, save_sparse
 from trailforge.retrieval.backends.vectors import Vectors, embed
 from trailforge.retrieval.encoder import Encoder
@@ -312,4 +312,5 @@ BACKEND = Backend(
     build=_build,
     open=_open,
     asks_model=lambda config: ("build",) if config.facts == "model" else (),
+    estimate=lambda documents, config: plan_model_facts(documents, config.gleanings) if config.facts == "model" else (),
 )
