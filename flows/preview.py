@@ -29,6 +29,10 @@ from trailforge.retrieval.backends.declaration import Backend
 from trailforge.schemas import Document, InvalidInput, Manifest, from_dict
 
 _SECONDS = 3600
+_BUILD_RESTS_ON = (
+    "Replies are as long as a strong model's without thoughts: one that reasons first writes more. "
+    "Replies that have to be asked for again are not counted."
+)
 
 
 def preview(
@@ -104,7 +108,9 @@ def show_build_estimate(
         StageEstimate(stage=each.purpose, usage=replace(usage, cost=model.prices.cost(usage)))
         for each, usage in zip(planned, usages, strict=True)
     )
-    estimate = Estimate(items=len(passages), unit="passages", sampled=len(passages), stages=stages)
+    estimate = Estimate(
+        items=len(passages), unit="passages", sampled=len(passages), stages=stages, rests_on=_BUILD_RESTS_ON
+    )
     Console().print(estimate_table(estimate, model, caps, VllmConfig()))
 
 

@@ -7,7 +7,7 @@ found = await index.find("Who …?", 5)                                passages,
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from trailforge.inference.asker import Asker
 from trailforge.retrieval.encoder import Encoder
 from trailforge.schemas import Document, InvalidInput, Passage
+from trailforge.schemas.text import count_tokens
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -104,6 +105,31 @@ class PlannedCalls:
     prompt_tokens: int
     """Of all calls together, by `schemas.text.count_tokens`."""
     completion_tokens: int
+    """Of all calls together, without the thoughts of a model that reasons first."""
+
+
+def plan_calls(
+    purpose: str, prompts: Iterable[str], *, filled: float = 0.0, replies: float = 0.0, times: float = 1.0
+) -> PlannedCalls:
+    """Calls with these prompts, each made so many `times` on average.
+
+    `filled`: tokens that replies will add to these prompts, all together. `replies`: tokens of the replies to them.
+    """
+    calls = prompt_tokens = 0
+    for prompt in prompts:
+        calls += 1
+        prompt_tokens += count_tokens(prompt)
+    return PlannedCalls(
+        purpose=purpose,
+        calls=round(times * calls),
+        prompt_tokens=round(times * (prompt_tokens + filled)),
+        completion_tokens=round(times * replies),
+    )
+
+
+def passage_tokens(documents: Iterable[Document]) -> int:
+    """Of titles and texts, by `schemas.text.count_tokens`."""
+    return sum(count_tokens(document.title) + count_tokens(document.text) for document in documents)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +150,8 @@ class Backend:
     asks_model: Callable[[Any], Sequence[str]] = lambda config: ()
     """For which of `build` and `find` a configuration asks a model."""
     estimate: Callable[[Sequence[Document], Any], Sequence[PlannedCalls]] = lambda documents, config: ()
-    """What a build of these documents would ask; nothing is loaded or sent. None where a build asks: nobody knows."""
+    """What a build of these documents would ask, but for replies that have to be asked for again; nothing is loaded or
+    sent. None where a build asks: nobody knows."""
 
 
 class BackendRetriever:

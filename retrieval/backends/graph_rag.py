@@ -26,10 +26,19 @@ import numpy as np
 import pyarrow as pa
 
 from trailforge.inference.asker import fill
-from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
+from trailforge.retrieval.backends.declaration import Backend, FoundPassage, PlannedCalls, Workbench, plan_calls
 from trailforge.retrieval.backends.entity_graph import EntityCommunity, EntityGraph, GraphRagConfig, find_communities
 from trailforge.retrieval.backends.vectors import Vectors, embed, embedded_text
-from trailforge.retrieval.backends.writing import PROMPTS, ask_each, build_graph, within, write_reports
+from trailforge.retrieval.backends.writing import (
+    PROMPTS,
+    ask_each,
+    build_graph,
+    facts_of,
+    join_names,
+    plan_extraction,
+    within,
+    write_reports,
+)
 from trailforge.schemas import Document, Passage, RetrievalError
 from trailforge.schemas.text import estimate_tokens
 
@@ -69,6 +78,11 @@ _DOCUMENTS = b"documents"
 """Beside the columns: how many documents a table is of."""
 _MOST_POINTS_TEXT = 1000
 """Words of points that a model is asked for; of the answer twice as many. The released numbers."""
+_REPORTS_PER_PASSAGE, _REPORT_INPUT, _REPORT_REPLY = 1.1, 440, 180
+"""Reports where a model extracts, and tokens of what one reads and says: a strong model's, over 20 passages of
+MuSiQue."""
+_PASSAGES_SAMPLED = 200
+"""Their names are joined in a graph, to see how many reports there would be where no model extracts."""
 _POINT = {
     "type": "object",
     "properties": {
@@ -348,6 +362,33 @@ def _asks_model(config: GraphRagConfig) -> Sequence[str]:
     return (*asked, "find") if config.search == "global" else tuple(asked)
 
 
+def _estimate(documents: Sequence[Document], config: GraphRagConfig) -> Sequence[PlannedCalls]:
+    """See `Backend.estimate`. Reports are as many per passage as in a sample."""
+    planned = plan_extraction(documents, config) if config.extraction == "model" else []
+    if config.reports != "model":
+        return planned
+    template, words = PROMPTS.text("graph_rag_report"), str(3 * config.report_tokens // 4)
+    if config.extraction == "model":
+        prompt, times = fill(template, words=words, facts=""), _REPORTS_PER_PASSAGE * len(documents)
+        return [*planned, plan_calls("report", [prompt], filled=_REPORT_INPUT, replies=_REPORT_REPLY, times=times)]
+    chosen = random.Random(config.seed).sample(range(len(documents)), min(len(documents), _PASSAGES_SAMPLED))
+    graph = join_names([documents[row] for row in sorted(chosen)], config)
+    communities = find_communities(graph, config.largest_community, config.seed)
+    facts = [
+        facts_of(community, graph, [], config.report_input_tokens)
+        for community in communities
+        if len(community.members) >= config.smallest_report
+    ]
+    prompts = (fill(template, words=words, facts=each) for each in facts)
+    times = len(documents) / max(len(chosen), 1)
+    return [plan_calls("report", prompts, replies=_REPORT_REPLY * len(facts), times=times)]
+
+
 BACKEND = Backend(
-    name="graph_rag", config=GraphRagConfig, build=_build, open=GraphRagIndex.open, asks_model=_asks_model
+    name="graph_rag",
+    config=GraphRagConfig,
+    build=_build,
+    open=GraphRagIndex.open,
+    asks_model=_asks_model,
+    estimate=_estimate,
 )

@@ -15,7 +15,6 @@ a search goes on with all facts when the model's reply to the filter cannot be u
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,10 +25,21 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from trailforge.inference import Sampling
-from trailforge.inference.asker import Asker, fill
+from trailforge.inference.asker import fill
 from trailforge.inference.prompts import Prompts
-from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Index, Workbench
-from trailforge.retrieval.backends.facts import FactTable, StatedFact, find_neighbours
+from trailforge.retrieval.backends.declaration import (
+    Backend,
+    FoundPassage,
+    Index,
+    Workbench,
+)
+from trailforge.retrieval.backends.facts import (
+    FactTable,
+    StatedFact,
+    find_neighbours,
+    model_triples,
+    plan_model_triples,
+)
 from trailforge.retrieval.backends.graph import (
     NameFinder,
     PassageGraph,
@@ -56,7 +66,6 @@ _PRONOUNS = frozenset(
     "he she it they him her them his hers its their theirs this that these those who which i we you".split()
 )
 """No phrases: half of all passages would be joined by them."""
-_TRIPLE = ("subject", "relation", "object")
 
 
 def _object(**properties: Any) -> dict[str, Any]:
@@ -68,8 +77,6 @@ def _object(**properties: Any) -> dict[str, Any]:
     }
 
 
-_NAMES = _object(names={"type": "array", "items": {"type": "string"}})
-_TRIPLES = _object(triples={"type": "array", "items": _object(**{part: {"type": "string"} for part in _TRIPLE})})
 _USEFUL = _object(useful={"type": "array", "items": {"type": "integer"}})
 
 
@@ -324,8 +331,10 @@ async def _ask_statements(
 ) -> tuple[list[StatedFact], int]:
     """What a model reads out of passages, and of how many its reply is lost."""
 
+    sampling = _sampling(config)
+
     async def read(shard: Sequence[Document]) -> list[list[list[str]] | None]:
-        return await asyncio.gather(*(_triples(document, config, tools.model) for document in shard))
+        return await asyncio.gather(*(model_triples(document, sampling, tools.model) for document in shard))
 
     replies = [triples for shard in await tools.map("triples", read, documents, _PER_SHARD) for triples in shard]
     return list(_state_triples(replies)), replies.count(None)
@@ -344,21 +353,6 @@ def _state_triples(replies: Sequence[Sequence[Sequence[str]] | None]) -> Iterato
             phrases = key_of(subject), key_of(object)
             if all(phrase and phrase not in _PRONOUNS for phrase in phrases):
                 yield StatedFact(row, f"{subject} {relation} {object}", phrases)
-
-
-async def _triples(document: Document, config: HippoRagConfig, asker: Asker) -> list[list[str]] | None:
-    """What a model reads out of a passage, in two calls; None where a reply cannot be used."""
-    passage = {"title": document.title, "text": document.text}
-    sampling = _sampling(config)
-    try:
-        prompt = fill(_PROMPTS.text("hippo_rag_names"), **passage)
-        named = await asker.json(prompt, _NAMES, purpose="extract_names", sampling=sampling)
-        names = json.dumps(list(dict.fromkeys(named["names"])), ensure_ascii=False)
-        prompt = fill(_PROMPTS.text("hippo_rag_triples"), **passage, names=names)
-        found = await asker.json(prompt, _TRIPLES, purpose="extract_triples", sampling=sampling)
-    except ITEM_ERRORS:
-        return None
-    return [[" ".join(triple[part].split()) for part in _TRIPLE] for triple in found["triples"]]
 
 
 async def _find_synonyms(
@@ -391,4 +385,12 @@ def _asks_model(config: HippoRagConfig) -> list[str]:
     return [part for part, where in (("build", config.facts), ("find", config.filter)) if where == "model"]
 
 
-BACKEND = Backend(name="hippo_rag", config=HippoRagConfig, build=_build, open=_open, add=_add, asks_model=_asks_model)
+BACKEND = Backend(
+    name="hippo_rag",
+    config=HippoRagConfig,
+    build=_build,
+    open=_open,
+    add=_add,
+    asks_model=_asks_model,
+    estimate=lambda documents, config: plan_model_triples(documents) if config.facts == "model" else (),
+)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -24,19 +24,17 @@ import pyarrow as pa
 from pyarrow import feather
 
 from trailforge.inference import Sampling
-from trailforge.inference.asker import Asker, fill
-from trailforge.inference.prompts import Prompts
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
+from trailforge.retrieval.backends.facts import Fact, FactEntity, model_facts, plan_model_facts, sentence_facts
 from trailforge.retrieval.backends.graph import NameFinder, key_of, open_sparse, save_sparse
 from trailforge.retrieval.backends.vectors import Vectors, embed
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.words import words_of
-from trailforge.schemas import ContextOverflow, Document, MalformedReply, Passage, RetrievalError
+from trailforge.schemas import Document, Passage, RetrievalError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-_PROMPTS = Prompts("trailforge.retrieval.backends")
 _PASSAGES_ASKED = 16
 """At once, which is a shard of the build."""
 _LONGEST_DESCRIPTION = 200
@@ -46,18 +44,6 @@ _LONGEST_LIST = 1000
 """Places of a list that count: what comes after adds less than a thousandth."""
 _FACTS_SHOWN = 3
 """In the reasons for a passage."""
-
-
-def _object(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
-
-
-_TEXT, _NUMBER = {"type": "string"}, {"type": "number"}
-_ENTITY = _object(name=_TEXT, type=_TEXT, description=_TEXT, importance=_NUMBER)
-_FACT = _object(fact=_TEXT, completeness=_NUMBER, entities={"type": "array", "items": _TEXT})
-_SCHEMA = _object(entities={"type": "array", "items": _ENTITY}, facts={"type": "array", "items": _FACT})
-_USUAL_IMPORTANCE = 50.0
-"""Of an entity that a fact names and a reply does not describe."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,80 +67,6 @@ class HyperGraphRagConfig:
     top_p: float = 0.95
     max_tokens: int = 12_288
     """Of a reply, thoughts included."""
-
-
-class FactEntity(NamedTuple):
-    """An entity in a fact."""
-
-    name: str
-    weight: float = 1.0
-    """How much it matters in the passage: 0 to 100 by a model, else how often the sentence names it."""
-    about: str = ""
-    """What it is, and what the passage says of it."""
-
-
-class Fact(NamedTuple):
-    """A statement and what it is about."""
-
-    text: str
-    weight: float
-    """How completely it is understood by itself: 0 to 10 by a model, 1 for a sentence."""
-    entities: tuple[FactEntity, ...]
-
-
-def sentence_facts(documents: Sequence[Document], finder: NameFinder) -> list[list[Fact]]:
-    """Of each document its sentences, about the names in them and the document's title; no model is asked."""
-    facts: list[list[Fact]] = [[] for _ in documents]
-    for row, sentence, names in finder.sentences(documents):
-        entities = (FactEntity(name, float(names.count(name))) for name in dict.fromkeys(names))
-        facts[row].append(Fact(f"{documents[row].title}. {sentence}", 1.0, tuple(entities)))
-    return facts
-
-
-async def model_facts(documents: Sequence[Document], config: HyperGraphRagConfig, asker: Asker) -> list[Any]:
-    """The `Fact`s that a model reads out of each document; None where its reply cannot be read."""
-    return await asyncio.gather(*(_read_document(document, config, asker) for document in documents))
-
-
-async def _read_document(document: Document, config: HyperGraphRagConfig, asker: Asker) -> list[Fact] | None:
-    sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens)
-    facts: list[Fact] = []
-    for _ in range(1 + config.gleanings):
-        template = _PROMPTS.text("hyper_graph_rag_more_facts" if facts else "hyper_graph_rag_facts")
-        known = "\n".join(f"- {fact.text}" for fact in facts)
-        prompt = fill(template, title=document.title, text=document.text, known=known)
-        try:
-            reply = await asker.json(prompt, _SCHEMA, purpose="extract_facts", sampling=sampling)
-        except (MalformedReply, ContextOverflow):
-            return facts or None
-        if not (more := _facts_of_reply(reply)):
-            break
-        facts += more
-    return facts
-
-
-def _facts_of_reply(reply: dict[str, Any]) -> list[Fact]:
-    """The facts of a reply, on one line each and with weights within their bounds."""
-    described = {key_of(each["name"]): each for each in reply["entities"]}
-    return [
-        Fact(
-            _one_line(fact["fact"]),
-            min(max(float(fact["completeness"]), 0.0), 10.0),
-            tuple(_entity(name, described.get(key_of(name), {})) for name in fact["entities"]),
-        )
-        for fact in reply["facts"]
-        if fact["fact"].strip()
-    ]
-
-
-def _entity(name: str, entity: Mapping[str, Any]) -> FactEntity:
-    weight = min(max(float(entity.get("importance", _USUAL_IMPORTANCE)), 0.0), 100.0)
-    about = f"{entity['type']}: {entity['description']}" if entity else ""
-    return FactEntity(_one_line(entity.get("name", name)), weight, _one_line(about))
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,9 +276,12 @@ class HyperGraphRagIndex:
 async def _build(documents: Sequence[Document], config: HyperGraphRagConfig, tools: Workbench) -> HyperGraphRagIndex:
     finder = await asyncio.to_thread(NameFinder.of, documents)
     if config.facts == "model":
-        shards = await tools.map(
-            "facts", lambda part: model_facts(part, config, tools.model), documents, _PASSAGES_ASKED
-        )
+        sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens)
+
+        async def read(part: Sequence[Document]) -> list[Any]:
+            return await model_facts(part, config.gleanings, sampling, tools.model)
+
+        shards = await tools.map("facts", read, documents, _PASSAGES_ASKED)
         facts = [_facts_in(each) for shard in shards for each in shard]
     else:
         facts = await asyncio.to_thread(sentence_facts, documents, finder)
@@ -397,4 +312,5 @@ BACKEND = Backend(
     build=_build,
     open=_open,
     asks_model=lambda config: ("build",) if config.facts == "model" else (),
+    estimate=lambda documents, config: plan_model_facts(documents, config.gleanings) if config.facts == "model" else (),
 )

@@ -151,6 +151,7 @@ def test_a_dry_run_says_what_a_model_would_be_asked(
     (line,) = (line for line in shown.splitlines() if "facts" in line)
     assert [word for word in line.split() if word[0].isdigit()] == ["4", "1,200", "400", "5.20"]
     assert "--max-calls 1 would stop the run" in " ".join(shown.split())
+    assert "one that reasons first writes more" in " ".join(shown.split())
     monkeypatch.setattr(backends, "load_backend", lambda name: asking)
     with pytest.raises(InvalidInput, match="bm25 does not say what it would ask"):
         run("build", corpus, *options, "--out", tmp_path / "index")

@@ -20,6 +20,7 @@ from trailforge.retrieval import Encoder
 from trailforge.retrieval.backends import Workbench, load_backend
 from trailforge.retrieval.backends.hippo_rag import HippoRagIndex
 from trailforge.schemas import Document, Question
+from trailforge.schemas.text import count_tokens
 
 RECORDING = Path(__file__).parent / "hippo_rag_run.json.gz"
 """{questions: […], calls: [[purpose, what was asked, number of the draw, reply, thoughts], …]}"""
@@ -76,3 +77,7 @@ async def test_the_facts_of_a_strong_model_lead_to_passages(documents: list[Docu
         "no fact fits; near to the question",
     ]
     assert model.check_all_used() == {"extract_names": 24, "extract_triples": 24, "filter_facts": 5}
+    for planned in backend.estimate(documents, backend.config(facts="model")):
+        replies = sum(count_tokens(row[3]) for row in recorded["calls"] if row[0] == planned.purpose)
+        assert planned.calls == 24
+        assert planned.completion_tokens == pytest.approx(replies, rel=0.02)

@@ -19,17 +19,10 @@ from tests.support.scripted import Script, ScriptedModel, prompt_text
 from trailforge.inference import Meter
 from trailforge.inference.asker import Asker
 from trailforge.retrieval.backends import Workbench, load_backend
+from trailforge.retrieval.backends.facts import Fact, sentence_facts
+from trailforge.retrieval.backends.facts import FactEntity as Joined
 from trailforge.retrieval.backends.graph import NameFinder
-from trailforge.retrieval.backends.hyper_graph_rag import (
-    Fact,
-    HyperGraphRagConfig,
-    HyperGraphRagIndex,
-    join_facts,
-    sentence_facts,
-)
-from trailforge.retrieval.backends.hyper_graph_rag import (
-    FactEntity as Joined,
-)
+from trailforge.retrieval.backends.hyper_graph_rag import HyperGraphRagConfig, HyperGraphRagIndex, join_facts
 from trailforge.retrieval.backends.vectors import Vectors
 from trailforge.schemas import Document, RetrievalError
 

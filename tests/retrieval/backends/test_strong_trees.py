@@ -21,6 +21,7 @@ from trailforge.retrieval import Encoder
 from trailforge.retrieval.backends import Workbench, load_backend
 from trailforge.retrieval.backends.graph_rag import GraphRagIndex
 from trailforge.schemas import Document, Question
+from trailforge.schemas.text import count_tokens
 
 RECORDING = Path(__file__).parent / "strong_trees.json.gz"
 """{question: its id, rows: [[purpose, what was asked, number of the draw, reply, thoughts], …]}"""
@@ -70,6 +71,9 @@ async def test_a_tree_of_summaries(question: Question, recorded: dict[str, Any],
     raptor = load_backend("raptor")
     index = await raptor.build(documents(question), raptor.config(summaries="model"), bench(model, encoder))
     assert model.check_all_used() == {"summary": 4}
+    (planned,) = raptor.estimate(documents(question), raptor.config(summaries="model"))
+    replies = sum(count_tokens(row[3]) for row in recorded["rows"] if row[0] == "summary")
+    assert planned.calls == 5 and planned.completion_tokens == pytest.approx(replies, rel=0.3)
     found = await index.find(question.question, 4)
     assert [f.passage.title for f in found[:2]] == ["Chiang Hsiao-wu", "Chiang Hsiao-wen"]
     assert set(found[2].sources) > {"Chiang Hsiao-wu", "Chiang Hsiao-wen", "Chiang Ching-kuo"}
@@ -97,3 +101,9 @@ async def test_a_graph_with_reports(question: Question, recorded: dict[str, Any]
     assert answer.sources == ("Chiang Ching-kuo", "Chiang Hsiao-wen", "Chiang Hsiao-wu")
     purposes = {"facts": 21, "gleaning": 20, "merge": 13, "report": 23, "points": 1, "answer": 1}
     assert model.check_all_used() == purposes
+    asked = {"facts": 20, "gleaning": 20, "merge": 13, "report": 22}  # of the others, replies were asked for again
+    planned = graph_rag.estimate(passages, config)
+    assert {each.purpose: each.calls for each in planned} == asked
+    for each in planned:
+        replies = [count_tokens(row[3]) for row in recorded["rows"] if row[0] == each.purpose]
+        assert each.completion_tokens / each.calls == pytest.approx(sum(replies) / len(replies), rel=0.1)
