@@ -28,7 +28,7 @@ def test_dynasearcher_over_an_index_made_with_its_prefixes(tmp_path: Path) -> No
     passages = {d.text: d.title for n in range(COUNT) for d in world.question(n, 2 + n % 2).paragraphs}
     lines = [json.dumps({"title": title, "text": text}) + "\n" for text, title in passages.items()]
     (tmp_path / "passages.jsonl").write_text("".join(lines))
-    given = ["index", str(tmp_path / "passages.jsonl"), "--out", str(tmp_path / "index")]
+    given = ["index", "build", str(tmp_path / "passages.jsonl"), "--backend", "dense", "--out", str(tmp_path / "index")]
     made = CliRunner().invoke(app, [*given, "--passage-prefix", "passage: ", "--query-prefix", "query: "])
     assert made.exit_code == 0, made.output
     graph = searched_graph(tmp_path / "graph", COUNT)

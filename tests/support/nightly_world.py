@@ -24,6 +24,7 @@ schedule: {{questions_in_flight: 2}}
 document_bundles:
   content: {{min_words: 20, min_characters: 100}}
   bundles: {{method: greedy, min_cosine: 0.25}}
+  tools: {{kind: bm25}}
   output: {{documents_per_shard: 4, bundles_per_shard: 1, questions_per_shard: 1}}
 mcts_trajectories:
   filters: {{grounded: false}}
