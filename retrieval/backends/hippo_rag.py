@@ -8,13 +8,15 @@ passages come in the order of their embeddings.
 Without a model (the default) a fact is a sentence about the names in it and its title, and the filter keeps facts about
 names in the question. With one, facts are triples (two calls a passage), and the filter is one call a question.
 
-Not as published: phrases are one when they are but for accents, capitals, marks and an article; pronouns are none; and
-a search goes on with all facts when the model's reply to the filter cannot be used.
+Not as published: phrases are one when they are but for accents, capitals, marks and an article; pronouns are none; those
+with other numbers are not of one meaning; and a search goes on with all facts when the model's reply to the filter cannot
+be used.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -62,10 +64,7 @@ _ROWS = 1024
 """Phrases whose neighbours are looked up at once."""
 _LOST = "lost.npy"
 _VECTORS = ("passages", "facts", "phrases")
-_PRONOUNS = frozenset(
-    "he she it they him her them his hers its their theirs this that these those who which i we you".split()
-)
-"""No phrases: half of all passages would be joined by them."""
+_NUMBER = re.compile(r"\d+")
 
 
 def _object(**properties: Any) -> dict[str, Any]:
@@ -351,7 +350,7 @@ def _state_triples(replies: Sequence[Sequence[Sequence[str]] | None]) -> Iterato
     for row, triples in enumerate(replies):
         for subject, relation, object in triples or ():
             phrases = key_of(subject), key_of(object)
-            if all(phrase and phrase not in _PRONOUNS for phrase in phrases):
+            if all(phrases):
                 yield StatedFact(row, f"{subject} {relation} {object}", phrases)
 
 
@@ -359,7 +358,7 @@ async def _find_synonyms(
     phrases: Sequence[str], vectors: Vectors, config: HippoRagConfig, tools: Workbench
 ) -> csr_array:
     """Cosine of each phrase with those of its meaning, shape (phrases, phrases). A phrase of one or two letters has
-    none, though others may have it."""
+    none, though others may have it; nor are two of one meaning whose numbers differ, however alike they are."""
     from scipy.sparse import csr_array
 
     async def join(rows: Sequence[tuple[int, str]]) -> np.ndarray:
@@ -369,6 +368,8 @@ async def _find_synonyms(
 
     rows = [(row, phrase) for row, phrase in enumerate(phrases) if sum(map(str.isalnum, phrase)) > 2]
     found = np.concatenate([np.zeros((0, 3)), *await tools.map("synonyms", join, rows, _ROWS)])
+    numbers = [_NUMBER.findall(phrase) for phrase in phrases]
+    found = found[[numbers[int(one)] == numbers[int(other)] for one, other, _ in found]]
     places = found[:, 0].astype(np.int32), found[:, 1].astype(np.int32)
     return csr_array((found[:, 2], places), shape=(len(phrases), len(phrases)))
 

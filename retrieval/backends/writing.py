@@ -100,8 +100,12 @@ def within(texts: Sequence[str], tokens: int) -> int:
 
 
 async def write_summary(asker: Asker, texts: Sequence[str], words: int, sampling: Sampling) -> str:
-    """What a model makes of texts, in about so many words. Raises `MalformedReply` where it says nothing."""
-    numbered = "\n\n".join(f"[{number}] {' '.join(text.split())}" for number, text in enumerate(texts, start=1))
+    """What a model makes of texts, each a title and a line break before it or none, in about so many words.
+
+    Raises `MalformedReply` where it says nothing.
+    """
+    parts = (": ".join(" ".join(part.split()) for part in text.split("\n", 1)) for text in texts)
+    numbered = "\n\n".join(f"[{number}] {part}" for number, part in enumerate(parts, start=1))
     prompt = fill(PROMPTS.text("raptor_summary"), words=str(words), texts=numbered)
     return await asker.matching(prompt, lambda reply: reply.strip() or None, purpose="summary", sampling=sampling)
 
