@@ -74,7 +74,9 @@ class AnswerScorer:
         is_free = question.type == "causal"
         is_judged = self.options.free_answers if is_free else self.options.near_misses and is_near_miss(reply, golds)
         if self.judge is not None and is_judged:
-            return await self.judge(Judged(question=question.question, answer=reply, golds=golds)), "judge"
+            facts = question.key_facts if is_free else ()
+            judged = Judged(question=question.question, answer=reply, golds=golds, key_facts=facts)
+            return await self.judge(judged), "judge"
         if is_free and question.key_facts:
             said = [says_fact(reply, fact) for fact in question.key_facts]
             return round(sum(said) / len(said), 6), "key_facts"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import re
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
@@ -29,6 +30,7 @@ SCHEMA = {
     "additionalProperties": False,
 }
 _PLACES = {"question", "reference", "answer"}
+_OTHER_FORMS, _KEY_FACTS = "Other forms of it, each as right:", "Key facts:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,14 @@ class Judged:
     answer: str
     golds: tuple[str, ...]
     """The gold answer, then its aliases."""
+    key_facts: tuple[str, ...] = ()
+    """What a right explanation has to say, all of it."""
+
+    @property
+    def reference(self) -> str:
+        """Gold answer, other forms of it and key facts as a rubric shows them, a line each: none runs into another."""
+        answer, *aliases = self.golds or ("",)
+        return "\n".join([answer, *_listed(_OTHER_FORMS, aliases), *_listed(_KEY_FACTS, self.key_facts)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +114,7 @@ class Judge:
             return 0.0
         texts = {
             "question": judged.question,
-            "reference": " / ".join(judged.golds),
+            "reference": judged.reference,
             "answer": judged.answer[: self.max_answer_chars],
         }
         # In one pass: an answer that holds {{reference}} must not be filled in.
@@ -119,6 +129,10 @@ class Judge:
         )
         verdict = await ask_json(self.client, request, SCHEMA, meter)
         return float(verdict["score"])
+
+
+def _listed(heading: str, texts: Sequence[str]) -> list[str]:
+    return [heading, *(f"- {' '.join(text.split())}" for text in texts)] if texts else []
 
 
 @cache

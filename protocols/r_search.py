@@ -51,6 +51,8 @@ def system_prompt(top_k: int = TOP_K, holdings: Mapping[str, str] = HOLDINGS) ->
         "Then write a search plan between <search> and </search>: a line `Nodes:`, below it a line `A: query (Tool)` "
         f"for each search, at most {MAX_NODES}; then a line `Edges:`, below it which search comes before which, as "
         "`A -> B; C -> B`, or nothing when their order does not matter. "
+        "An edge carries nothing over: `A -> B` says that what B brings is read in the light of what A brings, "
+        "so A is run and shown first. "
         "All queries are written before any search is run, and each is run word for word as it stands: nothing that "
         "one search finds is filled into another. So a query never points to another search, and calls what is not "
         "known yet by what the question says of it. "

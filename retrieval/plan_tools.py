@@ -1,7 +1,8 @@
 """The tools that a search plan names (R-Search, section 4.1): News, Academic, General.
 
 Over the run's own documents by default: News searches what is of kind `news`, Academic what is of kind `academic`, and
-General all of them, as the web holds the others too. A document is found by its best passage (`passages_of`).
+General all of them, as the web holds the others too. A document is found by its best passage (`passages_of`), which is
+shown behind the document's date: without it "on Friday" says nothing.
 Over the web instead, as in the paper: GNews and Google News where that has too little, arXiv, Google.
 """
 
@@ -144,7 +145,7 @@ class _Corpus:
                 return _Nothing()
             passages = [piece.passage for piece in chosen]
             found = await build_over(passages, self._config, self._config.kind, self._encoder, self._map)
-            return BestPassages(found, {piece.passage.id: piece.home.id for piece in chosen})
+            return BestPassages(found, {piece.passage.id: piece.home for piece in chosen})
 
     async def _map(
         self, name: str, work: Callable[[Sequence[Item]], Awaitable[Result]], items: Sequence[Item], per_shard: int
@@ -193,12 +194,12 @@ def passages_of(text: str, longest: int = LONGEST_PASSAGE) -> list[str]:
 class BestPassages:
     """A retriever over documents by way of one over their passages."""
 
-    def __init__(self, passages: Retriever, document_of: Mapping[str, str]) -> None:
-        """`document_of`: id of each passage -> id of its document."""
-        self._passages, self._document_of = passages, document_of
+    def __init__(self, passages: Retriever, home_of: Mapping[str, SourceDocument]) -> None:
+        """`home_of`: id of each passage -> its document."""
+        self._passages, self._home_of = passages, home_of
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """The best passage of each of the best `k` documents, under the document's id.
+        """The best passage of each of the best `k` documents, under the document's id and behind its date.
 
         A passage without a positive score has nothing in common with the query, and is not found.
         """
@@ -208,11 +209,16 @@ class BestPassages:
             best: dict[str, Passage] = {}
             for passage in found:
                 if passage.score > 0:
-                    document = self._document_of[passage.id]
-                    best.setdefault(document, replace(passage, id=document))
+                    home = self._home_of[passage.id]
+                    best.setdefault(home.id, replace(passage, id=home.id, text=_dated(passage.text, home)))
             if len(best) >= k or len(found) < width or found[-1].score <= 0:
                 return list(best.values())[:k]
             width *= _SPARE
+
+
+def _dated(text: str, document: SourceDocument) -> str:
+    """As the tools of the web show dates."""
+    return f"{document.published[:10]}: {text}" if document.published else text
 
 
 def _cut_sentence(sentence: str, longest: int) -> list[str]:

@@ -144,6 +144,7 @@ class BundleWork:
         prompt = fill(
             PROMPTS.text("bundle_questions"),
             count=str(config.questions_per_bundle),
+            sources=describe_sources(self.item.documents),
             documents=render_documents(self.item.documents, config.longest_document),
         )
         sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.write_max_tokens)
@@ -203,9 +204,21 @@ def draft_row(draft: dict[str, Any], number: int, item: BundleInput, context: Bu
 def render_documents(documents: Sequence[SourceDocument], longest: int) -> str:
     """Documents as a prompt shows them, numbered from 1."""
     return "\n\n".join(
-        f"[{number}] {document.title} ({TOOLS[document.kind]}, {document.origin}"
+        f"[{number}] {document.title} ({TOOLS[document.kind]}, {document.source}"
         f"{', ' + document.published if document.published else ''})\n{cut_text(document.text, longest)}"
         for number, document in enumerate(documents, start=1)
+    )
+
+
+def describe_sources(documents: Sequence[SourceDocument]) -> str:
+    """Which documents are of one source, a rule of the writer's for each such source; empty when each has its own."""
+    numbers: dict[str, list[str]] = {}
+    for number, document in enumerate(documents, start=1):
+        numbers.setdefault(document.origin, []).append(f"[{number}]")
+    shared = [(origin, same) for origin, same in numbers.items() if len(same) > 1]
+    return "".join(
+        f"- {', '.join(same[:-1])} and {same[-1]} are of one source, {origin}: join a document of another one.\n"
+        for origin, same in shared
     )
 
 

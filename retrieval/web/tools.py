@@ -117,8 +117,7 @@ def news_tool(
         params = {"q": asked, "lang": language, "max": str(k), "sortby": "relevance", "apikey": key}
         async with provider.connection(key) as connection:
             hits = await connection.ask(base_url, gnews.gnews_hits, params=params)
-        dated = [(hit, f"{hit.published}: {hit.text}" if hit.published else hit.text) for hit in hits]
-        return [_passage(rank, hit.url, hit.title, text) for rank, (hit, text) in enumerate(dated, 1)][:k]
+        return [_passage(rank, hit.url, hit.title, hit.text, hit.published) for rank, hit in enumerate(hits, 1)][:k]
 
     async def fetch(query: str, k: int) -> list[Passage]:
         try:
@@ -147,7 +146,10 @@ def arxiv_tool(*, base_url: str = QUERY_URL, http: HttpConfig | None = None, lon
         async with provider.connection() as connection:
             page = await connection.ask(base_url, read_page, params=params)
         papers = [entry for entry in page.entries if entry["title"] and entry["text"]]
-        return [_passage(rank, p.get("id", ""), p["title"], p["text"]) for rank, p in enumerate(papers, 1)][:k]
+        return [
+            _passage(rank, p.get("id", ""), p["title"], p["text"], p.get("published", "")[:10])
+            for rank, p in enumerate(papers, 1)
+        ][:k]
 
     return WebTool(fetch, longest)
 
@@ -177,18 +179,16 @@ def pages_tool(
         except RequestRefused as refusal:
             _LOG.warning("%s; this search finds nothing", refusal)
             return []
-        dated = [(hit, f"{hit.published}: {hit.content}" if hit.published else hit.content) for hit in hits]
-        found = [_passage(rank, hit.url, hit.title, text) for rank, (hit, text) in enumerate(dated, 1)][:k]
+        found = [_passage(rank, hit.url, hit.title, hit.content, hit.published) for rank, hit in enumerate(hits, 1)][:k]
         return [*await asyncio.gather(*(reader.read(each, query) for each in found[:read_pages])), *found[read_pages:]]
 
     return WebTool(fetch, longest)
 
 
 def _page(rank: int, hit: SerperHit) -> Passage:
-    dated = f"{hit.date}: {hit.snippet}" if hit.date else hit.snippet
-    return _passage(rank, hit.link, hit.title, dated)
+    return _passage(rank, hit.link, hit.title, hit.snippet, hit.date)
 
 
-def _passage(rank: int, url: str, title: str, text: str) -> Passage:
-    title, text = (" ".join(each.split()) for each in (title, text))
+def _passage(rank: int, url: str, title: str, text: str, date: str) -> Passage:
+    title, text = (" ".join(each.split()) for each in (title, f"{date}: {text}" if date else text))
     return Passage(id=url, title=title, text=text, score=round(1 / rank, 6))

@@ -171,3 +171,13 @@ async def test_what_a_judge_is_asked_is_the_question_and_all_its_golds() -> None
     row = question(aliases=("UiB",))
     assert await scorer.score(row, "Bergen") == (0.4, "judge")
     assert seen == [Judged(question=row.question, answer="Bergen", golds=("University of Bergen", "UiB"))]
+
+
+async def test_a_judge_is_shown_the_key_facts_of_an_explanation() -> None:
+    scorer, model = judging('{"score": 1}', free_answers=True)
+    await scorer.score(COHEN, REPLIES[3][2])
+    prompt = prompt_text(model.requests[0])
+    assert COHEN.key_facts and all(f"\n- {fact}\n" in prompt for fact in COHEN.key_facts)
+    scorer, model = judging('{"score": 1}', near_misses=True)
+    await scorer.score(question(key_facts=("of no use",)), "Bergen")
+    assert "of no use" not in prompt_text(model.requests[0])

@@ -56,6 +56,15 @@ async def test_a_long_document_is_found_once_by_its_best_passage() -> None:
     assert await ids(tools, "News", "nothing new about tides") == ["s:1", "s:4"]
 
 
+async def test_a_passage_stands_behind_the_date_of_its_document_where_that_has_one() -> None:
+    dated = replace(LONG, published="2019-06-23T08:00:00Z")
+    tools = local_tools([dated, MILL], replace(WORDS, longest_passage=21))
+    (found,) = await tools["News"].retrieve("year 41", 1)
+    assert found.text.startswith("2019-06-23: Year ") and "Year 41 saw" in found.text
+    assert (await tools["News"].retrieve("turbine", 1))[0].text == MILL.text
+    assert await ids(tools, "General", "2019") == []  # what is searched is the text alone
+
+
 async def test_dense_tools_agree_on_who_searches_what(encoder: Encoder) -> None:
     tools = local_tools(DOCUMENTS[:3], PlanToolsConfig(kind="dense"), encoder)
     assert (await ids(tools, "Academic", "research on rotor design"))[:1] == ["s:2"]
@@ -113,8 +122,9 @@ class Crowd:
 
 
 async def test_passages_of_one_document_do_not_hide_the_next() -> None:
-    homes = {f"big {n}": "big" for n in range(100)} | {"small 0": "small", "none 0": "none"}
+    big, small, none = (document(n, "news", "", "") for n in range(3))
+    homes = {f"big {n}": big for n in range(100)} | {"small 0": small, "none 0": none}
     found = await BestPassages(Crowd(), homes).retrieve("x", 2)
-    assert [(passage.id, passage.text) for passage in found] == [("big", "big 0"), ("small", "small 0")]
+    assert [(passage.id, passage.text) for passage in found] == [("s:0", "big 0"), ("s:1", "small 0")]
     assert len(await BestPassages(Crowd(), homes).retrieve("x", 3)) == 2
     assert await BestPassages(Crowd(), homes).retrieve("x", 0) == []

@@ -35,10 +35,11 @@ def hit(number: int, **changes: Any) -> dict[str, Any]:
     return {"title": f"Page {number}", "link": f"https://a.example/{number}", "snippet": f"It says {number}."} | changes
 
 
-def papers(*titles: str) -> str:
+def papers(*titles: str, published: str = "") -> str:
+    dated = f"<published>{published}</published>" if published else ""
     entries = "".join(
         f"<entry><id>http://arxiv.org/abs/2504.0000{n}v1</id><title>{escape(title)}</title>"
-        f"<summary>On {escape(title)},\n at length.</summary></entry>"
+        f"<summary>On {escape(title)},\n at length.</summary>{dated}</entry>"
         for n, title in enumerate(titles, 1)
     )
     return f"""<feed xmlns="http://www.w3.org/2005/Atom"><opensearch:totalResults
@@ -170,6 +171,12 @@ async def test_arxiv_by_relevance() -> None:
         assert asked.items() <= server.asked[0].items()
         assert await tool.retrieve("()", 2) == await tool.retrieve(" ", 2) == await tool.retrieve("blades", 0) == []
         assert len(server.asked) == 1
+
+
+async def test_a_paper_stands_behind_the_day_on_which_it_was_published() -> None:
+    async with recorded(papers("Tides", published="2025-04-22T17:57:34Z")) as server:
+        (found,) = await arxiv_tool(base_url=server.url, http=QUICK).retrieve("tides", 1)
+    assert found.text == "2025-04-22: On Tides, at length."
 
 
 async def test_a_search_is_paid_once_and_tools_share_their_pace() -> None:

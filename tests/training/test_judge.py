@@ -24,9 +24,21 @@ async def test_the_verdict_is_the_score() -> None:
     judge, model = judge_of('{"score": 0.7}')
     assert await judge.score(judged("in Vienna, I think")) == 0.7
     prompt = prompt_text(model.requests[0])
-    for text in ("Where was he born?", "Vienna / Wien", "in Vienna, I think"):
+    for text in ("Where was he born?", "Vienna", "Wien", "in Vienna, I think"):
         assert text in prompt
     assert "{{" not in prompt and model.requests[0].json_schema is not None
+
+
+async def test_other_forms_and_key_facts_are_lines_of_their_own() -> None:
+    judge, model = judge_of('{"score": 1}')
+    await judge.score(judged("Vienna"))
+    shown = "\nReference answer: Vienna\nOther forms of it, each as right:\n- Wien\n\nAnswer: "
+    assert shown in prompt_text(model.requests[0])
+    why = Judged(question="Why?", answer="It rained", golds=("It rained",), key_facts=("rain | wet\nweather", "in May"))
+    await judge.score(why)
+    shown = "\nReference answer: It rained\nKey facts:\n- rain | wet weather\n- in May\n\nAnswer: "
+    assert shown in prompt_text(model.requests[1])
+    assert Judged(question="?", answer="x", golds=("Vienna",)).reference == "Vienna"
 
 
 async def test_an_answer_cannot_fill_in_the_prompt() -> None:

@@ -12,8 +12,8 @@ import pytest
 from tests.support.bundle_drafts import ITEM, SOUND, context, hop, work
 from tests.support.bundle_questions import PAPER, STREET, choice, question
 from tests.support.scripted import ScriptedModel, prompt_text
-from trailforge.generators.document_bundles.drafts import cut_lists, reply_schema, shuffle_options
-from trailforge.generators.document_bundles.write import CUT, BundleWork, cut_text, draft_row
+from trailforge.generators.document_bundles.drafts import TOOLS, cut_lists, reply_schema, shuffle_options
+from trailforge.generators.document_bundles.write import CUT, BundleWork, cut_text, describe_sources, draft_row
 from trailforge.inference import Request
 from trailforge.schemas import BundleQuestion, MalformedReply, PlanEdge
 
@@ -144,6 +144,22 @@ async def test_a_reply_without_letters_stays_as_it_is() -> None:
     task = BundleWork(item=ITEM, context=context(ScriptedModel(lambda _: "UNKNOWN\n")))
     assert await task.answer(choice("A", "C", "D"), (), 1) == "UNKNOWN"
     assert await task.answer(replace(question()), (), 1) == "UNKNOWN"
+
+
+def test_only_documents_that_share_a_source_are_said_to() -> None:
+    wire = [replace(STREET, id=f"wire:{n}", source="wire", kind="news") for n in range(3)]
+    assert describe_sources([STREET, PAPER]) == ""
+    assert describe_sources([replace(each, is_own_source=True) for each in wire]) == ""
+    told = describe_sources([wire[0], PAPER, *wire[1:]])
+    assert told == "- [1], [3] and [4] are of one source, wire: join a document of another one.\n"
+
+
+async def test_the_writer_sees_where_documents_are_from_and_not_what_they_are_called_here() -> None:
+    model = ScriptedModel(lambda _: json.dumps({"questions": []}))
+    item = replace(ITEM, documents=tuple(replace(each, is_own_source=True) for each in ITEM.documents))
+    await BundleWork(item=item, context=context(model)).write()
+    shown = prompt_text(model.requests[0])
+    assert f"({TOOLS[PAPER.kind]}, {PAPER.source}, " in shown and PAPER.id not in shown and "{{" not in shown
 
 
 async def test_a_reader_is_never_asked_for_a_guess() -> None:
