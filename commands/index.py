@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from trailforge.retrieval.backends import Backend, FoundPassage
     from trailforge.retrieval.corpus import Chunking
     from trailforge.retrieval.indexes.manifest import IndexManifest
+    from trailforge.retrieval.indexes.shards import Report
     from trailforge.schemas import Document
 
 app = typer.Typer(
@@ -123,7 +124,7 @@ def build(
     from trailforge.retrieval.seals import refuse_existing
 
     declared, chunking = load_backend(backend), _read_chunking(chunk_tokens, chunk_overlap)
-    config, documents = _read_settings(declared.config, settings or ()), _documents_of(corpus)
+    config, documents = _read_settings(declared.config, settings or ()), documents_of(corpus)
     caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
     server = ModelServer.of(model, model_name, reasoning, prices, seed=seed, caps=caps)
     if dry_run:
@@ -141,7 +142,7 @@ def build(
                 options["encoder"] = Encoder(
                     encoder_name, query_prefix=query_prefix, passage_prefix=passage_prefix, device=device
                 )
-            with _progress() as report:
+            with show_build() as report:
                 return await build_index(documents, out, backend, config, asker=asker, report=report, **options)
 
     _print_figures(out, asyncio.run(make()))
@@ -172,12 +173,12 @@ def add(
 
     caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
     server = ModelServer.of(model, model_name, reasoning, prices, seed=seed, caps=caps)
-    documents = _documents_of(corpus)
+    documents = documents_of(corpus)
 
     async def make() -> IndexManifest:
         options: dict[str, Any] = {"prices": prices_of(server), "encoder": _open_encoder(folder, encoder_name, device)}
         async with ask_server(server, folder) as asker:
-            with _progress() as report:
+            with show_build() as report:
                 return await add_to_index(documents, folder, asker=asker, report=report, **options)
 
     _print_figures(folder, asyncio.run(make()))
@@ -297,7 +298,7 @@ def _read_settings(config: type[Any], pairs: Sequence[str]) -> Any:
         raise InvalidInput(f"{error.problem}; there is {known}", field=f"--set {error.field}") from error
 
 
-def _documents_of(corpus: Path) -> Iterator[Document]:
+def documents_of(corpus: Path) -> Iterator[Document]:
     """A corpus in any of its shapes. Raises `InvalidInput` for none of them, some of it when it is read."""
     from trailforge.pipelines.runs.finished import MANIFEST
     from trailforge.pipelines.sources import holds_questions, read_paragraphs
@@ -343,7 +344,7 @@ def _show_estimate(
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Any]:
+def show_build() -> Iterator[Report]:
     """A bar for each part of a build, as `store.build_index` reports it."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
