@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from trailforge.commands.options import (
 
 if TYPE_CHECKING:
     from trailforge.flows.execute import RunRequest
+    from trailforge.pipelines.dataset import DataSet
     from trailforge.schemas import Manifest
 
 
@@ -81,6 +83,56 @@ class RunCommand:
         command.__doc__, command.__annotations__ = made_of.__doc__, {each.name: each.annotation for each in parameters}
         command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
         app.command(self.dataset.replace("_", "-"), epilog=self.epilog)(command)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of every data set that declares one and has none here.
+
+    One that cannot be loaded takes no other command away: `load_dataset` says what is wrong to who asks for its runs.
+    """
+    from trailforge.pipelines.datasets import dataset_names, load_dataset
+
+    known = {each.name for each in app.registered_commands}
+    for name in dataset_names():
+        if name.replace("_", "-") in known:
+            continue
+        with contextlib.suppress(ImportError, AttributeError):
+            if (dataset := load_dataset(name)).about:
+                _declared(dataset).add_to(app, _made_of_options(dataset))
+
+
+def _declared(dataset: DataSet) -> RunCommand:
+    examples = "\n\n".join(f"    trailforge {dataset.command} {each}" for each in dataset.examples)
+    return RunCommand(
+        dataset=dataset.name,
+        preset=dataset.preset,
+        presets=f"{dataset.preset} (production)",
+        epilog=f"Examples:\n\n{examples}" if examples else "",
+    )
+
+
+def _made_of_options(dataset: DataSet) -> Callable[..., MadeOf]:
+    """As a command's own function would be written: its input, its options, how many."""
+    source = dataset.option.removeprefix("--")
+
+    def made_of(**given: Any) -> MadeOf:
+        return MadeOf(files=(given.pop(source),), limit=given.pop("limit"), options=given)
+
+    def parameter(name: str, annotation: Any, **default: Any) -> inspect.Parameter:
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, **default)
+
+    counted = typer.Option(min=1, help="Only the first N valid ones.")
+    parameters = [
+        parameter(source, Annotated[Path, typer.Option(help=f"File of {source}; .gz too.")]),
+        *(
+            parameter(name, Annotated[option.takes | None, typer.Option(help=option.help)], default=None)
+            for name, option in dataset.own_options.items()
+        ),
+        parameter("limit", Annotated[int | None, counted], default=None),
+    ]
+    made_of.__doc__ = dataset.about
+    made_of.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+    return made_of
 
 
 _Prefect = Annotated[

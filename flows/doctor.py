@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trailforge.generators.kg_trajectories.config import KgRunConfig
-from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.pipelines.runs import doctor
 from trailforge.pipelines.runs.config import RunConfig, preset_server
 from trailforge.pipelines.runs.doctor import EMBEDDED, Finding, fault, ok, run_check
@@ -37,7 +35,7 @@ def examine(
 ) -> Iterator[Finding]:
     """One finding after the other, for all data sets that the preset is for; what several of them need comes once.
 
-    `kg`, `documents`: what `kg-trajectories` is to be given. Raises `InvalidInput` for a preset that cannot be used.
+    `kg`, `documents`: what a run is to be given. Raises `InvalidInput` for a preset that cannot be used.
     """
     yield doctor.extras()
     from trailforge.flows.configuration import configured_for_all
@@ -65,8 +63,8 @@ def examine(
 
 
 def _refuse_unwanted(configs: Mapping[str, RunConfig], kg: Path | None, documents: Path | None) -> None:
-    for option, given, wants in (("--kg", kg, GraphRunConfig), ("--documents", documents, KgRunConfig)):
-        if given is not None and not any(isinstance(config, wants) for config in configs.values()):
+    for option, given, takes in (("--kg", kg, "kg"), ("--documents", documents, "over")):
+        if given is not None and not any(hasattr(config, takes) for config in configs.values()):
             raise InvalidInput(f"a run of {', '.join(configs)} takes none; leave it out", field=option)
 
 
@@ -75,13 +73,13 @@ def _needed_by(config: RunConfig, kg: Path | None, documents: Path | None) -> It
     tools = getattr(config, "tools", None)
     yield doctor.search_key(tools.web_news if tools is not None and tools.kind == "web" else None)
     yield run_check("encoder", lambda: doctor.encoder(config.encoder_name))
-    if isinstance(config, KgRunConfig):
-        config = config.over(documents)
-    if isinstance(config, KgRunConfig | MctsRunConfig):
-        retrieval = config.retrieval
+    if over := getattr(config, "over", None):
+        config = over(documents)
+    if (retrieval := getattr(config, "retrieval", None)) is not None:
         yield run_check("documents", lambda: doctor.documents(retrieval))
-    if isinstance(config, GraphRunConfig):
-        folder = kg or (Path(config.kg) if config.kg else None)
+    given = kg or getattr(config, "kg", "")
+    if isinstance(config, GraphRunConfig) or (given and hasattr(config, "kg")):
+        folder = Path(given) if given else None
         yield run_check("graph", lambda: doctor.graph(folder))
 
 

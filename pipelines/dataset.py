@@ -114,6 +114,16 @@ QUESTIONS = Table(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnOption:
+    """An option of a data set's command that other data sets do not have: it comes as `RunInputs.options`, by name."""
+
+    help: str
+    """A line, for `--help`."""
+    takes: type = str
+    """`str`, `int`, `float` or `Path`; None stands for nothing given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataSet:
     """One kind of data that a run can make."""
 
@@ -158,6 +168,12 @@ class DataSet:
     """Files that are no rows, as figures are: by folder, what their names match."""
     lists: Mapping[str, Reference] = field(default_factory=dict)
     """Files in the run's folder that hold `rows` in another form: by name, `(row) -> line`."""
+    about: str = ""
+    """What its command does, in a line: it then has one, of the input file, `own_options` and what all runs take."""
+    own_options: Mapping[str, OwnOption] = field(default_factory=dict)
+    """Of that command, by name."""
+    examples: tuple[str, ...] = ()
+    """Of its use: the words behind `trailforge` and its name."""
 
     def __post_init__(self) -> None:
         defaults = {

@@ -22,12 +22,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from itertools import pairwise, product
+from typing import TYPE_CHECKING
 
 from trailforge.protocols.base import one_line, unescape
 from trailforge.protocols.repair import Repair
-from trailforge.retrieval.base import Retriever
 from trailforge.rewards.r_search import MAX_NODES, TOOLS, PlanProblem, PlanProblemKind, dag_problems, is_node_id
 from trailforge.schemas import BudgetExceeded, MalformedReply, Passage, PlanEdge, PlanNode, ProviderError, SearchStatus
+
+if TYPE_CHECKING:  # all data sets name a protocol, and what is searched takes a third of a second to load
+    from trailforge.retrieval.base import Retriever
 
 __all__ = [
     "MAX_NODES",

@@ -13,6 +13,7 @@ write is a turn of its own, on which no loss is taken (section 3.4). Plans are w
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.nl_dag import (
@@ -28,9 +29,11 @@ from trailforge.protocols.nl_dag import (
 )
 from trailforge.protocols.repair import Repair
 from trailforge.protocols.turns import Observation, Search, read_plain_answer
-from trailforge.retrieval.base import Retriever
 from trailforge.rewards.r_search import MAX_NODES, TOOLS, RSearchConstants, answer_reward, r_search_reward
 from trailforge.schemas import MalformedReply, Message, RSearchReward
+
+if TYPE_CHECKING:
+    from trailforge.retrieval.base import Retriever
 
 USER_SUFFIX = "Put the final answer between <answer> and </answer>."
 

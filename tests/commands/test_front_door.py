@@ -21,6 +21,7 @@ COMMANDS = {
     "kg-trajectories": ("--questions", "--kg"),
     "kg-questions": ("--kg",),
     "document-bundles": ("--documents", "--benchmark"),
+    "agent-trajectories": ("--questions", "--documents"),
 }
 MOST_CPU_S = 1.0
 

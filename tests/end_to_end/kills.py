@@ -39,6 +39,7 @@ from tests.support.kg_agent import paths_store
 from tests.support.model_server import running
 from tests.support.warm import Running
 from tests.support.world import write_questions
+from trailforge.generators.agent_trajectories import DATASET as AGENTS
 from trailforge.generators.document_bundles import DATASET as BUNDLES
 from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
 from trailforge.generators.kg_trajectories import DATASET as KG
@@ -80,6 +81,11 @@ class Case:
 
 def _write_mcts(folder: Path) -> dict[str, Path]:
     write_questions(folder / "questions.jsonl", 24)
+    return {"--questions": folder / "questions.jsonl"}
+
+
+def _write_agents(folder: Path) -> dict[str, Path]:
+    write_questions(folder / "questions.jsonl", 16)
     return {"--questions": folder / "questions.jsonl"}
 
 
@@ -129,6 +135,12 @@ paths:
     one_head: *all, symmetric: [], max_attempts: 40}
 schedule: {questions_in_flight: 3}
 output: {shard_size: 3}
+"""),
+        Case(AGENTS, _write_agents, 8, 0.1, model={"agents": 1}, preset="""
+generator: {agent: search_r1, draws: 3, top_k: 2}
+retrieval: {kind: bm25, scope: question}
+schedule: {questions_in_flight: 3}
+output: {shard_size: 2}
 """),
     )
 }  # fmt: skip

@@ -19,7 +19,13 @@ from trailforge.pipelines.runs.finish import read_manifest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-KILLS = {"mcts-trajectories": 2, "document-bundles": 2, "kg-trajectories": 2, "kg-questions": 2}
+KILLS = {
+    "mcts-trajectories": 2,
+    "document-bundles": 2,
+    "kg-trajectories": 2,
+    "kg-questions": 2,
+    "agent-trajectories": 2,
+}
 
 
 @pytest.fixture(params=KILLS)

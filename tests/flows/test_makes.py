@@ -19,10 +19,11 @@ def read(*entries: Any) -> tuple[Make, ...]:
     return read_makes({"makes": list(entries)}, source="night.yaml", datasets=dataset_names())
 
 
-def test_the_shipped_night_names_data_sets_and_presets_that_there_are() -> None:
-    makes = read_makes(load_night("nightly"), source="nightly", datasets=dataset_names())
+@pytest.mark.parametrize(("night", "more"), [("nightly", []), ("agent-trajectories", [("agents", "bundles")])])
+def test_a_shipped_night_names_data_sets_and_presets_that_there_are(night: str, more: list[tuple[str, str]]) -> None:
+    makes = read_makes(load_night(night), source=night, datasets=dataset_names())
     assert [(make.folder, make.input) for make in makes] == [
-        ("bundles", OF_DOCUMENTS), ("mcts", "bundles"), ("kg", "bundles")
+        ("bundles", OF_DOCUMENTS), ("mcts", "bundles"), ("kg", "bundles"), *more
     ]  # fmt: skip
     assert all(make.preset in preset_names(make.dataset) for make in makes)
 
@@ -31,7 +32,7 @@ def test_the_shipped_night_names_data_sets_and_presets_that_there_are() -> None:
     ("entries", "field", "problem"),
     [
         ((), "makes", "expected one list"),
-        ((BUNDLES | {"dataset": "films"},), "makes[0].dataset", "no data set 'films'; there are document_bundles"),
+        ((BUNDLES | {"dataset": "films"},), "makes[0].dataset", "no data set 'films'; there are .*document_bundles"),
         ((BUNDLES, MCTS | {"folder": "bundles"}), "makes[1].folder", "expected a name of its own"),
         ((BUNDLES | {"folder": "../x"},), "makes[0].folder", "expected a name of its own"),
         ((BUNDLES | {"takes": ["moon"]},), "makes[0].takes", "no parameter 'moon'"),

@@ -22,6 +22,7 @@ from tests.support.files import contents
 from tests.support.kg_agent import paths_store
 from tests.support.model_server import running, stats
 from tests.support.world import write_questions
+from trailforge.flows.agent_trajectories import agent_trajectories
 from trailforge.flows.document_bundles import document_bundles
 from trailforge.flows.kg_questions import kg_questions
 from trailforge.flows.kg_trajectories import kg_trajectories
@@ -55,6 +56,11 @@ paths:
     max_shared: 1.0, many_tails: [], closed_lists: &all [likes, helps, follows, fears], closed_heads: *all,
     one_head: *all, symmetric: [], max_attempts: 40}
 output: {shard_size: 4}
+""",
+    "agent_trajectories": """
+generator: {agent: search_r1, draws: 3, top_k: 2}
+retrieval: {kind: bm25, scope: question}
+output: {shard_size: 3}
 """,
 }
 DATASETS = tuple(PRESETS)
@@ -110,6 +116,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             "document_bundles": servers.enter_context(running(bundles=1)),
             "kg_trajectories": of_kg,
             "kg_questions": of_kg,
+            "agent_trajectories": servers.enter_context(running(agents=1)),
         }
         given = {name: {"preset": str(folder / f"{name}.yaml"), "model": url} for name, url in urls.items()}
         flows: dict[str, Callable[..., Manifest]] = {
@@ -119,6 +126,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
                 kg_trajectories, folder / "kg.jsonl", kg=folder / "searched", **given["kg_trajectories"]
             ),
             "kg_questions": partial(kg_questions, kg=folder / "paths", **given["kg_questions"]),
+            "agent_trajectories": partial(
+                agent_trajectories, folder / "questions.jsonl", **given["agent_trajectories"]
+            ),
         }
         lab = Lab(folder, flows, urls)
         for name in DATASETS:

@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from trailforge.commands import runs
 from trailforge.curation import apply
 from trailforge.curation.decisions import LOG, append, merge, now, read_decisions, source_of
 from trailforge.flows.execute import RunRequest, execute
@@ -240,6 +243,39 @@ def test_its_declaration_names_only_what_is_there() -> None:
     references += [each for stage in dataset.stages for each in (stage.run, stage.follow, stage.is_wanted) if each]
     references += [each for t in dataset.all_tables.values() for each in (t.made_of, t.refit, t.sft) if each]
     assert all(callable(resolve(each)) for each in references) and import_module("toy_sums").DATASET is dataset
+
+
+def test_what_it_declares_makes_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[RunRequest] = []
+    monkeypatch.setattr(runs, "_executor", lambda prefect: asked.append)
+    monkeypatch.setattr("trailforge.inspector.terminal.show_end", lambda manifest, out: None)
+    app, command = typer.Typer(), CliRunner()
+    app.command("mcts-trajectories")(lambda: None)  # has one already
+    runs.register(app)
+    runs.register(app)
+    names = [each.name for each in app.registered_commands]
+    assert names.count("toy-sums") == 1 and names.count("mcts-trajectories") == 1
+    help = " ".join(command.invoke(app, ["toy-sums", "--help"], env={"COLUMNS": "300"}).output.split())
+    for part in ("Turn questions that ask for a sum", "--questions", "--most", "The largest sum.", "--dry-run"):
+        assert part in help
+    assert "trailforge toy-sums --questions sums.jsonl --most 10" in help
+    given = ["toy-sums", "--questions", str(tmp_path / "q.jsonl"), "--most", "9", "--limit", "2"]
+    done = command.invoke(app, [*given, "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert [(each.dataset, each.files, each.options, each.limit, each.preset) for each in asked] == [
+        ("toy_sums", (tmp_path / "q.jsonl",), {"most": 9}, 2, "toy")
+    ]
+
+
+def test_one_that_cannot_be_loaded_takes_no_command_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> DataSet:
+        if name == "mcts_trajectories":
+            raise ImportError(name)
+        return load_dataset(name)
+
+    monkeypatch.setattr("trailforge.pipelines.datasets.load_dataset", load)
+    runs.register(app := typer.Typer())
+    assert "toy-sums" in [each.name for each in app.registered_commands]
 
 
 def test_its_rows_are_shown_in_a_terminal(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:

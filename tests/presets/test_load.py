@@ -13,7 +13,10 @@ from trailforge.schemas import InvalidInput
 
 
 def test_the_presets_of_the_house_are_known_by_name() -> None:
-    assert preset_names() == ["demo", "dynasearcher", "kg-questions", "msearcher", "r-search"]
+    assert preset_names() == [
+        "agent-trajectories", "agent-trajectories-demo", "demo", "dynasearcher", "kg-questions", "msearcher",
+        "r-search",
+    ]  # fmt: skip
     assert preset_names("document_bundles") == ["demo", "r-search"]
     assert load_preset("demo", "mcts_trajectories")["model"]["url"] == "embedded"
 

@@ -10,6 +10,7 @@ import pytest
 from tests.support.indexes import save_index
 from tests.support.kg_agent import paths_store
 from trailforge.flows.configuration import configured_for_all
+from trailforge.generators.agent_trajectories.config import AgentRunConfig
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
@@ -34,8 +35,8 @@ def class_of(dataset: str) -> type[RunConfig]:
     return resolve(load_dataset(dataset).config)
 
 
-def test_the_demo_is_for_all_data_sets_and_each_other_preset_for_one() -> None:
-    assert {dataset for name, dataset in PAIRS if name == "demo"} == set(dataset_names())
+def test_each_data_set_has_a_demo_of_its_own_or_in_the_one_for_all_and_each_other_preset_is_for_one() -> None:
+    assert {dataset for name, dataset in PAIRS if name == "demo" or name.endswith("-demo")} == set(dataset_names())
     assert {dataset for name, dataset in PAIRS if name != "demo"} == set(dataset_names())
 
 
@@ -48,7 +49,7 @@ def test_a_preset_opens_what_it_searches(name: str, dataset: str, tmp_path: Path
     if isinstance(config, GraphRunConfig):
         config = config.on_graph(paths_store(tmp_path / "graph").folder)
         assert config.kg_hash
-    if isinstance(config, KgRunConfig | MctsRunConfig):
+    if isinstance(config, KgRunConfig | MctsRunConfig | AgentRunConfig):
         retrieval = replace(config.retrieval, encoder="minilm")
         if retrieval.scope == "corpus":  # which the operator gives
             retrieval = replace(retrieval, scope="question")
@@ -56,7 +57,7 @@ def test_a_preset_opens_what_it_searches(name: str, dataset: str, tmp_path: Path
         assert open_retrieval(retrieval)
     elif isinstance(config, BundleRunConfig):
         check_tools(config.tools)
-    if not isinstance(config, KgRunConfig | MctsRunConfig) and config.encoder_name is not None:
+    if not isinstance(config, KgRunConfig | MctsRunConfig | AgentRunConfig) and config.encoder_name is not None:
         assert Encoder(config.encoder_name).dimension == 384
 
 

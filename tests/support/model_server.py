@@ -260,6 +260,10 @@ def _model_of(options: argparse.Namespace) -> Callable[[str, int], str]:
         from tests.support import kg_agent
 
         return kg_agent.Model()
+    if options.agents:
+        from tests.support import search_agent
+
+        return search_agent.Model()
     from tests.support import world
 
     return world.Model(error_rate=options.error_rate)
@@ -274,6 +278,7 @@ async def main() -> None:
     parser.add_argument("--error-rate", type=float, default=0.0)
     parser.add_argument("--bundles", type=int, default=0, help="1: the model of bundles of documents")
     parser.add_argument("--kg", type=int, default=0, help="1: the model of the pipelines over a knowledge graph")
+    parser.add_argument("--agents", type=int, default=0, help="1: an agent of any protocol that searches documents")
     parser.add_argument("--nightly", type=int, default=0, help="1: the model of a night, for all three data sets")
     parser.add_argument("--judge", type=int, default=0, help="1: a judge of answers")
     parser.add_argument("--rate", type=float, help="calls a second that are permitted; 429 beyond")

@@ -1,0 +1,67 @@
+"""Questions -> verified episodes of any agent over any back end, SFT rows in its protocol, pairs for DPO."""
+
+from pathlib import Path
+
+from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
+from trailforge.pipelines.dataset import DataSet, OwnOption, Stage, Table
+from trailforge.protocols import REACT, SEARCH_R1
+from trailforge.schemas import Question, SftRow
+
+NAME = "agent_trajectories"
+DRAW, EPISODE, FILTER = "draw", "episode", "filter"
+"""Lines of the books."""
+_HERE = "trailforge.generators.agent_trajectories"
+
+DATASET = DataSet(
+    name=NAME,
+    config=f"{_HERE}.config:AgentRunConfig",
+    inputs=Table(
+        record=Question,
+        decided="product",
+        source="id",
+        patterns={"question": lambda row: (row.question,), "answer": lambda row: row.golds},
+        role="questions",
+        protocol=SEARCH_R1.name,
+    ),
+    tables={
+        NAME: Table(
+            record=AgentTrajectory,
+            kind=("agent",),
+            decided="product",
+            made_of=lambda row: (("inputs", row.question_id),),
+            source="question_id",
+        ),
+        "pairs": Table(
+            record=AgentPair,
+            kind=("agent",),
+            decided="product",
+            made_of=lambda row: ((NAME, row.good_uid),),
+            source="question_id",
+        ),
+        "sft": Table(record=SftRow, role="sft"),
+    },
+    rows=NAME,
+    conversations=NAME,
+    stages=(Stage(name=DRAW, unit="questions", run=f"{_HERE}.work:draw_stage"),),
+    counted=FILTER,
+    configure=f"{_HERE}.config:configure",
+    estimate=f"{_HERE}.estimate:estimate",
+    take_in=f"{_HERE}.work:take_in",
+    checks=f"{_HERE}.checks:AgentRowChecks",
+    card=f"{_HERE}.card:card_of",
+    show=f"{_HERE}.show:SHOW",
+    beside={"plots": r"funnel\.png"},
+    about="Turn questions into verified episodes of any agent over any back end, with SFT rows and pairs.",
+    own_options={
+        "agent": OwnOption(help="A protocol's, or single_shot, search_o1, graph_search. Default: the preset's."),
+        "documents": OwnOption(help="Index (or file) to search. Default: the preset's.", takes=Path),
+        "scope": OwnOption(help="question: search each question's own paragraphs; corpus. Default: the preset's."),
+        "retrieval": OwnOption(help="A back end, web, or the URL of a server. Default: the preset's."),
+        "kg": OwnOption(help="Folder that `kg build` made, for agents that search a graph.", takes=Path),
+    },
+    examples=(
+        "--questions musique_train.jsonl.gz --scope question --out out/agents",
+        f"--questions train.jsonl.gz --documents indexes/wiki --agent {REACT.name} --out out/agents",
+        "--preset agent-trajectories-demo --questions sample_data/musique_style_questions.jsonl --out out/demo",
+    ),
+)

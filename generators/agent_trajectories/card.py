@@ -1,0 +1,123 @@
+"""The card of a run of agent trajectories: what all cards have, who was right and how surely, examples."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from trailforge.generators.agent_trajectories import DATASET, FILTER, NAME
+from trailforge.generators.agent_trajectories.config import AgentRunConfig
+from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
+from trailforge.pipelines.cards.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
+from trailforge.pipelines.cards.licences import of_graph, of_questions, over_corpus, plain, section
+from trailforge.pipelines.cards.plots import FUNNEL, funnel, write_figure
+from trailforge.pipelines.runs.intake import Settings, run_configuration
+from trailforge.schemas import Manifest, Message, RejectedRow, read_rows
+
+_TABLES = (NAME, "sft", "pairs", "rejected")
+
+
+def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
+    """The card as Markdown; its plot is written beside it."""
+    config: AgentRunConfig = run_configuration(DATASET, settings)
+    rows = list(read_rows(sorted((folder / NAME).glob("part-*.parquet")), AgentTrajectory))
+    pairs = list(read_rows(sorted((folder / "pairs").glob("part-*.parquet")), AgentPair))
+    sources = [*of_questions(folder, config.card), *over_corpus(config.retrieval, config.card)]
+    sources += of_graph(config.kg_hash, config.card) if config.kg else []
+    write_figure(folder / FUNNEL, funnel(manifest.stages))
+    sections = [
+        front_matter(manifest, _TABLES, ["search-agent", "preference"], sources, config.card),
+        f"# {manifest.run_id}\n",
+        _summary(manifest, config, rows, pairs),
+        funnel_table(manifest.stages),
+        f"![What each stage let through]({FUNNEL})\n",
+        _shares(rows, read_rows(sorted((folder / "rejected").glob("part-*.parquet")), RejectedRow)),
+        f"## Cost\n\n{cost_table(manifest)}\n",
+        section(manifest.model, sources, config.card),
+        _limits(config),
+        _examples(rows, pairs),
+    ]
+    return "\n".join(sections)
+
+
+def _summary(
+    manifest: Manifest, config: AgentRunConfig, rows: Sequence[AgentTrajectory], pairs: Sequence[AgentPair]
+) -> str:
+    generator = config.generator
+    sft = (
+        f"`sft` has them as conversations of the protocol `{generator.sft_protocol}`."
+        if generator.sft_protocol
+        else "There are no SFT rows: this agent's conversations are in no protocol that the trainers here know."
+    )
+    means = ""
+    if rows:
+        searches = fmean(len(row.episode.searches) for row in rows)
+        means = f"; per episode {searches:.2f} searches, ~{fmean(row.token_estimate for row in rows):,.0f} tokens"
+    retriever = rows[0].provenance.retriever if rows else config.retrieval.kind
+    return "\n".join(
+        [
+            f"Episodes of the agent `{generator.agent}` (configuration {generator.agent_config}) over "
+            f"`{plain(retriever)}`: right, borne out by what its searches brought, and not known without them. {sft}",
+            "`pairs` holds a right and a wrong episode of one question.\n",
+            f"- Rows: {len(rows)} episodes of {len({row.question_id for row in rows})} questions, {len(pairs)} "
+            f"pairs{means}",
+            f"- Draws: {generator.draws} of a question, {generator.memory.draws} answers from memory, "
+            f"{generator.top_k} passages a search",
+            *origin_lines(manifest, "Questions", config.seed),
+        ]
+    )
+
+
+def _shares(rows: Sequence[AgentTrajectory], rejected: Iterable[RejectedRow]) -> str:
+    """Of each question that was drawn on: how many draws were right, and what became of it."""
+    taken = {row.question_id for row in rows}
+    shares = {row.question_id: (row.right_draws, row.draws) for row in rows}
+    known: set[str] = set()
+    for row in rejected:
+        if row.stage == FILTER:
+            draw = json.loads(row.payload)
+            shares.setdefault(draw["question_id"], (draw["right_draws"], draw["draws"]))
+            known |= {draw["question_id"]} if row.reason == "known_from_memory" else set()
+    counts = Counter(shares.values())
+    kept = Counter(shares[each] for each in taken)
+    lines = ["## Questions by the draws that are right\n", "| right | draws | questions | of them kept |"]
+    lines.append("|---:|---:|---:|---:|")
+    lines += [
+        f"| {right} | {draws} | {counts[right, draws]} | {kept[right, draws]} |" for right, draws in sorted(counts)
+    ]
+    lines.append(f"\nThe model knows the answer to {len(known)} of the others without a search.")
+    return "\n".join(lines) + "\n"
+
+
+def _limits(config: AgentRunConfig) -> str:
+    lines = ["## Known limits\n"]
+    if config.model.url == "embedded":
+        lines.append(EMBEDDED_LIMIT.format(and_what=""))
+    lines += [
+        "- That an answer stands in what was read is judged by words; that it follows from it is not judged.",
+        "- Supporting documents are those that the data set names; where it names none, only answers are looked for.",
+        "- A pair prefers all turns from where the two part; which of them is to blame is not said.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _examples(rows: Sequence[AgentTrajectory], pairs: Sequence[AgentPair]) -> str:
+    parts = ["## Examples\n"] if rows else []
+    for row in rows[:1]:
+        parts += [f"### episode (`{row.uid}`)\n", *map(_turn, row.episode.messages)]
+    for pair in pairs[:1]:
+        at = pair.diverges_at
+        parts += [
+            f"### pair (`{pair.uid}`)\n",
+            f"```text\n{short(pair.question)}\n```\n",
+            f"They part at message {at}; the second was rejected for `{pair.reason}`. How each goes on:\n",
+            *(_turn(messages[at]) for messages in (pair.good_messages, pair.bad_messages)),
+        ]
+    return "\n".join(parts)
+
+
+def _turn(message: Message) -> str:
+    return f"**{message.role}**\n\n```text\n{short(message.content)}\n```\n"

@@ -1,0 +1,118 @@
+"""Verification of a run of agent trajectories: fields, filters, choice, pairs and SFT rows again, from the rows."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from trailforge.generators.agent_trajectories import DRAW, EPISODE, FILTER, NAME
+from trailforge.generators.agent_trajectories.config import AgentRunConfig
+from trailforge.generators.agent_trajectories.filters import Rejected, needs_memory, preference_pairs, select
+from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
+from trailforge.generators.agent_trajectories.rows import (
+    made_of,
+    sft_rows,
+    tells_its_searches,
+    with_shares,
+)
+from trailforge.pipelines.runs.intake import INPUTS
+from trailforge.pipelines.runs.verify import RowChecks
+from trailforge.schemas import InvalidInput, Question, RejectedRow, SftRow, Verdict, from_dict
+
+
+class AgentRowChecks(RowChecks):
+    """Episodes against their questions, conversations and filters; SFT rows and pairs against the episodes."""
+
+    config: AgentRunConfig
+
+    def check(self) -> None:
+        """Fill the report."""
+        self.accepted.update({"read": 0, EPISODE: 0, FILTER: 0})
+        for name in self.names():
+            questions = {q.id: q for q in self.rows(INPUTS, name, Question)}
+            self.accepted["read"] += len(questions)
+            self._check_file(name, questions)
+            self.count_rejected(name)
+        failed = sum(c.count for line in self.manifest.stages if line.name == DRAW for c in line.failed)
+        self.accepted[DRAW] = self.accepted["read"] - failed
+        self.check_books()
+
+    def _check_file(self, name: str, questions: Mapping[str, Question]) -> None:
+        taken: dict[str, list[AgentTrajectory]] = defaultdict(list)
+        for row in self.rows(NAME, name, AgentTrajectory):
+            taken[row.question_id].append(row)
+            self.accepted[FILTER] += 1
+        rejected = self._rejected_draws(name)
+        for row in (*(r for rows in taken.values() for r in rows), *(r for rows in rejected.values() for r, _ in rows)):
+            self.accepted[EPISODE] += 1
+            for problem in self._problems(row, questions.get(row.question_id)):
+                self.problem(name, row.uid, problem)
+        for row in (row for rows in taken.values() for row in rows):
+            if not tells_its_searches(row):
+                self.problem(name, row.uid, "its searches and answer are not those of its conversation")
+        self._check_choice(name, taken, rejected)
+        self._check_sft(name)
+
+    def _problems(self, row: AgentTrajectory, question: Question | None) -> Iterator[str]:
+        if question is None:
+            yield f"its question {row.question_id!r} is not among the inputs"
+            return
+        different = next((field for field, value in made_of(row, question).items() if getattr(row, field) != value), "")
+        if different:
+            yield f"{different} is not what follows from its question and transcript"
+        generator = self.config.generator
+        if (row.agent_config, row.sft_protocol) != (generator.agent_config, generator.sft_protocol):
+            yield "it is of another agent than the run's"
+
+    def _check_sft(self, name: str) -> None:
+        standing = self.standing(NAME, name, AgentTrajectory)
+        expected = {made.uid: made for row in standing for made in sft_rows(row, data_source=NAME)}
+        for row in self.rows("sft", name, SftRow):
+            if row != expected.pop(row.uid, None):
+                self.problem(name, row.uid, "this SFT row is not what its episode gives")
+        for uid in expected:
+            self.problem(name, uid, "this SFT row of an episode is missing")
+
+    def _rejected_draws(self, name: str) -> dict[str, list[Rejected]]:
+        """The rejected draws of a file by question, each with what is against it."""
+        found: dict[str, list[Rejected]] = defaultdict(list)
+        for row in self.rows("rejected", name, RejectedRow):
+            if row.stage != FILTER:
+                continue
+            try:
+                draw = from_dict(AgentTrajectory, json.loads(row.payload))
+            except (ValueError, TypeError, InvalidInput) as error:
+                self.problem(name, row.uid, f"this rejected row holds no episode ({error})")
+                continue
+            if draw.uid != row.uid:
+                self.problem(name, row.uid, f"this rejected row holds another episode, {draw.uid}")
+            verdict = Verdict(keep=False, reason=row.reason, score=row.score, detail=row.detail)
+            found[draw.question_id].append((draw, verdict))
+        return found
+
+    def _check_choice(
+        self,
+        name: str,
+        taken: Mapping[str, Sequence[AgentTrajectory]],
+        rejected: Mapping[str, Sequence[Rejected]],
+    ) -> None:
+        """Of each question's draws the right ones were taken, for the shares that they have, and paired."""
+        pairs: list[AgentPair] = []
+        for question_id in dict.fromkeys((*taken, *rejected)):
+            good, bad = taken.get(question_id, ()), rejected.get(question_id, ())
+            drawn = sorted((*good, *(row for row, _ in bad)), key=lambda row: row.sample)
+            if with_shares(drawn) != drawn:
+                self.problem(name, question_id, "the share of its draws that are right is another one")
+            wants_memory = bool(self.config.generator.memory.draws) and needs_memory(drawn, self.config.filters)
+            if any(bool(row.memory_draws) != wants_memory for row in drawn):
+                self.problem(name, question_id, "it was asked from memory in vain, or was not asked")
+            if select(drawn, self.config.filters) != (list(good), list(bad)):
+                self.problem(name, question_id, "the filters choose others of its draws, or for other reasons")
+            pairs += preference_pairs(good, bad, self.config.generator.max_pairs)
+        expected = {pair.uid: pair for pair in pairs}
+        for pair in self.rows("pairs", name, AgentPair):
+            if pair != expected.pop(pair.uid, None):
+                self.problem(name, pair.uid, "this pair is not what its episodes give")
+        for uid in expected:
+            self.problem(name, uid, "this pair of episodes is missing")

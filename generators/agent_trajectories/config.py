@@ -1,0 +1,250 @@
+"""What decides how episodes of an agent are drawn and kept, and what the questions of a run share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field, fields, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from trailforge.evaluation.agents import Agent, load_agent
+from trailforge.evaluation.agents.published import published_grammar
+from trailforge.generators.agent_trajectories.filters import AgentFilterConfig
+from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
+from trailforge.inference.prompts import Prompts
+from trailforge.pipelines.engine.files import sha256_of
+from trailforge.pipelines.runs.config import OutputConfig, RunConfig
+from trailforge.pipelines.runs.intake import RunInputs
+from trailforge.protocols import PROTOCOLS, SEARCH_R1
+from trailforge.protocols.result_filters import DocumentFilter, KgFilter
+from trailforge.retrieval import RetrievalConfig
+from trailforge.retrieval.kg import KgStore, KgToolConfig
+from trailforge.retrieval.kg.layout import MANIFEST
+from trailforge.retrieval.retrievers import WEB
+from trailforge.retrieval.scope import with_hash
+from trailforge.schemas import InvalidInput, SftRow, from_dict, to_dict
+
+PROMPTS = Prompts("trailforge.generators.agent_trajectories")
+FROM_MEMORY = "from_memory"
+"""The prompt of `MemoryConfig`."""
+_SAMPLING = frozenset(("temperature", "top_p"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryConfig:
+    """How the same model is asked without any search, once a draw is worth it."""
+
+    draws: int = 4
+    temperature: float = 0.6
+    top_p: float = 0.95
+    max_tokens: int = 8192
+    """Room for a reasoning model's thoughts."""
+    stop: tuple[str, ...] = ()
+    max_answer_words: int = 30
+    """A longer reply is no short answer, and is cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentGeneratorConfig:
+    """Which agent, how often, with what."""
+
+    agent: str = SEARCH_R1.name
+    """See `evaluation.agents.load_agent`."""
+    settings: dict[str, Any] = field(default_factory=dict, hash=False)
+    """Numbers of the agent other than its own, by the names that its configuration has for them, sampling aside."""
+    draws: int = 8
+    """Episodes on a question, each with a seed of its own."""
+    temperature: float = 0.7
+    """Of all that the agent asks."""
+    top_p: float = 0.95
+    top_k: int = 5
+    """Passages of a search."""
+    style: Literal["chat", "completion"] = "chat"
+    """How the model is asked."""
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
+    graph: KgToolConfig = field(default_factory=KgToolConfig)
+    """How a knowledge graph is searched."""
+    kg_filter: KgFilter = "model"
+    document_filter: DocumentFilter = "none"
+    filter_max_tokens: int = 2048
+    """Of a filter's reply."""
+    max_pairs: int = 2
+    """Pairs of a question."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for an agent that there is not, and for numbers that it does not have."""
+        for name in ("draws", "top_k"):
+            if getattr(self, name) < 1:
+                raise InvalidInput("must be 1 or more", field=name)
+        if self.memory.draws < 0:
+            raise InvalidInput("must be 0 or more", field="memory.draws")
+        if self.draws > 1 and self.temperature <= 0:
+            raise InvalidInput(f"{self.draws} draws at {self.temperature:g} are one draw", field="temperature")
+        if self._is_published:
+            published_grammar(self.agent)
+
+    @property
+    def declared(self) -> Agent:
+        """The agent."""
+        return load_agent(self.agent)
+
+    @property
+    def numbers(self) -> Any:
+        """The agent's configuration with these settings. Raises `InvalidInput` for one that it does not have."""
+        record = self.declared.config
+        known = [each.name for each in fields(record) if each.name not in _SAMPLING]
+        # A whole text for an answer is right by no matcher, so an agent that can be asked for a box is.
+        boxed = {"boxed": True} if "boxed" in known else {}
+        try:
+            if aside := sorted(_SAMPLING & self.settings.keys()):
+                raise InvalidInput("stands in the generator itself", field=aside[0])
+            numbers = from_dict(record, boxed | self.settings)
+            return replace(numbers, temperature=self.temperature, top_p=self.top_p)
+        except InvalidInput as error:
+            problem = f"{error.problem}; settings of {self.agent}: {', '.join(known)}"
+            raise InvalidInput(problem, field=f"settings.{error.field}") from None
+
+    @property
+    def sft_protocol(self) -> str:
+        """See `AgentTrajectory.sft_protocol`.
+
+        Agents without a protocol speak marks of their own or in several calls, and the published prompts open otherwise
+        than the protocol does: no mask, reward or environment of ours reads them, so no SFT row is made of them.
+        """
+        return "" if self._is_published else self.declared.protocol
+
+    @property
+    def agent_config(self) -> str:
+        """12 hex digits over the agent's name, its numbers and its words."""
+        content = {"agent": self.agent, "numbers": to_dict(self.numbers), "words": self._words()}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+    @property
+    def prompt_version(self) -> str:
+        """Hash of `agent_config` and of the prompt that asks without a search."""
+        return hashlib.sha256(f"{self.agent_config}{PROMPTS.text(FROM_MEMORY)}".encode()).hexdigest()[:12]
+
+    @property
+    def _is_published(self) -> bool:
+        return getattr(self.numbers, "prompt", "ours") == "published"
+
+    def _words(self) -> list[str]:
+        if self._is_published:
+            grammar = published_grammar(self.agent)
+            return [grammar.system_prompt, grammar.user, grammar.segment, grammar.result_form]
+        if self.declared.protocol:
+            grammar = PROTOCOLS[self.declared.protocol]
+            return [grammar.system_prompt, grammar.user_suffix]
+        folder = files("trailforge.evaluation.agents") / "prompts"
+        own = sorted(file.name for file in folder.iterdir() if file.name.startswith(self.agent))
+        return [(folder / name).read_text(encoding="utf-8") for name in own]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRunConfig(RunConfig):
+    """Questions to verified episodes of an agent over a back end."""
+
+    generator: AgentGeneratorConfig = field(default_factory=AgentGeneratorConfig)
+    filters: AgentFilterConfig = field(default_factory=AgentFilterConfig)
+    retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
+    output: OutputConfig = field(default_factory=OutputConfig)
+    kg: str = ""
+    """Folder of a knowledge graph, for agents that search one."""
+    kg_hash: str = ""
+    """SHA-256 of its manifest: where it is does not decide the rows."""
+
+    def deciding(self) -> dict[str, Any]:
+        """What decides the rows; of graph and corpus their content and not their place."""
+        content = RunConfig.deciding(self) | {"retrieval": self.retrieval.deciding()}
+        del content["kg"]
+        return content
+
+    @property
+    def prompt_version(self) -> str:
+        """See `AgentGeneratorConfig.prompt_version`."""
+        return self.generator.prompt_version
+
+    @property
+    def records(self) -> tuple[type, ...]:
+        """Records whose schema decides the rows."""
+        return (AgentTrajectory, AgentPair, SftRow)
+
+    @property
+    def reply_limits(self) -> dict[str, int]:
+        """The most tokens of a reply, by setting."""
+        numbers, thoughts = self.generator.numbers, getattr(self.generator.numbers, "thought_tokens", 0)
+        limits = {
+            f"generator.settings.{each.name}": getattr(numbers, each.name) + thoughts
+            for each in fields(numbers)
+            if each.name.endswith("_tokens") and each.name not in ("max_tokens", "thought_tokens")
+        }
+        if self.generator.memory.draws:
+            limits["generator.memory.max_tokens"] = self.generator.memory.max_tokens
+        if "model" in (self.generator.document_filter, self.generator.kg_filter if self.kg else ""):
+            limits["generator.filter_max_tokens"] = self.generator.filter_max_tokens
+        return limits
+
+    @property
+    def thought_settings(self) -> tuple[str, ...]:
+        """Of agents that are sent stop strings."""
+        is_unset = getattr(self.generator.numbers, "thought_tokens", None) == 0
+        return ("generator.settings.thought_tokens",) if is_unset else ()
+
+    @property
+    def encoder_name(self) -> str | None:
+        """Of the sentence encoder; None when none is wanted."""
+        return self.retrieval.encoder_name
+
+    @property
+    def call_style(self) -> Literal["chat", "completion"]:
+        """How the model is asked."""
+        return self.generator.style
+
+    def over(self, documents: Path | None) -> AgentRunConfig:
+        """With this corpus instead of the questions' own paragraphs."""
+        if documents is None:
+            return self
+        return replace(self, retrieval=replace(self.retrieval, scope="corpus", corpus_index=str(documents)))
+
+    def on_graph(self, kg: Path | None) -> AgentRunConfig:
+        """With this graph instead of the preset's, every byte of it checked, where the agent searches one.
+
+        Raises `InvalidInput` when one is missing or given in vain, and as `KgStore.open` and `KgStore.check_once`.
+        """
+        folder, searches = str(kg) if kg is not None else self.kg, self.generator.declared.searches
+        if not folder:
+            if searches == "graph":
+                raise InvalidInput(f"{self.generator.agent} searches a knowledge graph too; give --kg", field="kg")
+            return self
+        if self.generator.declared.protocol and searches != "graph":
+            raise InvalidInput(f"{self.generator.agent} searches no knowledge graph; leave --kg out", field="kg")
+        KgStore.open(Path(folder)).check_once()
+        return replace(self, kg=str(Path(folder).absolute()), kg_hash=sha256_of(Path(folder) / MANIFEST))
+
+
+def configure(config: AgentRunConfig, inputs: RunInputs) -> AgentRunConfig:
+    """With the agent, the back end, the documents and the graph that are given.
+
+    Raises `InvalidInput` when what is to be searched is not there, or cannot be searched by this agent.
+    """
+    options = inputs.options
+    agent, scope, documents = options.get("agent"), options.get("scope"), options.get("documents")
+    if agent is not None:
+        is_alike = load_agent(agent).config is config.generator.declared.config
+        settings = config.generator.settings if is_alike else {}  # those of another agent are not its own
+        config = replace(config, generator=replace(config.generator, agent=agent, settings=settings))
+    if scope not in (None, "question", "corpus"):
+        raise InvalidInput(f"{scope!r}: expected question or corpus", field="--scope")
+    if scope == "question" and documents is not None:
+        raise InvalidInput("--scope question searches each question's own paragraphs; leave --documents out")
+    retrieval = config.retrieval.of_kind(options.get("retrieval"))
+    if (retrieval.kind == WEB or retrieval.server) and (scope or documents):
+        raise InvalidInput("the web and servers are searched whatever --scope and --documents say; leave them out")
+    config = replace(config, retrieval=replace(retrieval, scope=scope) if scope else retrieval).over(documents)
+    retrieval = config.retrieval
+    if config.generator.declared.searches == "plan" and not (retrieval.searches_paragraphs or retrieval.kind == WEB):
+        name = config.generator.agent
+        raise InvalidInput(f"{name} runs plans, over a question's own paragraphs (--scope question) or the web")
+    return replace(config, retrieval=with_hash(retrieval)).on_graph(options.get("kg"))

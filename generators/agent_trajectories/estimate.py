@@ -1,0 +1,66 @@
+"""What a run of agent trajectories would take at most."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS, AgentGeneratorConfig, AgentRunConfig
+from trailforge.pipelines.estimate import Estimate, count_tokens, mean_tokens, sample, stage_estimate
+from trailforge.pipelines.runs.intake import RunInputs
+from trailforge.pipelines.sources import read_questions
+from trailforge.protocols import PROTOCOLS
+from trailforge.schemas import Question
+
+_PASSAGE_TOKENS = 140
+"""Of 100 words, as in the usual corpora, where the questions bring none."""
+_CHANNELS = 2
+"""Of an agent that decomposes for texts and for triples."""
+
+
+def estimate(inputs: RunInputs, config: AgentRunConfig) -> Estimate:
+    """A bound: every draw makes all calls that it may make, and every question is asked from memory."""
+    (source,) = inputs.files
+    rows = (r for r in read_questions(source) if isinstance(r, Question) and inputs.refused.row_of(r) is None)
+    questions, total = sample(rows, inputs.limit, config.seed, source)
+    generator, prices = config.generator, config.model.prices
+    asked = mean_tokens([question.question for question in questions])
+    passages = [p.text for question in questions for p in question.paragraphs]
+    read = generator.top_k * (mean_tokens(passages) if passages else _PASSAGE_TOKENS)
+    calls = total * generator.draws * calls_of(generator)
+    prompt = asked + getattr(generator.numbers, "max_tokens", read)
+    stages = [stage_estimate("draw", calls, prompt, longest_reply(generator.numbers), prices)]
+    memory = total * generator.memory.draws
+    without = asked + count_tokens(PROMPTS.text(FROM_MEMORY))
+    stages.append(stage_estimate(FROM_MEMORY, memory, without, generator.memory.max_tokens, prices))
+    if "model" in (generator.document_filter, generator.kg_filter if config.kg else ""):
+        stages.append(stage_estimate("keep", 2 * calls, read, generator.filter_max_tokens, prices))
+    return Estimate(
+        items=total,
+        unit="questions",
+        sampled=len(questions),
+        stages=tuple(stages),
+        is_bound=True,
+        rests_on=f"A bound: {generator.draws} draws on a question, each with all the calls that it may make, and all "
+        f"{generator.memory.draws} answers from memory.",
+    )
+
+
+def calls_of(generator: AgentGeneratorConfig) -> int:
+    """The most calls of an episode, by the limits that its agent has."""
+    numbers = generator.numbers
+    if protocol := generator.declared.protocol:
+        searches = PROTOCOLS[protocol].num_searches
+        return 1 + (numbers.max_searches if searches is None else searches)
+    if hasattr(numbers, "max_turns"):  # and a call reads what each search has found
+        return numbers.max_turns + numbers.max_searches
+    if hasattr(numbers, "max_sub_queries"):
+        # A channel reads, decomposes, reads and answers each sub-query; a round drafts, verifies, expands and reads.
+        rounds = numbers.max_rounds * (3 + numbers.max_expanded)
+        return 1 + _CHANNELS * (2 + 2 * numbers.max_sub_queries + rounds)
+    return 1
+
+
+def longest_reply(numbers: Any) -> int:
+    """Tokens of the longest reply of an agent, a reasoning model's thoughts included."""
+    limits = [getattr(numbers, name, 0) for name in ("turn_tokens", "answer_tokens", "step_tokens")]
+    return max(limits) + getattr(numbers, "thought_tokens", 0)

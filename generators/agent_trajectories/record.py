@@ -1,0 +1,88 @@
+"""The rows of verified episodes and of pairs. Light to import: the declaration names them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from trailforge.schemas import FilterScore, Hop, Message, Provenance
+from trailforge.schemas.agent_episode import AgentEpisode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTrajectory:
+    """A verified episode: one row of `agent_trajectories/`."""
+
+    STORED_AS: ClassVar[str] = "AgentTrajectory"
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    uid: str
+    """Hash of the episode's and of the draw."""
+    question_id: str
+    agent: str
+    agent_config: str
+    """Hash of the agent's name, its numbers and its words."""
+    sft_protocol: str
+    """Of the SFT row that is made of it; empty: its conversation is in no form that our trainers know."""
+    graph: str
+    """Hash of the knowledge graph that was searched; empty: none."""
+    sample: int
+    """Number of the draw; each has a seed of its own."""
+    episode: AgentEpisode
+    """As an evaluation has it, but `seconds` are 0: a row does not follow from a clock."""
+    gold_hops: tuple[Hop, ...]
+    num_hops: int
+    token_estimate: int
+    """Of the conversation, by the rule of `schemas.estimate_tokens`."""
+    draws: int
+    """Episodes that were drawn on the question; one that broke off is none."""
+    right_draws: int
+    """Those of them whose answer is right."""
+    memory_draws: int = 0
+    """How often the same model was asked without any search; 0: no draw was worth asking."""
+    memory_answers: tuple[str, ...] = ()
+    """What it said; replies that were cut are left out."""
+    filters: tuple[FilterScore, ...] = ()
+    """What each filter measured."""
+    provenance: Provenance
+    schema_version: str = SCHEMA_VERSION
+
+    @property
+    def golds(self) -> tuple[str, ...]:
+        """The gold answer, then its aliases."""
+        return self.episode.golds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentPair:
+    """A right and a wrong episode of one agent over one back end on one question, for DPO: one row of `pairs/`."""
+
+    STORED_AS: ClassVar[str] = "AgentPair"
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    uid: str
+    """Hash of the two episodes' uids."""
+    question_id: str
+    question: str
+    answer: str
+    agent: str
+    agent_config: str
+    protocol: str
+    """As `AgentTrajectory.sft_protocol`."""
+    backend: str
+    index: str
+    good_uid: str
+    """In `agent_trajectories/`."""
+    bad_uid: str
+    """In `rejected/`."""
+    good_messages: tuple[Message, ...]
+    bad_messages: tuple[Message, ...]
+    diverges_at: int
+    """The message from which they differ, an agent's turn in both: all before it is the common prompt."""
+    bad_answer: str
+    reason: str
+    """Name of the filter that rejected the bad one."""
+    detail: str
+    provenance: Provenance
+    """Of both: the calls of the good one, then those of the bad one."""
+    schema_version: str = SCHEMA_VERSION

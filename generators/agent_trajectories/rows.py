@@ -1,0 +1,98 @@
+"""What follows from an agent's episode, and what training reads of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from trailforge.evaluation.agents.declaration import AgentRun
+from trailforge.evaluation.failures import tag_failures
+from trailforge.evaluation.metrics import score_run
+from trailforge.generators.agent_trajectories.record import AgentTrajectory
+from trailforge.protocols import PROTOCOLS
+from trailforge.protocols.base import estimate_tokens
+from trailforge.rewards import cover_exact_match, mcts_reward, score_answer
+from trailforge.schemas import ChatMessage, MalformedReply, Question, SftRow
+
+
+def count_known(row: AgentTrajectory) -> int:
+    """How many answers from memory are right, be it with words around them."""
+    return sum(is_known(answer, row.golds) for answer in row.memory_answers)
+
+
+def is_known(answer: str, golds: Sequence[str]) -> bool:
+    """Does an answer from memory say a gold one? Also where it says more: who may know it needs no search."""
+    return bool(mcts_reward(answer, golds) or cover_exact_match(answer, golds, word_boundary=True))
+
+
+def made_of(row: AgentTrajectory, question: Question) -> dict[str, Any]:
+    """The fields of a row that follow from its question and its transcript."""
+    old = row.episode
+    run = AgentRun(answer=old.answer, stop=old.stop, messages=old.messages, searches=old.searches, calls=old.calls)
+    asked = {"question_id": question.id, "dataset": question.dataset, "question": question.question}
+    episode = replace(old, **asked, golds=question.golds, scores=score_run(question, run))
+    episode = replace(episode, failures=tag_failures(episode))
+    return {
+        "uid": hashlib.sha256(f"{old.uid}\0{row.sample}".encode()).hexdigest()[:16],
+        "question_id": question.id,
+        "agent": old.agent,
+        "episode": episode,
+        "gold_hops": question.decomposition,
+        "num_hops": question.hop_count or 0,
+        "token_estimate": sum(estimate_tokens(message.content) for message in old.messages),
+    }
+
+
+def with_shares(rows: Sequence[AgentTrajectory]) -> list[AgentTrajectory]:
+    """All draws on a question, told how many there are and how many of them are right."""
+    right = sum(row.episode.scores.right >= 1.0 for row in rows)
+    return [replace(row, draws=len(rows), right_draws=right) for row in rows]
+
+
+def tells_its_searches(row: AgentTrajectory) -> bool:
+    """Are answer and searches those of its conversation? Of one in no protocol nothing is known, and it is taken."""
+    if not row.sft_protocol:
+        return True
+    grammar, episode = PROTOCOLS[row.sft_protocol], row.episode
+    turns = [message.content for message in episode.messages if message.role == "assistant"]
+    try:
+        read = [grammar.parse_turn(turn) for turn in turns]
+    except MalformedReply:
+        return False
+    queries = [turn.search.query for turn in read if turn.search is not None]
+    is_asked = any(episode.question in message.content for message in episode.messages if message.role == "user")
+    return (
+        is_asked and bool(read) and queries == [s.query for s in episode.searches] and read[-1].answer == episode.answer
+    )
+
+
+def sft_rows(row: AgentTrajectory, *, data_source: str) -> list[SftRow]:
+    """The whole conversation, where it is in a protocol that our trainers know; none of it otherwise."""
+    if not row.sft_protocol:
+        return []
+    episode = row.episode
+    made = SftRow(
+        uid=row.uid,
+        trajectory_uid=row.uid,
+        data_source=data_source,
+        messages=tuple(ChatMessage(role=m.role, content=m.content) for m in episode.messages),
+        train=tuple(m.train for m in episode.messages),
+        protocol=row.sft_protocol,
+        question_id=row.question_id,
+        question=episode.question,
+        answer=row.golds[0],
+        answer_aliases=row.golds[1:],
+        trajectory_kind="correct",
+        reflection_error=None,
+        origin="policy",
+        segment_index=0,
+        segment_count=1,
+        num_tool_calls=len(episode.searches),
+        num_hops=row.num_hops,
+        token_estimate=row.token_estimate,
+        reward=score_answer(episode.answer, row.golds),
+        provenance=row.provenance,
+    )
+    return [made]

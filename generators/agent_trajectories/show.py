@@ -1,0 +1,135 @@
+"""What is shown of agents' episodes, and of pairs of a right and a wrong one."""
+
+from __future__ import annotations
+
+from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
+from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.show.common import QUESTIONS, SFT, head, provenance
+from trailforge.pipelines.show.parts import (
+    Chips,
+    Code,
+    Columns,
+    Conversation,
+    DataTable,
+    Fold,
+    Note,
+    Parts,
+    Scores,
+    Show,
+    ShownTable,
+    StyledText,
+    Tabs,
+    Title,
+    tab,
+)
+
+_MEANINGS = {
+    "unfinished": "1: it gives an answer",
+    "malformed": "rules of the protocol's grammar that it breaks",
+    "wrong_answer": "1: right by the one matcher",
+    "no_search": "executed searches",
+    "missing_evidence": "share of the hops whose documents its searches brought",
+    "ungrounded_answer": "turns it was given that state the answer which its searches brought",
+    "answer_leaked": "turns that say the answer, or a hop's, before anything it was given does",
+    "repeated_search": "searches that ask what was asked before",
+    "right_by_chance": "share of the draws on the question that are right, corrected for chance",
+    "too_long": "tokens of the conversation, estimated",
+    "duplicate_episode": "kept draws that search and answer the same",
+    "known_from_memory": "share of right answers without any search, corrected for chance",
+}
+"""By filter."""
+
+
+def agent_trajectory(run: OpenRun, row: AgentTrajectory) -> Parts:
+    """A row of `agent_trajectories`."""
+    pairs = run.matching("pairs", "good_uid", row.uid) if "pairs" in run.tables else ()
+    tabs = [
+        tab("Conversation", lambda: [Conversation(row.episode.messages)]),
+        tab("Searches", lambda: _searches(row)),
+        tab("Why it is kept", lambda: _reasons(row)),
+    ]
+    if row.episode.calls:
+        tabs.append(tab("Calls beside it", lambda: _calls(row)))
+    if pairs:
+        contrast = tab("Against a wrong one", lambda: [p for n in pairs for p in _contrast(run.record("pairs", n))])
+        tabs.append(contrast)
+    return [*_head(row), Tabs(tabs)]
+
+
+def pair(run: OpenRun, row: AgentPair) -> Parts:
+    """A row of `pairs`: both from where they part."""
+    return [Title(row.question), Note(row.answer, "right"), *_contrast(row)]
+
+
+def _head(row: AgentTrajectory) -> Parts:
+    episode = row.episode
+    chips = [
+        StyledText(row.agent),
+        StyledText(f"over {row.provenance.retriever}"),
+        StyledText(f"{len(episode.searches)} searches for {row.num_hops or 'unknown'} hops"),
+        StyledText(f"{row.right_draws} of {row.draws} draws right"),
+        StyledText(f"~{row.token_estimate:,} tokens", "", "by the rule of this project; a trainer counts otherwise"),
+    ]
+    return head(episode.question, row.golds[0], row.golds[1:], episode.answer, episode.scores.right >= 1.0, chips)
+
+
+def _searches(row: AgentTrajectory) -> Parts:
+    if not row.episode.searches:
+        return [Note("This episode never searched.")]
+    found_at = row.episode.scores.found_at
+    rows = [
+        {
+            "search": number + 1,
+            "query": search.query,
+            "titles": "; ".join(search.titles),
+            "triples": len(search.triples),
+            "hops found first": ", ".join(str(hop + 1) for hop, at in enumerate(found_at) if at == number),
+        }
+        for number, search in enumerate(row.episode.searches)
+    ]
+    return [DataTable(rows, {"hops found first": "Whose supporting documents it was the first to bring."})]
+
+
+def _reasons(row: AgentTrajectory) -> Parts:
+    said = "; ".join(row.memory_answers) or "nobody was asked"
+    origin = provenance(row.provenance, uid=row.uid, question_id=row.question_id, agent_config=row.agent_config)
+    return [Scores(row.filters, _MEANINGS), Note(f"Without any search the model says: {said}"), origin]
+
+
+def _calls(row: AgentTrajectory) -> Parts:
+    return [Fold(call.purpose, [Code(call.prompt), Code(call.reply)]) for call in row.episode.calls]
+
+
+def _contrast(row: AgentPair) -> Parts:
+    start = row.diverges_at
+    sides = (("right", "right", row.good_messages, row.good_uid), ("wrong", "wrong", row.bad_messages, row.bad_uid))
+    return [
+        Note(("The wrong one was put aside by ", StyledText(row.reason, "strong"), f": {row.detail}"), "wrong"),
+        Fold(f"The {start} turns that both begin with", [Conversation(row.good_messages[:start])]),
+        Columns(
+            [
+                [Chips([StyledText(name, kind), StyledText(uid)]), Conversation(messages[start:], first=start)]
+                for name, kind, messages, uid in sides
+            ]
+        ),
+    ]
+
+
+SHOW = Show(
+    path="agents", title="Agents", icon=":material/travel_explore:",
+    tables=(
+        ShownTable(
+            name="agent_trajectories", title="Episodes", describe=agent_trajectory,
+            columns=("episode.question", "episode.answer", "agent", "right_draws", "draws", "num_hops"),
+            keys=("uid", "question_id"),
+        ),
+        ShownTable(
+            name="pairs", title="Pairs", describe=pair, columns=("question", "answer", "bad_answer", "reason"),
+            kinds=("reason",), keys=("uid", "good_uid", "bad_uid", "question_id"),
+        ),
+        SFT,
+        QUESTIONS,
+    ),
+    numbers={"token_estimate": "length, tokens (estimated)", "right_draws": "right draws", "num_hops": "hops"},
+    hints=("--count 5",),
+)  # fmt: skip

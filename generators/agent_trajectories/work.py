@@ -1,0 +1,285 @@
+"""Questions -> draws of an agent -> verified episodes, SFT rows, pairs.
+
+read_questions | cut into shards | n draws, ask from memory, select (per question) | write shard | manifest
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from trailforge.evaluation.agents import AgentTools
+from trailforge.evaluation.agents.declaration import AgentRun
+from trailforge.evaluation.metrics import EpisodeSetting, make_episode
+from trailforge.generators.agent_trajectories import DATASET, DRAW, EPISODE, FILTER, NAME
+from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS, AgentRunConfig
+from trailforge.generators.agent_trajectories.filters import needs_memory, preference_pairs, select
+from trailforge.generators.agent_trajectories.record import AgentTrajectory
+from trailforge.generators.agent_trajectories.rows import made_of, sft_rows, with_shares
+from trailforge.inference import Client, Meter, ModelClient, Sampling
+from trailforge.inference.asker import Asker, fill
+from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
+from trailforge.pipelines.engine.shards import ItemResult
+from trailforge.pipelines.runs.accounting import stage
+from trailforge.pipelines.runs.intake import RunInputs, Settings, take_in_questions
+from trailforge.protocols.environment import Environment
+from trailforge.protocols.result_filters import ResultFilter
+from trailforge.retrieval import Encoder, LazyRetriever, PlanToolsConfig, Retrieval, Tools, local_tools, open_retrieval
+from trailforge.retrieval.kg import KgStore, KgTool
+from trailforge.retrieval.plan_tools import web_tools
+from trailforge.retrieval.retrievers import WEB, open_encoder
+from trailforge.rewards.answers import read_short_answer
+from trailforge.schemas import (
+    ITEM_ERRORS,
+    Provenance,
+    Question,
+    RejectedRow,
+    SourceDocument,
+    TrailforgeError,
+    to_dict,
+)
+from trailforge.schemas.agent_episode import AgentCosts
+
+_PLAN = "plan"
+"""What agents search that run a whole plan at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentContext:
+    """What all questions of a run share."""
+
+    run_id: str
+    config: AgentRunConfig
+    client: Client
+    retrieval: Retrieval
+    kg: KgTool | None = None
+    encoder: Encoder | None = None
+    """Of plans over a question's own paragraphs."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenDraw:
+    """A draw that gave no episode, and why."""
+
+    sample: int
+    error: TrailforgeError
+
+
+def take_in(inputs: RunInputs, folder: Path, config: AgentRunConfig) -> Settings:
+    """Questions of a file as shards in the run's folder, without what people refuse."""
+    return take_in_questions(
+        inputs,
+        folder,
+        config,
+        shard_size=config.output.shard_size,
+        needs_paragraphs=config.retrieval.searches_paragraphs,
+    )
+
+
+def open_context(work: ModelWork, client: ModelClient) -> AgentContext:
+    """What all questions share. Raises when index or graph is not there."""
+    config: AgentRunConfig = work.config
+    retrieval = open_retrieval(config.retrieval)
+    plans_here = config.generator.declared.searches == _PLAN and config.retrieval.searches_paragraphs
+    return AgentContext(
+        run_id=work.run_id,
+        config=config,
+        client=client,
+        retrieval=retrieval,
+        kg=KgTool(KgStore.open(Path(config.kg)), config.generator.graph) if config.kg else None,
+        encoder=open_encoder(config.retrieval, backend_of(retrieval)) if plans_here else None,
+    )
+
+
+def backend_of(retrieval: Retrieval) -> str:
+    """The name of the back end alone: that of a corpus has its hash behind it."""
+    return retrieval.name.partition(" ")[0]
+
+
+async def episodes_of(question: Question, context: AgentContext, config: AgentRunConfig) -> ItemResult:
+    """The episodes that are taken of a question, the others with what is against them, pairs of both."""
+    work = _Work(question, context, _environment(question, context))
+    drawn = await asyncio.gather(*(work.draw(sample) for sample in range(config.generator.draws)))
+    meter = sum((of_draw for _, of_draw in drawn), start=Meter())
+    rows = with_shares([each for each, _ in drawn if isinstance(each, AgentTrajectory)])
+    if config.generator.memory.draws and needs_memory(rows, config.filters):
+        rows, asked = await work.ask_from_memory(rows)
+        meter += asked
+    taken, rejected = select(rows, config.filters)
+    broken = [_broken_row(question, each) for each, _ in drawn if isinstance(each, BrokenDraw)]
+    left = [rejected_row(FILTER, row.uid, verdict, to_dict(row)) for row, verdict in rejected]
+    books = (
+        stage(DRAW, inputs=1, accepted=1),
+        stage(EPISODE, inputs=len(drawn), accepted=len(rows), failed=[row.reason for row in broken]),
+        stage(FILTER, inputs=len(rows), accepted=len(taken), rejected=[row.reason for row in left]),
+    )
+    return ItemResult(
+        rows={
+            NAME: taken,
+            "pairs": preference_pairs(taken, rejected, config.generator.max_pairs),
+            "sft": [made for row in taken for made in sft_rows(row, data_source=NAME)],
+            "rejected": [*broken, *left],
+        },
+        stages=books,
+        usage=meter.usage(config.model.prices),
+    )
+
+
+draw_stage = ModelStage(
+    name=DRAW,
+    item=Question,
+    tables=DATASET.records,
+    counted=(NAME, "agent"),
+    open_context=open_context,
+    run_item=episodes_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One question under way."""
+
+    question: Question
+    context: AgentContext
+    environment: Environment
+
+    async def draw(self, sample: int) -> tuple[AgentTrajectory | BrokenDraw, Meter]:
+        """A draw as its row, and its calls. One that breaks off costs the others nothing."""
+        meter, generator = Meter(), self.context.config.generator
+        tools = AgentTools(environment=self.environment, asker=self._asker(meter), sample=sample)
+        try:
+            run = await generator.declared.run(self.question.question, tools, generator.numbers)
+        except ITEM_ERRORS as error:
+            return BrokenDraw(sample, error), meter
+        return self._row(run, sample, meter), meter
+
+    async def ask_from_memory(self, rows: Sequence[AgentTrajectory]) -> tuple[list[AgentTrajectory], Meter]:
+        """The rows with what the same model says without any search, and its calls."""
+        meter, memory = Meter(), self.context.config.generator.memory
+        asker, prompt = self._asker(meter), fill(PROMPTS.text(FROM_MEMORY), question=self.question.question)
+        sampling = Sampling(
+            temperature=memory.temperature, top_p=memory.top_p, max_tokens=memory.max_tokens, stop=memory.stop
+        )
+        replies = await asyncio.gather(
+            *(
+                asker.text(prompt, purpose=FROM_MEMORY, sampling=sampling, sample=sample)
+                for sample in range(memory.draws)
+            )
+        )
+        answers = [reply.answer for reply in replies if reply.answer is not None]
+        said = tuple(read_short_answer(answer, memory.max_answer_words) for answer in answers)
+        return [replace(row, memory_draws=memory.draws, memory_answers=said) for row in rows], meter
+
+    def _row(self, run: AgentRun, sample: int, meter: Meter) -> AgentTrajectory:
+        config, generator = self.context.config, self.context.config.generator
+        usage, retrieval = meter.usage(config.model.prices), self.context.retrieval
+        setting = EpisodeSetting(
+            agent=generator.agent,
+            agent_config=generator.agent_config,
+            protocol=generator.declared.protocol,
+            backend=backend_of(retrieval),
+            index=config.retrieval.corpus_hash,
+            model=config.model.name,
+            seed=config.seed,
+        )
+        timeless = replace(run, searches=tuple(replace(search, seconds=0.0) for search in run.searches))
+        costs = AgentCosts(
+            calls=usage.calls,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            context_tokens=sum(search.context_tokens for search in run.searches),
+            seconds=0.0,
+        )
+        row = AgentTrajectory(
+            uid="",
+            question_id=self.question.id,
+            agent=generator.agent,
+            agent_config=generator.agent_config,
+            sft_protocol=generator.sft_protocol,
+            graph=config.kg_hash,
+            sample=sample,
+            episode=make_episode(self.question, timeless, setting, costs=costs),
+            gold_hops=(),
+            num_hops=0,
+            token_estimate=0,
+            draws=0,
+            right_draws=0,
+            provenance=Provenance(
+                run_id=self.context.run_id,
+                source_id=f"{self.question.dataset}:{self.question.id}",
+                model=config.model.name,
+                prompt_version=generator.prompt_version,
+                seed=config.seed,
+                call_keys=meter.keys,
+                retriever=retrieval.name,
+            ),
+        )
+        return replace(row, **made_of(row, self.question))
+
+    def _asker(self, meter: Meter) -> Asker:
+        config = self.context.config
+        return Asker(
+            client=self.context.client,
+            model=config.model.name,
+            style=config.generator.style,
+            seed=config.seed,
+            meter=meter,
+            priority=2 * (self.question.hop_count or 0),
+        )
+
+
+def _environment(question: Question, context: AgentContext) -> Environment:
+    """What the draws on a question search; documents are opened by the first search."""
+    config, generator = context.config, context.config.generator
+    filters = ResultFilter(
+        rule=generator.kg_filter,
+        documents=generator.document_filter,
+        client=context.client,
+        model=config.model.name,
+        seed=config.seed,
+        max_tokens=generator.filter_max_tokens,
+    )
+    return Environment(
+        documents=LazyRetriever(lambda: context.retrieval.for_question(question)),
+        kg=context.kg,
+        filters=filters,
+        plan_tools=_plan_tools(question, context) if generator.declared.searches == _PLAN else None,
+        top_k=generator.top_k,
+        retriever=context.retrieval.name,
+    )
+
+
+def _plan_tools(question: Question, context: AgentContext) -> Tools:
+    """Over the question's own paragraphs, of which nothing says that they are news or papers; or the web."""
+    retrieval = context.config.retrieval
+    config = PlanToolsConfig(
+        kind=backend_of(context.retrieval),
+        options=retrieval.options,
+        encoder=retrieval.encoder,
+        device=retrieval.device,
+        query_prefix=retrieval.query_prefix,
+        passage_prefix=retrieval.passage_prefix,
+        web_interval_s=retrieval.web_interval_s,
+        longest_web_passage=retrieval.longest_web_passage,
+    )
+    if config.kind == WEB:
+        return web_tools(config)
+    documents = [
+        SourceDocument(id=each.id, source=question.dataset, kind="general", title=each.title, text=each.text)
+        for each in question.paragraphs
+    ]
+    return local_tools(documents, config, context.encoder)
+
+
+def _broken_row(question: Question, draw: BrokenDraw) -> RejectedRow:
+    return RejectedRow(
+        uid=f"{question.id}:{draw.sample}",
+        stage=EPISODE,
+        reason=draw.error.reason,
+        score=0.0,
+        detail=str(draw.error),
+        payload=json.dumps(to_dict(question), ensure_ascii=False),
+    )

@@ -1,0 +1,1 @@
+"""Agent trajectories: filters, draws, runs."""

@@ -1,0 +1,209 @@
+"""A whole run by a scripted agent, made once: books, card, what is shown, what verification and training find."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pipelines.support import forge
+from tests.support.scripted import ScriptedModel, prompt_text
+from tests.support.search_agent import Model
+from tests.support.world import write_questions
+from trailforge.flows import execute as execution
+from trailforge.flows.execute import RunRequest, execute
+from trailforge.generators.agent_trajectories import DATASET, AgentPair, AgentTrajectory
+from trailforge.generators.agent_trajectories.config import AgentRunConfig
+from trailforge.inference import ModelClient
+from trailforge.inspector.terminal import show_rows
+from trailforge.pipelines.engine.model_stage import ModelWork
+from trailforge.pipelines.runs.config import read_config
+from trailforge.pipelines.runs.finish import CARD, finished_run
+from trailforge.pipelines.runs.verify import verify_run
+from trailforge.presets import load_preset
+from trailforge.protocols import SEARCH_R1
+from trailforge.schemas import Manifest, RejectedRow, SftRow, read_rows
+from trailforge.training.sets.build import make_training_set
+from trailforge.training.sets.config import ViewConfig
+
+QUESTIONS = 14
+PRESET = """
+dataset: agent_trajectories
+model: {name: scripted, url: "http://127.0.0.1:1/v1", prompt_price_per_million: 1, completion_price_per_million: 2}
+generator: {agent: search_r1, draws: 5, top_k: 2, max_pairs: 2}
+retrieval: {kind: bm25, scope: question}
+output: {shard_size: 5}
+"""
+
+
+async def scripted_client(work: ModelWork) -> ModelClient:
+    """In place of `ModelWork.client`."""
+    model = Model(flaw_rate=0.25)
+    client: Any = ScriptedModel(lambda request: model(prompt_text(request), request.sampling_seed))
+    return client
+
+
+def make(folder: Path, out: Path) -> Manifest:
+    source, preset = folder / "questions.jsonl", folder / "preset.yaml"
+    write_questions(source, QUESTIONS)
+    preset.write_text(PRESET)
+    return execute(RunRequest(dataset=DATASET.name, out=out, preset=str(preset), files=(source,)))
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Only read it."""
+    folder = tmp_path_factory.mktemp("agents")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ModelWork, "client", scripted_client)
+        patched.setattr(execution, "check_reachable", lambda *given, **more: None)
+        make(folder, folder / "run")
+        yield folder / "run"
+
+
+@pytest.fixture
+def copy(original: Path, tmp_path: Path) -> Path:
+    shutil.copytree(original, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def rows_of(folder: Path, table: str) -> list[Any]:
+    record = {**DATASET.records, "inputs": DATASET.inputs.record}[table]
+    return list(read_rows(sorted((folder / table).glob("part-*.parquet")), record))
+
+
+def test_the_books_balance_and_every_draw_is_a_row_or_rejected(original: Path) -> None:
+    manifest, _ = finished_run(original)
+    books = {line.name: line for line in manifest.stages}
+    assert [*books] == ["read", "draw", "episode", "filter"]
+    assert books["episode"].inputs == 5 * QUESTIONS == books["filter"].inputs
+    rows, rejected = rows_of(original, "agent_trajectories"), rows_of(original, "rejected")
+    assert len(rows) == books["filter"].accepted > 5 and len(rows) + len(rejected) == 5 * QUESTIONS
+    assert {count.reason for count in books["filter"].rejected} >= {"wrong_answer", "known_from_memory", "unfinished"}
+    assert manifest.calls_per_accepted_row == pytest.approx(manifest.calls / len(rows), abs=0.01)
+    assert {each.purpose for each in manifest.calls_by_purpose} == {f"episode {SEARCH_R1.name}", "from_memory"}
+
+
+def test_every_row_says_where_it_is_from(original: Path) -> None:
+    rows: list[AgentTrajectory] = rows_of(original, "agent_trajectories")
+    pairs: list[AgentPair] = rows_of(original, "pairs")
+    sft: list[SftRow] = rows_of(original, "sft")
+    assert pairs and [row.uid for row in sft] == [row.uid for row in rows]
+    for row in (*rows, *pairs, *sft):
+        origin = row.provenance
+        assert (origin.model, origin.seed, origin.retriever) == ("scripted", 0, "bm25") and origin.call_keys
+        assert origin.run_id == finished_run(original)[0].run_id and origin.prompt_version
+    assert {(row.agent, row.agent_config) for row in (*rows, *pairs)} == {(SEARCH_R1.name, rows[0].agent_config)}
+    assert all(SEARCH_R1.validate(row.episode.messages, strict=True) == [] for row in rows)
+
+
+def test_every_rejected_draw_has_its_reason_and_what_was_measured(original: Path) -> None:
+    rejected: list[RejectedRow] = rows_of(original, "rejected")
+    for row in rejected:
+        payload = json.loads(row.payload)
+        measured = {each["name"]: each for each in payload["filters"]}
+        assert row.reason == "surplus" or not measured[row.reason]["passed"]
+        assert row.reason == "surplus" or measured[row.reason]["score"] == row.score
+
+
+def test_the_same_request_gives_the_same_bytes(original: Path, tmp_path: Path) -> None:
+    make(tmp_path, tmp_path / "run")
+    for table in ("agent_trajectories", "pairs", "sft", "rejected"):
+        assert [path.read_bytes() for path in sorted((tmp_path / "run" / table).glob("*.parquet"))] == [
+            path.read_bytes() for path in sorted((original / table).glob("*.parquet"))
+        ]
+
+
+def test_the_card_says_what_a_row_took_and_shows_an_episode_and_a_pair(original: Path) -> None:
+    text = (original / CARD).read_text()
+    for part in ("calls per accepted row", "## Questions by the draws", "### episode", "### pair", "`search_r1`"):
+        assert part in text
+    assert (original / "plots" / "funnel.png").exists()
+
+
+def test_rows_and_pairs_are_shown_in_a_terminal(original: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows(original, count=2)
+    said = capsys.readouterr().out
+    assert "draws right" in said and "Without any search the model says" in said
+    show_rows(original, table="pairs")
+    assert "The wrong one was put aside by" in capsys.readouterr().out
+
+
+def test_a_training_set_is_made_of_it(original: Path, tmp_path: Path) -> None:
+    make_training_set([original], tmp_path / "set", ViewConfig(validation_share=0.0))
+    sft = list(read_rows(sorted((tmp_path / "set" / "sft").rglob("*.parquet")), SftRow))
+    assert {row.protocol for row in sft} == {SEARCH_R1.name} and {row.data_source for row in sft} == {DATASET.name}
+
+
+# Verification
+
+Change = Callable[[Any], dict[str, Any]]
+CHANGES: dict[str, tuple[str, Change, str]] = {
+    "answer": ("agent_trajectories", lambda r: {"episode": replace(r.episode, answer="Nobody")}, "episode is not"),
+    "found": (
+        "agent_trajectories",
+        lambda r: {"episode": replace(r.episode, scores=replace(r.episode.scores, supporting_recall=0.5))},
+        "episode is not what follows",
+    ),
+    "search": (
+        "agent_trajectories",
+        lambda r: {"episode": replace(r.episode, searches=r.episode.searches[:-1])},
+        "its searches and answer are not those",
+    ),
+    "share": ("agent_trajectories", lambda r: {"right_draws": 1}, "the share of its draws"),
+    "memory": ("agent_trajectories", lambda r: {"memory_answers": r.golds}, "the filters choose others"),
+    "asked": ("agent_trajectories", lambda r: {"memory_draws": 0}, "asked from memory in vain, or was not"),
+    "agent": ("agent_trajectories", lambda r: {"agent_config": "x"}, "it is of another agent"),
+    "question": ("agent_trajectories", lambda r: {"question_id": "none"}, "is not among the inputs"),
+    "scores": ("agent_trajectories", lambda r: {"filters": ()}, "the filters choose others"),
+    "pair": ("pairs", lambda r: {"bad_answer": "Somebody"}, "this pair is not what its episodes give"),
+    "sft": ("sft", lambda r: {"train": (True,) * len(r.train)}, "this SFT row is not what its episode gives"),
+    "payload": ("rejected", lambda r: {"payload": "[]"}, "holds no episode"),
+}
+
+
+def test_it_verifies(original: Path) -> None:
+    assert verify_run(original).problems == []
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_row_is_found_behind_a_corrected_hash(name: str, copy: Path) -> None:
+    table, change, expected = CHANGES[name]
+
+    def edit(rows: list[Any]) -> list[Any]:
+        return [replace(rows[0], **change(rows[0])), *rows[1:]]
+
+    forge(copy, table, edit, record=DATASET.records[table])
+    assert expected in "\n".join(verify_run(copy).problems)
+
+
+@pytest.mark.parametrize("table", ["sft", "pairs"])
+def test_a_row_that_is_gone_is_missed(table: str, copy: Path) -> None:
+    forge(copy, table, lambda rows: rows[1:], record=DATASET.records[table])
+    assert "is missing" in "\n".join(verify_run(copy).problems)
+
+
+# Presets
+
+
+@pytest.mark.parametrize("name", ["agent-trajectories", "agent-trajectories-demo"])
+def test_a_preset_holds_every_number_that_decides_rows(name: str) -> None:
+    content = load_preset(name, DATASET.name)
+    config = read_config(AgentRunConfig, content, source=name)
+    decisive = {
+        "generator": {"agent", "settings", "draws", "temperature", "top_p", "top_k", "style", "memory", "max_pairs"},
+        "filters": {"min_right_share", "max_known_share", "bridges_from_memory", "max_tokens", "most"},
+    }
+    assert all(names <= content[section].keys() for section, names in decisive.items())
+    assert config.generator.sft_protocol == SEARCH_R1.name and config.longest_reply > 0
+
+
+def test_the_production_preset_gives_a_reasoning_model_room() -> None:
+    config = read_config(AgentRunConfig, load_preset("agent-trajectories", DATASET.name), source="agent-trajectories")
+    assert config.generator.numbers.thought_tokens and not config.thought_settings
+    assert config.reply_limits["generator.settings.turn_tokens"] == 1024 + 8192
