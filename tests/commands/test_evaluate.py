@@ -14,8 +14,10 @@ from tests.support.model_server import fail_next, running, stats
 from tests.support.world import question, write_questions
 from tests.training.tiny import SAMPLE, rl_rows, save_tiny_model, training_set
 from trailforge.cli import app
+from trailforge.commands import evaluate
 from trailforge.evaluation.folder import read_episodes, read_evaluation
 from trailforge.schemas import InvalidInput, ProviderError, RetrievalError, ServerUnavailable, TrailforgeError
+from trailforge.training.weights import PACKAGED
 
 NOBODY = ("--model", "http://127.0.0.1:9/v1")
 CELL = ("--agent", "react", "--backend", "bm25")
@@ -171,6 +173,10 @@ def test_numbers_that_ask_a_model_are_for_index_build(questions: Path, tmp_path:
     common = ("evaluate", questions, "--agent", "react", "--out", tmp_path / "out", *NOBODY)
     with pytest.raises(InvalidInput, match="build an index with it once"):
         run(*common, "--backend", "hippo_rag", "--preset", tmp_path / "preset.yaml")
+
+
+def test_the_packaged_checkpoint_is_called_as_in_training() -> None:
+    assert evaluate._PACKAGED == PACKAGED
 
 
 def test_help_has_examples() -> None:

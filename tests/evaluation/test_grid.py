@@ -161,6 +161,7 @@ def held(**changes: object) -> Evaluation:
         models=("m",),
         seeds=(0,),
         top_k=5,
+        versions={"prompts": "old"},
     )
     return replace(usual, **changes)
 
@@ -191,6 +192,7 @@ def test_agents_back_ends_models_and_seeds_may_be_added(tmp_path: Path) -> None:
         ({"documents": "d"}, "documents"),
         ({"kg": "d"}, "kg"),
         ({"judge": "gpt"}, "judge"),
+        ({"versions": {"prompts": "new"}}, "versions.prompts"),
         ({"agents": (AgentChoice(name="react", config={"max_searches": 2}, hash="g"),)}, "react.max_searches"),
         ({"backends": (BackendChoice(name="bm25", index="k"),)}, "backends.bm25.index"),
     ],
