@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from typer.models import CommandInfo, TyperInfo
 
-from trailforge.commands import curate, export, index, kg, look, operate, serve, texts, training
+from trailforge.commands import curate, evaluate, export, index, kg, look, operate, serve, texts, training
 from trailforge.schemas.errors import TrailforgeError, missing_package
 from trailforge.schemas.text import visible
 
@@ -26,7 +26,7 @@ _MAKE = "Make data"
 _PANELS = {
     _MAKE: (),
     "Look and decide": ("show", "inspect", "verify", "status", "curate", "rewards"),
-    "Train": ("training-set", "export", "train"),
+    "Train and evaluate": ("training-set", "export", "train", "evaluate", "compare"),
     "Operate": ("doctor", "serve-model", "serve-search", "nightly", "retain", "check-bands", "push"),
 }
 """Headings of `--help`, in order, with their commands; all others make data."""
@@ -47,7 +47,7 @@ def _options(
     del version
 
 
-for _each in (texts, curate, index, kg, look, training, export, operate, serve):
+for _each in (texts, curate, index, kg, look, training, export, evaluate, operate, serve):
     _each.register(app)
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from trailforge.retrieval.backends import Backend, FoundPassage
     from trailforge.retrieval.corpus import Chunking
     from trailforge.retrieval.indexes.manifest import IndexManifest
+    from trailforge.retrieval.indexes.shards import Report
     from trailforge.schemas import Document
 
 app = typer.Typer(
@@ -141,7 +142,7 @@ def build(
                 options["encoder"] = Encoder(
                     encoder_name, query_prefix=query_prefix, passage_prefix=passage_prefix, device=device
                 )
-            with _progress() as report:
+            with show_build() as report:
                 return await build_index(documents, out, backend, config, asker=asker, report=report, **options)
 
     _print_figures(out, asyncio.run(make()))
@@ -177,7 +178,7 @@ def add(
     async def make() -> IndexManifest:
         options: dict[str, Any] = {"prices": prices_of(server), "encoder": _open_encoder(folder, encoder_name, device)}
         async with ask_server(server, folder) as asker:
-            with _progress() as report:
+            with show_build() as report:
                 return await add_to_index(documents, folder, asker=asker, report=report, **options)
 
     _print_figures(folder, asyncio.run(make()))
@@ -343,7 +344,7 @@ def _show_estimate(
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Any]:
+def show_build() -> Iterator[Report]:
     """A bar for each part of a build, as `store.build_index` reports it."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

@@ -129,10 +129,7 @@ class ModelServer:
         from trailforge.inference import Caps
         from trailforge.pipelines.runs.config import ModelConfig
 
-        try:
-            prompt, completion = (float(each) for each in (prices or "0,0").split(","))
-        except ValueError:
-            raise typer.BadParameter(f"{prices!r}: expected two numbers, as 0.15,0.6", param_hint="--prices") from None
+        prompt, completion = read_prices(prices or "0,0")
         config = ModelConfig(
             url=url,
             name=name,
@@ -143,6 +140,15 @@ class ModelServer:
         if caps is not None and caps.max_cost is not None and not prices:
             raise typer.BadParameter("--max-cost caps nothing without --prices", param_hint="--max-cost")
         return cls(config, bool(prices), caps or Caps(), seed)
+
+
+def read_prices(text: str) -> tuple[float, float]:
+    """Of a million tokens of prompts and of completions."""
+    try:
+        prompt, completion = (float(each) for each in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r}: expected two numbers, as 0.15,0.6", param_hint="--prices") from None
+    return prompt, completion
 
 
 def prices_of(server: ModelServer | None) -> Prices | None:

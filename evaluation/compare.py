@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
 import numpy as np
 
 from trailforge.evaluation.failures import is_right
+from trailforge.evaluation.folder import read_episodes, read_evaluation
 from trailforge.evaluation.metrics import MEASURES, Measure, by_question
 from trailforge.schemas import InvalidInput
 from trailforge.schemas.agent_episode import AgentEpisode
@@ -273,3 +275,53 @@ def _mean(episodes: Sequence[AgentEpisode], measure: Measure) -> float | None:
 
 def _is_mostly_right(episodes: Sequence[AgentEpisode]) -> bool:
     return 2 * sum(is_right(each.scores) for each in episodes) > len(episodes)
+
+
+# Two of what is on disk
+
+CellKey = tuple[str, str, str]
+"""Agent, back end and model."""
+_KEYS = ("agent", "backend", "model")
+
+
+def read_cells(text: str) -> dict[CellKey, list[AgentEpisode]]:
+    """The episodes of `FOLDER`, or of `FOLDER#agent=NAME,backend=NAME,model=NAME,seed=N` (any of these), by cell.
+
+    Raises `InvalidInput` for what is no evaluation, and where nothing of it is that.
+    """
+    place, _, filters = text.partition("#")
+    wanted: dict[str, str] = {}
+    for each in filter(None, filters.split(",")):
+        name, equals, value = each.partition("=")
+        if not equals or name not in (*_KEYS, "seed"):
+            raise InvalidInput(f"{each!r}: expected FOLDER#agent=…,backend=…,model=…,seed=…", field=text)
+        wanted[name] = value
+    read_evaluation(Path(place))
+    cells: dict[CellKey, list[AgentEpisode]] = {}
+    known: set[CellKey] = set()
+    for episode in read_episodes(Path(place)):
+        key = (episode.agent, episode.backend, episode.model)
+        known.add(key)
+        if all(str(getattr(episode, name)) == value for name, value in wanted.items()):
+            cells.setdefault(key, []).append(episode)
+    if not cells:
+        there = "; ".join(",".join(map("=".join, zip(_KEYS, key, strict=True))) for key in sorted(known))
+        raise InvalidInput(f"has no episodes of {filters or 'any cell'}; there are {there or 'none'}", file=place)
+    return cells
+
+
+def pair_cells(
+    first: Mapping[CellKey, Sequence[AgentEpisode]], second: Mapping[CellKey, Sequence[AgentEpisode]]
+) -> list[tuple[CellKey, CellKey]]:
+    """Which cells are compared: the only one of each; else those of one agent and back end, and of one model where
+    there are several. Raises `InvalidInput` where none are.
+    """
+    if len(first) == len(second) == 1:
+        return [(next(iter(first)), next(iter(second)))]
+    is_by_model = any(len({key[2] for key in cells}) > 1 for cells in (first, second))
+    pairs = [
+        (one, other) for one in first for other in second if one[:2] == other[:2] and not (is_by_model and one != other)
+    ]
+    if not pairs:
+        raise InvalidInput("the two have no agent over a back end in common; name one cell of each: DIR#agent=…")
+    return pairs

@@ -1,7 +1,10 @@
 """An evaluation on disk: who was asked what, its episodes, and what its back ends cost.
 
 FOLDER/evaluation.json          an `Evaluation`, written first and sealed; a folder goes on with the same only
-FOLDER/episodes/CELL/*.parquet  rows of `AgentEpisode`: a shard of questions each, with its receipt beside it
+FOLDER/episodes/CELL/*.parquet  rows of `AgentEpisode`: a shard of questions each
+FOLDER/shards/*.json            a receipt of each finished shard, which is not run again
+FOLDER/indexes/BACKEND/         of back ends that are built over the evaluation's own corpus
+FOLDER/ledger/calls.sqlite      all replies of models
 FOLDER/report.md, table.parquet, plots/*.png   made of them anew by `evaluation.report`
 """
 
@@ -9,16 +12,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from trailforge.pipelines.engine.files import write_text
 from trailforge.retrieval.seals import SEAL, is_as_sealed, seal
 from trailforge.schemas import InvalidInput, from_dict, parse_json, read_rows, to_dict
 from trailforge.schemas.agent_episode import AgentEpisode
 
 MANIFEST = "evaluation.json"
-EPISODES = "episodes"
+EPISODES, INDEXES = "episodes", "indexes"
 FORMAT = 1
 
 
@@ -67,6 +71,12 @@ class Evaluation:
     """As the episodes name them."""
     seeds: tuple[int, ...]
     top_k: int
+    shard_size: int = 20
+    """Questions of a shard."""
+    documents: str = ""
+    """SHA-256 of the file that back ends by name are built over; empty: the questions' own paragraphs, all together."""
+    kg: str = ""
+    """SHA-256 of the manifest of the knowledge graph that agents search which want one; empty: none."""
     judge: str = ""
     """The judging model; empty: none."""
     price_prompt: float | None = None
@@ -78,10 +88,66 @@ class Evaluation:
 
 
 def write_evaluation(folder: Path, evaluation: Evaluation) -> None:
-    """Seal and write it. Raises `OSError`."""
+    """Seal and write it, all of it or nothing. Raises `OutputError`."""
     content = to_dict(evaluation)
     del content[SEAL]
-    (folder / MANIFEST).write_text(json.dumps(seal(content), indent=1, ensure_ascii=False), encoding="utf-8")
+    write_text(folder / MANIFEST, json.dumps(seal(content), indent=1, ensure_ascii=False))
+
+
+def claim_folder(folder: Path, wanted: Evaluation) -> Evaluation:
+    """Write what is evaluated before any of it is; a folder that holds an evaluation goes on with it.
+
+    Agents, back ends, models and seeds may be added, and prices may change: cells are independent. Everything else is
+    as it was, the questions of a shard by themselves. Raises `InvalidInput` that names the field that differs.
+    """
+    wanted = check_same(folder, wanted)
+    write_evaluation(folder, wanted)
+    return wanted
+
+
+def check_same(folder: Path, wanted: Evaluation) -> Evaluation:
+    """What `claim_folder` would write. Raises as that."""
+    return _join(folder, read_evaluation(folder), wanted) if (folder / MANIFEST).exists() else wanted
+
+
+def _join(folder: Path, earlier: Evaluation, wanted: Evaluation) -> Evaluation:
+    for name in ("questions_sha256", "num_questions", "dataset", "top_k", "documents", "kg", "judge"):
+        before, now = getattr(earlier, name), getattr(wanted, name)
+        if before != now:
+            _refuse(folder, name, before, now)
+    for name, before in earlier.versions.items():
+        if name in wanted.versions and wanted.versions[name] != before:
+            _refuse(folder, f"versions.{name}", before, wanted.versions[name])
+    agents = {each.name: each for each in earlier.agents}
+    for each in wanted.agents:
+        known = agents.setdefault(each.name, each)
+        for name in sorted(known.config.keys() | each.config.keys()):
+            if known.config.get(name) != each.config.get(name):
+                _refuse(folder, f"{each.name}.{name}", known.config.get(name), each.config.get(name))
+    backends = {each.name: each for each in earlier.backends}
+    for each in wanted.backends:
+        if backends.get(each.name, each).index != each.index:
+            _refuse(folder, f"backends.{each.name}.index", backends[each.name].index[:12], each.index[:12])
+        backends[each.name] = each
+    return replace(
+        wanted,
+        questions=earlier.questions,
+        agents=tuple(agents.values()),
+        backends=tuple(backends.values()),
+        models=tuple(dict.fromkeys((*earlier.models, *wanted.models))),
+        seeds=tuple(dict.fromkeys((*earlier.seeds, *wanted.seeds))),
+        shard_size=earlier.shard_size,
+        price_prompt=earlier.price_prompt if wanted.price_prompt is None else wanted.price_prompt,
+        price_completion=earlier.price_completion if wanted.price_completion is None else wanted.price_completion,
+    )
+
+
+def _refuse(folder: Path, name: str, before: object, now: object) -> None:
+    raise InvalidInput(
+        f"it was evaluated with {before!r}, not {now!r}; give another --out, or what it was evaluated with",
+        file=folder,
+        field=name,
+    )
 
 
 def read_evaluation(folder: Path) -> Evaluation:

@@ -105,7 +105,7 @@ def find_supporting(question: Question, run: AgentRun) -> tuple[int | None, ...]
     A passage is a document if it has its title, case and white space aside. Where other paragraphs of the question have
     the same title, it also has to have its id or, if it has the id of none of them, the document's text or facts have
     to stand in what the agent read. A passage without a title, or of a document without one, is told by its id alone,
-    which may be that of a part of it (`ID#3`).
+    which may be that of a part of it (`ID#3`). A passage that was made from documents is all of them.
     """
     supporting = order_supporting(question)
     shown = f" {normalize_answer(' '.join(read_texts(run, question.question)))} " if supporting else ""
@@ -116,7 +116,9 @@ def find_supporting(question: Question, run: AgentRun) -> tuple[int | None, ...]
                 for place, search in enumerate(run.searches)
                 if any(
                     _is_document(question, document, id, title, shown)
-                    for id, title in zip(search.document_ids, search.titles, strict=True)
+                    for id, title in zip(
+                        (*search.document_ids, *search.source_ids), (*search.titles, *search.source_titles), strict=True
+                    )
                 )
             ),
             None,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, variance
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -111,13 +111,13 @@ LEGEND: Mapping[str, str] = MappingProxyType(
         "seeds": "Seeds with an episode.",
         "episodes": "Episodes that are done; one is a question with a seed.",
         "failed": "Episodes in which a tool or the model failed. They count as wrong.",
-        "contain_em": "Contain-EM: a gold answer stands somewhere in the answer. Long answers gain by it.",
+        "contain_em": "A gold answer stands somewhere in the answer. Long answers gain by it.",
         "f1": "Words in common with the gold answer, both normalised. Long answers lose by it.",
-        "exact_match": "EM: the answer is a gold answer, both normalised.",
+        "exact_match": "The answer is a gold answer, both normalised.",
         "right": "The answer is a gold answer by our own matcher, which also knows numbers and dates.",
         "judge": "A judging model's verdict, 0 to 1.",
         "supporting_recall": "Share of the documents that the answer rests on which some search brought.",
-        "pass_at": "pass@k: odds that one of k episodes on a question is right, by our matcher or the judge.",
+        "pass_at": "Odds that one of k episodes on a question is right, by our matcher or by the judge.",
         "searches": "Searches of an episode.",
         "turns": "Turns of the agent in an episode.",
         "calls": "Calls of the model in an episode, those beside the conversation too.",
@@ -172,7 +172,10 @@ class Stability:
 def lighten(episode: AgentEpisode) -> AgentEpisode:
     """All of it that is counted and none of the texts that it read or wrote, so that memory holds many."""
     bare = tuple(replace(message, content="") for message in episode.messages)
-    searches = tuple(replace(search, document_ids=(), titles=(), scores=(), triples=()) for search in episode.searches)
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("document_ids", "titles", "source_ids", "source_titles", "scores", "triples"), ()
+    )
+    searches = tuple(replace(search, **nothing) for search in episode.searches)
     return replace(episode, messages=bare, searches=searches, calls=())
 
 

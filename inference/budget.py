@@ -249,7 +249,7 @@ class Meter:
 
     def add(self, reply: Reply, purpose: str = "") -> None:
         """Count a reply; one that was counted before changes nothing, but what it is for: the first by the alphabet."""
-        self._replies[reply.key] = reply
+        self._replies.setdefault(reply.key, reply)
         if purpose:
             self._purposes[reply.key] = min(purpose, self._purposes.get(reply.key, purpose))
 
@@ -270,6 +270,11 @@ class Meter:
     def keys(self) -> tuple[str, ...]:
         """Ledger keys of the distinct calls, in the order in which they were answered."""
         return tuple(self._replies)
+
+    @property
+    def is_from_ledger(self) -> bool:
+        """Whether the ledger had any of the replies before: what the work took in time is then not what it takes."""
+        return any(reply.from_ledger for reply in self._replies.values())
 
     def usage(self, prices: Prices) -> Usage:
         """The sum, and its cost at these prices."""

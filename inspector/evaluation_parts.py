@@ -34,7 +34,7 @@ from trailforge.schemas.agent_episode import AgentEpisode, AgentSearch
 _SCORES = ("contain_em", "f1", "exact_match", "right", "judge", "supporting_recall")
 _MOST_MISSING = 12
 _LONGEST_LIST = 1_000
-"""Characters of the triples of one search."""
+"""Characters of the triples of one search, and of the names of sources."""
 
 # The table
 
@@ -199,6 +199,9 @@ def _results(search: AgentSearch) -> list[str | StyledText]:
     lines: list[str | StyledText] = []
     for id, title, score in zip(search.document_ids, search.titles, search.scores, strict=True):
         lines += [(title or id)[:200], StyledText(f"  {score:.3g}\n", "quiet")]
+    if search.source_ids:
+        sources = dict.fromkeys(title or id for id, title in zip(search.source_ids, search.source_titles, strict=True))
+        lines.append(StyledText(f"made from: {', '.join(sources)}\n"[:_LONGEST_LIST], "quiet"))
     if search.triples:
         lines.append("\n".join(search.triples)[:_LONGEST_LIST])
     return lines or [StyledText("nothing", "quiet")]

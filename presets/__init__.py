@@ -3,8 +3,8 @@
 A preset is for the data set that its key `dataset` names; without that key it is for all of them, and a section named
 after a data set holds what goes over the others for that one.
 
-Training presets are in `train/`: they are for trainers, not for data sets. `bands/` says between which bounds the
-figures of finished runs are to be, `nights/` which data sets a night makes.
+Training presets are in `train/`, those of evaluations in `evaluation/`: they are for no data set. `bands/` says between
+which bounds the figures of finished runs are to be, `nights/` which data sets a night makes.
 """
 
 from __future__ import annotations
@@ -52,6 +52,12 @@ def training_preset_names() -> list[str]:
 def load_training_preset(name_or_path: str) -> dict[str, Any]:
     """What a training preset, by name or by a YAML file's path, says. Raises `InvalidInput` when there is none."""
     return _read(name_or_path, _HOUSE / "train", training_preset_names)
+
+
+def load_evaluation_preset(name_or_path: str) -> dict[str, Any]:
+    """What an evaluation's preset, by name or by a YAML file's path, says. Raises `InvalidInput` when there is none."""
+    house = _HOUSE / "evaluation"
+    return _read(name_or_path, house, lambda: _names(house))
 
 
 def load_bands(name_or_path: str) -> dict[str, Any]:

@@ -129,7 +129,7 @@ async def build_over(
     `encoder`: as `open_encoder` opens it.
     """
     tools = Workbench(encoder=encoder, map=shards)
-    return BackendRetriever(await load_backend(backend).build(documents, config.numbers(backend), tools))
+    return BackendRetriever(await load_backend(backend).build(documents, config.numbers(backend), tools), documents)
 
 
 def run_apart(work: Coroutine[Any, Any, Result]) -> Result:

@@ -24,6 +24,10 @@ class AgentSearch:
     """Of the passages that it was given, best first."""
     titles: tuple[str, ...]
     """In the same order."""
+    source_ids: tuple[str, ...] = ()
+    """Of the documents that passages were made from which are none themselves, as summaries."""
+    source_titles: tuple[str, ...] = ()
+    """Of the same; empty where it is not known."""
     scores: tuple[float, ...]
     """Of the back end; those of different back ends tell nothing about each other."""
     triples: tuple[str, ...] = ()
@@ -52,8 +56,8 @@ class AgentCosts:
     completion_tokens: int
     context_tokens: int
     """Of all that was retrieved and shown."""
-    seconds: float
-    """From question to end, waiting for model and tools."""
+    seconds: float | None
+    """From question to end, waiting for model and tools; None: not known, for the ledger had some of its replies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

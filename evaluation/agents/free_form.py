@@ -14,6 +14,7 @@ from trailforge.protocols.base import one_line, passage_lines
 from trailforge.protocols.episodes import Respond
 from trailforge.protocols.kg_search import read_answer
 from trailforge.protocols.turns import Observation, Search
+from trailforge.retrieval.backends.declaration import MadePassage
 from trailforge.schemas import InvalidInput, MalformedReply, Message
 from trailforge.schemas.agent_episode import AgentCall, AgentSearch
 
@@ -39,6 +40,7 @@ class Recorder:
             start = time.perf_counter()
             found = await respond(search)
             seconds = time.perf_counter() - start
+            made = [source for each in found.passages if isinstance(each, MadePassage) for source in each.sources]
             self.searches.append(
                 AgentSearch(
                     query=search.query,
@@ -46,6 +48,8 @@ class Recorder:
                     relations=search.relations,
                     document_ids=tuple(passage.id for passage in found.passages),
                     titles=tuple(passage.title for passage in found.passages),
+                    source_ids=tuple(id for id, _ in made),
+                    source_titles=tuple(title for _, title in made),
                     scores=tuple(passage.score for passage in found.passages),
                     triples=tuple(map(triple_line, found.triples)),
                     context_tokens=self._tools.count(show(found)),

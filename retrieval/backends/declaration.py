@@ -7,7 +7,7 @@ found = await index.find("Who …?", 5)                                passages,
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -154,15 +154,46 @@ class Backend:
     sent. None where a build asks: nobody knows."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadePassage(Passage):
+    """A passage that is no document, but was made from several, as a summary."""
+
+    sources: tuple[tuple[str, str], ...]
+    """Id and title of each; the title is empty where it is not known."""
+
+
 class BackendRetriever:
     """An index as a `Retriever`."""
 
-    def __init__(self, index: Index) -> None:
-        self.index = index
+    def __init__(self, index: Index, documents: Sequence[Document] = ()) -> None:
+        """`documents`: those of the index, for the titles of what summaries were made from."""
+        self.index, self._documents = index, documents
+        self._titles: dict[str, str] = {}
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """See `base.Retriever`."""
-        return [found.passage for found in await self.index.find(query, k)]
+        """See `base.Retriever`. Some may be a `MadePassage`."""
+        return attach_sources(await self.index.find(query, k), self._known_titles)
+
+    def _known_titles(self) -> Mapping[str, str]:
+        if not self._titles:
+            self._titles.update((each.id, each.title) for each in self._documents)
+        return self._titles
+
+
+def attach_sources(found: Sequence[FoundPassage], titles: Callable[[], Mapping[str, str]]) -> list[Passage]:
+    """The passages, of which those that were made from documents say which. `titles`: of documents, by id."""
+    return [
+        each.passage
+        if not each.sources or {each.passage.id, each.passage.id.rpartition("#")[0]} & set(each.sources)
+        else MadePassage(
+            id=each.passage.id,
+            title=each.passage.title,
+            text=each.passage.text,
+            score=each.passage.score,
+            sources=tuple((source, titles().get(source, "")) for source in each.sources),
+        )
+        for each in found
+    ]
 
 
 def check_known(name: str, known: Sequence[str]) -> None:

@@ -16,8 +16,8 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from typing import Any
 from trailforge.inference import Prices, Usage, metering
 from trailforge.inference.asker import Asker
 from trailforge.retrieval.backends import Backend, Index, Workbench, load_backend
-from trailforge.retrieval.backends.declaration import FoundPassage
+from trailforge.retrieval.backends.declaration import FoundPassage, attach_sources
 from trailforge.retrieval.corpus import Chunking, CountTokens, cut, source_of
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.indexes.manifest import (
@@ -59,6 +59,7 @@ class OpenIndex:
     documents: MappedDocuments
     index: Index
     encoder: Encoder | None
+    _titles: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
         """See `Index`. The sources of a passage are ids of the corpus, also where its documents were cut."""
@@ -68,8 +69,15 @@ class OpenIndex:
         return [replace(each, sources=tuple(dict.fromkeys(map(source_of, each.sources)))) for each in found]
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """See `base.Retriever`."""
-        return [found.passage for found in await self.find(query, k)]
+        """See `base.Retriever`. Some may be a `MadePassage`."""
+        return attach_sources(await self.find(query, k), self._known_titles)
+
+    def _known_titles(self) -> Mapping[str, str]:
+        """Of the corpus, by id; looked up when the first summary is found."""
+        if not self._titles:
+            is_cut = self.manifest.chunking is not None
+            self._titles.update((source_of(each.id) if is_cut else each.id, each.title) for each in self.documents)
+        return self._titles
 
 
 async def build_index(

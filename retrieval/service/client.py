@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from trailforge.inference.endpoint import retry_after
-from trailforge.retrieval.backends.declaration import FoundPassage
+from trailforge.retrieval.backends.declaration import FoundPassage, attach_sources
 from trailforge.retrieval.kg import KgResult
 from trailforge.retrieval.service import wire
 from trailforge.retrieval.service.pages import FoundWords, PagePart
@@ -93,7 +93,7 @@ class SearchClient:
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
         """See `base.Retriever`. Raises `RetrievalError` within the limit."""
-        return [found.passage for found in await self.find(query, k)]
+        return attach_sources(await self.find(query, k), dict)
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
         """See `Index`. Raises as `retrieve`."""

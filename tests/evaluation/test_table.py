@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pytest
 
-from tests.support.agent_episodes import episode
+from tests.support.agent_episodes import COSTS, episode
 from tests.support.evaluations import AGENTS, BACKENDS, evaluation, play_cell, whole_folder, write_folder
 from trailforge.evaluation.folder import BackendChoice
 from trailforge.evaluation.metrics import MEASURES, summarize
@@ -56,10 +56,22 @@ def test_a_row_has_what_metrics_say_of_its_episodes(
     assert row.pass_at == tuple(summary.pass_at.values()) and len(row.pass_at) == 2
     assert {each.name: round(40 * each.share) for each in row.failures} == summary.failures
     assert row.stops == (TagShare(name="answered", share=1.0),)
-    times = sorted(each.costs.seconds for each in own)
-    assert times[19] <= row.seconds_p50 <= times[20] and times[35] <= row.seconds_p90 <= times[36]
+    times = sorted(each.costs.seconds or 0.0 for each in own)
+    assert times[19] <= (row.seconds_p50 or 0) <= times[20] and times[35] <= (row.seconds_p90 or 0) <= times[36]
     tokens = fmean(each.costs.prompt_tokens for each in own), fmean(each.costs.completion_tokens for each in own)
     assert row.cost == pytest.approx((tokens[0] * 1.0 + tokens[1] * 4.0) / 1e6)
+
+
+def test_seconds_that_are_not_known_are_not_counted() -> None:
+    """A reply that the ledger had took no time to speak of."""
+
+    def took(number: int, seconds: float | None) -> AgentEpisode:
+        return episode(f"q{number}", costs=replace(COSTS, seconds=seconds), model="m")
+
+    (row,) = make_table(evaluation(), [took(0, 1.0), took(1, 3.0), took(2, None)]).rows
+    assert (row.seconds, row.seconds_p50) == (2.0, 2.0)
+    (row,) = make_table(evaluation(), [took(0, None)]).rows
+    assert (row.seconds, row.seconds_p50, row.seconds_p90) == (None, None, None)
 
 
 def test_the_best_is_first_and_ranks_are_means_over_the_other_side(table: EvaluationTable) -> None:

@@ -1,0 +1,357 @@
+"""`trailforge evaluate`: agents over back ends on questions, as a grid that can go on; `compare`: two of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+from collections.abc import AsyncIterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trailforge.commands.index import show_build
+from trailforge.commands.options import MaxCalls, MaxCost, MaxTokens, ServerPrices, read_prices
+from trailforge.schemas import InvalidInput
+from trailforge.schemas.text import visible
+
+if TYPE_CHECKING:
+    from trailforge.evaluation.compare import Comparison
+    from trailforge.evaluation.corpora import Corpora
+    from trailforge.evaluation.folder import Evaluation
+    from trailforge.evaluation.grid import EvaluationConfig, EvaluationGrid, GridModel
+    from trailforge.inference import Caps
+
+
+class Prompt(StrEnum):
+    """Whose words."""
+
+    OURS = "ours"
+    PUBLISHED = "published"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Request:
+    """What is to be evaluated, checked."""
+
+    evaluation: Evaluation
+    """Without its back ends, whose content is known once they are built."""
+    config: EvaluationConfig
+    corpora: Corpora
+    caps: Caps
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Served:
+    """Which model, where: `url` is of a server, or names one that is started here; else `checkpoint` is its folder."""
+
+    name: str
+    url: str = ""
+    checkpoint: str = ""
+
+
+_Questions = Annotated[
+    Path,
+    typer.Argument(
+        help="Questions: MuSiQue, HotpotQA, 2Wiki … as published, FlashRAG's or our JSONL; .gz too.", metavar="FILE"
+    ),
+]
+_Out = Annotated[Path, typer.Option(help="Folder of the evaluation.")]
+_Agents = Annotated[
+    list[str],
+    typer.Option("--agent", help="single_shot, search_o1, graph_search, or a protocol. Repeatable.", metavar="NAME"),
+]
+_Backends = Annotated[
+    list[str],
+    typer.Option(
+        "--backend",
+        help="A back end, built over the questions' paragraphs; NAME=FOLDER of an index; NAME=URL of a server; web. "
+        "Repeatable.",
+        metavar="NAME[=PLACE]",
+    ),
+]
+_Model = Annotated[
+    str | None,
+    typer.Option(
+        help="URL of an OpenAI-compatible server, 'embedded', a folder with a checkpoint, or 'smollm2'. Default: the "
+        "preset's."
+    ),
+]
+_ModelName = Annotated[str | None, typer.Option(help="Model as the server calls it. Default: the preset's.")]
+_Seeds = Annotated[str, typer.Option(help="Seeds of sampling, with commas between them.")]
+_Limit = Annotated[int | None, typer.Option(min=1, help="Only the first N valid questions.")]
+_Format = Annotated[str, typer.Option("--format", help="Of the question file, where its keys do not show it.")]
+_TopK = Annotated[int | None, typer.Option(min=1, help="Passages of a search. Default: the preset's.")]
+_Documents = Annotated[
+    Path | None,
+    typer.Option(help="What back ends are built over, in place of the paragraphs: passages, or a question file."),
+]
+_Kg = Annotated[Path | None, typer.Option(help="Folder that `kg build` made, for agents that search one.")]
+_Encoder = Annotated[
+    str | None, typer.Option(help="Of back ends that are built: minilm, a name or path, or URL#MODEL.")
+]
+_Judge = Annotated[str | None, typer.Option(help="A model that says whether answers are right.", metavar="URL#MODEL")]
+_Preset = Annotated[str, typer.Option(help="ragsearch, demo (embedded model), or a YAML file.")]
+_Prompt = Annotated[Prompt, typer.Option(help="Of agents of protocols: our words, or their papers'.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")]
+
+
+def evaluate(
+    questions: _Questions,
+    out: _Out,
+    agents: _Agents,
+    backends: _Backends,
+    model: _Model = None,
+    model_name: _ModelName = None,
+    seeds: _Seeds = "0",
+    limit: _Limit = None,
+    question_format: _Format = "auto",
+    top_k: _TopK = None,
+    documents: _Documents = None,
+    kg: _Kg = None,
+    encoder: _Encoder = None,
+    judge: _Judge = None,
+    preset: _Preset = "ragsearch",
+    prompt: _Prompt = Prompt.OURS,
+    prices: ServerPrices = "",
+    max_cost: MaxCost = None,
+    max_calls: MaxCalls = None,
+    max_tokens: MaxTokens = None,
+    dry_run: _DryRun = False,
+) -> None:
+    """Let agents answer questions over back ends, every agent over every one with every seed, and write the report."""
+    from trailforge.evaluation.corpora import Corpora, read_asked, read_sources
+    from trailforge.evaluation.grid import choose_agents, describe_evaluation, read_evaluation_config
+
+    config = _configure(read_evaluation_config(preset), top_k, encoder, judge, prices)
+    caps = _read_caps(config, max_cost, max_calls, max_tokens)
+    chosen = choose_agents(agents, config.agents, prompt.value, has_graph=kg is not None)
+    numbers = _read_seeds(seeds)
+    for path, name in ((documents, "--documents"), (kg, "--kg")):
+        if path is not None and not path.exists():
+            raise InvalidInput("no such file or folder", file=path, field=name)
+    served = _served(config, model, model_name)
+    asked = read_asked(questions, format=question_format, limit=limit)
+    if asked.problem:
+        _say(asked.problem)
+    corpora = Corpora(
+        folder=out,
+        sources=read_sources(backends, config.backends),
+        questions=asked.questions,
+        documents=documents,
+        search=config.retrieval,
+        kg=kg,
+        top_k=config.top_k,
+    )
+    corpora.check()
+    evaluation = describe_evaluation(asked, config, corpora, chosen, served.name, numbers)
+    request = _Request(evaluation, config, corpora, caps)
+    if dry_run:
+        _show_plan(request, out)
+        return
+    _run(request, served, out)
+
+
+def _run(request: _Request, served: _Served, out: Path) -> None:
+    """Claim the folder, build what is searched, run what is missing, report."""
+    from trailforge.evaluation.folder import claim_folder
+    from trailforge.evaluation.grid import plan_grid
+    from trailforge.evaluation.report import write_report
+    from trailforge.pipelines.engine.files import exclusive
+
+    with exclusive(out):
+        claim_folder(out, request.evaluation)
+        with show_build() as report:
+            choices = request.corpora.prepare(report)
+        wanted = dataclasses.replace(request.evaluation, backends=choices)
+        grid = plan_grid(wanted, claim_folder(out, wanted), request.corpora, request.config)
+        if grid.missing:
+            asyncio.run(_work(grid, request, served, out))
+        for path in write_report(out):
+            print(path)
+
+
+async def _work(grid: EvaluationGrid, request: _Request, served: _Served, out: Path) -> None:
+    async with _open_model(request, served, out) as model:
+        await grid.run(model)
+
+
+@contextlib.asynccontextmanager
+async def _open_model(request: _Request, served: _Served, out: Path) -> AsyncIterator[GridModel]:
+    """Who is asked, with the ledger of the folder; fails at once where a server is not there."""
+    from trailforge.evaluation.grid import GridModel
+    from trailforge.inference import Caps, ClientConfig, ModelClient, ledger_url, open_ledger
+    from trailforge.inference.judge import Judge, read_rubric
+    from trailforge.inference.packaged import open_server
+    from trailforge.pipelines.dataset import LEDGER
+
+    config = request.config
+
+    async def client_of(settings: ClientConfig) -> ModelClient:
+        ledger = open_ledger(ledger_url(""), out / LEDGER, run=out.name)
+        client = ModelClient(settings, ledger)
+        closing.push_async_callback(client.aclose)
+        await client.check()
+        return client
+
+    async with contextlib.AsyncExitStack() as closing:
+        judge = None
+        if config.judge is not None:
+            asked = ClientConfig(base_url=config.judge.url, model=config.judge.model, reasoning=config.judge.reasoning)
+            judge = Judge(
+                client=await client_of(dataclasses.replace(asked, timeout_s=config.judge.timeout_s)),
+                model=config.judge.model,
+                rubric=read_rubric(config.judge),
+                max_tokens=config.judge.max_tokens,
+            )
+        url = closing.enter_context(open_server(served.url))
+        settings = dataclasses.replace(config.model, url=url, name=served.name)
+        client = await client_of(settings.client(request.caps or Caps()))
+        yield GridModel(
+            name=served.name, client=client, style=config.style, judge=judge, figures=lambda: client.figures
+        )
+
+
+# What was asked for
+
+
+def _configure(
+    config: EvaluationConfig, top_k: int | None, encoder: str | None, judge: str | None, prices: str
+) -> EvaluationConfig:
+    """A preset with what was said in its place; another encoder's prefixes are not taken over."""
+    from trailforge.inference.judge import JudgeConfig
+
+    if top_k is not None:
+        config = dataclasses.replace(config, top_k=top_k)
+    if encoder is not None and encoder != config.retrieval.encoder:
+        search = dataclasses.replace(config.retrieval, encoder=encoder, query_prefix="", passage_prefix="")
+        config = dataclasses.replace(config, retrieval=search)
+    if judge is not None:
+        url, _, name = judge.partition("#")
+        if "://" not in url or not name:
+            raise typer.BadParameter(f"{judge!r}: expected URL#MODEL", param_hint="--judge")
+        usual = config.judge or JudgeConfig(url=url, model=name)
+        config = dataclasses.replace(config, judge=dataclasses.replace(usual, url=url, model=name))
+    if prices:
+        prompt, completion = read_prices(prices)
+        priced = dataclasses.replace(
+            config.model, prompt_price_per_million=prompt, completion_price_per_million=completion
+        )
+        config = dataclasses.replace(config, model=priced)
+    return config
+
+
+def _served(config: EvaluationConfig, model: str | None, model_name: str | None) -> _Served:
+    url = model or config.model.url
+    if "://" in url:
+        return _Served(name=model_name or config.model.name, url=url)
+    from trailforge.inference.packaged import SERVERS, SMOLLM2
+    from trailforge.schemas.plugins import plugins
+
+    if url in plugins(SERVERS):
+        return _Served(name=SMOLLM2.name, url=url)
+    raise InvalidInput("expected a URL, 'embedded', a folder with a checkpoint, or 'smollm2'", field="--model")
+
+
+def _read_seeds(text: str) -> list[int]:
+    try:
+        return list(dict.fromkeys(int(each) for each in text.split(",")))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r}: expected whole numbers, as 0,1,2", param_hint="--seeds") from None
+
+
+def _read_caps(config: EvaluationConfig, max_cost: float | None, max_calls: int | None, max_tokens: int | None) -> Caps:
+    from trailforge.inference import Caps, Prices
+
+    if max_cost is not None and config.model.prices == Prices():
+        raise typer.BadParameter("--max-cost caps nothing without --prices", param_hint="--max-cost")
+    return Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
+
+
+def _show_plan(request: _Request, out: Path) -> None:
+    """What a run would do. Builds and writes nothing."""
+    from trailforge.evaluation.folder import INDEXES, check_same
+
+    check_same(out, request.evaluation)
+    evaluation = request.evaluation
+    agents, backends, seeds = map(len, (evaluation.agents, request.corpora.sources, evaluation.seeds))
+    questions = len(request.corpora.questions)
+    print(
+        f"{agents} agents × {backends} back ends × {seeds} seeds × {questions:,} questions = "
+        f"{agents * backends * seeds * questions:,} episodes"
+    )
+    for source in request.corpora.sources:
+        built = (out / INDEXES / source.name).exists()
+        what = f"searches {source.place}" if source.place else "is built" if built else "would be built"
+        print(f"{source.name}: {what}")
+
+
+def _say(line: str) -> None:
+    typer.echo(visible(line), err=True)
+
+
+def compare(
+    first: Annotated[str, typer.Argument(help="Folder of an evaluation, or cells of it.", metavar="A")],
+    second: Annotated[str, typer.Argument(help="What it is held against, on the same questions.", metavar="B")],
+    as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
+) -> None:
+    """Compare two evaluations question by question: paired bootstrap, and McNemar's test of right and wrong."""
+    from trailforge.evaluation.compare import compare as compare_episodes
+    from trailforge.evaluation.compare import pair_cells, read_cells
+
+    left, right = read_cells(first), read_cells(second)
+    pairs = [(one, other, compare_episodes(left[one], right[other])) for one, other in pair_cells(left, right)]
+    if as_json:
+        rows = [{"first": one, "second": other, **dataclasses.asdict(made)} for one, other, made in pairs]
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        return
+    for one, other, comparison in pairs:
+        _show_comparison(" ".join(one), " ".join(other), comparison)
+
+
+def _show_comparison(first: str, second: str, comparison: Comparison) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    print(visible(f"A: {first}"), visible(f"B: {second}"), sep="\n")
+    table = Table(box=None)
+    for name in ("measure", "A", "B", "B - A", "95%", "questions"):
+        table.add_column(name, justify="left" if name == "measure" else "right", no_wrap=True)
+    for name, each in comparison.differences.items():
+        interval = f"{each.low:+.3f} to {each.high:+.3f}"
+        means = f"{each.first:.3f}", f"{each.second:.3f}", f"{each.difference:+.3f}"
+        table.add_row(name.replace("_", " "), *means, interval, f"{each.questions:,}")
+    console = Console()
+    console.print(table)
+    tested = comparison.right
+    print(
+        f"right: both {tested.both:,}, A alone {tested.only_first:,}, B alone {tested.only_second:,}, neither "
+        f"{tested.neither:,}; McNemar's exact p {tested.exact:.3g}"
+    )
+    for name, missing in (("A", comparison.only_in_second), ("B", comparison.only_in_first)):
+        if missing:
+            print(f"not in {name}, and not compared: {len(missing):,} questions")
+
+
+_COMPARE_EPILOG = """Examples:\n
+    trailforge compare evaluations/sft evaluations/rl               each agent over each back end that both have\n
+    trailforge compare "evaluations/musique#agent=react,backend=dense" "evaluations/musique#agent=react,backend=bm25"\n
+    trailforge compare A B --json"""
+_EPILOG = """Examples:\n
+    trailforge evaluate musique_dev.jsonl --limit 500 --agent search_o1 --agent react --backend dense \\\n
+        --backend bm25 --model http://127.0.0.1:8000/v1 --seeds 0,1,2 --out evaluations/musique\n
+    trailforge evaluate nq.jsonl --agent search_r1 --prompt published --backend wiki=indexes/wiki \\\n
+        --backend live=http://10.0.0.7:8080 --model trained/rl/model --out evaluations/nq\n
+    trailforge evaluate sample_data/musique_style_questions.jsonl --preset demo --agent react --backend bm25 \\\n
+        --out out/tried                                            the embedded model\n
+    The same line again goes on where it stopped and pays for nothing twice; other agents, back ends, models and seeds\n
+    may be added to a folder."""
+
+
+def register(root: typer.Typer) -> None:
+    """Add the commands."""
+    root.command(epilog=_EPILOG)(evaluate)
+    root.command(epilog=_COMPARE_EPILOG)(compare)

@@ -1,0 +1,239 @@
+"""What the agents of an evaluation search: an index, a server, the web, or a back end that is built in its folder.
+
+back end "dense"              built over the evaluation's own corpus, once, into FOLDER/indexes/dense
+"wiki=indexes/wiki"           an index by this name in the table; "live=http://…": a server
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from trailforge.evaluation.folder import INDEXES, BackendChoice
+from trailforge.pipelines.sources import InvalidRow, holds_questions, read_paragraphs, read_questions
+from trailforge.protocols import KG_SEARCH, SEARCH_R1
+from trailforge.protocols.environment import Environment, EnvironmentConfig, open_environment
+from trailforge.retrieval.backends import BACKENDS
+from trailforge.retrieval.corpus import distinct, read_corpus
+from trailforge.retrieval.indexes.manifest import read_manifest
+from trailforge.retrieval.indexes.shards import Report
+from trailforge.retrieval.indexes.store import build_index
+from trailforge.retrieval.retrievers import WEB, check_in_memory, open_encoder, run_apart
+from trailforge.retrieval.scope import ask_server, corpus_hash
+from trailforge.retrieval.seals import describe_files, file_hash
+from trailforge.retrieval.service.client import is_address
+from trailforge.rewards.r_search import TOOLS
+from trailforge.schemas import Document, InvalidInput, Question, to_dict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendSource:
+    """A back end as it is asked for."""
+
+    name: str
+    """In the table."""
+    place: str = ""
+    """Folder of an index, URL of a server, or `web`; empty: it is built over the evaluation's corpus."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Its numbers other than its own, where it is built."""
+
+
+def read_source(text: str, options: dict[str, Any]) -> BackendSource:
+    """`NAME` of a back end, `NAME=FOLDER` or `NAME=URL`. `options`: numbers of back ends, by their names.
+
+    Raises `InvalidInput` for what is none of these, and for numbers that a back end does not have.
+    """
+    name, equals, place = text.partition("=")
+    if text == WEB:
+        return BackendSource(name=WEB, place=WEB)
+    if not equals and name in BACKENDS:
+        source = BackendSource(name=name, options=options.get(name) or {})
+        EnvironmentConfig(kind=name, options=source.options)
+        return source
+    if not name or "/" in name or not place:
+        raise InvalidInput(
+            f"{text!r}: say a back end ({', '.join((*BACKENDS, WEB))}), NAME=FOLDER of an index, NAME=URL of a server",
+            field="--backend",
+        )
+    if not is_address(place) and not Path(place).is_dir():
+        raise InvalidInput("no such folder; make an index with `trailforge index build`", file=place, field="--backend")
+    return BackendSource(name=name, place=place)
+
+
+def read_sources(texts: Iterable[str], options: dict[str, Any]) -> list[BackendSource]:
+    """`read_source` of each. Raises as that, and for two of one name."""
+    found: dict[str, BackendSource] = {}
+    for text in dict.fromkeys(texts):
+        source = read_source(text, options)
+        if source.name in found:
+            raise InvalidInput(f"two back ends are called {source.name}; give each its own name", field="--backend")
+        found[source.name] = source
+    return list(found.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionSet:
+    """The questions of an evaluation."""
+
+    name: str
+    """Of the file."""
+    sha256: str
+    questions: list[Question]
+    problem: str = ""
+    """What is wrong with rows that are none; empty: nothing."""
+
+
+def read_asked(path: Path, *, format: str = "auto", limit: int | None = None) -> QuestionSet:
+    """The first `limit` valid questions of a file. Raises as `read_questions`, and for a file without any."""
+    if not path.is_file():
+        raise InvalidInput("no such file", file=path)
+    rows = list(read_questions(path, format=format, limit=limit))
+    invalid = [row for row in rows if isinstance(row, InvalidRow)]
+    questions = [row for row in rows if not isinstance(row, InvalidRow)]
+    problem = f"{path}: {len(invalid):,} rows are no questions" if invalid else ""
+    if invalid:
+        problem += f", the first in row {invalid[0].row}: {invalid[0].problem}"
+    if not questions:
+        raise InvalidInput(problem or "holds no questions", file=None if problem else path)
+    return QuestionSet(name=path.name, sha256=file_hash(path), questions=questions, problem=problem)
+
+
+def gather_documents(questions: Sequence[Question], path: Path | None) -> Iterator[Document]:
+    """What back ends are built over: passages of a file or folder, or all paragraphs of questions, each once.
+
+    Paragraphs have ids of their own, as theirs are unique within a question only. Raises `InvalidInput` for none.
+    """
+    if path is not None and not (path.is_file() and holds_questions(path)):
+        yield from read_corpus(path)
+        return
+    paragraphs = (each for question in questions for each in question.paragraphs)
+    found = False
+    for each in distinct(paragraphs if path is None else read_paragraphs(path)):
+        found = True
+        yield replace(each, id=f"paragraph {each.id}")
+    if not found:
+        raise InvalidInput(
+            "the questions bring no paragraphs to build back ends over; give --documents, or --backend NAME=FOLDER"
+        )
+
+
+def hash_place(path: Path | None) -> str:
+    """SHA-256 of a file, or of the names and hashes of the files of a folder; empty for None."""
+    if path is None or path.is_file():
+        return file_hash(path) if path else ""
+    files = [[file.name, file.sha256] for file in describe_files(path)]
+    return hashlib.sha256(json.dumps(files).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corpora:
+    """All that is searched in an evaluation."""
+
+    folder: Path
+    """Of the evaluation."""
+    sources: Sequence[BackendSource]
+    questions: Sequence[Question]
+    documents: Path | None = None
+    """What back ends by name are built over; None: the paragraphs of the questions."""
+    search: EnvironmentConfig = field(default_factory=EnvironmentConfig)
+    """Encoder of the back ends that are built, and how graphs are searched and results filtered."""
+    kg: Path | None = None
+    top_k: int = 5
+
+    def check(self) -> None:
+        """Whether all can be searched or built, as far as can be said without loading it.
+
+        Raises `InvalidInput` for numbers that ask a model, and `RetrievalError` for a missing package and for a folder
+        that holds no index.
+        """
+        for source in self.sources:
+            self._check(source)
+
+    def prepare(self, report: Report | None = None) -> tuple[BackendChoice, ...]:
+        """What is searched and what making it took; a back end by name is built, unless it was. Raises as `check`."""
+        return tuple(self._prepare(source, report) for source in self.sources)
+
+    def open(self, choice: BackendChoice) -> Environment:
+        """What agents search, also those that search a graph, where there is one, and those that plan.
+
+        All tools of a plan search the same documents: an index has none of several kinds.
+        """
+        source = next(each for each in self.sources if each.name == choice.name)
+        is_remote = is_address(source.place) or source.place == WEB
+        environment = open_environment(
+            KG_SEARCH if self.kg else SEARCH_R1,
+            None if is_remote else self._index(source),
+            search=self._search(source),
+            kg=self.kg,
+            top_k=self.top_k,
+        )
+        documents = environment.documents
+        assert documents is not None
+        return replace(environment, plan_tools=dict.fromkeys(TOOLS, documents))
+
+    def _check(self, source: BackendSource) -> None:
+        if is_address(source.place) or source.place == WEB:
+            return
+        if (index := self._index(source)) is not None and index.exists():
+            manifest = read_manifest(index)
+            numbers = {} if source.place else to_dict(self._search(source).numbers(source.name))
+            for name, wanted in numbers.items():
+                if manifest.config.get(name) != wanted:
+                    raise InvalidInput(
+                        f"holds {source.name} with {name} {manifest.config.get(name)!r}, not {wanted!r}; evaluate into "
+                        "a new folder, or as before",
+                        file=index,
+                        field=name,
+                    )
+        else:
+            check_in_memory(self._search(source), source.name)
+
+    def _prepare(self, source: BackendSource, report: Report | None) -> BackendChoice:
+        if source.place == WEB:
+            return BackendChoice(name=source.name)
+        if is_address(source.place):
+            served = run_apart(ask_server(source.place))
+            return BackendChoice(name=source.name, index=served.hash, config={"backend": served.backend})
+        index = self._index(source)
+        if not index.exists():
+            asyncio.run(self._build(source, index, report))
+        manifest = read_manifest(index)
+        return BackendChoice(
+            name=source.name,
+            index=corpus_hash(index),
+            config={"backend": manifest.backend, "encoder": manifest.encoder, **manifest.config},
+            build_hours=manifest.figures.seconds / 3600,
+            hours_per_million=manifest.hours_per_million,
+            cost=manifest.figures.cost,
+            cost_per_million=manifest.cost_per_million,
+            calls=manifest.figures.calls,
+            bytes=manifest.bytes,
+        )
+
+    def _index(self, source: BackendSource) -> Path:
+        return Path(source.place) if source.place else self.folder / INDEXES / source.name
+
+    def _search(self, source: BackendSource) -> EnvironmentConfig:
+        """An index of another place says by itself how it is searched."""
+        if is_address(source.place) or source.place == WEB:
+            return replace(self.search, kind=source.place, options={})
+        if source.place:
+            return replace(self.search, kind="", options={}, encoder="", query_prefix="", passage_prefix="")
+        return replace(self.search, kind=source.name, options=source.options)
+
+    async def _build(self, source: BackendSource, index: Path, report: Report | None) -> None:
+        search = self._search(source)
+        await build_index(
+            gather_documents(self.questions, self.documents),
+            index,
+            source.name,
+            search.numbers(source.name),
+            encoder=open_encoder(search, source.name),
+            corpus_name=self.documents.name if self.documents else "",
+            report=report,
+        )

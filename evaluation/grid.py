@@ -1,0 +1,365 @@
+"""The grid of an evaluation: agents × back ends × models × seeds, each cell worked in shards of questions.
+
+A shard is finished when its receipt is written, and not run again; a killed evaluation goes on by the same call, and
+pays no model call twice, as the ledger has the replies. Cells know nothing of each other: more may be added later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from trailforge.evaluation.agents import AgentRun, AgentTools, load_agent
+from trailforge.evaluation.agents.published import published_grammar
+from trailforge.evaluation.corpora import Corpora, QuestionSet, hash_place
+from trailforge.evaluation.folder import EPISODES, AgentChoice, BackendChoice, Evaluation
+from trailforge.evaluation.metrics import EpisodeSetting, hash_episode, make_episode
+from trailforge.inference import Client, Meter, Prices
+from trailforge.inference.asker import Asker, Style
+from trailforge.inference.judge import Judge, JudgeConfig, Judged
+from trailforge.pipelines.engine.files import remove_temporary_files
+from trailforge.pipelines.engine.progress import ProgressFile, begin_progress, show_progress
+from trailforge.pipelines.engine.shards import Shard, finish_shard, missing_shards
+from trailforge.pipelines.runs.config import ModelConfig
+from trailforge.presets import load_evaluation_preset
+from trailforge.protocols.environment import Environment, EnvironmentConfig
+from trailforge.schemas import (
+    BudgetExceeded,
+    InvalidInput,
+    MalformedReply,
+    OutputError,
+    ProviderError,
+    Question,
+    ServerUnavailable,
+    Stalled,
+    TrailforgeError,
+    from_dict,
+    to_dict,
+)
+from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode
+from trailforge.schemas.text import visible
+
+_ENDS_ALL = (BudgetExceeded, OutputError, ServerUnavailable, Stalled)
+"""No matter of one episode: the same command goes on when it is mended."""
+_MANY = 5
+"""Episodes of a shard, none of which came to an end: that is no matter of one episode either."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationConfig:
+    """All numbers of an evaluation that no command line has to say."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    style: Style = "chat"
+    """How the model is asked. Published prompts of protocols are one text all the same."""
+    top_k: int = 5
+    """Passages of a search."""
+    agents: dict[str, Any] = field(default_factory=dict)
+    """Numbers of agents other than their own, by their names."""
+    backends: dict[str, Any] = field(default_factory=dict)
+    """The same of back ends that are built."""
+    retrieval: EnvironmentConfig = field(default_factory=EnvironmentConfig)
+    """Encoder of these, and how graphs are searched and results filtered. Its `kind` is not looked at."""
+    judge: JudgeConfig | None = None
+    shard_size: int = 20
+    """Questions of a shard."""
+    episodes_in_flight: int = 64
+    """At a time; each asks for little more than one call at a time."""
+    episode_s: float = 3600.0
+    """Seconds after which an episode is given up, as failed."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for numbers below 1."""
+        for name in ("top_k", "shard_size", "episodes_in_flight", "episode_s"):
+            if getattr(self, name) < 1:
+                raise InvalidInput("has to be 1 or more", field=name)
+
+
+def read_evaluation_config(preset: str) -> EvaluationConfig:
+    """What a preset, by name or by a YAML file's path, says. Raises `InvalidInput` that names preset and field."""
+    try:
+        return from_dict(EvaluationConfig, load_evaluation_preset(preset))
+    except InvalidInput as error:
+        raise InvalidInput(error.problem, file=f"preset {preset}", field=error.field) from error
+
+
+def choose_agent(name: str, numbers: Mapping[str, Any], prompt: Literal["ours", "published"] = "ours") -> AgentChoice:
+    """An agent with its numbers. `prompt`: for those of protocols; the others have one prompt.
+
+    Raises `InvalidInput` for an agent that there is not, and for numbers or published words that it does not have.
+    """
+    agent = load_agent(name)
+    values = dict(numbers)
+    if any(each.name == "prompt" for each in fields(agent.config)):
+        values.setdefault("prompt", prompt)
+        if values["prompt"] == "published":
+            published_grammar(agent.protocol)
+    try:
+        config = to_dict(from_dict(agent.config, values))
+    except InvalidInput as error:
+        known = ", ".join(each.name for each in fields(agent.config))
+        raise InvalidInput(f"{error.problem}; {name} has {known}", field=f"agents.{name}.{error.field}") from error
+    return AgentChoice(name=name, config=config, hash=_hash({"agent": name, **config}))
+
+
+def choose_agents(
+    names: Iterable[str], numbers: Mapping[str, Any], prompt: Literal["ours", "published"] = "ours", *, has_graph: bool
+) -> tuple[AgentChoice, ...]:
+    """`choose_agent` of each. Raises as that, and for one that searches a knowledge graph where there is none."""
+    for name in names:
+        if load_agent(name).searches == "graph" and not has_graph:
+            raise InvalidInput(f"{name} searches a knowledge graph too; give one", field="--kg")
+    return tuple(choose_agent(name, numbers.get(name) or {}, prompt) for name in dict.fromkeys(names))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridModel:
+    """Who is asked in a grid."""
+
+    name: str
+    """As the episodes say it."""
+    client: Client
+    style: Style = "chat"
+    judge: Judge | None = None
+    """Who else says whether answers are right."""
+    figures: Callable[[], dict[str, int]] = dict
+    """Of the client, for who watches: `ModelClient.figures`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One agent over one back end with one model and seed."""
+
+    agent: AgentChoice
+    backend: BackendChoice
+    model: str
+    seed: int
+
+    @property
+    def folder(self) -> str:
+        """Name of the folder of its episodes, below `episodes/`."""
+        plain = (re.sub(r"[^A-Za-z0-9._]+", "-", each) for each in (self.agent.name, self.backend.name, self.model))
+        return "--".join((*plain, f"seed{self.seed}"))
+
+    @property
+    def setting(self) -> EpisodeSetting:
+        """What its episodes have in common."""
+        return EpisodeSetting(
+            agent=self.agent.name,
+            agent_config=self.agent.hash,
+            protocol=load_agent(self.agent.name).protocol,
+            backend=self.backend.name,
+            index=self.backend.index,
+            model=self.model,
+            seed=self.seed,
+        )
+
+    def shards(self, questions: Sequence[Question], size: int) -> list[Shard]:
+        """Its work."""
+        setting, found = self.setting, []
+        for first in range(0, len(questions), size):
+            asked = [hash_episode(each, setting) for each in questions[first : first + size]]
+            name = f"part-{first // size:05d}-{_hash(asked)}"
+            found.append(Shard(name=name, input="", first=first, rows=len(asked)))
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationGrid:
+    """What is to be run in a folder, which no other process writes to (`engine.files.exclusive`)."""
+
+    folder: Path
+    questions: Sequence[Question]
+    cells: Sequence[Cell]
+    open: Callable[[BackendChoice], Environment]
+    """Called once for each back end of which something is missing."""
+    shard_size: int = 20
+    episodes_in_flight: int = 64
+    episode_s: float = 3600.0
+
+    @property
+    def shards(self) -> list[tuple[Cell, Shard]]:
+        """All of it, in order."""
+        return [(cell, shard) for cell in self.cells for shard in cell.shards(self.questions, self.shard_size)]
+
+    @property
+    def missing(self) -> list[tuple[Cell, Shard]]:
+        """What is not finished."""
+        work = self.shards
+        names = {shard.name for shard in missing_shards(self.folder, [shard for _, shard in work])}
+        return [(cell, shard) for cell, shard in work if shard.name in names]
+
+    async def run(self, model: GridModel) -> Counter[str]:
+        """Run what is missing, back end by back end. The episodes that were run, by how they ended.
+
+        An episode that fails is a row that says so. Raises what is no matter of one episode: a server that does not
+        answer, a cap, a disk that is full, and a shard all of whose episodes fail.
+        """
+        work, missing = self.shards, self.missing
+        running = _Running(self, model, ProgressFile(self.folder), has_succeeded=len(missing) < len(work))
+        for cell in self.cells:
+            remove_temporary_files(self.folder / EPISODES / cell.folder, lambda name: name.endswith(".parquet"))
+        waiting = {shard.name for _, shard in missing}
+        begin_progress(self.folder, (shard.name for _, shard in work if shard.name not in waiting))
+        with show_progress(self.folder, "episodes", [shard for _, shard in work], counts_items=True):
+            for backend in dict.fromkeys(cell.backend.name for cell, _ in missing):
+                of_this = [(cell, shard) for cell, shard in missing if cell.backend.name == backend]
+                await running.run(of_this, self.open(of_this[0][0].backend))
+            running.progress.close(running.counters)
+        return running.stops
+
+
+def describe_evaluation(
+    asked: QuestionSet,
+    config: EvaluationConfig,
+    corpora: Corpora,
+    agents: Sequence[AgentChoice],
+    model: str,
+    seeds: Sequence[int],
+) -> Evaluation:
+    """What is evaluated, but for the back ends: what these search is known when they are built."""
+    priced = config.model.prices != Prices()
+    return Evaluation(
+        questions=asked.name,
+        questions_sha256=asked.sha256,
+        dataset=", ".join(sorted({question.dataset for question in asked.questions})),
+        num_questions=len(asked.questions),
+        agents=tuple(agents),
+        backends=(),
+        models=(model,),
+        seeds=tuple(seeds),
+        top_k=config.top_k,
+        shard_size=config.shard_size,
+        documents=hash_place(corpora.documents),
+        kg=hash_place(corpora.kg),
+        judge=config.judge.model if config.judge else "",
+        price_prompt=config.model.prompt_price_per_million if priced else None,
+        price_completion=config.model.completion_price_per_million if priced else None,
+    )
+
+
+def plan_grid(wanted: Evaluation, held: Evaluation, corpora: Corpora, config: EvaluationConfig) -> EvaluationGrid:
+    """The cells that are `wanted`, of all those that the folder may have (`held`, as `claim_folder` gives it)."""
+    return EvaluationGrid(
+        folder=corpora.folder,
+        questions=corpora.questions,
+        cells=[
+            Cell(agent=agent, backend=backend, model=model, seed=seed)
+            for backend in wanted.backends
+            for model in wanted.models
+            for seed in wanted.seeds
+            for agent in wanted.agents
+        ],
+        open=corpora.open,
+        shard_size=held.shard_size,
+        episodes_in_flight=config.episodes_in_flight,
+        episode_s=config.episode_s,
+    )
+
+
+class _Running:
+    """A grid under way."""
+
+    def __init__(self, grid: EvaluationGrid, model: GridModel, progress: ProgressFile, *, has_succeeded: bool) -> None:
+        self.grid, self.model, self.progress, self.has_succeeded = grid, model, progress, has_succeeded
+        self.stops: Counter[str] = Counter()
+        self._tokens: Counter[str] = Counter()
+        self._room = asyncio.Semaphore(grid.episodes_in_flight)
+        self._shards = asyncio.Semaphore(1 + grid.episodes_in_flight // grid.shard_size)
+
+    async def run(self, work: Sequence[tuple[Cell, Shard]], environment: Environment) -> None:
+        await _all_of([self._shard(cell, shard, environment) for cell, shard in work])
+
+    @property
+    def counters(self) -> dict[str, int]:
+        return {**self.model.figures(), **self._tokens, **self.stops, "items": self.stops.total()}
+
+    async def _shard(self, cell: Cell, shard: Shard, environment: Environment) -> None:
+        async with self._shards:
+            questions = self.grid.questions[shard.first : shard.first + shard.rows]
+            rows = await _all_of([self._episode(cell, question, environment) for question in questions])
+            failed = [row for row in rows if row.stop == "failed"]
+            if len(failed) == len(rows) and (len(rows) >= _MANY or not self.has_succeeded):
+                raise ProviderError(
+                    f"all {len(rows)} episodes of {cell.folder} failed, the first with: {failed[0].error}; mend that "
+                    "and run the same command again"
+                )
+            self.has_succeeded = True
+            finish_shard(self.grid.folder, shard, {f"{EPISODES}/{cell.folder}": rows}, ())
+
+    async def _episode(self, cell: Cell, question: Question, environment: Environment) -> AgentEpisode:
+        async with self._room:
+            row = await run_cell_episode(question, cell, environment, self.model, limit_s=self.grid.episode_s)
+        self.stops[row.stop] += 1
+        for name in ("prompt_tokens", "completion_tokens"):
+            self._tokens[name] += getattr(row.costs, name)
+        self.progress.write(self.counters)
+        return row
+
+
+async def run_cell_episode(
+    question: Question, cell: Cell, environment: Environment, model: GridModel, *, limit_s: float
+) -> AgentEpisode:
+    """One episode as its row: scored, judged where there is a judge, and tagged.
+
+    What fails in it, or is not done in time, is a row with stop `failed` and the error. Raises what is no matter of one
+    episode: `BudgetExceeded`, `OutputError`, `ServerUnavailable`, `Stalled`.
+    """
+    agent, meter, error = load_agent(cell.agent.name), Meter(), ""
+    asker = Asker(client=model.client, model=model.name, style=model.style, seed=cell.seed, meter=meter)
+    tools, config = AgentTools(environment=environment, asker=asker), from_dict(agent.config, cell.agent.config)
+    run, began = AgentRun(answer="", stop="failed", messages=(), searches=()), time.perf_counter()
+    try:
+        async with asyncio.timeout(limit_s):
+            run = await agent.run(question.question, tools, config)
+    except _ENDS_ALL:
+        raise
+    except TimeoutError:
+        error = f"not done within {limit_s:g} s"
+    except Exception as failure:
+        name = "" if isinstance(failure, TrailforgeError) else f"{type(failure).__name__}: "
+        error = f"{name}{visible(str(failure))}"
+    seconds = time.perf_counter() - began
+    usage = meter.usage(Prices())
+    costs = AgentCosts(
+        calls=usage.calls,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        context_tokens=sum(search.context_tokens for search in run.searches),
+        seconds=None if meter.is_from_ledger else round(seconds, 6),
+    )
+    judge = await _judge(question, run, model.judge)
+    return make_episode(question, run, cell.setting, costs=costs, judge=judge, error=error)
+
+
+async def _judge(question: Question, run: AgentRun, judge: Judge | None) -> float | None:
+    """None where none is asked, and for a verdict that cannot be read: it is none."""
+    if judge is None or run.stop == "failed":
+        return None
+    try:
+        return await judge.score(Judged(question=question.question, answer=run.answer, golds=question.golds))
+    except MalformedReply:
+        return None
+
+
+async def _all_of(work: Iterable[Awaitable[Any]]) -> list[Any]:
+    """What they give, in their order. The first error ends the others, and is raised as it is."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _hash(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
