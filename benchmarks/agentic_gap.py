@@ -127,7 +127,10 @@ def describe_stability(table: EvaluationTable) -> Iterator[str]:
             yield f"- Least variance over {name}: {', '.join(best)} ({1e4 * least:.2f} points squared)."
         else:
             yield f"- Variance over {name}: not known, there is but one."
-    yield f"- Best rank: {found[0].backend}."
+    best = [each.backend for each in found if each.rank == found[0].rank]
+    yield f"- Best rank: {', '.join(best)}."
+    if len({each.mean for each in found}) == 1:
+        yield "- All back ends are equally right on the whole: this says little of them, and nothing where that is 0."
 
 
 def describe(folder: Path, dense: str, base: str) -> Iterator[str]:

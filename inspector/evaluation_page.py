@@ -36,7 +36,7 @@ from trailforge.inspector.evaluations import (
     stamp_evaluation,
 )
 from trailforge.inspector.views.drawing import Canvas, draw
-from trailforge.inspector.views.frame import View, leave_own_folder, open_page, pages_of
+from trailforge.inspector.views.frame import View, guard, leave_own_folder, open_page, pages_of
 from trailforge.inspector.views.picking import pick_among, to_top
 from trailforge.inspector.visible_text import escape_text, visible
 from trailforge.schemas.agent_episode import AgentEpisode
@@ -78,14 +78,14 @@ def compare_cached(
     return _Compared(comparison=compare(*pair, resamples=_RESAMPLES), sides=split_questions(*pair))
 
 
-def show_page(opened: OpenEvaluation, other: OpenEvaluation | None = None) -> None:
-    """The whole page of an evaluation. `other`: another one, to compare with."""
-    if not open_page(f"evaluation on {opened.evaluation.questions}"):
-        return
+def show_page(folder: Path, other: Path | None = None) -> None:
+    """The whole page of an evaluation. `other`: another one's folder, to compare with."""
+    opened = open_cached(folder, stamp_evaluation(folder))
+    beside = None if other is None else open_cached(other, stamp_evaluation(other))
     views = [
         View(name="results", title="Results", icon=":material/table_chart:", show=partial(show_results, opened)),
         View(name="episodes", title="Episodes", icon=":material/forum:", show=partial(show_episodes, opened)),
-        View(name="compare", title="Compare", icon=":material/compare:", show=partial(show_two, opened, other)),
+        View(name="compare", title="Compare", icon=":material/compare:", show=partial(show_two, opened, beside)),
     ]
     st.navigation(list(pages_of(views).values()), position="top").run()
 
@@ -170,7 +170,7 @@ def show_two(opened: OpenEvaluation, other: OpenEvaluation | None) -> None:
 
     again = {"format_func": lambda run: visible(name(run)), "on_change": to_top, "args": (_COMPARED,)}
     first = left.selectbox("First", names, key="compare.first", **again)
-    second = right.selectbox("Second", names, index=1, key="compare.second", **again)
+    second = right.selectbox("Second", names, index=_counterpart(names), key="compare.second", **again)
     light = {run: [source.episodes[number] for number in numbers] for run, (source, numbers) in runs.items()}
     stamps = tuple(stamp_evaluation(source.folder) for source in sources)
     found = compare_cached(first, second, stamps, light)
@@ -179,12 +179,20 @@ def show_two(opened: OpenEvaluation, other: OpenEvaluation | None) -> None:
     _show_questions(runs[first][0], runs[second][0], found)
 
 
+def _counterpart(runs: Sequence[RunOfAgent]) -> int:
+    """Place of what stands beside the first run at first: its like in the other folder, else the next best."""
+    first, *rest = runs
+    alike = (place for place, each in enumerate(rest, start=1) if each[1:3] == first[1:3] and each[0] != first[0])
+    return next(alike, 1)
+
+
 def _show_questions(first: OpenEvaluation, second: OpenEvaluation, found: _Compared) -> None:
-    side: Side | None = st.segmented_control(
-        "Questions", SIDES, default=SIDES[0], required=True, key="compare.side", label_visibility="collapsed",
+    first_known: Side = next((side for side in SIDES if found.sides[side]), SIDES[0])
+    side: Any = st.segmented_control(
+        "Questions", SIDES, default=first_known, required=True, key="compare.side", label_visibility="collapsed",
         format_func=lambda side: f"{side} ({len(found.sides[side]):,})", on_change=to_top, args=(_COMPARED,),
     )  # fmt: skip
-    questions = found.sides[side or SIDES[0]]
+    questions = found.sides[side or first_known]
     rows = [
         {"uid": name, "question": one.question, "gold": one.golds[0], "first": one.answer, "second": two.answer}
         for name, one, two in questions
@@ -212,8 +220,8 @@ def _canvas(opened: OpenEvaluation, key: str) -> Canvas:
 def main(folder: Path, other: Path | None = None) -> None:
     """The page, once."""
     leave_own_folder()
-    opened = open_cached(folder, stamp_evaluation(folder))
-    show_page(opened, None if other is None else open_cached(other, stamp_evaluation(other)))
+    if open_page(folder.name):
+        guard(partial(show_page, folder, other))
 
 
 if __name__ == "__main__":

@@ -168,7 +168,7 @@ def _chips_of(episode: AgentEpisode) -> list[StyledText]:
         StyledText(episode.backend, "", "What it searched with."),
         StyledText(episode.model, "", "Who wrote its turns."),
         StyledText(f"seed {episode.seed}"),
-        StyledText(f"{len(episode.searches)} searches"),
+        StyledText(f"{len(episode.searches)} search{'' if len(episode.searches) == 1 else 'es'}"),
         *([] if episode.costs.seconds is None else [StyledText(f"{episode.costs.seconds:.1f} s")]),
     ]
 

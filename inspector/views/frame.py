@@ -58,12 +58,12 @@ def open_page(title: str, style: str = "") -> bool:
 def pages_of(views: Iterable[View]) -> dict[str, Any]:
     """The views as Streamlit takes them, by name."""
     return {
-        view.name: st.Page(partial(_guard, view.show), title=view.title, icon=view.icon, url_path=view.name)
+        view.name: st.Page(partial(guard, view.show), title=view.title, icon=view.icon, url_path=view.name)
         for view in views
     }
 
 
-def _guard(show: Callable[[], Any]) -> None:
+def guard(show: Callable[[], Any]) -> None:
     """What a person can mend is said in one line."""
     try:
         show()

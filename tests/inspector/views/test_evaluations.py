@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -147,8 +148,11 @@ def test_two_folders_are_compared_on_what_both_have(folder: Path, tmp_path: Path
     grid = evaluation(agents=evaluation().agents[:1], num_questions=12)
     write_folder(tmp_path / "other", grid, {("single_shot", "dense"): play_cell("single_shot", "dense", 12)})
     app = opened("compare", tmp_path / "other", folder)
+    chosen: list[Any] = [each.value for each in app.selectbox]
+    assert [each.folder for each in chosen] == [tmp_path / "other", folder]
+    assert {(each.agent, each.backend) for each in chosen} == {("single_shot", "dense")}
     assert "8 questions are in the second run alone" in html(app)
-    assert {row["questions"] for row in lists(app)[0]} <= {11, 12}
+    assert {row["questions"] for row in lists(app)[0]} == {12}
 
 
 def test_one_run_alone_is_not_compared(tmp_path: Path) -> None:
@@ -170,3 +174,22 @@ def test_what_agents_read_and_wrote_is_text_and_nothing_else(tmp_path: Path) -> 
         shown = opened_at_tab(tmp_path, bad.uid, tab)
         assert "<script>" not in shown and "<img" not in shown and "\x1b" not in shown and "\u202e" not in shown
         assert "&lt;script&gt;alert(1)" in shown
+
+
+def whole_page(folder: str) -> None:
+    """As `trailforge inspect` has it."""
+    from pathlib import Path
+
+    from trailforge.inspector.evaluation_page import main
+
+    main(Path(folder))
+
+
+def test_a_damaged_folder_is_said_in_a_line(folder: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(folder, broken)
+    next(broken.glob("episodes/*/*.parquet")).write_bytes(b"<b>no</b>")
+    app = AppTest.from_function(whole_page, args=(str(broken),), default_timeout=60).run()
+    assert not app.exception and "not a readable Parquet file" in app.code[0].value
+    app = AppTest.from_function(whole_page, args=(str(folder),), default_timeout=60).run()
+    assert not app.exception and not app.error and len(lists(app)[0]) == 9
