@@ -6,25 +6,39 @@ of differences, over questions that all four runs have, with the 95 % interval o
 
     make bench B=agentic_gap ARGS="FOLDER"
     make bench B=agentic_gap ARGS="FOLDER --questions FILE --model embedded --preset demo --limit 20"
+    make bench B=agentic_gap ARGS="FOLDER --questions FILE --model gold --limit 60"
 
-The second makes the folder first (or goes on with it), as `trailforge evaluate` does. `--dense` and `--base` name what
-is held against: the back end and the agent.
+The second makes the folder first (or goes on with it), as `trailforge evaluate` does. The third asks no model: an agent
+`gold_hops` searches for each sub-question of the gold decomposition, answers before it filled in, and, as single shot
+does, answers right if it has found all supporting documents and not otherwise. It is what agentic search can come to at
+most where planning and reading are perfect. `--dense` and `--base` name what is held against: back end and agent.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import re
 import subprocess
 import sys
+import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from trailforge.evaluation.agents import AgentRun
 from trailforge.evaluation.compare import compare_gaps
-from trailforge.evaluation.folder import Evaluation, read_episodes
-from trailforge.evaluation.metrics import MEASURES
+from trailforge.evaluation.corpora import Corpora, read_asked, read_sources
+from trailforge.evaluation.folder import EPISODES, AgentChoice, Evaluation, read_episodes, write_evaluation
+from trailforge.evaluation.metrics import MEASURES, EpisodeSetting, find_supporting, make_episode
+from trailforge.evaluation.report import write_report
 from trailforge.evaluation.table import EvaluationTable, lighten, make_table, measure_stability, read_evaluation
-from trailforge.schemas.agent_episode import AgentEpisode
+from trailforge.retrieval.backends.declaration import MadePassage
+from trailforge.retrieval.retrievers import Retriever
+from trailforge.schemas import Message, Question, write_parquet
+from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode, AgentSearch
+from trailforge.schemas.text import count_tokens
 
 GRAPHS = ("linear_rag", "hippo_rag", "raptor", "hyper_graph_rag", "graph_rag")
 MEASURED = {"contain_em": "contain-EM", "right": "right", "supporting_recall": "recall"}
@@ -182,6 +196,81 @@ def make_folder(given: argparse.Namespace) -> None:
     subprocess.run(command, check=True)
 
 
+async def play_gold(given: argparse.Namespace) -> None:
+    """Make the folder anew with agents that know the decomposition, or search for the question as it stands."""
+    asked = read_asked(given.questions, limit=given.limit)
+    questions = [each for each in asked.questions if len(each.decomposition) > 1 and each.supporting_documents]
+    given.folder.mkdir(parents=True)
+    sources = read_sources(given.backends.split(","), {})
+    corpora = Corpora(folder=given.folder, sources=sources, questions=questions, top_k=given.top_k)
+    choices = await asyncio.to_thread(corpora.prepare)
+    agents = tuple(AgentChoice(name=name, config={}, hash=name) for name in GOLD_AGENTS)
+    write_evaluation(
+        given.folder,
+        Evaluation(
+            questions=asked.name, questions_sha256=asked.sha256, dataset=questions[0].dataset, versions={},
+            num_questions=len(questions), agents=agents, backends=choices, models=("gold",), seeds=(0,),
+            top_k=given.top_k,
+        ),
+    )  # fmt: skip
+    for choice in choices:
+        retriever = corpora.open(choice).documents
+        assert retriever is not None
+        for agent, plan in GOLD_AGENTS.items():
+            setting = EpisodeSetting(
+                agent=agent, agent_config=agent, backend=choice.name, index=choice.index, model="gold", seed=0
+            )
+            episodes = [await _play(each, plan(each), retriever, setting, given.top_k) for each in questions]
+            cell = given.folder / EPISODES / f"{agent}--{choice.name}"
+            cell.mkdir(parents=True)
+            write_parquet(cell / "part-00000.parquet", AgentEpisode, episodes)
+    write_report(given.folder)
+
+
+def _search_hops(question: Question) -> list[str]:
+    """Sub-questions with the answers that they refer to, `#1` the first one's."""
+    answers = [hop.answer for hop in question.decomposition]
+    return [re.sub(r"#(\d)", lambda found: answers[int(found[1]) - 1], hop.question) for hop in question.decomposition]
+
+
+GOLD_AGENTS: dict[str, Callable[[Question], list[str]]] = {
+    "single_shot": lambda question: [question.question],
+    "gold_hops": _search_hops,
+}
+
+
+async def _play(
+    question: Question, queries: Sequence[str], retriever: Retriever, setting: EpisodeSetting, top_k: int
+) -> AgentEpisode:
+    begun, searches = time.perf_counter(), list[AgentSearch]()
+    messages = [Message(role="user", content=question.question, train=False)]
+    for query in queries:
+        started = time.perf_counter()
+        found = await retriever.retrieve(query, top_k)
+        seconds = time.perf_counter() - started
+        made = [source for each in found if isinstance(each, MadePassage) for source in each.sources]
+        text = "\n".join(f"({each.title}) {each.text}" for each in found)
+        messages += [
+            Message(role="assistant", content=query, train=True),
+            Message(role="user", content=text, train=False),
+        ]
+        searches.append(
+            AgentSearch(
+                query=query, document_ids=tuple(each.id for each in found), titles=tuple(each.title for each in found),
+                scores=tuple(each.score for each in found), source_ids=tuple(id for id, _ in made),
+                source_titles=tuple(title for _, title in made), context_tokens=count_tokens(text), seconds=seconds,
+            )
+        )  # fmt: skip
+    run = AgentRun(answer="", stop="answered", messages=tuple(messages), searches=tuple(searches))
+    if None not in find_supporting(question, run):
+        run = replace(run, answer=question.answer)
+    context = sum(search.context_tokens for search in searches)
+    costs = AgentCosts(
+        calls=0, prompt_tokens=0, completion_tokens=0, context_tokens=context, seconds=time.perf_counter() - begun
+    )
+    return make_episode(question, run, setting, costs=costs)
+
+
 def main() -> None:
     """Write what came out."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -191,15 +280,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="Markdown file")
     making = parser.add_argument_group("to make the folder first")
     making.add_argument("--questions", type=Path)
-    making.add_argument("--model", default="embedded", help="URL, or 'embedded'")
+    making.add_argument("--model", default="embedded", help="URL, 'embedded', or 'gold': no model")
     making.add_argument("--model-name")
     making.add_argument("--preset")
     making.add_argument("--limit", type=int)
+    making.add_argument("--top-k", type=int, default=5, help="passages of a search, for 'gold'")
     making.add_argument("--seeds", default="0,1,2")
     making.add_argument("--agents", default=",".join(AGENTS))
     making.add_argument("--backends", default=",".join(BACKENDS))
     given = parser.parse_args()
-    if given.questions:
+    if given.questions and given.model == "gold":
+        asyncio.run(play_gold(given))
+    elif given.questions:
         make_folder(given)
     text = "\n".join(describe(given.folder, given.dense, given.base))
     print(text)
