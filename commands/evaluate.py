@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trailforge.commands.index import show_build
+from trailforge.commands.index import documents_of, show_build
 from trailforge.commands.options import MaxCalls, MaxCost, MaxTokens, ServerPrices, read_prices
 from trailforge.schemas import InvalidInput
 from trailforge.schemas.text import visible
 
 if TYPE_CHECKING:
     from trailforge.evaluation.compare import Comparison
-    from trailforge.evaluation.corpora import Corpora
+    from trailforge.evaluation.corpora import Corpora, QuestionSet
     from trailforge.evaluation.folder import Evaluation
     from trailforge.evaluation.grid import EvaluationConfig, EvaluationGrid, GridModel
-    from trailforge.inference import Caps
+    from trailforge.inference import Caps, Ledger
+    from trailforge.training.generation import CheckpointClient
+
+
+_PACKAGED = "smollm2"
+"""`training.weights.PACKAGED`, which a look at `--help` does not load."""
 
 
 class Prompt(StrEnum):
@@ -46,17 +51,21 @@ class _Request:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Served:
-    """Which model, where: `url` is of a server, or names one that is started here; else `checkpoint` is its folder."""
+    """Which model, where."""
 
     name: str
     url: str = ""
+    """Of a server, or the name of one that is started here (`inference.packaged.open_server`)."""
     checkpoint: str = ""
+    """Folder of a model that is loaded here."""
 
 
 _Questions = Annotated[
     Path,
     typer.Argument(
-        help="Questions: MuSiQue, HotpotQA, 2Wiki … as published, FlashRAG's or our JSONL; .gz too.", metavar="FILE"
+        help="Questions: MuSiQue, HotpotQA, 2Wiki … as published, FlashRAG's or our JSONL; .gz too. Or a training set: "
+        "its held-out ones.",
+        metavar="QUESTIONS",
     ),
 ]
 _Out = Annotated[Path, typer.Option(help="Folder of the evaluation.")]
@@ -87,7 +96,9 @@ _Format = Annotated[str, typer.Option("--format", help="Of the question file, wh
 _TopK = Annotated[int | None, typer.Option(min=1, help="Passages of a search. Default: the preset's.")]
 _Documents = Annotated[
     Path | None,
-    typer.Option(help="What back ends are built over, in place of the paragraphs: passages, or a question file."),
+    typer.Option(
+        help="What back ends are built over, in place of the paragraphs: passages, a question file, or a run."
+    ),
 ]
 _Kg = Annotated[Path | None, typer.Option(help="Folder that `kg build` made, for agents that search one.")]
 _Encoder = Annotated[
@@ -134,14 +145,15 @@ def evaluate(
         if path is not None and not path.exists():
             raise InvalidInput("no such file or folder", file=path, field=name)
     served = _served(config, model, model_name)
-    asked = read_asked(questions, format=question_format, limit=limit)
+    asked = _read_held_out(questions, limit) if questions.is_dir() else read_asked(questions, question_format, limit)
     if asked.problem:
-        _say(asked.problem)
+        typer.echo(visible(asked.problem), err=True)
     corpora = Corpora(
         folder=out,
         sources=read_sources(backends, config.backends),
         questions=asked.questions,
         documents=documents,
+        read=documents_of,
         search=config.retrieval,
         kg=kg,
         top_k=config.top_k,
@@ -162,6 +174,10 @@ def _run(request: _Request, served: _Served, out: Path) -> None:
     from trailforge.evaluation.report import write_report
     from trailforge.pipelines.engine.files import exclusive
 
+    async def work(grid: EvaluationGrid) -> None:
+        async with _open_model(request, served, out) as model:
+            await grid.run(model)
+
     with exclusive(out):
         claim_folder(out, request.evaluation)
         with show_build() as report:
@@ -169,21 +185,16 @@ def _run(request: _Request, served: _Served, out: Path) -> None:
         wanted = dataclasses.replace(request.evaluation, backends=choices)
         grid = plan_grid(wanted, claim_folder(out, wanted), request.corpora, request.config)
         if grid.missing:
-            asyncio.run(_work(grid, request, served, out))
+            asyncio.run(work(grid))
         for path in write_report(out):
             print(path)
-
-
-async def _work(grid: EvaluationGrid, request: _Request, served: _Served, out: Path) -> None:
-    async with _open_model(request, served, out) as model:
-        await grid.run(model)
 
 
 @contextlib.asynccontextmanager
 async def _open_model(request: _Request, served: _Served, out: Path) -> AsyncIterator[GridModel]:
     """Who is asked, with the ledger of the folder; fails at once where a server is not there."""
     from trailforge.evaluation.grid import GridModel
-    from trailforge.inference import Caps, ClientConfig, ModelClient, ledger_url, open_ledger
+    from trailforge.inference import ClientConfig, ModelClient, ledger_url, open_ledger
     from trailforge.inference.judge import Judge, read_rubric
     from trailforge.inference.packaged import open_server
     from trailforge.pipelines.dataset import LEDGER
@@ -207,12 +218,28 @@ async def _open_model(request: _Request, served: _Served, out: Path) -> AsyncIte
                 rubric=read_rubric(config.judge),
                 max_tokens=config.judge.max_tokens,
             )
-        url = closing.enter_context(open_server(served.url))
-        settings = dataclasses.replace(config.model, url=url, name=served.name)
-        client = await client_of(settings.client(request.caps or Caps()))
+        if served.checkpoint:
+            client = _load_checkpoint(served.checkpoint, open_ledger(ledger_url(""), out / LEDGER, run=out.name))
+            closing.push_async_callback(client.aclose)
+        else:
+            url = closing.enter_context(open_server(served.url))
+            client = await client_of(dataclasses.replace(config.model, url=url, name=served.name).client(request.caps))
         yield GridModel(
             name=served.name, client=client, style=config.style, judge=judge, figures=lambda: client.figures
         )
+
+
+def _load_checkpoint(folder: str, ledger: Ledger) -> CheckpointClient:
+    """A model of this process, on the accelerator where there is one."""
+    import torch
+
+    from trailforge.training.generation import CheckpointClient
+    from trailforge.training.weights import load_base
+
+    base = load_base(folder)
+    if torch.cuda.is_available():
+        base.model.to("cuda")
+    return CheckpointClient(base.model, base.tokenizer, ledger)
 
 
 # What was asked for
@@ -253,7 +280,24 @@ def _served(config: EvaluationConfig, model: str | None, model_name: str | None)
 
     if url in plugins(SERVERS):
         return _Served(name=SMOLLM2.name, url=url)
-    raise InvalidInput("expected a URL, 'embedded', a folder with a checkpoint, or 'smollm2'", field="--model")
+    if not (url == _PACKAGED or Path(url).is_dir()):
+        raise InvalidInput(
+            f"{url!r} is no URL, no folder with a checkpoint, and none of {', '.join(plugins(SERVERS))}, {_PACKAGED}",
+            field="--model",
+        )
+    from trailforge.evaluation.corpora import hash_place
+    from trailforge.training.weights import base_model
+
+    folder = base_model(url)
+    return _Served(name=f"{url.rstrip('/')}@{hash_place(Path(folder))[:8]}", checkpoint=folder)
+
+
+def _read_held_out(folder: Path, limit: int | None) -> QuestionSet:
+    """Of a training set, which is as its manifest says."""
+    from trailforge.evaluation.corpora import QuestionSet, hash_place
+    from trailforge.training.sets.files import held_out_questions
+
+    return QuestionSet(name=folder.name, sha256=hash_place(folder), questions=held_out_questions(folder)[:limit])
 
 
 def _read_seeds(text: str) -> list[int]:
@@ -275,22 +319,15 @@ def _show_plan(request: _Request, out: Path) -> None:
     """What a run would do. Builds and writes nothing."""
     from trailforge.evaluation.folder import INDEXES, check_same
 
-    check_same(out, request.evaluation)
-    evaluation = request.evaluation
-    agents, backends, seeds = map(len, (evaluation.agents, request.corpora.sources, evaluation.seeds))
-    questions = len(request.corpora.questions)
-    print(
-        f"{agents} agents × {backends} back ends × {seeds} seeds × {questions:,} questions = "
-        f"{agents * backends * seeds * questions:,} episodes"
-    )
+    evaluation = check_same(out, request.evaluation)
+    agents, backends = len(request.evaluation.agents), len(request.corpora.sources)
+    seeds, questions = len(request.evaluation.seeds), evaluation.num_questions
+    episodes = agents * backends * seeds * questions
+    print(f"{agents} agents × {backends} back ends × {seeds} seeds × {questions:,} questions = {episodes:,} episodes")
     for source in request.corpora.sources:
         built = (out / INDEXES / source.name).exists()
         what = f"searches {source.place}" if source.place else "is built" if built else "would be built"
         print(f"{source.name}: {what}")
-
-
-def _say(line: str) -> None:
-    typer.echo(visible(line), err=True)
 
 
 def compare(

@@ -124,7 +124,7 @@ def build(
     from trailforge.retrieval.seals import refuse_existing
 
     declared, chunking = load_backend(backend), _read_chunking(chunk_tokens, chunk_overlap)
-    config, documents = _read_settings(declared.config, settings or ()), _documents_of(corpus)
+    config, documents = _read_settings(declared.config, settings or ()), documents_of(corpus)
     caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
     server = ModelServer.of(model, model_name, reasoning, prices, seed=seed, caps=caps)
     if dry_run:
@@ -173,7 +173,7 @@ def add(
 
     caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
     server = ModelServer.of(model, model_name, reasoning, prices, seed=seed, caps=caps)
-    documents = _documents_of(corpus)
+    documents = documents_of(corpus)
 
     async def make() -> IndexManifest:
         options: dict[str, Any] = {"prices": prices_of(server), "encoder": _open_encoder(folder, encoder_name, device)}
@@ -298,7 +298,7 @@ def _read_settings(config: type[Any], pairs: Sequence[str]) -> Any:
         raise InvalidInput(f"{error.problem}; there is {known}", field=f"--set {error.field}") from error
 
 
-def _documents_of(corpus: Path) -> Iterator[Document]:
+def documents_of(corpus: Path) -> Iterator[Document]:
     """A corpus in any of its shapes. Raises `InvalidInput` for none of them, some of it when it is read."""
     from trailforge.pipelines.runs.finished import MANIFEST
     from trailforge.pipelines.sources import holds_questions, read_paragraphs

@@ -1,9 +1,8 @@
-"""`trailforge train`: supervised training, reinforcement learning, and what came of it."""
+"""`trailforge train`: supervised training and reinforcement learning."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +18,7 @@ from trailforge.schemas import InvalidInput
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Train an agent on a training set, and measure it. Needs the extra `train`.",
+    help="Train an agent on a training set. Needs the extra `train`.",
 )
 
 
@@ -180,41 +179,6 @@ def rl(
         vllm=VllmOptions(server=vllm_url, memory=vllm_memory, importance_correction=importance_correction),
     )
     print(model)
-
-
-@app.command(
-    epilog="""Examples:\n
-    trailforge train evaluate sets/musique --preset msearcher --model trained/sft/model --documents out/musique\n
-    trailforge train evaluate sets/musique --preset msearcher --model smollm2 --documents out/musique --limit 50 \\\n
-        --json before.json""",
-)
-def evaluate(
-    training_set: _Set,
-    preset: _Preset,
-    model: Annotated[str, typer.Option(help="Folder or name of the model, or 'smollm2'.")],
-    documents: _Documents = None,
-    retrieval: Retrieval = None,
-    encoder: _Encoder = None,
-    query_prefix: _QueryPrefix = None,
-    passage_prefix: _PassagePrefix = None,
-    encoder_device: _EncoderDevice = None,
-    kg: _Kg = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here, too.")] = None,
-) -> None:
-    """Let a model answer the held-out questions in the preset's protocol, greedily, and print what it is worth."""
-    said = (retrieval, encoder, query_prefix, passage_prefix, encoder_device)
-    recipe = _searching(_recipe(preset, None, None), *said)
-    environment = _environment(recipe, documents, kg)
-    from trailforge.training.evaluate import evaluate as score_model
-    from trailforge.training.evaluate import write_score
-    from trailforge.training.sets.files import questions_of
-
-    rows = questions_of(training_set, "validation", recipe.protocol)[:limit]
-    score = score_model(model, rows, recipe, environment)
-    if json_file:
-        write_score(score, json_file)
-    print(json.dumps(dataclasses.asdict(score), indent=1))
 
 
 def register(root: typer.Typer) -> None:

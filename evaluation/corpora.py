@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from trailforge.evaluation.folder import INDEXES, BackendChoice
-from trailforge.pipelines.sources import InvalidRow, holds_questions, read_paragraphs, read_questions
+from trailforge.pipelines.runs.finished import MANIFEST
+from trailforge.pipelines.sources import InvalidRow, read_questions
 from trailforge.protocols import KG_SEARCH, SEARCH_R1
 from trailforge.protocols.environment import Environment, EnvironmentConfig, open_environment
 from trailforge.retrieval.backends import BACKENDS
@@ -88,7 +89,7 @@ class QuestionSet:
     """What is wrong with rows that are none; empty: nothing."""
 
 
-def read_asked(path: Path, *, format: str = "auto", limit: int | None = None) -> QuestionSet:
+def read_asked(path: Path, format: str = "auto", limit: int | None = None) -> QuestionSet:
     """The first `limit` valid questions of a file. Raises as `read_questions`, and for a file without any."""
     if not path.is_file():
         raise InvalidInput("no such file", file=path)
@@ -103,17 +104,13 @@ def read_asked(path: Path, *, format: str = "auto", limit: int | None = None) ->
     return QuestionSet(name=path.name, sha256=file_hash(path), questions=questions, problem=problem)
 
 
-def gather_documents(questions: Sequence[Question], path: Path | None) -> Iterator[Document]:
-    """What back ends are built over: passages of a file or folder, or all paragraphs of questions, each once.
+def gather_paragraphs(questions: Sequence[Question]) -> Iterator[Document]:
+    """All paragraphs of questions, each once: together they are the corpus of all. Raises `InvalidInput` for none.
 
-    Paragraphs have ids of their own, as theirs are unique within a question only. Raises `InvalidInput` for none.
+    They get ids of their own, as theirs are unique within a question only.
     """
-    if path is not None and not (path.is_file() and holds_questions(path)):
-        yield from read_corpus(path)
-        return
-    paragraphs = (each for question in questions for each in question.paragraphs)
     found = False
-    for each in distinct(paragraphs if path is None else read_paragraphs(path)):
+    for each in distinct(paragraph for question in questions for paragraph in question.paragraphs):
         found = True
         yield replace(each, id=f"paragraph {each.id}")
     if not found:
@@ -123,9 +120,11 @@ def gather_documents(questions: Sequence[Question], path: Path | None) -> Iterat
 
 
 def hash_place(path: Path | None) -> str:
-    """SHA-256 of a file, or of the names and hashes of the files of a folder; empty for None."""
-    if path is None or path.is_file():
-        return file_hash(path) if path else ""
+    """SHA-256 of a file, of a folder's manifest, or of the names and hashes of its files; empty for None."""
+    if path is None:
+        return ""
+    if path.is_file() or (path / MANIFEST).is_file():
+        return file_hash(path if path.is_file() else path / MANIFEST)
     files = [[file.name, file.sha256] for file in describe_files(path)]
     return hashlib.sha256(json.dumps(files).encode()).hexdigest()
 
@@ -140,6 +139,8 @@ class Corpora:
     questions: Sequence[Question]
     documents: Path | None = None
     """What back ends by name are built over; None: the paragraphs of the questions."""
+    read: Callable[[Path], Iterable[Document]] = read_corpus
+    """Reads that."""
     search: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     """Encoder of the back ends that are built, and how graphs are searched and results filtered."""
     kg: Path | None = None
@@ -229,7 +230,7 @@ class Corpora:
     async def _build(self, source: BackendSource, index: Path, report: Report | None) -> None:
         search = self._search(source)
         await build_index(
-            gather_documents(self.questions, self.documents),
+            self.read(self.documents) if self.documents else gather_paragraphs(self.questions),
             index,
             source.name,
             search.numbers(source.name),

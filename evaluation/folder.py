@@ -83,6 +83,7 @@ class Evaluation:
     """Of a million tokens, for the online cost; None: not known. So is the next."""
     price_completion: float | None = None
     versions: dict[str, str] = field(default_factory=dict)
+    """Of what decides episodes besides: the hash of the prompts, and how the model is asked."""
     seal: str = ""
     """See `retrieval.seals`."""
 

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +31,7 @@ from trailforge.pipelines.engine.progress import ProgressFile, begin_progress, s
 from trailforge.pipelines.engine.shards import Shard, finish_shard, missing_shards
 from trailforge.pipelines.runs.config import ModelConfig
 from trailforge.presets import load_evaluation_preset
+from trailforge.protocols import PROTOCOLS
 from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.schemas import (
     BudgetExceeded,
@@ -243,7 +245,16 @@ def describe_evaluation(
         judge=config.judge.model if config.judge else "",
         price_prompt=config.model.prompt_price_per_million if priced else None,
         price_completion=config.model.completion_price_per_million if priced else None,
+        versions={"prompts": _hash_prompts(), "style": config.style},
     )
+
+
+def _hash_prompts() -> str:
+    """Of all that agents are told: with other words a folder does not go on."""
+    folder = files("trailforge.evaluation.agents") / "prompts"
+    texts = {each.name: each.read_text(encoding="utf-8") for each in folder.iterdir() if each.name.endswith(".txt")}
+    rules = {name: grammar.system_prompt for name, grammar in PROTOCOLS.items()}
+    return _hash([texts, rules])
 
 
 def plan_grid(wanted: Evaluation, held: Evaluation, corpora: Corpora, config: EvaluationConfig) -> EvaluationGrid:

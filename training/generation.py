@@ -1,16 +1,22 @@
 """Who continues episodes, token by token: the trained model itself, or vLLM through TRL's hooks.
 
+`CheckpointClient` is such a model as who answers requests, in the place of a server's client.
+
 One `Generator` call continues many token sequences at once. A continuation ends with an end-of-turn token, with the
 token that completes a stop string (kept whole), or where its room ends. Nothing is ever decoded and tokenised again.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from trailforge.schemas import InvalidInput
+from trailforge.inference import Ledger, Meter, Reply, Request
+from trailforge.inference.budget import Counters, count_reply
+from trailforge.schemas import ContextOverflow, InvalidInput
+from trailforge.training.masks import prompt_ids
 
 _STOP_WINDOW = 32
 """Tokens in which a stop string is looked for: each has at least one of its bytes."""
@@ -222,3 +228,119 @@ def cut_at_end(row: list[int], tokenizer: Any, stop: Sequence[str], end_ids: Col
         if stop and any(s in tokenizer.decode(window, skip_special_tokens=False) for s in stop):
             return row[: place + 1]
     return row
+
+
+# As who answers requests
+
+_Waiting = tuple[Request, list[int], int, asyncio.Future[Reply]]
+"""With the tokens of its prompt, and the room for a reply."""
+
+
+class CheckpointClient:
+    """A model of this process as a `Client`: those who wait are answered together. Use it on one event loop.
+
+    A drawn reply depends on who was answered with it, as the processor's generator of random numbers is shared; what
+    the ledger has is what was drawn.
+    """
+
+    def __init__(
+        self, model: Any, tokenizer: Any, ledger: Ledger | None = None, *, batch: int = 64, window: int | None = None
+    ) -> None:
+        """`window`: tokens of prompt and reply together; None: what the model's configuration says."""
+        self._model, self._tokenizer, self._ledger, self._batch = model, tokenizer, ledger, batch
+        self._window = window or getattr(model.config, "max_position_embeddings", None) or 1 << 20
+        self._waiting: list[_Waiting] = []
+        self._at_work: asyncio.Task[None] | None = None
+        self._counters = Counters()
+
+    @property
+    def figures(self) -> dict[str, int]:
+        """See `ModelClient.figures`."""
+        names = ("paid_calls", "ledger_hits", "in_flight")
+        return {name: getattr(self._counters, name) for name in names}
+
+    async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
+        """The reply, from the ledger or the model; up to the stop string, as servers send it.
+
+        Raises `ContextOverflow` for a prompt that leaves no room.
+        """
+        reply = None if self._ledger is None else await self._ledger.find(request.key)
+        self._counters.ledger_hits += reply is not None
+        if reply is None:
+            ids = self._ids(request)
+            room = min(request.sampling.max_tokens, self._window - len(ids))
+            if room < 1:
+                raise ContextOverflow(f"a prompt of {len(ids)} tokens leaves no room within {self._window}")
+            future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+            self._waiting.append((request, ids, room, future))
+            if self._at_work is None:
+                self._at_work = asyncio.create_task(self._work())
+            self._counters.in_flight += 1
+            try:
+                reply = await asyncio.shield(future)
+            finally:
+                self._counters.in_flight -= 1
+            self._counters.paid_calls += 1
+            if self._ledger is not None:
+                reply = await self._ledger.put(request, reply)
+        count_reply(reply, meter, request.purpose)
+        return reply
+
+    async def aclose(self) -> None:
+        """Finish what is under way, and close the ledger."""
+        if self._at_work is not None:
+            await self._at_work
+        if self._ledger is not None:
+            await self._ledger.aclose()
+
+    def _ids(self, request: Request) -> list[int]:
+        if isinstance(request.prompt, str):
+            return self._tokenizer.encode(request.prompt)
+        return prompt_ids(self._tokenizer, request.prompt)
+
+    async def _work(self) -> None:
+        """Answer all who wait, those who are drawn alike and stop alike at once."""
+        while self._waiting:
+            await asyncio.sleep(0)  # who is about to ask may join
+            sampling = self._waiting[0][0].sampling
+            alike = [each for each in self._waiting if _is_drawn_alike(each[0], sampling)][: self._batch]
+            self._waiting = [each for each in self._waiting if each not in alike]
+            try:
+                replies = await asyncio.to_thread(self._answer, alike)
+            except Exception as error:
+                for _, _, _, future in alike:
+                    future.set_exception(error)
+                continue
+            for (_, _, _, future), reply in zip(alike, replies, strict=True):
+                future.set_result(reply)
+        self._at_work = None
+
+    def _answer(self, waiting: Sequence[_Waiting]) -> list[Reply]:
+        import torch
+
+        first = waiting[0][0]
+        draw = Draw(temperature=first.sampling.temperature, top_p=first.sampling.top_p)
+        generator = TransformersGenerator(self._model, self._tokenizer, draw, batch=self._batch)
+        torch.manual_seed(first.sampling_seed)
+        stop = first.sampling.stop
+        made = generator.generate([ids for _, ids, _, _ in waiting], [room for _, _, room, _ in waiting], stop)
+        return [
+            self._reply(request, ids, one, generator.end_ids)
+            for (request, ids, _, _), one in zip(waiting, made, strict=True)
+        ]
+
+    def _reply(self, request: Request, ids: list[int], made: Continuation, end_ids: Collection[int]) -> Reply:
+        has_end = bool(made.ids) and made.ids[-1] in end_ids
+        text = self._tokenizer.decode(made.ids[:-1] if has_end else made.ids, skip_special_tokens=False)
+        ends = [text.find(each) for each in request.sampling.stop if each in text]
+        return Reply(
+            text=text[: min(ends)] if ends else text,
+            finish_reason="stop" if has_end or ends else "length",
+            prompt_tokens=len(ids),
+            completion_tokens=len(made.ids),
+            key=request.key,
+        )
+
+
+def _is_drawn_alike(request: Request, sampling: Any) -> bool:
+    return all(getattr(request.sampling, name) == getattr(sampling, name) for name in ("temperature", "top_p", "stop"))

@@ -25,10 +25,10 @@ def blocks(guide: str, language: str) -> list[str]:
 
 
 def commands() -> list[list[str]]:
-    """Words after `trailforge` of each command in both guides."""
+    """Words after `trailforge` of each command in the guides."""
     lines = [
         line
-        for guide in ("trainer.md", "cluster.md")
+        for guide in ("trainer.md", "cluster.md", "evaluation.md")
         for block in blocks(guide, "bash")
         for line in block.replace("\\\n", " ").splitlines()
     ]

@@ -79,12 +79,10 @@ def run(*arguments: object) -> str:
     return done.output
 
 
-def test_train_and_evaluate(tiny_model: Path, recipe: Path, tmp_path: Path) -> None:
-    """Supervised, by reinforcement from there, and measured; questions of another protocol are left out of both."""
+def test_train(tiny_model: Path, recipe: Path, tmp_path: Path) -> None:
+    """Supervised, and by reinforcement from there; questions of another protocol are left out."""
     others = [replace(row, uid=f"kg-{row.uid}") for row in rl_rows("kg_search")]
-    rows = training_set(
-        tmp_path / "set", sft=sft_rows(), rl=[*others[:3], *rl_rows()], held_out=[*others[:2], *rl_rows()[:1]]
-    )
+    rows = training_set(tmp_path / "set", sft=sft_rows(), rl=[*others[:3], *rl_rows()])
     common = ("--preset", recipe, "--max-steps", 1, "--out")
     run("train", "sft", rows, *common, tmp_path / "sft", "--base-model", tiny_model, "--seed", 3)
     assert json.loads((tmp_path / "sft" / "settings.json").read_text())["config"]["seed"] == 3
@@ -92,12 +90,6 @@ def test_train_and_evaluate(tiny_model: Path, recipe: Path, tmp_path: Path) -> N
     printed = run("train", "rl", rows, *common, tmp_path / "rl", "--base-model", model, *documents)
     assert str(tmp_path / "rl" / "model") in printed
     assert json.loads((tmp_path / "rl" / "training.json").read_text())["questions"] == 4
-    figures = tmp_path / "score.json"
-    run(
-        *("train", "evaluate", rows, "--preset", recipe, "--model", tmp_path / "rl" / "model"),
-        *(*documents, "--limit", 2, "--json", figures),
-    )
-    assert json.loads(figures.read_text())["questions"] == 1
 
 
 def test_what_was_searched_is_known_by_its_content(tmp_path: Path) -> None:
@@ -166,7 +158,7 @@ def test_what_is_said_goes_over_the_presets_retrieval() -> None:
 
 def test_help_has_examples() -> None:
     """Of each command."""
-    for command in ("sft", "rl", "evaluate"):
+    for command in ("sft", "rl"):
         assert "trailforge train" in run("train", command, "--help")
 
 

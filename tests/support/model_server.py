@@ -14,6 +14,7 @@ import asyncio
 import hashlib
 import json
 import random
+import re
 import subprocess
 import sys
 import time
@@ -127,6 +128,12 @@ class Server:
         """The served model."""
         return web.json_response({"object": "list", "data": [{"id": "scripted", "object": "model"}]})
 
+    async def embed(self, request: web.Request) -> web.Response:
+        """Vectors of the words of texts: those that share words are near."""
+        body = await request.json()
+        vectors = [embedding(text) for text in body["input"]]
+        return web.json_response({"data": [{"index": n, "embedding": each} for n, each in enumerate(vectors)]})
+
     async def _serve(self, key: str) -> None:
         self.busy += 1
         self.most_busy = max(self.most_busy, self.busy)
@@ -198,6 +205,14 @@ def _reply(body: dict[str, Any], prompt: str, text: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def embedding(text: str) -> list[float]:
+    """64 numbers: a word counts at a place of its own, or shares it."""
+    vector = [0.01] * 64
+    for word in re.findall(r"\w+", text.casefold()):
+        vector[hashlib.sha256(word.encode()).digest()[0] % 64] += 1.0
+    return vector
+
+
 def verdict(prompt: str, seed: int) -> str:
     """What a judge replies that takes an answer for right in so far as it is short: 1 for one word, 1/2 for two …"""
     answer = prompt.rpartition("\nAnswer: ")[2].partition("\n\n")[0]
@@ -260,6 +275,10 @@ def _model_of(options: argparse.Namespace) -> Callable[[str, int], str]:
         from tests.support import kg_agent
 
         return kg_agent.Model()
+    if options.agents:
+        from tests.support import agent_model
+
+        return agent_model.Model()
     from tests.support import world
 
     return world.Model(error_rate=options.error_rate)
@@ -275,6 +294,7 @@ async def main() -> None:
     parser.add_argument("--bundles", type=int, default=0, help="1: the model of bundles of documents")
     parser.add_argument("--kg", type=int, default=0, help="1: the model of the pipelines over a knowledge graph")
     parser.add_argument("--nightly", type=int, default=0, help="1: the model of a night, for all three data sets")
+    parser.add_argument("--agents", type=int, default=0, help="1: the model of all agents of evaluations")
     parser.add_argument("--judge", type=int, default=0, help="1: a judge of answers")
     parser.add_argument("--rate", type=float, help="calls a second that are permitted; 429 beyond")
     parser.add_argument("--burst", type=int, default=20, help="calls at once that are permitted")
@@ -294,6 +314,7 @@ async def main() -> None:
     app = web.Application(client_max_size=2**26)
     app.router.add_post("/v1/chat/completions", server.answer)
     app.router.add_post("/v1/completions", server.answer)
+    app.router.add_post("/v1/embeddings", server.embed)
     app.router.add_get("/v1/models", server.models)
     app.router.add_get("/stats", server.stats)
     app.router.add_get("/times", server.times)

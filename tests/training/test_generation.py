@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -12,7 +13,15 @@ from typing import Any
 import pytest
 import torch
 
-from trailforge.training.generation import Draw, TransformersGenerator, VllmColocatedGenerator, VllmServerGenerator
+from trailforge.inference import ChatTurn, Meter, Request, Sampling, SqliteLedger
+from trailforge.schemas import ContextOverflow
+from trailforge.training.generation import (
+    CheckpointClient,
+    Draw,
+    TransformersGenerator,
+    VllmColocatedGenerator,
+    VllmServerGenerator,
+)
 from trailforge.training.weights import load_model
 
 PROMPTS = ["<|im_start|>user\nWho led NASA?<|im_end|>\n<|im_start|>assistant\n", "<|im_start|>assistant\n"]
@@ -135,3 +144,45 @@ def test_vllm_server_of_two_processes(tiny_model: Path) -> None:
         [*launch, str(tiny_model)], env=os.environ | alone, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+# As who answers requests
+
+
+def asked(text: str, **sampling: Any) -> Request:
+    return Request(model="m", prompt=(ChatTurn(role="user", content=text),), sampling=Sampling(**sampling))
+
+
+async def test_those_who_wait_are_answered_together_as_each_would_be_alone(model: Any, tokenizer: Any) -> None:
+    rounds: list[int] = []
+    client = CheckpointClient(model, tokenizer)
+    answer = client._answer
+    client._answer = lambda waiting: rounds.append(len(waiting)) or answer(waiting)  # pyright: ignore
+    requests = [asked(f"Who led NASA in 196{n}?", max_tokens=9) for n in range(4)]
+    alone = [(await client.complete(request)).text for request in requests]
+    assert rounds == [1] * 4
+    meter = Meter()
+    together = await asyncio.gather(*(client.complete(request, meter) for request in requests))
+    assert [reply.text for reply in together] == alone and sum(rounds[4:]) == 4 and len(rounds) < 8
+    assert {reply.finish_reason for reply in together} <= {"length", "stop"}
+    assert meter.calls == 4 and client.figures["paid_calls"] == 8
+
+
+async def test_a_reply_ends_before_its_stop_string_and_the_ledger_keeps_it(
+    model: Any, tokenizer: Any, tmp_path: Path
+) -> None:
+    free = (await CheckpointClient(model, tokenizer).complete(asked("Who?", max_tokens=12))).text
+    stop = free[4:6]
+    request = asked("Who?", max_tokens=12, stop=(stop,))
+    client = CheckpointClient(model, tokenizer, SqliteLedger(tmp_path / "calls.sqlite"))
+    reply = await client.complete(request)
+    assert (reply.text, reply.finish_reason) == (free[: free.index(stop)], "stop")
+    again = await client.complete(request)
+    assert again.from_ledger and again.text == reply.text
+    assert client.figures == {"paid_calls": 1, "ledger_hits": 1, "in_flight": 0}
+    await client.aclose()
+
+
+async def test_a_prompt_without_room_for_a_reply_overflows(model: Any, tokenizer: Any) -> None:
+    with pytest.raises(ContextOverflow, match="leaves no room within 10"):
+        await CheckpointClient(model, tokenizer, window=10).complete(asked("word " * 20))

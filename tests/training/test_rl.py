@@ -25,12 +25,12 @@ from tests.training.tiny import (
     sft_rows,
     training_set,
 )
+from tests.training.worth import worth_of
 from trailforge.protocols import GRAPH_R1
 from trailforge.protocols.environment import Environment
 from trailforge.protocols.turns import Search, Turn
 from trailforge.schemas import InvalidInput, OutputError
 from trailforge.training.config import KlConfig, TrainPreset, load_train_preset
-from trailforge.training.evaluate import evaluate
 from trailforge.training.masks import END
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
@@ -348,12 +348,12 @@ def test_the_model_itself_searches_after_supervised_training(tiny_model: Path, t
         rl={"max_tokens": 500, "max_searches": 2, "max_observation_tokens": 400},
     )
     environment = Environment(documents=retriever(), top_k=1)
-    before = evaluate(str(tiny_model), rl_rows(), learned, environment)
-    assert before.well_formed == before.searches == before.cover_exact_match == 0.0
+    before = worth_of(str(tiny_model), rl_rows(), learned, environment)
+    assert before.well_formed == before.searches == before.right == 0.0
     assert before.stops == {"too_long": 4} and before.reward < -1.0
     model = train_sft(rows, learned, tmp_path / "sft", base_model=str(tiny_model))
-    after = evaluate(str(model), rl_rows(), learned, environment)
-    assert after.well_formed == after.searches == after.cover_exact_match == after.reward == 1.0
+    after = worth_of(str(model), rl_rows(), learned, environment)
+    assert after.well_formed == after.searches == after.right == after.reward == 1.0
     train_rl(rows, learned, tmp_path / "rl", environment=environment, base_model=str(model), max_steps=2)
     found = result(tmp_path / "rl")
     assert found["steps"] == 2

@@ -11,7 +11,18 @@ from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
 
 from trailforge.pipelines.runs.finished import MANIFEST, RUN, check_hash
-from trailforge.schemas import FileEntry, InvalidInput, RlRow, SftRow, StageCount, from_stored, iter_parquet, parse_json
+from trailforge.schemas import (
+    FileEntry,
+    InvalidInput,
+    Question,
+    RlRow,
+    SftRow,
+    StageCount,
+    SupportingDocument,
+    from_stored,
+    iter_parquet,
+    parse_json,
+)
 from trailforge.training.processes import log
 from trailforge.training.sets.config import TEXT_PROTOCOLS
 
@@ -135,6 +146,34 @@ def rows_of(folder: Path, table: str, split: Split, record: type[Row]) -> list[R
     if not rows:
         raise InvalidInput(f"no rows in {table}/{split}", file=folder)
     return rows
+
+
+def held_out_questions(folder: Path) -> list[Question]:
+    """The questions of `rl/validation`, each once, for evaluations; says how many with options there are besides.
+
+    Options are asked for by letter, which no measure of an evaluation compares. Raises as `rows_of`, and `InvalidInput`
+    when all have options.
+    """
+    rows = {(row.data_source, row.question_id): row for row in rows_of(folder, "rl", "validation", RlRow)}
+    truths = {key: row.reward_model.ground_truth for key, row in rows.items()}
+    plain = [key for key, truth in truths.items() if not truth.correct_options]
+    if not plain:
+        raise InvalidInput("all questions of rl/validation have options, which are not evaluated", file=folder)
+    if len(plain) < len(rows):
+        log(f"rl/validation: {len(rows) - len(plain):,} questions have options, and are left out")
+    return [
+        Question(
+            id=rows[key].question_id,
+            question=rows[key].question,
+            answer=truths[key].target[0],
+            answer_aliases=truths[key].target[1:],
+            decomposition=truths[key].hops,
+            dataset=rows[key].data_source,
+            num_hops=truths[key].num_hops,
+            supporting=tuple(SupportingDocument(title=title) for title in truths[key].support_titles if title),
+        )
+        for key in plain
+    ]
 
 
 def questions_of(folder: Path, split: Split, protocol: str) -> list[RlRow]:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ import pytest
 
 from trailforge.retrieval.backends import Backend, FoundPassage, Workbench
 from trailforge.retrieval.backends.bm25 import Bm25Config
+from trailforge.retrieval.backends.declaration import MadePassage
 from trailforge.retrieval.corpus import Chunking
 from trailforge.retrieval.indexes import store
 from trailforge.retrieval.indexes.shards import KeptShards
@@ -50,6 +51,28 @@ def test_an_index_is_built_described_and_opened(folder: Path) -> None:
     assert found.passage.id == "b" and "lake, largest" in found.why
     assert asyncio.run(index.retrieve("largest lake", 1)) == [found.passage]
     assert {path.name for path in folder.parent.iterdir()} == {"index"}
+
+
+@pytest.mark.parametrize("chunking", [None, Chunking(tokens=4)])
+def test_a_summary_says_which_documents_it_is_of(tmp_path: Path, chunking: Chunking | None) -> None:
+    """A document, and a part of one, is itself, and says nothing more."""
+    asyncio.run(build_index(iter(DOCUMENTS), tmp_path / "index", "bm25", chunking=chunking))
+    opened = open_index(tmp_path / "index")
+    assert {type(each) for each in asyncio.run(opened.retrieve("lake", 3))} == {Passage}
+    parts = tuple(each.id for each in opened.documents)
+    summary = FoundPassage(passage=Passage(id="s", title="All", text="All.", score=1.0), why="", sources=parts)
+
+    class Summaries:
+        """Finds one."""
+
+        async def find(self, query: str, k: int) -> list[FoundPassage]:
+            return [summary]
+
+        def save(self, folder: Path) -> None: ...
+
+    (found,) = asyncio.run(replace(opened, index=Summaries()).retrieve("lake", 3))
+    sources = (("a", "Mount Ruapehu"), ("b", "Lake Taupo"), ("c", ""))
+    assert found == MadePassage(id="s", title="All", text="All.", score=1.0, sources=sources)
 
 
 def test_the_same_documents_give_the_same_files(folder: Path, tmp_path: Path) -> None:

@@ -1,0 +1,89 @@
+"""What an evaluation with the embedded model takes, and that a kill changes nothing in it.
+
+    python -m benchmarks.evaluation_grid --questions 20 --kill-after 4
+
+runs three agents over three back ends on made-up questions of two and three hops, once undisturbed and once killed
+after so many finished shards and run again, and prints both tables, seconds, and whether the episodes are the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+from tests.support.world import write_questions
+from trailforge.evaluation.folder import read_episodes
+from trailforge.evaluation.metrics import summarize
+from trailforge.schemas.agent_episode import AgentEpisode
+
+AGENTS, BACKENDS = ("single_shot", "search_o1", "react"), ("bm25", "dense", "linear_rag")
+MEASURES = ("contain_em", "f1", "supporting_recall", "answered", "searches", "calls", "context_tokens")
+
+
+def main() -> None:
+    """Run it twice."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--questions", type=int, default=20)
+    parser.add_argument("--kill-after", type=int, default=4, help="finished shards, of five questions each")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        write_questions(place / "questions.jsonl", options.questions)
+        whole, killed = place / "whole", place / "killed"
+        began = time.monotonic()
+        subprocess.run(command(place, whole), check=True, stderr=subprocess.DEVNULL)
+        print(f"undisturbed: {time.monotonic() - began:,.0f} s")
+        process = subprocess.Popen(command(place, killed), stderr=subprocess.DEVNULL)
+        while len(list((killed / "shards").glob("*.json"))) < options.kill_after and process.poll() is None:
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        began = time.monotonic()
+        subprocess.run(command(place, killed), check=True, stderr=subprocess.DEVNULL)
+        print(f"after a kill at {options.kill_after} shards: {time.monotonic() - began:,.0f} s")
+        show(whole)
+        show(killed)
+        first, second = episodes(whole), episodes(killed)
+        same = sum(first[uid] == second.get(uid) for uid in first)
+        print(f"{same} of {len(first)} episodes are the same, but for the clock")
+
+
+def command(place: Path, out: Path) -> list[str]:
+    """The line to type."""
+    words = [sys.executable, "-m", "trailforge.cli", "evaluate", str(place / "questions.jsonl"), "--preset", "demo"]
+    return [*words, "--out", str(out), *(f"--agent={a}" for a in AGENTS), *(f"--backend={b}" for b in BACKENDS)]
+
+
+def episodes(folder: Path) -> dict[str, AgentEpisode]:
+    """By uid, without seconds."""
+    return {
+        row.uid: replace(
+            row,
+            searches=tuple(replace(search, seconds=0.0) for search in row.searches),
+            costs=replace(row.costs, seconds=None),
+        )
+        for row in read_episodes(folder)
+    }
+
+
+def show(folder: Path) -> None:
+    """The table of a folder."""
+    cells: dict[tuple[str, str], list[AgentEpisode]] = defaultdict(list)
+    for row in read_episodes(folder):
+        cells[row.agent, row.backend].append(row)
+    print(f"{'agent':<12} {'back end':<11}", *(f"{name:>17}" for name in MEASURES))
+    for (agent, backend), rows in sorted(cells.items()):
+        means = [summarize(rows).measures[name] for name in MEASURES]
+        print(f"{agent:<12} {backend:<11}", *(f"{spread.mean:17.3f}" if spread else f"{'':>17}" for spread in means))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""`trailforge evaluate` and `compare`: what a person types, and what goes wrong before anything is asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tests.support.model_server import fail_next, running, stats
+from tests.support.world import question, write_questions
+from tests.training.tiny import SAMPLE, rl_rows, save_tiny_model, training_set
+from trailforge.cli import app
+from trailforge.commands import evaluate
+from trailforge.evaluation.folder import read_episodes, read_evaluation
+from trailforge.schemas import InvalidInput, ProviderError, RetrievalError, ServerUnavailable, TrailforgeError
+from trailforge.training.weights import PACKAGED
+
+NOBODY = ("--model", "http://127.0.0.1:9/v1")
+CELL = ("--agent", "react", "--backend", "bm25")
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(app, [str(each) for each in arguments], standalone_mode=False)
+    if result.exception:
+        raise result.exception
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """Of a server with the scripted model."""
+    with running(agents=1) as address:
+        yield address
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    write_questions(tmp_path / "questions.jsonl", 6)
+    return tmp_path / "questions.jsonl"
+
+
+def test_two_evaluations_are_made_added_to_and_compared(url: str, questions: Path, tmp_path: Path) -> None:
+    served, out = ("--model", url, "--model-name", "scripted"), tmp_path / "out"
+    assert "1 agents × 1 back ends × 2 seeds × 4 questions = 8 episodes" in run(
+        "evaluate", questions, *CELL, *served, "--out", out, "--seeds", "0,1", "--limit", 4, "--dry-run"
+    )
+    assert not out.exists()
+    common = ("evaluate", questions, *served, "--out", out, "--limit", 4, "--top-k", 2)
+    run(*common, *CELL, "--prices", "1,2")
+    paid = stats(url)["calls"]
+    run(*common, *CELL)
+    assert stats(url)["calls"] == paid
+    run(*common, "--agent", "single_shot", "--backend", "bm25", "--seeds", "0,1")
+    evaluation = read_evaluation(out)
+    assert (evaluation.top_k, evaluation.num_questions, evaluation.seeds) == (2, 4, (0, 1))
+    assert (evaluation.price_prompt, evaluation.price_completion, evaluation.dataset) == (1.0, 2.0, "made")
+    cells = {(row.agent, row.seed) for row in read_episodes(out)}
+    assert cells == {("react", 0), ("single_shot", 0), ("single_shot", 1)}
+    assert all(len(search.document_ids) <= 2 for row in read_episodes(out) for search in row.searches)
+    (pair,) = json.loads(run("compare", f"{out}#agent=single_shot,seed=0", f"{out}#agent=react", "--json"))
+    assert (pair["first"][0], pair["second"][0], pair["questions"]) == ("single_shot", "react", 4)
+    assert pair["differences"]["searches"]["difference"] > 0
+    shown = run("compare", out, out)
+    assert "supporting recall" in shown and "McNemar's exact p 1" in shown and shown.count("A: ") == 2
+    with pytest.raises(InvalidInput, match="has no episodes of agent=search_o1; there are agent=react,backend=bm25"):
+        run("compare", f"{out}#agent=search_o1", out)
+    with pytest.raises(InvalidInput, match="expected FOLDER#agent="):
+        run("compare", f"{out}#who=me", out)
+    with pytest.raises(InvalidInput, match="holds no evaluation"):
+        run("compare", tmp_path, out)
+    with pytest.raises(InvalidInput, match="it was evaluated with 2, not 3") as error:
+        run(*common, *CELL, "--top-k", 3)
+    assert error.value.field == "top_k"
+
+
+def test_a_judge_is_asked_and_kept(url: str, questions: Path, tmp_path: Path) -> None:
+    with running(judge=1) as judging:
+        common = ("evaluate", questions, *CELL, "--model", url, "--model-name", "scripted", "--limit", 3)
+        run(*common, "--out", tmp_path / "out", "--judge", f"{judging}#judge")
+        answered = [row for row in read_episodes(tmp_path / "out") if row.answer]
+        assert answered and all(row.scores.judge == 1.0 for row in answered)
+        assert stats(judging)["calls"] == len({(row.question, row.answer) for row in answered})
+    assert read_evaluation(tmp_path / "out").judge == "judge"
+
+
+def test_a_cap_ends_it_and_the_same_command_goes_on(url: str, questions: Path, tmp_path: Path) -> None:
+    common = ("evaluate", questions, *CELL, "--model", url, "--model-name", "other", "--out", tmp_path / "out")
+    with pytest.raises(TrailforgeError, match=r"the cap on calls is reached.*--max-calls"):
+        run(*common, "--max-calls", 3)
+    assert not list(read_episodes(tmp_path / "out"))
+    run(*common)
+    assert len(list(read_episodes(tmp_path / "out"))) == 6
+
+
+def test_a_wrong_key_writes_no_row(url: str, questions: Path, tmp_path: Path) -> None:
+    common = ("evaluate", questions, *CELL, "--model", url, "--model-name", "third", "--limit", 1)
+    refused = {"status": 401, "body": {"error": {"message": "no such key"}}}
+    fail_next(url, {"status": 200, "body": {"data": []}}, *[refused] * 2)
+    with pytest.raises(ProviderError):
+        run(*common, "--out", tmp_path / "out")
+    fail_next(url)
+    assert not list(read_episodes(tmp_path / "out"))
+
+
+def test_a_checkpoint_is_evaluated_on_the_held_out_questions_of_a_training_set(tmp_path: Path) -> None:
+    model = save_tiny_model(tmp_path / "model")
+    rows = training_set(tmp_path / "set", rl=rl_rows()[1:], held_out=[*rl_rows()[:1], *rl_rows("kg_search")[:1]])
+    (tmp_path / "preset.yaml").write_text("agents: {react: {turn_tokens: 8, temperature: 0.0}}\nshard_size: 2\n")
+    common = ("evaluate", rows, *CELL, "--preset", tmp_path / "preset.yaml", "--documents", SAMPLE / "documents.jsonl")
+    run(*common, "--model", model, "--out", tmp_path / "out")
+    (row,) = read_episodes(tmp_path / "out")
+    assert (row.question, row.golds[0]) == (rl_rows()[0].question, rl_rows()[0].reward_model.ground_truth.target[0])
+    assert row.stop == "too_long" and row.costs.completion_tokens == 8
+    assert row.model.startswith(f"{model}@")
+    run(*common, "--model", model, "--out", tmp_path / "again")
+    assert next(read_episodes(tmp_path / "again")).messages == row.messages
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "says"),
+    [
+        (("--agent", "nobody", "--backend", "bm25"), InvalidInput, "no agent 'nobody'; there are single_shot"),
+        (("--agent", "react", "--backend", "nothing"), InvalidInput, "'nothing': say a back end (dense, bm25"),
+        (("--agent", "react", "--backend", "wiki=no/folder"), InvalidInput, "no such folder; make an index"),
+        (("--agent", "react", "--backend", "a/b=http://x"), InvalidInput, "NAME=FOLDER of an index"),
+        (("--agent", "react", "--backend", f"wiki={SAMPLE}"), RetrievalError, "holds no index"),
+        (("--agent", "kg_search", "--backend", "bm25"), InvalidInput, "searches a knowledge graph too"),
+        ((*CELL, "--backend", "bm25=http://127.0.0.1:9"), InvalidInput, "two back ends are called bm25"),
+        ((*CELL, "--prompt", "published"), InvalidInput, "no published prompt of react"),
+        ((*CELL, "--preset", "msearcher"), InvalidInput, "no preset 'msearcher'; there are demo, ragsearch"),
+        ((*CELL, "--seeds", "0,one"), typer.BadParameter, "expected whole numbers"),
+        ((*CELL, "--judge", "gpt"), typer.BadParameter, "expected URL#MODEL"),
+        ((*CELL, "--max-cost", "3"), typer.BadParameter, "caps nothing without --prices"),
+        ((*CELL, "--prices", "3"), typer.BadParameter, "expected two numbers"),
+        ((*CELL, "--documents", "none.jsonl"), InvalidInput, "no such file or folder"),
+        ((*CELL, "--format", "unknown"), InvalidInput, "unknown format"),
+        ((*CELL, "--model", "mine"), InvalidInput, "no URL, no folder with a checkpoint"),
+        ((*CELL, *NOBODY), ServerUnavailable, "127.0.0.1:9"),
+    ],
+)
+def test_bad_input_is_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+    questions: Path,
+    tmp_path: Path,
+    words: tuple[str, ...],
+    error: type[Exception],
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error) as raised:
+        run("evaluate", questions, "--out", "out", *NOBODY, *words)
+    assert says in str(raised.value) and "\n" not in str(raised.value)
+    if error is not ServerUnavailable:
+        assert not Path("out").exists()
+
+
+def test_a_file_without_questions_and_questions_without_paragraphs(tmp_path: Path) -> None:
+    (tmp_path / "odd.jsonl").write_text('{"text": "a passage"}\n')
+    with pytest.raises(InvalidInput, match="1 rows are no questions, the first in row 1"):
+        run("evaluate", tmp_path / "odd.jsonl", *CELL, *NOBODY, "--out", tmp_path / "out")
+    (tmp_path / "bare.jsonl").write_text(json.dumps({"id": "1", "question": "Who?", "answer": "Me"}) + "\n")
+    with pytest.raises(InvalidInput, match="bring no paragraphs to build back ends over; give --documents"):
+        run("evaluate", tmp_path / "bare.jsonl", *CELL, *NOBODY, "--out", tmp_path / "out")
+    assert question(0, 2).paragraphs
+
+
+def test_numbers_that_ask_a_model_are_for_index_build(questions: Path, tmp_path: Path) -> None:
+    (tmp_path / "preset.yaml").write_text("backends: {hippo_rag: {facts: model}}\n")
+    common = ("evaluate", questions, "--agent", "react", "--out", tmp_path / "out", *NOBODY)
+    with pytest.raises(InvalidInput, match="build an index with it once"):
+        run(*common, "--backend", "hippo_rag", "--preset", tmp_path / "preset.yaml")
+
+
+def test_the_packaged_checkpoint_is_called_as_in_training() -> None:
+    assert evaluate._PACKAGED == PACKAGED
+
+
+def test_help_has_examples() -> None:
+    assert "trailforge evaluate musique_dev.jsonl" in run("evaluate", "--help")
+    assert "trailforge compare evaluations/sft" in run("compare", "--help")
