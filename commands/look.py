@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 INSPECT_EPILOG = """Examples:\n
     trailforge inspect datasets_out/demo\n
     trailforge inspect datasets_out/demo --port 8600 --who ann --no-open\n
+    trailforge inspect evaluations/musique --beside evaluations/musique-trained\n
     TRAILFORGE_INSPECT_PASSWORD=… trailforge inspect datasets_out/demo --host 0.0.0.0"""
 VERIFY_EPILOG = """Examples:\n
     trailforge verify datasets_out/demo"""
@@ -33,7 +34,9 @@ SHOW_EPILOG = """Examples:\n
     trailforge show datasets_out/demo --id 2hop__sample_01 --tree\n
     trailforge show datasets_out/bundles --kind factual\n
     trailforge show datasets_out/bundles --bundles --count 20\n
-    trailforge show datasets_out/bundles --table rejected --kind closed_book"""
+    trailforge show datasets_out/bundles --table rejected --kind closed_book\n
+    trailforge show evaluations/musique                        its table\n
+    trailforge show evaluations/musique --kind misread         an episode"""
 STATUS_EPILOG = """Examples:\n
     trailforge status datasets_out/musique\n
     trailforge status datasets_out/musique --watch\n
@@ -43,7 +46,7 @@ REWARDS_EPILOG = """Examples:\n
     trailforge rewards out/kg/kg_trajectories/part-00000.parquet --preset dynasearcher\n
     trailforge rewards episodes.jsonl --preset msearcher --protocol react --json\n
     trailforge rewards episodes.jsonl --preset my_training.yaml"""
-_PAGE = Path(__file__).parent.parent / "inspector" / "page.py"
+_PAGES = Path(__file__).parent.parent / "inspector"
 
 
 def show(
@@ -53,7 +56,7 @@ def show(
         str | None,
         typer.Option(
             help="Of trajectories correct, retrieval …; of bundle questions factual, causal …; of KG episodes policy, "
-            "oracle; of graph questions chain, intersection …"
+            "oracle; of graph questions chain, intersection …; of an evaluation a failure tag, right, wrong"
         ),
     ] = None,
     table: Annotated[str, typer.Option(help="Its rows; by default those that the run is for.")] = "",
@@ -61,9 +64,13 @@ def show(
     bundles: Annotated[bool, typer.Option("--bundles", help="As --table bundle_inputs.")] = False,
     count: Annotated[int, typer.Option(min=1, help="How many.")] = 1,
 ) -> None:
-    """Show rows of a run in the terminal: of its product or of another table, rejected ones too."""
-    from trailforge.inspector.terminal import show_rows
+    """Show rows of a run in the terminal, of any table, rejected ones too; or an evaluation and its episodes."""
+    from trailforge.inspector.evaluations import is_evaluation
+    from trailforge.inspector.terminal import show_evaluation, show_rows
 
+    if is_evaluation(folder):
+        show_evaluation(folder, id=id, kind=kind, count=count)
+        return
     short = "trees" if tree else "bundle_inputs" if bundles else ""
     show_rows(folder, table=table or short, id=id, kind=kind, count=count)
 
@@ -78,14 +85,23 @@ def inspect(
     behind_proxy: Annotated[
         bool, typer.Option("--behind-proxy", help="A proxy in front asks who people are; ask for no password.")
     ] = False,
+    beside: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of another evaluation, to compare one with.")
+    ] = None,
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
 ) -> None:
-    """Look at the rows of a finished or a running data set in a browser, and decide on them."""
+    """Look at a data set, finished or running, in a browser, and decide on its rows; or at an evaluation."""
+    from trailforge.inspector.evaluations import is_evaluation
     from trailforge.inspector.server import check_port, check_reach, is_shared, serve
     from trailforge.pipelines.runs.intake import read_settings
 
-    if read_settings(folder) is None:
-        raise InvalidInput("holds no run (no run.json)" if folder.is_dir() else "no such folder", file=folder)
+    for given in (folder, *([beside] if beside else [])):
+        if is_evaluation(given):
+            continue
+        if beside:
+            raise InvalidInput("holds no evaluation; --beside compares two of them", file=given)
+        if read_settings(given) is None:
+            raise InvalidInput("holds no run (no run.json)" if given.is_dir() else "no such folder", file=given)
     check_reach(host, is_behind_proxy=behind_proxy)
     check_port(host, port)
     if open_:
@@ -93,7 +109,11 @@ def inspect(
         threading.Timer(2.0, webbrowser.open, (f"http://{address}:{port}",)).start()
     if who is None:
         who = "" if is_shared(host, is_behind_proxy=behind_proxy) else getpass.getuser()
-    serve(_PAGE, [str(folder.resolve()), who], host=host, port=port, is_behind_proxy=behind_proxy)
+    if is_evaluation(folder):
+        script, arguments = "evaluation_page.py", [str(each.resolve()) for each in (folder, beside) if each]
+    else:
+        script, arguments = "page.py", [str(folder.resolve()), who]
+    serve(_PAGES / script, arguments, host=host, port=port, is_behind_proxy=behind_proxy)
 
 
 def verify(folder: RunFolder) -> None:

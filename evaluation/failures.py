@@ -1,22 +1,13 @@
 """What went wrong in an episode: tags by code, each with its rule, from the stored row alone.
 
 An episode has no tag when its answer is right and its searches bear it out; a wrong one has one at least. A right
-answer that its searches do not bear out, a lucky one, is tagged by the same rules.
-
-tag                  says
-`failed`             a tool or the model failed, and nothing is known of the agent; it is then the only tag
-`no_search`          it never searched
-`miss_at_hop_K`      it searched in vain for the supporting document of hop K, the first that no search brought
-`miss`               the same where the supporting documents are not known: nothing that it read says the answer
-`misread`            it had what it needed, and answered something else
-`stopped_early`      it answered, and had not searched on for what was missing
-`stopped_late`       the limit of turns or of room stopped it
-`format`             its reply cannot be read, or the answer stands in more words than an answer has
+answer that its searches do not bear out, a lucky one, is tagged by the same rules. `TAGS` says what they mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
 from trailforge.rewards import cover_exact_match, normalize_answer, states
@@ -25,6 +16,19 @@ from trailforge.schemas.agent_episode import AgentCall, AgentEpisode, AgentScore
 
 JUDGED_RIGHT = 0.5
 """A judge's verdict from here on says that an answer is right."""
+TAGS: Mapping[str, str] = MappingProxyType(
+    {
+        "failed": "A tool or the model failed, and nothing is known of the agent; it is then the only tag.",
+        "no_search": "It never searched.",
+        "miss_at_hop_K": "It searched in vain for the document of hop K, the first that no search brought.",
+        "miss": "The same where the documents are not known: nothing that it read says the answer.",
+        "misread": "It had what it needed, and answered something else.",
+        "stopped_early": "It answered, and had not searched on for what was missing.",
+        "stopped_late": "The limit of turns or of room stopped it.",
+        "format": "Its reply cannot be read, or the answer stands in more words than an answer has.",
+    }
+)
+"""What each tag says, in the order in which an episode has them."""
 _YES_OR_NO = frozenset(("yes", "no"))
 
 
@@ -48,7 +52,7 @@ class Transcript(Protocol):
 
 
 def tag_failures(episode: AgentEpisode) -> tuple[str, ...]:
-    """The tags of an episode, in the order of the table above."""
+    """The tags of an episode, in the order of `TAGS`."""
     if episode.stop == "failed":
         return ("failed",)
     if is_right(episode.scores) and is_borne_out(episode):

@@ -1,4 +1,4 @@
-"""The curators' page: its frame, in which the views are shown, and the rows of a run's tables.
+"""The curators' page of a run: its views, and the rows of its tables.
 
 `trailforge inspect` has Streamlit run it as `page.py FOLDER WHO`, anew for each thing a person does.
 """
@@ -6,88 +6,52 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from trailforge.inspector import server
 from trailforge.inspector.deciding import Curation
 from trailforge.inspector.showing import describe, kinds_of, show_of
-from trailforge.inspector.views import decide, fixing, html, overview, picking
+from trailforge.inspector.views import decide, fixing, overview, picking
 from trailforge.inspector.views.drawing import Canvas, draw
+from trailforge.inspector.views.frame import View, leave_own_folder, open_page, pages_of
 from trailforge.inspector.views.picking import TABLE, pick
-from trailforge.inspector.visible_text import visible
 from trailforge.pipelines.curated import check_row, decidable, products_of
 from trailforge.pipelines.datasets import is_curated
 from trailforge.pipelines.runs.finished import OpenRun, open_run, stamp_of
 from trailforge.pipelines.runs.intake import read_settings
 from trailforge.pipelines.runs.status import books_so_far
 from trailforge.pipelines.show.parts import Show, ShownTable
-from trailforge.schemas import InvalidInput, TrailforgeError
-
-_ICON = Path(__file__).parent / "icon.svg"
-"""Without one of our own Streamlit has the browser fetch one from outside."""
-STYLE = """
-.stMainBlockContainer { padding: 4.2rem 2.5rem 2rem; }
-.runhead { display: flex; gap: 1rem; align-items: baseline; font-size: .85rem; }
-.runhead b { font-size: 1.05rem; }
-.runhead span { opacity: .7; overflow-wrap: anywhere; }
-"""
-_STYLE = "".join((html.STYLE, decide.STYLE, fixing.STYLE))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """One of the page's views."""
-
-    name: str
-    title: str
-    icon: str
-    show: Callable[[OpenRun], None]
+from trailforge.schemas import InvalidInput
 
 
 def views(run: OpenRun, curation: Curation) -> Mapping[str, View]:
-    """By name, which is also the path of its address; that of the first one is the root."""
+    """By name."""
     shown = show_of(run.dataset)
-    found = [View(name="overview", title="Overview", icon=":material/monitoring:", show=overview.show)]
+    overall = partial(overview.show, run)
+    found = [View(name="overview", title="Overview", icon=":material/monitoring:", show=overall)]
     if any(table.columns and table.name in run.tables for table in shown.tables):
-        of_rows = partial(show_rows, show=shown)
+        of_rows = partial(show_rows, run, shown)
         found.append(View(name=shown.path, title=shown.title, icon=shown.icon, show=of_rows))
-    found.append(
-        View(name="decide", title="Decide", icon=":material/gavel:", show=partial(decide.show, curation=curation))
-    )
+    decisions = partial(decide.show, run, curation)
+    found.append(View(name="decide", title="Decide", icon=":material/gavel:", show=decisions))
     return {view.name: view for view in found}
 
 
 def show_page(run: OpenRun, curation: Curation) -> None:
     """The whole page for a run."""
-    st.set_page_config(page_title="trailforge", page_icon=_ICON, layout="wide")
-    if not server.is_open():
+    if not open_page(run.dataset, decide.STYLE + fixing.STYLE):
         return
-    st.set_page_config(page_title=f"{run.dataset} · trailforge")
-    st.html(f"<style>{STYLE}{_STYLE}</style>")
-    shown = {
-        view.name: st.Page(partial(_guarded, view.show, run), title=view.title, icon=view.icon, url_path=view.name)
-        for view in views(run, curation).values()
-    }
+    shown = pages_of(views(run, curation).values())
     picking.offer(shown["decide"], curation.tables)
     chosen = st.navigation(list(shown.values()), position="top")
     if chosen.url_path != "decide":
         st.session_state.pop(picking.ARRIVED, None)
     chosen.run()
-
-
-def _guarded(show: Callable[[OpenRun], Any], run: OpenRun) -> None:
-    """What a person can mend is said in one line."""
-    try:
-        show(run)
-    except TrailforgeError as error:
-        st.error("This cannot be shown:")
-        st.code(visible(str(error)), language=None, wrap_lines=True)
 
 
 _HIGH, _LOW = 640, 200
@@ -154,8 +118,7 @@ def open_cached(folder: Path, stamp: Any) -> tuple[OpenRun, tuple[str, ...]]:
 
 def main(folder: Path, who: str) -> None:
     """The page, once."""
-    # Streamlit puts the folder of its script on the path, where modules of ours could pass for others of their names.
-    sys.path[:] = [entry for entry in sys.path if entry != str(Path(__file__).parent)]
+    leave_own_folder()
     run, tables = open_cached(folder, stamp_of(folder))
     products = products_of(run.dataset)
     curation = Curation(

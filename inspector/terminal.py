@@ -20,6 +20,9 @@ from rich.table import Table as RichTable
 from rich.text import Text
 from rich.tree import Tree as RichTree
 
+from trailforge.evaluation.report import REPORT
+from trailforge.inspector.evaluation_parts import describe_episode, describe_results
+from trailforge.inspector.evaluations import find_episodes, open_evaluation
 from trailforge.inspector.showing import count_kinds, describe, find_rows, kinds_of, product_of, show_of
 from trailforge.inspector.visible_text import visible
 from trailforge.pipelines.runs.finished import OpenRun, open_run
@@ -69,6 +72,18 @@ def show_rows(folder: Path, *, table: str = "", id: str | None = None, kind: str
         console.print(row(run, found.table, number))
     if found.elsewhere:
         console.print(_text((f"Also in: {', '.join(found.elsewhere)} (--table)", "dim")))
+
+
+def show_evaluation(folder: Path, *, id: str | None = None, kind: str | None = None, count: int = 1) -> None:
+    """Print the table of an evaluation, or with an id or a kind episodes. Raises `InvalidInput` when none matches."""
+    opened, console = open_evaluation(folder), Console()
+    if id is None and kind is None:
+        console.print(Group(*_views(describe_results(opened.table, is_brief=True))))
+        if (folder / REPORT).is_file():
+            console.print(_text((f"All of it: {folder / REPORT}", "dim")), soft_wrap=True)
+        return
+    for number in find_episodes(opened, id=id, kind=kind, count=count):
+        console.print(view(describe_episode(opened.whole(number)), opened.episodes[number].uid, "episode"))
 
 
 def show_first(manifest: Manifest, folder: Path, count: int = 3) -> None:
@@ -142,11 +157,11 @@ def _code(part: Code) -> RenderableType:
 
 
 def _conversation(part: Conversation) -> RenderableType:
-    return Group(*(_turn(message) for message in part.messages))
+    return Group(*(_turn(message, part.is_for_training) for message in part.messages))
 
 
-def _turn(message: Message) -> RenderableType:
-    trained = "" if message.train else "  (not trained)"
+def _turn(message: Message, is_for_training: bool) -> RenderableType:
+    trained = "" if message.train or not is_for_training else "  (not trained)"
     title = Text(f"{message.role}{trained}", style=_ROLES[message.role])
     return Panel(_text(message.content), title=title, title_align="left", border_style=_ROLES[message.role])
 

@@ -61,7 +61,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "small_model": _MAKING | {"generators"},
     "curation": frozenset({"schemas", "rewards", "pipelines"}),
     "training": _KNOWLEDGE | {"presets", "protocols", "pipelines", "evaluation"},
-    "inspector": frozenset({"schemas", "rewards", "curation", "pipelines"}),
+    "inspector": frozenset({"schemas", "rewards", "curation", "pipelines", "evaluation"}),
     "flows": _STARTED,
     "commands": _STARTED | {"flows"},
     "cli": _STARTED | {"flows", "commands"},

@@ -152,11 +152,13 @@ def _code(part: Code) -> str:
 
 def _conversation(part: Conversation) -> str:
     turns = enumerate(part.messages, start=part.first)
-    return "".join(_turn(number, message, part.notes.get(number, StyledText(""))) for number, message in turns)
+    return "".join(_turn(number, message, part) for number, message in turns)
 
 
-def _turn(number: int, message: Message, note: StyledText) -> str:
+def _turn(number: int, message: Message, part: Conversation) -> str:
+    note = part.notes.get(number, StyledText(""))
     trained = '<span class="is-trained">trained</span>' if message.train else "<span>not trained</span>"
+    trained = trained if part.is_for_training else ""
     classes = " ".join(filter(None, ("turn", "trained" if message.train else "folded", note.kind)))
     word = f"<span>{escape_text(note.text)}</span>" if note.text else ""
     head = f"<b>{number} · {_ROLES[message.role]}</b>{trained}{word}"

@@ -5,7 +5,7 @@ The row that is shown stands in the page's address (`?row=UID`), so that it can 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -36,20 +36,42 @@ def pick(
     """
     line = st.container(horizontal=True, vertical_alignment="bottom")
     numbers = _filter(run, table, kind, only, line)
+    uid = run.key_of(table)
+    return pick_among(
+        table, numbers, lambda number: run.row(table, number), columns, line, find=partial(run.find, table), key=uid,
+        height=height,
+    )  # fmt: skip
+
+
+def pick_among(
+    table: str,
+    numbers: Sequence[int],
+    row_of: Callable[[int], dict[str, Any]],
+    columns: Sequence[str],
+    line: DeltaGenerator,
+    *,
+    find: Callable[[str], int | None],
+    key: str = "uid",
+    height: int = 260,
+) -> int | None:
+    """Let a person choose one of some rows; its number, or None when there is none.
+
+    `line`: where the buttons are. `find`: number of the row that an address asks for. `key`: field that names a row.
+    """
     if not numbers:
         st.info("No row matches.")
         return None
-    place = _place(run, table, numbers)
-    for name, key, by in (("Previous", "k", -1), ("Next", "j", 1)):
+    place = _place(table, numbers, find)
+    for name, shortcut, by in (("Previous", "k", -1), ("Next", "j", 1)):
         line.button(
-            name, shortcut=key, key=f"{table}.{name}", on_click=_step, args=(table, by),
+            name, shortcut=shortcut, key=f"{table}.{name}", on_click=_step, args=(table, by),
             disabled=not 0 <= place + by < len(numbers),
         )  # fmt: skip
     line.markdown(f"Row {place + 1:,} of {len(numbers):,}", width="content")
     first = place // PAGE * PAGE
-    rows = [run.row(table, number) for number in numbers[first : first + PAGE]]
+    rows = [row_of(number) for number in numbers[first : first + PAGE]]
     _show_list(table, rows, columns, first, place, height)
-    uid = str(rows[place - first][run.key_of(table)])
+    uid = str(rows[place - first][key])
     show_link(table, uid, line)
     st.query_params[ROW] = uid
     return numbers[place]
@@ -82,12 +104,12 @@ def _show_list(
     )
 
 
-def _place(run: OpenRun, table: str, numbers: Sequence[int]) -> int:
+def _place(table: str, numbers: Sequence[int], find: Callable[[str], int | None]) -> int:
     """Where in the list the page is: at first at the row of its address, after a change of the filters at the top."""
     key = f"{table}.place"
     if key not in st.session_state:
         asked = st.query_params.get(ROW)
-        number = run.find(table, asked) if asked else None
+        number = find(asked) if asked else None
         st.session_state[key] = numbers.index(number) if number in numbers else 0
     st.session_state[key] = min(st.session_state[key], len(numbers) - 1)
     return st.session_state[key]
@@ -104,7 +126,8 @@ def _choose(table: str, key: str, first: int) -> None:
         st.session_state[f"{table}.place"] = first + chosen[0]
 
 
-def _to_top(table: str) -> None:
+def to_top(table: str) -> None:
+    """Back to the first row, as after a change of the filters; a callback."""
     st.session_state[f"{table}.place"] = 0
 
 
@@ -135,9 +158,9 @@ def _filter(run: OpenRun, table: str, kind: str, only: str, line: DeltaGenerator
         value = line.selectbox(
             kind, [None, *counts], key=f"{table}.kind",
             format_func=lambda each: "all" if each is None else f"{each} ({counts[each]:,})",
-            on_change=_to_top, args=(table,),
+            on_change=to_top, args=(table,),
         )  # fmt: skip
-    words = line.text_input("Search in all texts", key=f"{table}.words", on_change=_to_top, args=(table,))
+    words = line.text_input("Search in all texts", key=f"{table}.words", on_change=to_top, args=(table,))
     numbers: Sequence[int] = range(run.size(table)) if value is None else run.matching(table, kind, value)
     if not words.strip():
         return numbers

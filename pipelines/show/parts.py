@@ -90,6 +90,8 @@ class Conversation(Part):
     """By number of a turn: a word on it, and its kind."""
     first: int = 0
     """Number of the first turn."""
+    is_for_training: bool = True
+    """Whether it is said which turns are trained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,9 @@ import pytest
 
 from tests.end_to_end.support import Made, free_port, trailforge
 from tests.support.browser import Visit, browsing, inspecting
+from tests.support.evaluations import evaluation, play_cell, write_folder
 from trailforge.curation.decisions import read_decisions
-from trailforge.schemas import BundleQuestion, SourceDocument, read_rows, write_parquet
+from trailforge.schemas import BundleQuestion, Message, SourceDocument, read_rows, write_parquet
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_model, pytest.mark.timeout(600)]
 
@@ -197,6 +198,24 @@ def test_what_rows_hold_is_shown_and_does_nothing(browser: Any, demo_bundles: Ma
         press(visit, "a", 1)
         assert visit.problems() == []
     assert read_decisions(folder)[0].who == "<b>ann</b>"
+
+
+def test_each_view_of_an_evaluation_and_what_an_agent_wrote_does_nothing(browser: Any, tmp_path: Path) -> None:
+    first, *rest = play_cell("search_o1", "raptor")
+    wrote = (Message(role="assistant", content=HOSTILE, train=True),)
+    search = replace(first.searches[0], query=HOSTILE, titles=(HOSTILE,))
+    bad = replace(first, question=HOSTILE, answer=HOSTILE, messages=wrote, searches=(search,))
+    other = [replace(each, backend="dense", uid=f"dense-{each.uid}") for each in (bad, *rest[:19])]
+    cells = {("search_o1", "raptor"): [bad, *rest[:19]], ("search_o1", "dense"): other}
+    with inspecting(write_folder(tmp_path / "ev", evaluation(seeds=(0,)), cells)) as url:
+        visit = Visit(browser, url)
+        wanted = {"": "What went wrong", "compare": "McNemar", f"episodes?row={bad.uid}": "document 1 found"}
+        for name, text in wanted.items():
+            visit.go(name)
+            assert visit.shows(text), visit.text()
+            assert visit.problems() == [], name
+        assert "<script>document.title = 'taken'; alert(1)</script>" in visit.text()
+        assert visit.page.title() == "ev · trailforge" and visit.page.locator("img[src='x']").count() == 0
 
 
 def test_other_machines_need_a_password(demo_kg_questions: Made) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import sqrt
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, bootstrap, chi2
 
 from tests.support.agent_episodes import episode
-from trailforge.evaluation.compare import compare, mcnemar, paired_bootstrap
+from trailforge.evaluation.compare import GapChange, bootstrap_mean, compare, compare_gaps, mcnemar, paired_bootstrap
+from trailforge.evaluation.metrics import MEASURES
 from trailforge.schemas import InvalidInput
 from trailforge.schemas.agent_episode import AgentEpisode
 
@@ -157,3 +159,63 @@ def test_runs_that_cannot_be_compared_are_refused() -> None:
         compare(run("+"), [replace(episode("q0"), question="Else?")])
     with pytest.raises(InvalidInput, match="one agent, back end and model at a time"):
         compare(run("+"), [*run("+"), *run("-")])
+
+
+def test_a_gap_that_an_agent_closes_is_the_difference_of_two_differences() -> None:
+    """Of four questions dense has 1 and graph 3 at once; with the agent dense has 3 and graph 4: from 2/4 to 1/4."""
+
+    def run(right: str) -> list[AgentEpisode]:
+        return [episode(name, answer="Paris" if name in right else "Rome") for name in "abcd"]
+
+    change = compare_gaps((run("a"), run("abc")), (run("abc"), run("abcd")), MEASURES["right"])
+    assert change is not None and change.questions == 4
+    assert (change.before, change.after, change.change) == (0.5, 0.25, -0.25)
+    per_question = np.array([0, -1, -1, 1])  # a: 0 -> 0, b and c: 1 -> 0, d: 0 -> 1
+    assert change.change == per_question.mean()
+    assert (change.low, change.high) == paired_bootstrap(per_question.tolist())
+    assert (change.before_low, change.before_high) == paired_bootstrap([0, 1, 1, 0])
+    assert (change.after_low, change.after_high) == paired_bootstrap([0, 0, 0, 1])
+
+
+def test_gaps_are_compared_over_the_questions_of_which_all_four_know_the_measure() -> None:
+    runs = [[episode(name, scores={"judge": 1.0}) for name in names] for names in ("abc", "bcd", "bce", "bcf")]
+    change = compare_gaps((runs[0], runs[1]), (runs[2], runs[3]), MEASURES["judge"])
+    assert change is not None and change.questions == 2
+    runs[3] = [episode(name) for name in "bc"]
+    assert compare_gaps((runs[0], runs[1]), (runs[2], runs[3]), MEASURES["judge"]) is None
+
+
+def test_the_interval_of_a_mean_is_scipy_s_over_questions() -> None:
+    right = {f"q{number}": [number % 3 == 0, number % 2 == 0] for number in range(80)}
+    episodes = [
+        episode(name, seed=seed, answer="Paris" if each else "Rome")
+        for name, answers in right.items()
+        for seed, each in enumerate(answers)
+    ]
+    means = np.array([sum(answers) / 2 for answers in right.values()])
+    ours = bootstrap_mean(episodes, MEASURES["right"])
+    theirs = bootstrap((means,), np.mean, method="percentile", rng=np.random.default_rng(1)).confidence_interval
+    assert ours == pytest.approx((theirs.low, theirs.high), abs=means.std() / sqrt(len(means)) / 5)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "change", "verdict"),
+    [
+        ((-0.1, 0.3), (0.0, 0.1), (-0.3, -0.1), "none"),
+        ((0.1, 0.3), (0.0, 0.2), (-0.3, 0.1), "unclear"),
+        ((0.1, 0.3), (-0.1, 0.2), (-0.3, -0.1), "narrows"),
+        ((-0.3, -0.1), (-0.2, 0.1), (0.1, 0.3), "narrows"),
+        ((0.1, 0.3), (-0.2, -0.1), (-0.5, -0.2), "turns"),
+        ((-0.3, -0.1), (0.1, 0.2), (0.2, 0.5), "turns"),
+        ((0.1, 0.3), (0.4, 0.6), (0.1, 0.3), "widens"),
+        ((-0.3, -0.1), (-0.6, -0.4), (-0.4, -0.2), "widens"),
+    ],
+)
+def test_what_the_intervals_say_of_a_gap(
+    before: tuple[float, float], after: tuple[float, float], change: tuple[float, float], verdict: str
+) -> None:
+    found = GapChange(
+        questions=9, before=fmean(before), before_low=before[0], before_high=before[1], after=fmean(after),
+        after_low=after[0], after_high=after[1], change=fmean(change), low=change[0], high=change[1],
+    )  # fmt: skip
+    assert found.verdict == verdict

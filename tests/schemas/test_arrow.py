@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.support.rows import reread
 from trailforge import schemas
+from trailforge.evaluation.table import TableRow
 from trailforge.schemas import (
     Bundle,
     BundleQuestion,
@@ -56,7 +57,7 @@ from trailforge.schemas.arrow import _hints, _strip_none
 RECORDS = [
     Document, Question, Passage, Plan, Step, Rollout, SearchTree, Trajectory, Verdict, Provenance, Manifest, SftRow,
     RejectedRow, SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode, KgTrajectory,
-    ContrastivePair, FactChain, KgQuestion, RlRow, Decision, CuratedRow, PatternDecision, AgentEpisode,
+    ContrastivePair, FactChain, KgQuestion, RlRow, Decision, CuratedRow, PatternDecision, AgentEpisode, TableRow,
 ]  # fmt: skip
 
 

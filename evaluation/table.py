@@ -1,0 +1,358 @@
+"""The table of an evaluation: what every agent is worth over every back end, and what it took.
+
+table = read_table(folder)
+table.rows[0]            the best one
+table.missing            what the grid still lacks, a line each
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean, variance
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from trailforge.evaluation.compare import bootstrap_mean
+from trailforge.evaluation.folder import BackendChoice, Evaluation, read_episodes, read_evaluation
+from trailforge.evaluation.metrics import MEASURES, EpisodeSummary, average_ranks, summarize
+from trailforge.schemas.agent_episode import AgentEpisode
+
+RESAMPLES = 2_000
+"""Of each interval: a table has hundreds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellEstimate:
+    """A measure of one agent over one back end."""
+
+    mean: float
+    low: float
+    """Of the 95 % interval of the mean: the questions drawn anew."""
+    high: float
+    variance: float | None
+    """Of the means of the seeds, unbiased; None: there is but one seed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagShare:
+    """Which share of the episodes has a tag, or ended so."""
+
+    name: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRow:
+    """One agent over one back end with one model: a row of `table.parquet`. `LEGEND` says what its columns are."""
+
+    STORED_AS: ClassVar[str] = "EvaluationTableRow"
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    agent: str
+    backend: str
+    index: str
+    model: str
+    questions: int
+    seeds: int
+    episodes: int
+    expected: int
+    failed: int
+    contain_em: CellEstimate
+    f1: CellEstimate
+    exact_match: CellEstimate
+    right: CellEstimate
+    judge: CellEstimate | None
+    supporting_recall: CellEstimate | None
+    pass_at: tuple[float, ...]
+    searches: float
+    turns: float
+    calls: float
+    context_tokens: float
+    prompt_tokens: float
+    completion_tokens: float
+    answer_words: float | None
+    seconds: float | None
+    seconds_p50: float | None
+    seconds_p90: float | None
+    search_seconds: float
+    cost: float | None
+    hours_per_million: float | None
+    cost_per_million: float | None
+    build_hours: float | None
+    build_cost: float | None
+    agent_rank: float | None
+    backend_rank: float | None
+    failures: tuple[TagShare, ...]
+    stops: tuple[TagShare, ...]
+    schema_version: str = SCHEMA_VERSION
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every question has its episode with every seed."""
+        return self.episodes >= self.expected
+
+    @property
+    def name(self) -> str:
+        """Of the cell, for people."""
+        return f"{self.agent} over {self.backend}"
+
+
+LEGEND: Mapping[str, str] = MappingProxyType(
+    {
+        "agent": "How it answers: the agent, by name.",
+        "backend": "What it searches with.",
+        "model": "Who writes its turns.",
+        "questions": "Questions with an episode.",
+        "seeds": "Seeds with an episode.",
+        "episodes": "Episodes that are done; one is a question with a seed.",
+        "failed": "Episodes in which a tool or the model failed. They count as wrong.",
+        "contain_em": "A gold answer stands somewhere in the answer. Long answers gain by it.",
+        "f1": "Words in common with the gold answer, both normalised. Long answers lose by it.",
+        "exact_match": "The answer is a gold answer, both normalised.",
+        "right": "The answer is a gold answer by our own matcher, which also knows numbers and dates.",
+        "judge": "A judging model's verdict, 0 to 1.",
+        "supporting_recall": "Share of the documents that the answer rests on which some search brought.",
+        "pass_at": "Odds that one of k episodes on a question is right, by our matcher or by the judge.",
+        "searches": "Searches of an episode.",
+        "turns": "Turns of the agent in an episode.",
+        "calls": "Calls of the model in an episode, those beside the conversation too.",
+        "context_tokens": "Tokens of what was retrieved and shown, of an episode.",
+        "prompt_tokens": "Tokens sent to the model, of an episode.",
+        "completion_tokens": "Tokens that the model wrote, of an episode.",
+        "answer_words": "Words of an answer, where one was given.",
+        "seconds": "Seconds of an episode, from question to end, where they are known.",
+        "seconds_p50": "Half of the episodes took no longer.",
+        "seconds_p90": "Nine in ten episodes took no longer.",
+        "search_seconds": "Seconds of an episode that its searches took.",
+        "cost": "Money of an episode, at the prices of the evaluation.",
+        "hours_per_million": "Offline: hours of the build of the index per million tokens of the corpus.",
+        "cost_per_million": "Offline: money for the build's model calls per million tokens of the corpus.",
+        "build_hours": "Offline: hours of the build, whole.",
+        "build_cost": "Offline: money for the build's model calls, whole.",
+        "agent_rank": "Mean rank of the agent among the agents by contain-EM, over back ends and models; 1 is best.",
+        "backend_rank": "Mean rank of the back end among the back ends by contain-EM, over agents and models.",
+        "failures": "Share of the episodes with each tag of what went wrong; one may have several.",
+        "stops": "Share of the episodes that ended so.",
+    }
+)
+"""What the columns of the table mean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationTable:
+    """All that an evaluation's folder holds so far, together."""
+
+    evaluation: Evaluation
+    rows: tuple[TableRow, ...]
+    """Best first: by contain-EM, then F1."""
+    missing: tuple[str, ...]
+    """What the grid lacks, and what failed in it, a line each; empty: nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stability:
+    """How much the accuracy of a back end depends on other things than the back end."""
+
+    backend: str
+    mean: float
+    """Contain-EM over its agents and models."""
+    over_seeds: float | None
+    """Mean over its agents and models of the variance over seeds; None: there is but one seed."""
+    over_agents: float | None
+    """Variance of its means over agents and models, unbiased; None: there is but one of them."""
+    rank: float | None
+    """Mean rank among the back ends."""
+
+
+def lighten(episode: AgentEpisode) -> AgentEpisode:
+    """All of it that is counted and none of the texts that it read or wrote, so that memory holds many."""
+    bare = tuple(replace(message, content="") for message in episode.messages)
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("document_ids", "titles", "source_ids", "source_titles", "scores", "triples"), ()
+    )
+    searches = tuple(replace(search, **nothing) for search in episode.searches)
+    return replace(episode, messages=bare, searches=searches, calls=())
+
+
+def read_table(folder: Path) -> EvaluationTable:
+    """Of the shards that are finished. Raises as `read_evaluation` and `metrics.by_question`."""
+    evaluation = read_evaluation(folder)
+    return make_table(evaluation, map(lighten, read_episodes(folder)))
+
+
+def make_table(evaluation: Evaluation, episodes: Iterable[AgentEpisode]) -> EvaluationTable:
+    """The table of a grid's episodes."""
+    cells: dict[tuple[str, str, str, str], list[AgentEpisode]] = defaultdict(list)
+    for each in episodes:
+        cells[each.agent, each.backend, each.index, each.model].append(each)
+    rows = _with_ranks([_row(evaluation, cell) for cell in cells.values()])
+    rows.sort(key=lambda row: (-row.contain_em.mean, -row.f1.mean, row.agent, row.backend, row.model, row.index))
+    return EvaluationTable(evaluation=evaluation, rows=tuple(rows), missing=tuple(_missing(evaluation, rows)))
+
+
+def measure_stability(rows: Sequence[TableRow]) -> list[Stability]:
+    """Of each back end, the best rank first. Only over agents and models whose cells are finished over all of them."""
+    ranks = _ranks(rows, by_agent=False)
+    shared = _shared_cells(rows, by_agent=False)
+    found: list[Stability] = []
+    for backend in dict.fromkeys(row.backend for row in rows):
+        own = [row.contain_em for row in rows if row.backend == backend and (row.agent, row.model) in shared]
+        known = [each.variance for each in own if each.variance is not None]
+        if own:
+            found.append(
+                Stability(
+                    backend=backend,
+                    mean=fmean(each.mean for each in own),
+                    over_seeds=fmean(known) if known else None,
+                    over_agents=variance(each.mean for each in own) if len(own) > 1 else None,
+                    rank=ranks.get(backend),
+                )
+            )
+    return sorted(found, key=lambda each: (each.rank or 0.0, -each.mean, each.backend))
+
+
+# A row
+
+
+def _row(evaluation: Evaluation, episodes: Sequence[AgentEpisode]) -> TableRow:
+    first, summary = episodes[0], summarize(episodes)
+    built = _built(evaluation, first.backend, first.index)
+    took = [each.costs.seconds for each in episodes if each.costs.seconds is not None]
+    p50, p90 = np.quantile(took, [0.5, 0.9]).tolist() if took else (None, None)
+    numbers = {name: spread.mean for name, spread in summary.measures.items() if spread is not None}
+    return TableRow(
+        agent=first.agent,
+        backend=first.backend,
+        index=first.index,
+        model=first.model,
+        questions=summary.questions,
+        seeds=summary.seeds,
+        episodes=summary.episodes,
+        expected=evaluation.num_questions * len(evaluation.seeds),
+        failed=summary.stops.get("failed", 0),
+        contain_em=_known(summary, episodes, "contain_em"),
+        f1=_known(summary, episodes, "f1"),
+        exact_match=_known(summary, episodes, "exact_match"),
+        right=_known(summary, episodes, "right"),
+        judge=_estimate(summary, episodes, "judge"),
+        supporting_recall=_estimate(summary, episodes, "supporting_recall"),
+        pass_at=tuple(summary.pass_at.values()),
+        searches=numbers["searches"],
+        turns=numbers["turns"],
+        calls=numbers["calls"],
+        context_tokens=numbers["context_tokens"],
+        prompt_tokens=numbers["prompt_tokens"],
+        completion_tokens=numbers["completion_tokens"],
+        answer_words=numbers.get("answer_words"),
+        seconds=numbers.get("seconds"),
+        seconds_p50=p50,
+        seconds_p90=p90,
+        search_seconds=numbers["search_seconds"],
+        cost=_cost(evaluation, numbers["prompt_tokens"], numbers["completion_tokens"]),
+        hours_per_million=built.hours_per_million if built else None,
+        cost_per_million=built.cost_per_million if built else None,
+        build_hours=built.build_hours if built else None,
+        build_cost=built.cost if built else None,
+        agent_rank=None,
+        backend_rank=None,
+        failures=_shares(summary.failures, summary.episodes),
+        stops=_shares(summary.stops, summary.episodes),
+    )
+
+
+def _known(summary: EpisodeSummary, episodes: Sequence[AgentEpisode], measure: str) -> CellEstimate:
+    found = _estimate(summary, episodes, measure)
+    assert found is not None, f"every episode has {measure}"
+    return found
+
+
+def _estimate(summary: EpisodeSummary, episodes: Sequence[AgentEpisode], measure: str) -> CellEstimate | None:
+    spread = summary.measures[measure]
+    if spread is None:
+        return None
+    low, high = bootstrap_mean(episodes, MEASURES[measure], resamples=RESAMPLES)
+    return CellEstimate(mean=spread.mean, low=low, high=high, variance=spread.variance)
+
+
+def _built(evaluation: Evaluation, backend: str, index: str) -> BackendChoice | None:
+    alike = [each for each in evaluation.backends if each.name == backend]
+    return next((each for each in alike if each.index == index), alike[0] if len(alike) == 1 else None)
+
+
+def _cost(evaluation: Evaluation, prompt: float, completion: float) -> float | None:
+    if evaluation.price_prompt is None or evaluation.price_completion is None:
+        return None
+    return (prompt * evaluation.price_prompt + completion * evaluation.price_completion) / 1e6
+
+
+def _shares(counts: Mapping[str, int], episodes: int) -> tuple[TagShare, ...]:
+    order = sorted(counts, key=lambda name: (-counts[name], name))
+    return tuple(TagShare(name=name, share=counts[name] / episodes) for name in order)
+
+
+# All rows
+
+
+def _with_ranks(rows: Sequence[TableRow]) -> list[TableRow]:
+    agents, backends = _ranks(rows, by_agent=True), _ranks(rows, by_agent=False)
+    return [
+        replace(row, agent_rank=agents.get(row.agent), backend_rank=backends.get(row.backend))
+        for row in rows
+    ]  # fmt: skip
+
+
+def _ranks(rows: Sequence[TableRow], *, by_agent: bool) -> dict[str, float]:
+    """Mean rank of each agent, or of each back end, over the cells that all of them have finished."""
+    shared = _shared_cells(rows, by_agent=by_agent)
+    scores: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
+    for row in rows:
+        competitor, cell = _sides(row, by_agent)
+        if cell in shared:
+            scores[competitor][cell] = row.contain_em.mean
+    return average_ranks(scores) if len(scores) > 1 else {}
+
+
+def _shared_cells(rows: Sequence[TableRow], *, by_agent: bool) -> set[tuple[str, str]]:
+    """Back ends and models (agents and models) over which all agents (back ends) have finished."""
+    finished: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for row in rows:
+        competitor, cell = _sides(row, by_agent)
+        finished[competitor] |= {cell} if row.is_finished else set()
+    return set.intersection(*finished.values()) if finished else set()
+
+
+def _sides(row: TableRow, by_agent: bool) -> tuple[str, tuple[str, str]]:
+    return (row.agent, (row.backend, row.model)) if by_agent else (row.backend, (row.agent, row.model))
+
+
+def _missing(evaluation: Evaluation, rows: Sequence[TableRow]) -> list[str]:
+    """First what was not begun, then what is not finished, then what failed."""
+    begun = {(row.agent, row.backend, row.model) for row in rows}
+    wanted = [
+        (agent.name, backend.name, model)
+        for agent in evaluation.agents
+        for backend in evaluation.backends
+        for model in evaluation.models
+    ]
+    expected = evaluation.num_questions * len(evaluation.seeds)
+    lines = [
+        f"{agent} over {backend} with {model}: none of {expected:,} episodes yet"
+        for agent, backend, model in dict.fromkeys(wanted)
+        if (agent, backend, model) not in begun
+    ]
+    lines += [
+        f"{row.name} with {row.model}: {row.episodes:,} of {row.expected:,} episodes so far"
+        for row in rows
+        if not row.is_finished
+    ]
+    lines += [
+        f"{row.name} with {row.model}: {row.failed:,} of {row.episodes:,} episodes failed and count as wrong"
+        for row in rows
+        if row.failed
+    ]
+    return lines

@@ -1,0 +1,228 @@
+"""The page of an evaluation: its table and plots, its episodes, two runs side by side.
+
+`trailforge inspect` has Streamlit run it as `evaluation_page.py FOLDER [OTHER]`, anew for each thing a person does;
+runs of the other folder are compared with.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from trailforge.evaluation.compare import Comparison, compare
+from trailforge.evaluation.report import draw_plots
+from trailforge.inspector.charts import draw_stacked
+from trailforge.inspector.evaluation_parts import (
+    describe_beside,
+    describe_comparison,
+    describe_episode,
+    describe_results,
+    episode_cells,
+)
+from trailforge.inspector.evaluations import (
+    SIDES,
+    VERDICTS,
+    OpenEvaluation,
+    RunOfAgent,
+    Side,
+    open_evaluation,
+    split_questions,
+    stamp_evaluation,
+)
+from trailforge.inspector.views.drawing import Canvas, draw
+from trailforge.inspector.views.frame import View, guard, leave_own_folder, open_page, pages_of
+from trailforge.inspector.views.picking import pick_among, to_top
+from trailforge.inspector.visible_text import escape_text, visible
+from trailforge.schemas.agent_episode import AgentEpisode
+
+_EPISODES, _COMPARED = "episodes", "compared"
+"""What the rows of the lists are, in the names of widgets."""
+_COLUMNS = ("question", "gold", "answer", "verdict", "agent", "back end", "seed", "searches", "tags")
+_COLOURS = ("#d1453b", "#e8963e", "#8d69b8", "#3fa7b5", "#84584e", "#d57dbe", "#3b75af", "#9aa0a6", "#509e3d")
+_RESAMPLES = 2_000
+"""Of the intervals of a comparison, for which a person waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compared:
+    """Two runs that were put beside each other."""
+
+    comparison: Comparison
+    sides: Mapping[Side, Sequence[tuple[str, AgentEpisode, AgentEpisode]]]
+
+
+@st.cache_resource(max_entries=2, show_spinner="Opening the evaluation …")
+def open_cached(folder: Path, stamp: Any) -> OpenEvaluation:
+    """The evaluation of a folder as it is now."""
+    return open_evaluation(folder)
+
+
+@st.cache_resource(max_entries=2, show_spinner="Drawing …")
+def draw_cached(folder: Path, stamp: Any, _opened: OpenEvaluation) -> Mapping[str, bytes]:
+    """Its plots."""
+    return draw_plots(_opened.table)
+
+
+@st.cache_resource(max_entries=8, show_spinner="Comparing …")
+def compare_cached(
+    first: RunOfAgent, second: RunOfAgent, stamps: Any, _runs: Mapping[RunOfAgent, Sequence[AgentEpisode]]
+) -> _Compared:
+    """Two runs."""
+    pair = _runs[first], _runs[second]
+    return _Compared(comparison=compare(*pair, resamples=_RESAMPLES), sides=split_questions(*pair))
+
+
+def show_page(folder: Path, other: Path | None = None) -> None:
+    """The whole page of an evaluation. `other`: another one's folder, to compare with."""
+    opened = open_cached(folder, stamp_evaluation(folder))
+    beside = None if other is None else open_cached(other, stamp_evaluation(other))
+    views = [
+        View(name="results", title="Results", icon=":material/table_chart:", show=partial(show_results, opened)),
+        View(name="episodes", title="Episodes", icon=":material/forum:", show=partial(show_episodes, opened)),
+        View(name="compare", title="Compare", icon=":material/compare:", show=partial(show_two, opened, beside)),
+    ]
+    st.navigation(list(pages_of(views).values()), position="top").run()
+
+
+def show_results(opened: OpenEvaluation) -> None:
+    """The table, what went wrong in each run, and the plots."""
+    given = opened.evaluation
+    names = f"<b>{escape_text(given.questions)}</b><span>{escape_text(str(opened.folder))}</span>"
+    st.html(f'<div class="runhead">{names}</div>')
+    draw(describe_results(opened.table), _canvas(opened, "results"))
+    if not opened.table.rows:
+        st.info("No episodes yet.")
+        return
+    st.subheader("What went wrong", help="Episodes by tag; one may have several, and one without any is right.")
+    st.plotly_chart(draw_stacked(_count_tags(opened)), config={"displayModeBar": False}, key="tags")
+    st.subheader("Plots", help="Lines are 95 % intervals: the questions drawn anew.")
+    for name, png in draw_cached(opened.folder, stamp_evaluation(opened.folder), opened).items():
+        st.image(png, caption=Path(name).stem.replace("_", " "))
+
+
+def _count_tags(opened: OpenEvaluation) -> dict[str, tuple[str, dict[str, int]]]:
+    """By tag its colour and its episodes by run."""
+    counts: dict[str, dict[str, int]] = {}
+    for run, numbers in opened.runs().items():
+        for number in numbers:
+            for tag in opened.episodes[number].failures:
+                of = counts.setdefault(tag.replace("_", " "), {})
+                of[_name(run)] = of.get(_name(run), 0) + 1
+    return {tag: (_COLOURS[place % len(_COLOURS)], counts[tag]) for place, tag in enumerate(sorted(counts))}
+
+
+def show_episodes(opened: OpenEvaluation) -> None:
+    """Choose an episode, and read it."""
+    line = st.container(horizontal=True, vertical_alignment="bottom")
+    everything = opened.episodes
+    chosen = {
+        "agent": _offer("agent", [each.agent for each in everything], line),
+        "backend": _offer("back end", [each.backend for each in everything], line),
+        "model": _offer("model", [each.model for each in everything], line),
+        "tag": _offer("failure tag", [tag for each in everything for tag in each.failures], line),
+        "verdict": line.selectbox("verdict", ["", *VERDICTS], key="episodes.verdict", format_func=_or_all,
+                                  on_change=to_top, args=(_EPISODES,)),
+        "words": line.text_input("Search in question and answers", key="episodes.words", on_change=to_top,
+                                 args=(_EPISODES,)),
+    }  # fmt: skip
+    numbers = opened.select(**chosen)
+    number = pick_among(
+        _EPISODES, numbers, lambda number: episode_cells(opened.episodes[number]), _COLUMNS, line, find=opened.find
+    )
+    if number is not None:
+        draw(describe_episode(opened.whole(number)), _canvas(opened, opened.episodes[number].uid))
+
+
+def _offer(name: str, values: Sequence[str], line: Any) -> str:
+    """A filter, where there is more than one value to choose from."""
+    known = sorted(set(values))
+    if len(known) < 2 and name != "failure tag":
+        return ""
+    return line.selectbox(
+        name, ["", *known], key=f"episodes.{name}", format_func=_or_all, on_change=to_top, args=(_EPISODES,)
+    )
+
+
+def _or_all(value: str) -> str:
+    return visible(value.replace("_", " ")) if value else "all"
+
+
+def show_two(opened: OpenEvaluation, other: OpenEvaluation | None) -> None:
+    """Choose two runs and see what they differ by, and a question that both have."""
+    sources = [opened, *([other] if other else [])]
+    runs = {run: (source, numbers) for source in sources for run, numbers in source.runs().items()}
+    if len(runs) < 2:
+        st.info("There is but one run here. Compare with another folder: trailforge inspect DIR --beside DIR")
+        return
+    names = list(runs)
+    left, right = st.columns(2)
+
+    def name(run: RunOfAgent) -> str:
+        return _name(run) + (f" · {run.model}" if len({each.model for each in names}) > 1 else "") + (
+            f" · {run.folder.name}" if other else ""
+        )  # fmt: skip
+
+    again = {"format_func": lambda run: visible(name(run)), "on_change": to_top, "args": (_COMPARED,)}
+    first = left.selectbox("First", names, key="compare.first", **again)
+    second = right.selectbox("Second", names, index=_counterpart(names), key="compare.second", **again)
+    light = {run: [source.episodes[number] for number in numbers] for run, (source, numbers) in runs.items()}
+    stamps = tuple(stamp_evaluation(source.folder) for source in sources)
+    found = compare_cached(first, second, stamps, light)
+    with st.expander("What they differ by", expanded=True):
+        draw(describe_comparison(found.comparison), _canvas(opened, "comparison"))
+    _show_questions(runs[first][0], runs[second][0], found)
+
+
+def _counterpart(runs: Sequence[RunOfAgent]) -> int:
+    """Place of what stands beside the first run at first: its like in the other folder, else the next best."""
+    first, *rest = runs
+    alike = (place for place, each in enumerate(rest, start=1) if each[1:3] == first[1:3] and each[0] != first[0])
+    return next(alike, 1)
+
+
+def _show_questions(first: OpenEvaluation, second: OpenEvaluation, found: _Compared) -> None:
+    first_known: Side = next((side for side in SIDES if found.sides[side]), SIDES[0])
+    side: Any = st.segmented_control(
+        "Questions", SIDES, default=first_known, required=True, key="compare.side", label_visibility="collapsed",
+        format_func=lambda side: f"{side} ({len(found.sides[side]):,})", on_change=to_top, args=(_COMPARED,),
+    )  # fmt: skip
+    questions = found.sides[side or first_known]
+    rows = [
+        {"uid": name, "question": one.question, "gold": one.golds[0], "first": one.answer, "second": two.answer}
+        for name, one, two in questions
+    ]
+    line = st.container(horizontal=True, vertical_alignment="bottom")
+    numbers = {row["uid"]: number for number, row in enumerate(rows)}
+    columns = ("question", "gold", "first", "second")
+    number = pick_among(_COMPARED, range(len(rows)), rows.__getitem__, columns, line, find=numbers.get, height=200)
+    if number is None:
+        return
+    name, one, two = questions[number]
+    places = first.find(one.uid), second.find(two.uid)
+    assert places[0] is not None and places[1] is not None, "both were found there"
+    draw(describe_beside(first.whole(places[0]), second.whole(places[1])), _canvas(first, f"beside.{name}"))
+
+
+def _name(run: RunOfAgent) -> str:
+    return f"{run.agent} over {run.backend}"
+
+
+def _canvas(opened: OpenEvaluation, key: str) -> Canvas:
+    return Canvas(opened.run, "episodes", key)
+
+
+def main(folder: Path, other: Path | None = None) -> None:
+    """The page, once."""
+    leave_own_folder()
+    if open_page(folder.name):
+        guard(partial(show_page, folder, other))
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:3]))

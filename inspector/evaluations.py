@@ -1,0 +1,184 @@
+"""An evaluation's folder, opened to look at: which episodes it holds, which of them are asked for."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from trailforge.evaluation.failures import is_right
+from trailforge.evaluation.folder import EPISODES, MANIFEST, Evaluation, read_episodes, read_evaluation
+from trailforge.evaluation.metrics import by_question
+from trailforge.evaluation.table import EvaluationTable, lighten, make_table
+from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.runs.table_index import tables_of
+from trailforge.schemas import InvalidInput, from_dict
+from trailforge.schemas.agent_episode import AgentEpisode
+
+Verdict = Literal["right", "wrong", "right by luck"]
+VERDICTS: tuple[Verdict, ...] = ("right", "wrong", "right by luck")
+
+
+class RunOfAgent(NamedTuple):
+    """One agent over one back end with one model, in one folder: what is compared."""
+
+    folder: Path
+    agent: str
+    backend: str
+    index: str
+    model: str
+
+
+class PlaceOfEpisode(NamedTuple):
+    """Where an episode stands: its cell, and its number there."""
+
+    cell: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenEvaluation:
+    """An evaluation's folder as it was when it was opened. Texts of an episode are read when it is looked at."""
+
+    folder: Path
+    evaluation: Evaluation
+    table: EvaluationTable
+    episodes: tuple[AgentEpisode, ...]
+    """Light ones: see `evaluation.table.lighten`."""
+    places: tuple[PlaceOfEpisode, ...]
+    """Of the episodes, in their order."""
+    run: OpenRun
+    """Its cells as tables."""
+
+    def whole(self, number: int) -> AgentEpisode:
+        """The episode of a number with all its texts."""
+        place = self.places[number]
+        return from_dict(AgentEpisode, self.run.row(place.cell, place.number))
+
+    def find(self, uid: str) -> int | None:
+        """Number of the episode of a uid."""
+        return next((number for number, each in enumerate(self.episodes) if each.uid == uid), None)
+
+    def select(
+        self, *, agent: str = "", backend: str = "", model: str = "", tag: str = "", verdict: str = "", words: str = ""
+    ) -> list[int]:
+        """Numbers of the episodes of which all this is true; what is empty does not count. `words`: as `_has_words`."""
+        return [
+            number
+            for number, each in enumerate(self.episodes)
+            if agent in ("", each.agent)
+            and backend in ("", each.backend)
+            and model in ("", each.model)
+            and (not tag or tag in each.failures)
+            and verdict in ("", verdict_of(each))
+            and _has_words(each, words)
+        ]
+
+    def runs(self) -> dict[RunOfAgent, list[int]]:
+        """Numbers of the episodes of each run, runs in the order of the table."""
+        found = {
+            RunOfAgent(self.folder, row.agent, row.backend, row.index, row.model): list[int]()
+            for row in self.table.rows
+        }
+        for number, each in enumerate(self.episodes):
+            found[RunOfAgent(self.folder, each.agent, each.backend, each.index, each.model)].append(number)
+        return found
+
+
+def is_evaluation(folder: Path) -> bool:
+    """Whether a folder is one of an evaluation, and not of a run."""
+    return (folder / MANIFEST).is_file()
+
+
+def open_evaluation(folder: Path) -> OpenEvaluation:
+    """The episodes of its finished shards. Raises as `read_evaluation`."""
+    evaluation, cells = read_evaluation(folder), tables_of(folder / EPISODES)
+    episodes: list[AgentEpisode] = []
+    places: list[PlaceOfEpisode] = []
+    for cell in cells:
+        light = [lighten(each) for each in read_episodes(folder, glob.escape(cell))]
+        episodes += light
+        places += [PlaceOfEpisode(cell, number) for number in range(len(light))]
+    run = OpenRun(
+        folder=folder / EPISODES, run_id=evaluation.seal, dataset="", config={}, sources=(), manifest=None, books=(),
+        tables=tuple(cells),
+    )  # fmt: skip
+    return OpenEvaluation(
+        folder=folder, evaluation=evaluation, table=make_table(evaluation, episodes), episodes=tuple(episodes),
+        places=tuple(places), run=run,
+    )  # fmt: skip
+
+
+def stamp_evaluation(folder: Path) -> tuple[Any, ...]:
+    """Differs when the folder holds something else than before."""
+    files = sorted((folder / EPISODES).glob("*/*.parquet"))
+    return tuple((str(path), path.stat().st_mtime_ns) for path in (folder / MANIFEST, *files))
+
+
+def verdict_of(episode: AgentEpisode) -> Verdict:
+    """Right by luck: its searches do not bear it out."""
+    if not is_right(episode.scores):
+        return "wrong"
+    return "right by luck" if episode.failures else "right"
+
+
+def _has_words(episode: AgentEpisode, words: str) -> bool:
+    """Whether question, answer, gold answers or an id have the text, upper and lower case alike."""
+    texts = (episode.question, episode.answer, *episode.golds, episode.question_id, episode.uid)
+    return not words.strip() or any(words.strip().casefold() in text.casefold() for text in texts)
+
+
+def find_episodes(opened: OpenEvaluation, *, id: str | None, kind: str | None, count: int) -> list[int]:
+    """The first `count` episodes of an id, the episode's own or its question's, and with a tag, or a verdict.
+
+    Raises `InvalidInput` when none matches.
+    """
+    known = sorted({tag for each in opened.episodes for tag in each.failures})
+    if kind is not None and kind not in (*known, *VERDICTS):
+        raise InvalidInput(f"no tag {kind!r}; there are {', '.join((*known, *VERDICTS))}", field="kind")
+    found = [
+        number
+        for number, each in enumerate(opened.episodes)
+        if id in (None, each.uid, each.question_id) and (kind is None or kind in (*each.failures, verdict_of(each)))
+    ]
+    if not found:
+        raise InvalidInput(f"no episode{f' {id}' if id else ''}{f' with {kind}' if kind else ''}", file=opened.folder)
+    return found[:count]
+
+
+# Two runs
+
+Side = Literal["only the first is right", "only the second is right", "both are right", "neither is right"]
+_SIDE_OF: dict[tuple[bool, bool], Side] = {
+    (True, False): "only the first is right",
+    (False, True): "only the second is right",
+    (True, True): "both are right",
+    (False, False): "neither is right",
+}
+SIDES = tuple(_SIDE_OF.values())
+
+
+def split_questions(
+    first: Sequence[AgentEpisode], second: Sequence[AgentEpisode]
+) -> dict[Side, list[tuple[str, AgentEpisode, AgentEpisode]]]:
+    """Questions that both runs have, by who gets them right, with an episode of each run.
+
+    A run gets a question right when most of its episodes do; the shown one, of the first seed, is one of those that
+    settle it.
+    """
+    left, right = by_question(first), by_question(second)
+    found: dict[Side, list[tuple[str, AgentEpisode, AgentEpisode]]] = {side: [] for side in SIDES}
+    for name in left:
+        if name not in right:
+            continue
+        one, other = _settle(left[name]), _settle(right[name])
+        found[_SIDE_OF[is_right(one.scores), is_right(other.scores)]].append((name, one, other))
+    return found
+
+
+def _settle(episodes: Iterable[AgentEpisode]) -> AgentEpisode:
+    ordered = sorted(episodes, key=lambda each: each.seed)
+    mostly = 2 * sum(is_right(each.scores) for each in ordered) > len(ordered)
+    return next(each for each in ordered if is_right(each.scores) == mostly)

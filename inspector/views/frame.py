@@ -1,0 +1,72 @@
+"""What pages have in common: the door, the look, the views in the line on top, and one line for what can be mended."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from trailforge.inspector import server
+from trailforge.inspector.views import html
+from trailforge.inspector.visible_text import visible
+from trailforge.schemas import TrailforgeError
+
+_ICON = Path(__file__).parent.parent / "icon.svg"
+"""Without one of our own Streamlit has the browser fetch one from outside."""
+_STYLE = """
+.stMainBlockContainer { padding: 4.2rem 2.5rem 2rem; }
+.runhead { display: flex; gap: 1rem; align-items: baseline; font-size: .85rem; }
+.runhead b { font-size: 1.05rem; }
+.runhead span { opacity: .7; overflow-wrap: anywhere; }
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One of a page's views."""
+
+    name: str
+    """The path of its address, too; that of a page's first one is the root."""
+    title: str
+    icon: str
+    show: Callable[[], Any]
+
+
+def leave_own_folder() -> None:
+    """Streamlit puts the folder of its script on the path, where modules of ours could pass for others of their names.
+
+    It is the folder of the pages.
+    """
+    sys.path[:] = [entry for entry in sys.path if entry != str(_ICON.parent)]
+
+
+def open_page(title: str, style: str = "") -> bool:
+    """Set the page up. False: who looks at it has not given the password, and is told nothing, not even the title."""
+    st.set_page_config(page_title="trailforge", page_icon=_ICON, layout="wide")
+    if not server.is_open():
+        return False
+    st.set_page_config(page_title=f"{visible(title)} · trailforge")
+    st.html(f"<style>{_STYLE}{html.STYLE}{style}</style>")
+    return True
+
+
+def pages_of(views: Iterable[View]) -> dict[str, Any]:
+    """The views as Streamlit takes them, by name."""
+    return {
+        view.name: st.Page(partial(guard, view.show), title=view.title, icon=view.icon, url_path=view.name)
+        for view in views
+    }
+
+
+def guard(show: Callable[[], Any]) -> None:
+    """What a person can mend is said in one line."""
+    try:
+        show()
+    except TrailforgeError as error:
+        st.error("This cannot be shown:")
+        st.code(visible(str(error)), language=None, wrap_lines=True)
