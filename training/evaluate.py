@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -82,15 +81,13 @@ def evaluate_agent(
     if not rows:
         raise InvalidInput("no questions to evaluate on")
     environment.check(grammar_of(preset.protocol))
-    episodes = asyncio.run(
-        roll_out(
-            [row.prompt for row in rows],
-            preset.protocol,
-            environment,
-            generator=generator,
-            tokenizer=tokenizer,
-            limits=limits_of(preset.rl),
-        )
+    episodes = roll_out(
+        [row.prompt for row in rows],
+        preset.protocol,
+        environment,
+        generator=generator,
+        tokenizer=tokenizer,
+        limits=limits_of(preset.rl),
     )
     scorer = scorer_of_training(preset)
     scored = [scorer.begin(to_score(row, episode)) for row, episode in zip(rows, episodes, strict=True)]

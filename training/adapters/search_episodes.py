@@ -106,13 +106,17 @@ async def search_episode(
 
 
 def known_of(episode: TokenEpisode) -> dict[str, Any]:
-    """What the rewards in this folder want to know of an episode besides its text, and how it ended."""
+    """What the rewards in this folder want to know of an episode besides its text, and how it ended.
+
+    Of one that `failed` no token is trained. What it is paid should count in no group's mean.
+    """
     return {
         "transcript": [{"role": message.role, "content": message.content} for message in episode.messages],
         "response_tokens": len(episode.ids),
         "retrieved_titles": [passage.title for passage in episode.run.passages],
         "num_searches": episode.run.num_searches,
         "stop": episode.run.stop,
+        "error": episode.run.error,
     }
 
 
