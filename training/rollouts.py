@@ -43,6 +43,7 @@ class RolloutLimits:
     max_tokens: int
     """Of everything after the prompt, results included."""
     max_observation_tokens: int = 1024
+    """Of one tool turn, with its marks."""
     max_searches: int | None = None
     """None: `max_tokens` alone ends it."""
 
@@ -88,6 +89,12 @@ class _Writer:
         self.mask: list[int] = []
         self.logprobs: list[float | None] = []
         self._go_on, self._end_ids, self._tokenizer, self._limits = go_on, end_ids, tokenizer, limits
+        self._measured: tuple[str | None, list[int]] = None, []
+
+    def measure(self, content: str) -> int:
+        """Length in tokens of a tool turn, with the marks around it and the heading of the next turn."""
+        self._measured = content, observation_ids(self._tokenizer, content)
+        return len(self._measured[1])
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
         """The agent's next turn. Raises `ContextOverflow` when there is no room left for one."""
@@ -112,7 +119,9 @@ class _Writer:
 
     def _read(self, content: str) -> None:
         """Append a tool turn and the heading of the agent's next one; nothing when they do not fit."""
-        new = observation_ids(self._tokenizer, content)
+        measured, new = self._measured
+        if measured != content:
+            new = observation_ids(self._tokenizer, content)
         if len(self.ids) + len(new) + 2 > self._limits.max_tokens:
             raise ContextOverflow(f"the result does not fit into {self._limits.max_tokens} tokens")
         self.ids += new
@@ -244,9 +253,6 @@ async def _run(
     )
     tools = environment.respond_or_fail(protocol, protocol.question_of(prompt[1].content))
 
-    def count(text: str) -> int:
-        return len(tokenizer.encode(text, add_special_tokens=False))
-
     async def respond(search: Search) -> Observation:
         found = await tools(search)
         return replace(found, message=escape_special(tokenizer, found.message))
@@ -255,7 +261,7 @@ async def _run(
     run = await run_episode(
         prompt[1].content,
         grammar,
-        limit_observations(respond, grammar, count, limits.max_observation_tokens),
+        limit_observations(respond, grammar, writer.measure, limits.max_observation_tokens),
         client=writer,
         model="",
         config=EpisodeConfig(
