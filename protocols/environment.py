@@ -27,6 +27,7 @@ from trailforge.retrieval.kg import KgResult, KgStore, KgTool, KgToolConfig
 from trailforge.retrieval.retrievers import WEB, RetrieverConfig
 from trailforge.retrieval.scope import over_documents, resolved
 from trailforge.retrieval.sentences import first_sentences
+from trailforge.retrieval.service.client import SearchClient, connect, is_address
 from trailforge.schemas import (
     Document,
     InvalidInput,
@@ -84,7 +85,7 @@ class Environment:
 
     documents: Retriever | None = None
     """For all protocols but those that plan."""
-    kg: KgTool | None = None
+    kg: KgTool | SearchClient | None = None
     """For those that search a graph."""
     filters: ResultFilter = field(default_factory=ResultFilter)
     """Of what a search found, for all but those that plan."""
@@ -158,6 +159,8 @@ class Environment:
         assert kg is not None
 
         async def ask() -> KgResult:
+            if isinstance(kg, SearchClient):
+                return await kg.search_kg(search.entities, search.relations, search.query)
             return await asyncio.to_thread(kg.search, search.entities, search.relations, search.query)
 
         return await (self.patience.wait_for(ask) if self.patience else ask())
@@ -203,15 +206,15 @@ def open_environment(
     corpus: Corpus | None,
     *,
     search: PlanToolsConfig | None = None,
-    kg: Path | None = None,
+    kg: Path | str | None = None,
     top_k: int = 5,
 ) -> Environment:
     """What a protocol's agents search.
 
     `corpus`: an index, a file of passages, or documents; for agents that plan, documents with their kinds. The web and
-    servers look at none. `search`: None: as the index says. `kg`: a graph's folder. Raises `InvalidInput` for what is
-    missing, a back end and a live tool's key too, and `RetrievalError` for a missing package, model or index, and for
-    a damaged graph.
+    servers look at none. `search`: None: as the index says. `kg`: a graph's folder, or a server's URL. Raises
+    `InvalidInput` for what is missing, a back end and a live tool's key too, and `RetrievalError` for a missing
+    package, model or index, and for a damaged graph.
     """
     search = search or EnvironmentConfig()
     agents = search if isinstance(search, EnvironmentConfig) else EnvironmentConfig()
@@ -272,9 +275,13 @@ def _describe(config: RetrieverConfig) -> dict[str, object]:
     return described
 
 
-def _open_graph(folder: Path, config: KgToolConfig) -> KgTool:
-    """Every byte of it checked, once for all processes of a training (`KgStore.check_once`)."""
-    store = KgStore.open(folder)
+def _open_graph(where: Path | str, config: KgToolConfig) -> KgTool | SearchClient:
+    """Every byte of it checked, once for all processes of a training (`KgStore.check_once`); a server has its own
+    configuration.
+    """
+    if isinstance(where, str) and is_address(where):
+        return connect(where)
+    store = KgStore.open(Path(where))
     store.check_once()
     return KgTool(store, config)
 

@@ -37,7 +37,7 @@ class SearchSettings(EnvironmentConfig):
     documents: tuple[str, ...]
     """Folders of finished runs, or one corpus (an index, a file of passages); none where `kind` is `web` or a URL."""
     kg: str | None = None
-    """A knowledge graph's folder, for `kg_search`."""
+    """A knowledge graph's folder, for `kg_search`, or the URL of a server that has one."""
     top_k: int = 5
     """Passages of a search; in plans, of each node."""
     max_observation_tokens: int = 1024
@@ -149,6 +149,6 @@ def _opened(protocol: str, settings: SearchSettings) -> Environment:
         protocol,
         [Path(folder) for folder in settings.documents],
         search=EnvironmentConfig(**{each.name: getattr(settings, each.name) for each in fields(EnvironmentConfig)}),
-        kg=Path(settings.kg) if settings.kg else None,
+        kg=settings.kg or None,
         top_k=settings.top_k,
     )
