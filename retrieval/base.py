@@ -87,7 +87,8 @@ class SearchPatience:
                 raise
             except Exception as error:
                 problem = str(error) if isinstance(error, RetrievalError) else f"{type(error).__name__}: {error}"
-        raise RetrievalError(f"a search failed {self.attempts} times: {problem}")
+        times = f" {self.attempts} times" if self.attempts > 1 else ""
+        raise RetrievalError(f"a search failed{times}: {problem}")
 
 
 @dataclass(frozen=True, slots=True)
