@@ -13,29 +13,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 
 import numpy as np
+from _zipf import build_over_passages, make_queries, serving
 
-from trailforge.retrieval.indexes.store import build_index, open_index
+from trailforge.retrieval.indexes.store import open_index
 from trailforge.retrieval.service.client import connect
-from trailforge.schemas import Document
 
-_WORDS = 100
-"""Of a passage."""
-_VOCABULARY = 300_000
-_FLATTENED = 2.7
-"""Mandelbrot's, of the frequencies of the first ranks."""
-_COMMON, _RARE = 6, 4
-"""Words of a query: as they come, and the rarest of a passage."""
 _PROBE_S = 0.01
 
 
@@ -63,9 +52,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="trailforge-serve-search-") as scratch:
         folder = (options.cache or Path(scratch)) / f"zipf-{options.passages}"
-        if not folder.is_dir():
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            asyncio.run(build_index(_passages(options.passages), folder, "bm25"))
+        build_over_passages(folder, options.passages)
         print(
             f"{options.passages:,} passages, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the beginning.\n"
         )
@@ -74,10 +61,10 @@ def main() -> None:
 
 
 async def _measure(folder: Path, options: argparse.Namespace) -> None:
-    queries = _queries(options.passages)
+    queries = make_queries(options.passages)
     print("| | queries/s | CPU ms a query | request p50 ms | p99 | lag p50 ms | p99 |", flush=True)
     print(f"|---|{'---:|' * 6}", flush=True)
-    with _serving(folder) as (url, process):
+    with serving(folder) as (url, process):
         client = connect(url)
 
         async def batch() -> int:
@@ -148,48 +135,6 @@ def _cpu_s(process: int) -> float:
     """Seconds that a process has taken of the processors."""
     fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-@contextmanager
-def _serving(folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    command = [sys.executable, "-m", "trailforge", "serve-search", str(folder), "--port", "0", "--cached", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        while not (line := process.stdout.readline()).startswith("ready: "):
-            assert line
-        yield line.removeprefix("ready: ").strip(), process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-# The corpus
-
-
-def _draw(dice: np.random.Generator, number: int) -> np.ndarray:
-    """Ranks of words, by Zipf's law."""
-    shares = np.cumsum(1 / (np.arange(_VOCABULARY) + 1 + _FLATTENED))
-    return np.searchsorted(shares, dice.random(number) * shares[-1])
-
-
-def _ranks(passages: int) -> np.ndarray:
-    """Of the words of all passages, shape (passages, words)."""
-    return _draw(np.random.default_rng(0), passages * _WORDS).reshape(passages, _WORDS)
-
-
-def _passages(number: int) -> Iterator[Document]:
-    for row, ranks in enumerate(_ranks(number).tolist()):
-        yield Document(id=str(row), title=f"w{ranks[0]}", text=" ".join(f"w{rank}" for rank in ranks))
-
-
-def _queries(passages: int) -> Iterator[str]:
-    """Each with a number that no passage has, so that none comes twice."""
-    ranks, dice = np.sort(_ranks(passages), axis=1), np.random.default_rng(1)
-    common = _draw(dice, 100_000 * _COMMON).reshape(-1, _COMMON)
-    for number in count():
-        rare = ranks[dice.integers(passages), -_RARE:]
-        yield " ".join([f"w{rank}" for rank in (*common[number % len(common)], *rare)]) + f" n{number}"
 
 
 if __name__ == "__main__":

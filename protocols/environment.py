@@ -2,6 +2,7 @@
 
 environment = open_environment(grammar, corpus, search=config, kg=folder)     or of what is open already
 respond = environment.respond(grammar, question)                              the tools of one episode
+respond = environment.respond_or_fail(grammar, question)                      of one that a failing search ends
 """
 
 from __future__ import annotations
@@ -20,12 +21,23 @@ from trailforge.protocols.result_filters import DocumentFilter, KgFilter, Result
 from trailforge.protocols.turns import Labels, Observation, Search
 from trailforge.retrieval import PlanToolsConfig, RetrievalConfig, Retriever, Tools, open_retrieval, open_tools
 from trailforge.retrieval.backends import BACKENDS
+from trailforge.retrieval.base import FailureCount, PatientRetriever, SearchPatience
 from trailforge.retrieval.embeddings import encoder_model
 from trailforge.retrieval.kg import KgResult, KgStore, KgTool, KgToolConfig
 from trailforge.retrieval.retrievers import WEB, RetrieverConfig
 from trailforge.retrieval.scope import over_documents, resolved
 from trailforge.retrieval.sentences import first_sentences
-from trailforge.schemas import Document, InvalidInput, KgTriple, Passage, SourceDocument
+from trailforge.retrieval.service.client import SearchClient, connect, is_address
+from trailforge.schemas import (
+    Document,
+    InvalidInput,
+    KgTriple,
+    MalformedReply,
+    Passage,
+    ProviderError,
+    RetrievalError,
+    SourceDocument,
+)
 
 Corpus = Path | Sequence[Document] | Sequence[SourceDocument]
 """An index or a file of passages, or documents."""
@@ -50,6 +62,7 @@ class EnvironmentConfig(PlanToolsConfig):
     document_filter: DocumentFilter = "none"
     filter_model: ServedModel | None = None
     """Asked by filters `model`."""
+    patience: SearchPatience = field(default_factory=SearchPatience)
 
     def __post_init__(self) -> None:
         PlanToolsConfig.__post_init__(self)
@@ -72,7 +85,7 @@ class Environment:
 
     documents: Retriever | None = None
     """For all protocols but those that plan."""
-    kg: KgTool | None = None
+    kg: KgTool | SearchClient | None = None
     """For those that search a graph."""
     filters: ResultFilter = field(default_factory=ResultFilter)
     """Of what a search found, for all but those that plan."""
@@ -84,6 +97,10 @@ class Environment:
     """See `Provenance.retriever`."""
     searched: Mapping[str, object] = field(default_factory=dict)
     """What it was opened from, by hashes; empty where that is not known."""
+    patience: SearchPatience | None = None
+    """With documents, graph and each node of a plan; None: each is asked once, and waited for."""
+    failures: FailureCount = field(default_factory=FailureCount, compare=False, repr=False)
+    """Of searches that ended episodes."""
 
     def check(self, grammar: Grammar) -> None:
         """Raises `InvalidInput` when what agents of the protocol search is missing."""
@@ -103,7 +120,8 @@ class Environment:
             match grammar.searches:
                 case "plan":
                     assert self.plan_tools is not None
-                    return await run_plan(search.query, self.plan_tools, self.top_k)
+                    tools = {name: self._patient(tool) for name, tool in self.plan_tools.items()}
+                    return await run_plan(search.query, tools, self.top_k)
                 case "graph":
                     return await self.search_graph(question, search, meter)
                 case "documents":
@@ -111,12 +129,47 @@ class Environment:
 
         return respond
 
+    def respond_or_fail(self, grammar: Grammar, question: str, meter: Meter | None = None) -> Respond:
+        """As `respond`, for trainings, which one search must not end: one that fails or hangs is tried again, and then
+        ends its episode (`Observation.failure`). Nodes of a plan fail each by themselves, the search when none is left.
+
+        Raises `InvalidInput` and `BudgetExceeded` as they come, and `RetrievalError` when search after search fails.
+        """
+        respond = replace(self, patience=self.patience or SearchPatience()).respond(grammar, question, meter)
+
+        async def respond_or_fail(search: Search) -> Observation:
+            try:
+                found = await respond(search)
+                problem = _failure_of_all(found)
+            except (RetrievalError, ProviderError, MalformedReply) as error:
+                found, problem = Observation(), str(error) or type(error).__name__
+            if not problem:
+                self.failures.clear()
+                return found
+            self.failures.add(problem)
+            return Observation(failure=problem)
+
+        return respond_or_fail
+
+    def _patient(self, retriever: Retriever) -> Retriever:
+        return PatientRetriever(retriever, self.patience) if self.patience else retriever
+
+    async def _ask_graph(self, search: Search) -> KgResult:
+        kg = self.kg
+        assert kg is not None
+
+        async def ask() -> KgResult:
+            if isinstance(kg, SearchClient):
+                return await kg.search_kg(search.entities, search.relations, search.query)
+            return await asyncio.to_thread(kg.search, search.entities, search.relations, search.query)
+
+        return await (self.patience.wait_for(ask) if self.patience else ask())
+
     async def search_graph(self, question: str, search: Search, meter: Meter | None = None) -> Observation:
         """Ask graph and documents at once; `detail` is a `GraphFound`."""
-        assert self.kg is not None and self.documents is not None
+        assert self.documents is not None
         found, documents = await asyncio.gather(
-            asyncio.to_thread(self.kg.search, search.entities, search.relations, search.query),
-            self.documents.retrieve(search.query, self.top_k),
+            self._ask_graph(search), self._patient(self.documents).retrieve(search.query, self.top_k)
         )
         # One filter after the other, so that a meter counts their calls in one order.
         kept = await self.filters.keep(question, search, found, meter)
@@ -130,8 +183,14 @@ class Environment:
     async def search_documents(self, question: str, search: Search, meter: Meter | None = None) -> Observation:
         """Ask the documents alone."""
         assert self.documents is not None
-        found = await self.documents.retrieve(search.query, self.top_k)
+        found = await self._patient(self.documents).retrieve(search.query, self.top_k)
         return Observation(passages=await self.filters.keep_documents(question, search, found, meter))
+
+
+def _failure_of_all(found: Observation) -> str:
+    """What failed where nodes of a plan did and none found anything; empty otherwise."""
+    failed = [node.detail for node in found.nodes if node.status == "failed"]
+    return failed[0] if failed and not any(node.status == "found" for node in found.nodes) else ""
 
 
 def labels(triple: KgTriple) -> Labels:
@@ -147,15 +206,15 @@ def open_environment(
     corpus: Corpus | None,
     *,
     search: PlanToolsConfig | None = None,
-    kg: Path | None = None,
+    kg: Path | str | None = None,
     top_k: int = 5,
 ) -> Environment:
     """What a protocol's agents search.
 
     `corpus`: an index, a file of passages, or documents; for agents that plan, documents with their kinds. The web and
-    servers look at none. `search`: None: as the index says. `kg`: a graph's folder. Raises `InvalidInput` for what is
-    missing, a back end and a live tool's key too, and `RetrievalError` for a missing package, model or index, and for
-    a damaged graph.
+    servers look at none. `search`: None: as the index says. `kg`: a graph's folder, or a server's URL. Raises
+    `InvalidInput` for what is missing, a back end and a live tool's key too, and `RetrievalError` for a missing
+    package, model or index, and for a damaged graph.
     """
     search = search or EnvironmentConfig()
     agents = search if isinstance(search, EnvironmentConfig) else EnvironmentConfig()
@@ -163,6 +222,7 @@ def open_environment(
         kg=_open_graph(kg, agents.graph) if kg and grammar.searches == "graph" else None,
         filters=_open_filters(agents),
         top_k=top_k,
+        patience=search.patience if isinstance(search, EnvironmentConfig) else None,
     )
     if grammar.searches == "plan":
         found = () if isinstance(corpus, Path) else corpus or ()
@@ -215,9 +275,13 @@ def _describe(config: RetrieverConfig) -> dict[str, object]:
     return described
 
 
-def _open_graph(folder: Path, config: KgToolConfig) -> KgTool:
-    """Every byte of it checked, once for all processes of a training (`KgStore.check_once`)."""
-    store = KgStore.open(folder)
+def _open_graph(where: Path | str, config: KgToolConfig) -> KgTool | SearchClient:
+    """Every byte of it checked, once for all processes of a training (`KgStore.check_once`); a server has its own
+    configuration.
+    """
+    if isinstance(where, str) and is_address(where):
+        return connect(where)
+    store = KgStore.open(Path(where))
     store.check_once()
     return KgTool(store, config)
 
@@ -258,26 +322,39 @@ def _over_all(path: Path | None, search: PlanToolsConfig) -> RetrievalConfig:
 
 
 def limit_observations(respond: Respond, grammar: Grammar, count: Callable[[str], int], limit: int) -> Respond:
-    """Tools whose results are at most `limit` tokens long: words at the end of each passage go first, triples last.
+    """Tools whose results are at most `limit` tokens long: words at the end of each passage go first, triples next,
+    last the end of a message.
 
-    Passages of a plan end where a sentence does: what is left of each stands for itself.
+    Passages of a plan end where a sentence does: what is left of each stands for itself. A limit that not even an
+    empty result keeps is passed by an empty one.
     """
+
+    def largest(of_size: Callable[[int], Observation], most: int) -> Observation | None:
+        """Of the sizes from 0 to `most` the largest that fits."""
+        low, high, best = 0, most, None
+        while low <= high:
+            size = (low + high) // 2
+            tried = of_size(size)
+            if count(grammar.render_result(tried)) <= limit:
+                best, low = tried, size + 1
+            else:
+                high = size - 1
+        return best
 
     async def shortened(search: Search) -> Observation:
         found = await respond(search)
         if count(grammar.render_result(found)) <= limit:
             return found
         longest = max([len(passage.text.split()) for passage in found.passages], default=0)
-        low, high = 0, len(found.triples) + longest
-        best = _of_size(found, 0)
-        while low <= high:  # the largest size that fits
-            size = (low + high) // 2
-            tried = _of_size(found, size)
-            if count(grammar.render_result(tried)) <= limit:
-                best, low = tried, size + 1
-            else:
-                high = size - 1
-        return best
+        empty = replace(found, passages=(), triples=(), nodes=(), message="")
+        bare = _of_size(replace(found, message=""), 0).nodes
+        return (
+            largest(lambda size: _of_size(found, size), len(found.triples) + longest)
+            # A long message, or the headings of many nodes.
+            or largest(lambda size: replace(empty, nodes=bare[:size]), len(bare) if bare else -1)
+            or largest(lambda size: replace(empty, message=found.message[:size]), len(found.message))
+            or empty
+        )
 
     return shortened
 

@@ -18,12 +18,14 @@ from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.turns import Observation, Search, Turn
 from trailforge.schemas import ContextOverflow, MalformedReply, Message, Passage
 
-StopReason = Literal["answered", "too_many_turns", "malformed", "too_long"]
+StopReason = Literal["answered", "too_many_turns", "malformed", "too_long", "failed"]
 """`answered`: the last turn answers. `too_many_turns`: the last one allowed searches, which is not executed.
-`malformed`: the last turn cannot be read. `too_long`: the episode has no room left, or its last turn was cut."""
+`malformed`: the last turn cannot be read. `too_long`: the episode has no room left, or its last turn was cut. `failed`:
+its last search did, by no fault of the agent's (`Observation.failure`)."""
 
 Respond = Callable[[Search], Awaitable[Observation]]
-"""The tools. What they raise ends the episode; a failure that the agent should read is an `Observation.message`."""
+"""The tools. What they raise, `run_episode` raises; a failure that ends the episode alone is an `Observation.failure`,
+one that the agent should read an `Observation.message`."""
 
 Author = Literal["agent", "stop", "tool"]
 """`agent`: as the model's reply has it. `stop`: the closing tag at which the model stopped and which the server
@@ -93,6 +95,8 @@ class EpisodeRun:
     """Empty unless answered."""
     tokens: int
     """Length after the question, as `EpisodeConfig.max_tokens` counts it."""
+    error: str = ""
+    """What failed."""
 
     @property
     def searches(self) -> tuple[Search, ...]:
@@ -154,7 +158,10 @@ async def run_episode(
             break
         search = episode.add_turn(reply)
         if search is not None:
-            episode.add_observation(await respond(search))
+            found = await respond(search)
+            if found.failure:
+                return episode.finished("failed", found.failure)
+            episode.add_observation(found)
     return episode.finished(stop)
 
 
@@ -223,7 +230,7 @@ class _Episode:
         if self._tokens >= self._config.max_tokens:
             self.stop = "too_long"
 
-    def finished(self, stop: StopReason) -> EpisodeRun:
+    def finished(self, stop: StopReason, error: str = "") -> EpisodeRun:
         """The episode as it is."""
         turn = self.steps[-1].turn
         return EpisodeRun(
@@ -234,6 +241,7 @@ class _Episode:
             stop=stop,
             answer=(turn.answer or "") if turn is not None and stop == "answered" else "",
             tokens=self._tokens,
+            error=error,
         )
 
     def _read(self, text: str, is_cut: bool) -> tuple[Turn | None, str]:

@@ -331,7 +331,7 @@ def levels(plan: SearchPlan) -> list[tuple[PlanNode, ...]]:
 async def execute(
     plan: SearchPlan, tools: Mapping[str, Retriever], top_k: int = TOP_K, *, max_nodes: int = MAX_NODES
 ) -> list[NodeResult]:
-    """Run the plan level by level, the nodes of a level at once; results in the order of `levels`.
+    """Run the plan, each node as soon as those before it are done; results in the order of `levels`.
 
     `tools` are found by name without case. A node without query or known tool is skipped, a tool that raises fails its
     node alone. Raises `MalformedReply` for a plan that breaks any other rule: nothing of it is run.
@@ -341,10 +341,19 @@ async def execute(
     _refuse([problem for problem in problems if problem.kind not in _SKIPPED])
     # One message per node: with neither query nor tool, the first says enough.
     skipped = {problem.node_id: problem.message for problem in reversed(problems)}
-    results: list[NodeResult] = []
-    for level in levels(plan):
-        results += await asyncio.gather(*(_run(node, by_name, top_k, skipped.get(node.node_id)) for node in level))
-    return results
+    runs: dict[str, asyncio.Task[NodeResult]] = {}
+
+    async def run(node: PlanNode) -> NodeResult:
+        await asyncio.gather(*(runs[edge.src] for edge in plan.edges if edge.dst == node.node_id))
+        return await _run(node, by_name, top_k, skipped.get(node.node_id))
+
+    try:
+        for node in (node for level in levels(plan) for node in level):
+            runs[node.node_id] = asyncio.create_task(run(node))
+        return await asyncio.gather(*runs.values())
+    finally:
+        for each in runs.values():
+            each.cancel()
 
 
 def render_results(results: Sequence[NodeResult]) -> str:

@@ -43,6 +43,8 @@ class Observation:
     """What became of each node of a search plan that was run; `passages` are theirs."""
     message: str = ""
     """What a tool has to say besides, as that it failed: one line, which the agent reads first."""
+    failure: str = ""
+    """Why the search failed, where that ends the episode: the agent reads none of this."""
     detail: object = None
     """Whatever the caller wants to find again with the step; the agent does not see it."""
 

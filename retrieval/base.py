@@ -1,12 +1,20 @@
-"""What every retriever is."""
+"""What every retriever is, and how long one is waited for."""
 
 from __future__ import annotations
 
 import asyncio
+import random
+import threading
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
-from trailforge.schemas import Passage
+from trailforge.schemas import BudgetExceeded, InvalidInput, Passage, RetrievalError
+
+T = TypeVar("T")
+
+_MOST_FAILURES = 64
+"""Searches that fail one after the other before nothing goes on: then it is not the searches."""
 
 
 class Retriever(Protocol):
@@ -29,8 +37,89 @@ class LazyRetriever:
         self._lock = asyncio.Lock()
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """As `Retriever.retrieve`; raises what the opening raises, again at every search."""
+        """As `Retriever.retrieve`; raises as `open`."""
+        return await (await self.open()).retrieve(query, k)
+
+    async def open(self) -> Retriever:
+        """What is opened, now if it is not yet; raises what the opening raises, again each time."""
         async with self._lock:
             if self._opened is None:
                 self._opened = await self._opening()
-        return await self._opened.retrieve(query, k)
+        return self._opened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchPatience:
+    """How long a search is waited for, and how often it is tried."""
+
+    timeout_s: float = 30.0
+    """Of one attempt. A server's client sends its request again within it."""
+    attempts: int = 3
+    backoff_s: float = 0.5
+    """Before the second attempt; doubles each time. Of each pause a random part, half at least, is waited."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for numbers with which nothing is ever found."""
+        for name in ("timeout_s", "attempts", "backoff_s"):
+            if getattr(self, name) <= 0:
+                raise InvalidInput("has to be above 0", field=name)
+
+    @property
+    def longest_s(self) -> float:
+        """Of a search with all its attempts and pauses."""
+        return self.attempts * self.timeout_s + (2 ** (self.attempts - 1) - 1) * self.backoff_s
+
+    async def wait_for(self, search: Callable[[], Awaitable[T]]) -> T:
+        """What a search finds. Raises `RetrievalError` when all attempts fail or hang.
+
+        What a person has to mend (`InvalidInput`) and a cap that is reached pass at once.
+        """
+        problem = ""
+        for attempt in range(self.attempts):
+            if attempt:
+                await asyncio.sleep(self.backoff_s * 2 ** (attempt - 1) * (0.5 + random.random() / 2))
+            try:
+                async with asyncio.timeout(self.timeout_s):
+                    return await search()
+            except TimeoutError as error:
+                problem = str(error) or f"nothing came within {self.timeout_s:g} s"
+            except (InvalidInput, BudgetExceeded):
+                raise
+            except Exception as error:
+                problem = str(error) if isinstance(error, RetrievalError) else f"{type(error).__name__}: {error}"
+        times = f" {self.attempts} times" if self.attempts > 1 else ""
+        raise RetrievalError(f"a search failed{times}: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class PatientRetriever:
+    """Another retriever, waited for so long."""
+
+    retriever: Retriever
+    patience: SearchPatience
+
+    async def retrieve(self, query: str, k: int) -> list[Passage]:
+        """As `Retriever.retrieve`; raises as `SearchPatience.wait_for`. To be opened takes its own time."""
+        if isinstance(self.retriever, LazyRetriever):
+            await self.retriever.open()
+        return await self.patience.wait_for(lambda: self.retriever.retrieve(query, k))
+
+
+class FailureCount:
+    """How many searches failed one after the other, of all episodes of a process."""
+
+    def __init__(self) -> None:
+        self._lock, self._failures = threading.Lock(), 0
+
+    def add(self, problem: str) -> None:
+        """Count one. Raises `RetrievalError` when there are too many."""
+        with self._lock:
+            self._failures += 1
+            failures = self._failures
+        if failures >= _MOST_FAILURES:
+            raise RetrievalError(f"{failures} searches failed one after the other; the last one: {problem}")
+
+    def clear(self) -> None:
+        """One has not failed."""
+        with self._lock:
+            self._failures = 0

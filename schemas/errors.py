@@ -30,7 +30,8 @@ Policy. Plain code raises; nothing catches in order to go on, but for these seve
 4. `protocols` takes what goes wrong in an agent's search for the result of that search: a tool that fails
    (`nl_dag.execute`; caps and model servers are no tool's matter and pass), a plan that cannot be run
    (`r_search.run_plan`), a turn that cannot be read or a context that overflows under way for the episode's end
-   (`episodes.run_episode`, `evaluation.agents`).
+   (`episodes.run_episode`, `evaluation.agents`). In trainings a search that keeps failing is that, too
+   (`environment.respond_or_fail`), until search after search fails.
 5. `flows.nightly` makes the next window when one cannot be finished, and raises the first error after the last window.
    A window of which `NothingLeft` has no data, and says so.
 6. `retrieval.backends`: where the build of an index asks a model about passages and its reply cannot be used, what was

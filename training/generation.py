@@ -1,25 +1,33 @@
 """Who continues episodes, token by token: the trained model itself, or vLLM through TRL's hooks.
 
-`CheckpointClient` is such a model as who answers requests, in the place of a server's client.
-
-One `Generator` call continues many token sequences at once. A continuation ends with an end-of-turn token, with the
-token that completes a stop string (kept whole), or where its room ends. Nothing is ever decoded and tokenised again.
+One `Generator` call continues many token sequences at once; a `TurnServer` batches what it is asked, and a
+`CheckpointClient` answers requests in the place of a server's client. A continuation ends with an end-of-turn token,
+with the token that completes a stop string (kept whole), or where its room ends. Nothing is ever decoded and tokenised
+again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, runtime_checkable
+from urllib.request import urlopen
+
+import aiohttp
 
 from trailforge.inference import Ledger, Meter, Reply, Request
 from trailforge.inference.budget import Counters, count_reply
-from trailforge.schemas import ContextOverflow, InvalidInput
+from trailforge.schemas import ContextOverflow, InvalidInput, RequestRefused, ServerUnavailable
 from trailforge.training.masks import prompt_ids
+
+T = TypeVar("T")
 
 _STOP_WINDOW = 32
 """Tokens in which a stop string is looked for: each has at least one of its bytes."""
+_ATTEMPTS, _FIRST_WAIT_S = 6, 1.0
+"""Of a request to a model's server; the wait doubles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +48,28 @@ class Generator(Protocol):
         ...
 
     def goes_on(self, wanted: bool) -> bool:
-        """Is there still something to generate, in any process? `generate` is then called in all of them."""
+        """Is there still something to generate, in any process that generates with this one? `generate` is then called
+        in all of them."""
         ...
 
     def generate(
         self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
     ) -> list[Continuation]:
         """Continue each prompt by at most its `room` tokens, up to the first of the stop strings."""
+        ...
+
+
+@runtime_checkable
+class TurnServer(Protocol):
+    """Continues token sequences one by one, as many at once as are asked for."""
+
+    @property
+    def end_ids(self) -> Collection[int]:
+        """See `Generator`."""
+        ...
+
+    async def go_on(self, ids: list[int], room: int, stop: Sequence[str]) -> Continuation:
+        """Continue a sequence, as `Generator.generate`."""
         ...
 
 
@@ -119,63 +142,88 @@ class TransformersGenerator:
 
 
 class VllmColocatedGenerator:
-    """The engines that TRL runs beside the trainer, one on each of its devices."""
+    """The engines that TRL runs beside the trainer: one on each device, or on as many as share one (tensor parallel).
+
+    Those that share one have to generate together, each for its own episodes.
+    """
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
         self.end_ids = frozenset(trainer.eos_token_ids)
 
     def goes_on(self, wanted: bool) -> bool:
-        """As `Generator`: each process has an engine of its own and waits for no other."""
-        return wanted
+        """As `Generator`: of those that share the engine."""
+        return any(self._of_all(wanted))
 
     def generate(
         self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
     ) -> list[Continuation]:
         """As `Generator`."""
         vllm = self._trainer.vllm_generation
-        vllm.max_completion_length = max(rooms)
+        wanted = self._of_all((len(prompts), max(rooms, default=1)))
+        vllm.max_completion_length = max(room for _, room in wanted)
         vllm.generation_kwargs = _stops(stop)
-        _, ids, logprobs, _ = vllm.generate([list(p) for p in prompts], None, 1)
-        return _cut(ids, logprobs, rooms)
+        # TRL takes as many prompts of each device.
+        spare = [[min(self.end_ids)]] * (max(number for number, _ in wanted) - len(prompts))
+        _, ids, logprobs, _ = vllm.generate([*map(list, prompts), *spare], None, 1)
+        return _cut(ids[: len(prompts)], logprobs[: len(prompts)], rooms)
+
+    def _of_all(self, value: T) -> list[T]:
+        """What each that shares the engine has."""
+        vllm = self._trainer.vllm_generation
+        if vllm.tensor_parallel_size == 1:
+            return [value]
+        import torch
+
+        values: list[Any] = [None] * vllm.tensor_parallel_size
+        torch.distributed.all_gather_object(values, value, group=vllm.tp_group)
+        return values
 
 
 class VllmServerGenerator:
-    """A server of `trl vllm-serve`: the main process asks for all, and hands each process its own."""
+    """A server of vLLM whose weights TRL keeps up to date: a `TurnServer`, which every process asks by itself."""
 
-    def __init__(self, trainer: Any, any_process: Callable[[bool], bool]) -> None:
-        self._trainer, self._any_process = trainer, any_process
+    def __init__(self, trainer: Any) -> None:
+        """Raises `ServerUnavailable` when it does not answer."""
+        vllm = trainer.vllm_generation
         self.end_ids = frozenset(trainer.eos_token_ids)
+        self._url = trainer.args.vllm_server_base_url.rstrip("/")
+        self._sampling = {"temperature": vllm.temperature, "top_p": vllm.top_p, "top_k": vllm.top_k}
+        try:
+            with urlopen(f"{self._url}/v1/models", timeout=30) as answer:
+                self._model = json.load(answer)["data"][0]["id"]
+        except OSError as error:
+            raise ServerUnavailable(f"{self._url}: {error}") from None
 
-    def goes_on(self, wanted: bool) -> bool:
-        """As `Generator`."""
-        return self._any_process(wanted)
+    async def go_on(self, ids: list[int], room: int, stop: Sequence[str]) -> Continuation:
+        """As `TurnServer`. Raises `ServerUnavailable` or `RequestRefused` where the server does not answer."""
+        asked = {
+            **self._sampling, **_stops(stop), "model": self._model, "prompt": ids, "max_tokens": room, "logprobs": 0,
+            "return_token_ids": True, "return_tokens_as_token_ids": True,
+        }  # fmt: skip
+        (choice,) = (await post_json(f"{self._url}/v1/completions", asked))["choices"]
+        return Continuation(choice["token_ids"][:room], choice["logprobs"]["token_logprobs"][:room])
 
-    def generate(
-        self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
-    ) -> list[Continuation]:
-        """As `Generator`. `vllm_generation.generate` wants as many prompts of every process; here they may differ."""
-        from accelerate.utils import broadcast_object_list, gather_object
 
-        accelerator, vllm = self._trainer.accelerator, self._trainer.vllm_generation
-        everyones = gather_object([[list(p) for p in prompts]])
-        longest = max(gather_object([max(rooms, default=1)]))
-        answer: list[Any] = [None]
-        if accelerator.is_main_process:
-            made = vllm.vllm_client.generate(
-                prompts=[ids for one in everyones for ids in one],
-                temperature=vllm.temperature,
-                top_p=vllm.top_p,
-                top_k=vllm.top_k,
-                max_tokens=longest,
-                generation_kwargs=_stops(stop),
-            )
-            answer = [(made["completion_ids"], made["logprobs"])]
-        broadcast_object_list(answer, from_process=0)
-        ids, logprobs = answer[0]
-        start = sum(map(len, everyones[: accelerator.process_index]))
-        own = slice(start, start + len(prompts))
-        return _cut(ids[own], logprobs[own], rooms)
+async def post_json(url: str, asked: Mapping[str, Any]) -> Any:
+    """What a model's server answers, however long it takes; asked again where it does not answer or fails.
+
+    Raises `RequestRefused` for a refusal, and `ServerUnavailable` after several attempts.
+    """
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_connect=30)) as session:
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                await asyncio.sleep(_FIRST_WAIT_S * 2 ** (attempt - 1))
+            try:
+                async with session.post(url, json=asked) as answer:
+                    if answer.status == 200:
+                        return await answer.json()
+                    why = f"HTTP {answer.status}: {(await answer.text())[:200]}"
+                    if answer.status < 500:
+                        raise RequestRefused(f"{url}: {why}")
+            except aiohttp.ClientError as error:
+                why = str(error) or type(error).__name__
+    raise ServerUnavailable(f"{url}: {why}")
 
 
 def _stops(stop: Sequence[str]) -> dict[str, Any]:

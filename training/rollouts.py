@@ -2,8 +2,9 @@
 
 `protocols.episodes.run_episode` leads each episode, and takes us for a model client that also remembers tokens. What
 the model sampled goes into the sequence as it was sampled; what a tool says is tokenised by itself and appended; the
-sequence is never made from text again. The episodes of `roll_out` wait for each other before each generation, so that
-their turns are generated together; one of `roll_out_one` waits for nobody, as servers batch what they are asked.
+sequence is never made from text again. Episodes go on by themselves: servers are asked turn by turn, and a generator in
+this process gets what waits when it is free (`roll_out`); one that a framework's server samples is `roll_out_one`'s.
+An episode whose search failed stops as `failed`, and none of its tokens is trained.
 
     prompt_ids   system prompt, question, heading of the agent's turn
     ids          agent's turn <|im_end|>    tool turn, heading    agent's turn <|im_end|>    …
@@ -16,8 +17,8 @@ where generation stopped, is nobody's choice. (Supervised training takes the los
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
@@ -26,11 +27,11 @@ from trailforge.protocols.environment import Environment, limit_observations
 from trailforge.protocols.episodes import EpisodeConfig, EpisodeRun, run_episode
 from trailforge.protocols.turns import Observation, Search
 from trailforge.schemas import ChatMessage, ContextOverflow, InvalidInput, Message
-from trailforge.training.generation import Continuation, Generator
+from trailforge.training.generation import Continuation, Generator, TurnServer
 from trailforge.training.masks import END, START, escape_special, prompt_ids
+from trailforge.training.turns import EpisodeLoop, WaitingTurns, generate_turns
 
 _NO_LIMIT = 1_000_000
-
 GoOn = Callable[[list[int], int, Sequence[str]], Awaitable[Continuation]]
 """(ids so far, room, stop strings) -> the continuation, as `Generator.generate` makes it."""
 
@@ -42,6 +43,7 @@ class RolloutLimits:
     max_tokens: int
     """Of everything after the prompt, results included."""
     max_observation_tokens: int = 1024
+    """Of one tool turn, with its marks."""
     max_searches: int | None = None
     """None: `max_tokens` alone ends it."""
 
@@ -54,7 +56,8 @@ class TokenEpisode:
     ids: list[int]
     """From the agent's first token on."""
     mask: list[int]
-    """1 where a token was sampled, 0 for what a tool said and for ends of turn that were put there."""
+    """1 where a token was sampled, 0 for what a tool said and for ends of turn that were put there; 0 everywhere in an
+    episode that `failed`."""
     logprobs: list[float | None]
     """As the sampler saw them: 0.0 where the mask is 0, None where unknown."""
     run: EpisodeRun
@@ -64,46 +67,10 @@ class TokenEpisode:
         """The conversation that the agent took part in."""
         return self.run.messages
 
-
-@dataclass(slots=True)
-class _Rounds:
-    """Gathers what the episodes want to have generated, until all that go on wait for it."""
-
-    episodes: int
-    _asked: dict[int, tuple[list[int], int, asyncio.Future[Continuation]]] = field(default_factory=dict)
-    _all_wait: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def ask(self, number: int, ids: list[int], room: int) -> Continuation:
-        """Continue an episode's tokens."""
-        future: asyncio.Future[Continuation] = asyncio.get_running_loop().create_future()
-        self._asked[number] = ids, room, future
-        self._look()
-        return await future
-
-    def leave(self) -> None:
-        """An episode has ended."""
-        self.episodes -= 1
-        self._look()
-
-    async def serve(self, generator: Generator, stop: Sequence[str]) -> None:
-        """Generate in rounds until no episode in any process goes on. Episodes stand in the order of their numbers."""
-        self._look()
-        while True:
-            await self._all_wait.wait()
-            asked = [self._asked[number] for number in sorted(self._asked)]
-            self._asked.clear()
-            self._all_wait.clear()
-            if not generator.goes_on(bool(asked)):
-                return
-            made = generator.generate([ids for ids, _, _ in asked], [room for _, room, _ in asked], stop)
-            for (_, _, future), one in zip(asked, made, strict=True):
-                future.set_result(one)
-            if not self.episodes:
-                self._look()
-
-    def _look(self) -> None:
-        if len(self._asked) == self.episodes:
-            self._all_wait.set()
+    @property
+    def failed(self) -> bool:
+        """Whether a search ended it, by no fault of the agent's: it is paid nothing, and counts in no mean."""
+        return self.run.stop == "failed"
 
 
 class _Writer:
@@ -122,6 +89,12 @@ class _Writer:
         self.mask: list[int] = []
         self.logprobs: list[float | None] = []
         self._go_on, self._end_ids, self._tokenizer, self._limits = go_on, end_ids, tokenizer, limits
+        self._measured: tuple[str | None, list[int]] = None, []
+
+    def measure(self, content: str) -> int:
+        """Length in tokens of a tool turn, with the marks around it and the heading of the next turn."""
+        self._measured = content, observation_ids(self._tokenizer, content)
+        return len(self._measured[1])
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
         """The agent's next turn. Raises `ContextOverflow` when there is no room left for one."""
@@ -146,7 +119,9 @@ class _Writer:
 
     def _read(self, content: str) -> None:
         """Append a tool turn and the heading of the agent's next one; nothing when they do not fit."""
-        new = observation_ids(self._tokenizer, content)
+        measured, new = self._measured
+        if measured != content:
+            new = observation_ids(self._tokenizer, content)
         if len(self.ids) + len(new) + 2 > self._limits.max_tokens:
             raise ContextOverflow(f"the result does not fit into {self._limits.max_tokens} tokens")
         self.ids += new
@@ -179,40 +154,64 @@ def observation_ids(tokenizer: Any, content: str) -> list[int]:
     return tokenizer.encode(text, add_special_tokens=False)
 
 
-async def roll_out(
+def roll_out(
     prompts: Sequence[Sequence[ChatMessage]],
     protocol: str,
     environment: Environment,
     *,
-    generator: Generator,
+    generator: Generator | TurnServer,
     tokenizer: Any,
     limits: RolloutLimits,
+    loop: EpisodeLoop | None = None,
 ) -> list[TokenEpisode]:
     """An episode for each prompt, in their order; the same prompt may stand there many times.
 
-    Raises what tools and generator raise, and `InvalidInput` for a prompt that is not system turn and question.
+    A `Generator` generates in the caller's thread, in which a trainer has its model, while the episodes go on in
+    `loop`; without one they get one of their own. Raises what the generator raises, what `Environment.respond_or_fail`
+    does, and `InvalidInput` for a prompt that is not system turn and question.
     """
-    rounds = _Rounds(len(prompts))
-    known: Mapping[tuple[ChatMessage, ...], list[int]] = {
-        opening: prompt_ids(tokenizer, opening) for opening in {tuple(prompt) for prompt in prompts}
-    }
+    if loop is None:
+        loop = EpisodeLoop()
+        try:
+            return roll_out(
+                prompts, protocol, environment, generator=generator, tokenizer=tokenizer, limits=limits, loop=loop
+            )
+        finally:
+            loop.close()
+    turns = WaitingTurns(len(prompts))
     grammar = grammar_of(protocol)
+    known = {opening: prompt_ids(tokenizer, opening) for opening in {tuple(prompt) for prompt in prompts}}
 
     async def episode(number: int, prompt: Sequence[ChatMessage]) -> TokenEpisode:
         def ask(ids: list[int], room: int, stop: Sequence[str]) -> Awaitable[Continuation]:
-            return rounds.ask(number, ids, room)
+            if isinstance(generator, TurnServer):
+                return generator.go_on(ids, room, stop)
+            return turns.ask(number, ids, room)
 
         writer = _Writer(known[tuple(prompt)], ask, generator.end_ids, tokenizer, limits)
-        finished = await _run(prompt, grammar, environment, writer, tokenizer, limits)
-        rounds.leave()
-        return finished
+        try:
+            return await _run(prompt, grammar, environment, writer, tokenizer, limits)
+        finally:
+            turns.leave(number)
 
+    running = loop.start(_all([episode(number, prompt) for number, prompt in enumerate(prompts)], turns.leave_all))
+    try:
+        if not isinstance(generator, TurnServer):
+            generate_turns(turns, generator, grammar.stop)
+        return running.result()
+    finally:
+        running.cancel()
+
+
+async def _all(episodes: Sequence[Coroutine[Any, Any, TokenEpisode]], end: Callable[[], None]) -> list[TokenEpisode]:
+    """What all of them give. The first error ends the others, and then is raised."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(episode(number, prompt)) for number, prompt in enumerate(prompts)]
-            group.create_task(rounds.serve(generator, grammar.stop))
+            tasks = [group.create_task(episode) for episode in episodes]
     except BaseExceptionGroup as failed:
         raise failed.exceptions[0] from None
+    finally:
+        end()
     return [task.result() for task in tasks]
 
 
@@ -252,10 +251,7 @@ async def _run(
         user_suffix="",
         write_result=lambda found: escape_special(tokenizer, protocol.write_result(found)),
     )
-    tools = environment.respond(protocol, protocol.question_of(prompt[1].content))
-
-    def count(text: str) -> int:
-        return len(tokenizer.encode(text, add_special_tokens=False))
+    tools = environment.respond_or_fail(protocol, protocol.question_of(prompt[1].content))
 
     async def respond(search: Search) -> Observation:
         found = await tools(search)
@@ -265,7 +261,7 @@ async def _run(
     run = await run_episode(
         prompt[1].content,
         grammar,
-        limit_observations(respond, grammar, count, limits.max_observation_tokens),
+        limit_observations(respond, grammar, writer.measure, limits.max_observation_tokens),
         client=writer,
         model="",
         config=EpisodeConfig(
@@ -274,6 +270,9 @@ async def _run(
             max_tokens=_NO_LIMIT,  # the writer counts them, and has no need to estimate
         ),
     )
-    return TokenEpisode(
+    episode = TokenEpisode(
         prompt_ids=writer.prompt_ids, ids=writer.ids, mask=writer.mask, logprobs=writer.logprobs, run=run
     )
+    if not episode.failed:
+        return episode
+    return replace(episode, mask=[0] * len(episode.ids), logprobs=[0.0] * len(episode.ids))

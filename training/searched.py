@@ -12,6 +12,7 @@ from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.protocols.environment import open_environment as open_over
 from trailforge.retrieval.scope import corpus_hash
 from trailforge.retrieval.seals import file_hash
+from trailforge.retrieval.service.client import is_address
 from trailforge.schemas import Document, InvalidInput, Question, SourceDocument
 from trailforge.training.sets.runs import open_runs
 
@@ -21,15 +22,15 @@ def open_environment(
     documents: Sequence[Path],
     *,
     search: EnvironmentConfig | None = None,
-    kg: Path | None = None,
+    kg: Path | str | None = None,
     top_k: int = 5,
 ) -> Environment:
     """What a protocol's agent searches. `documents`: finished runs, or one corpus: an index, or a file of passages.
 
     Questions over their own paragraphs search all paragraphs of their runs. `search`: None: as the index says. For the
-    web and for a server no documents are read. Raises `InvalidInput` for what is missing, a back end and a live tool's
-    key too, or cannot be searched so, and `RetrievalError` for a missing package, model or index, and for a damaged
-    graph.
+    web and for a server no documents are read. `kg`: a graph's folder, or the URL of a server of one. Raises
+    `InvalidInput` for what is missing, a back end and a live tool's key too, or cannot be searched so, and
+    `RetrievalError` for a missing package, model or index, and for a damaged graph.
     """
     grammar, search = grammar_of(protocol), search or EnvironmentConfig()
     kg = kg if grammar.searches == "graph" else None
@@ -38,7 +39,7 @@ def open_environment(
     searched = {
         "documents": [_hash_source(path) for path in documents],
         **environment.searched,
-        "kg": _hash_source(kg) if kg else None,
+        "kg": _hash_graph(kg) if kg else None,
     }
     return replace(environment, searched=searched)
 
@@ -54,6 +55,11 @@ def _corpus(grammar: Grammar, documents: Sequence[Path]) -> Path | Sequence[Docu
 def _hash_source(path: Path) -> str:
     """SHA-256 of a corpus; of a run or a graph that of its manifest, which has the hashes of the other files."""
     return file_hash(path / MANIFEST) if (path / MANIFEST).is_file() else corpus_hash(path)
+
+
+def _hash_graph(kg: Path | str) -> str:
+    """Of a server, which does not tell what it holds, the URL."""
+    return kg if isinstance(kg, str) and is_address(kg) else _hash_source(Path(kg))
 
 
 def _are_runs(documents: Sequence[Path]) -> bool:

@@ -8,9 +8,9 @@ passages come in the order of their embeddings.
 Without a model (the default) a fact is a sentence about the names in it and its title, and the filter keeps facts about
 names in the question. With one, facts are triples (two calls a passage), and the filter is one call a question.
 
-Not as published: phrases are one when they are but for accents, capitals, marks and an article; pronouns are none; those
-with other numbers are not of one meaning; and a search goes on with all facts when the model's reply to the filter cannot
-be used.
+Not as published: phrases are one when they are but for accents, capitals, marks and an article; pronouns are none;
+those with other numbers are not of one meaning; and a search goes on with all facts when the model's reply to the
+filter cannot be used.
 """
 
 from __future__ import annotations

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.retrieval.kg.support import store_of
+from tests.retrieval.service.support import serving
 from tests.support.recorded import recorded
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.inference import Request
@@ -18,8 +21,10 @@ from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.result_filters import ResultFilter
 from trailforge.protocols.turns import Observation, Search
 from trailforge.retrieval import Bm25Retriever
+from trailforge.retrieval.base import SearchPatience
 from trailforge.retrieval.kg import KgTool
-from trailforge.schemas import Document, InvalidInput
+from trailforge.retrieval.service.server import SearchServer
+from trailforge.schemas import Document, InvalidInput, RetrievalError
 
 DOCUMENTS = [Document(id=str(n), title=f"Title {n}", text=f"Fritz Lang made film number {n}.") for n in range(1, 5)]
 SEARCH = Search(query="What did Fritz Lang make?", entities=("Fritz Lang",), relations=("director",))
@@ -116,3 +121,21 @@ async def test_documents_come_from_the_web_and_triples_from_the_graph(
     assert {passage.text for passage in found.passages} == {"Lang made M. Lang made M. …"}
     assert len(found.triples) == (2 if grammar is KG_SEARCH else 0)
     assert server.asked == [{"query": SEARCH.query, "max_results": 3}]
+
+
+async def test_a_graph_behind_a_server_gives_what_its_folder_does(tmp_path: Path) -> None:
+    store = store_of(
+        tmp_path / "store", triples(3), {"Q1": ["Fritz Lang"]} | {f"F{n}": [f"Film {n}"] for n in range(3)}
+    )
+    config = EnvironmentConfig(kind="bm25")
+    async with serving(SearchServer([], kg=KgTool(store))) as url:
+        for kg in (str(store.folder), url):
+            environment = await asyncio.to_thread(open_environment, KG_SEARCH, DOCUMENTS, search=config, kg=kg)
+            found = await environment.respond_or_fail(KG_SEARCH, "Which film?")(SEARCH)
+            assert isinstance(found.detail, GraphFound) and len(found.triples) == 3
+            assert [match.label for each in found.detail.found.entities for match in each.matches] == ["Fritz Lang"]
+    assert environment.patience == SearchPatience()
+    down = replace(environment, patience=SearchPatience(timeout_s=0.1, attempts=1))
+    assert "a search failed: " in (await down.respond_or_fail(KG_SEARCH, "Which film?")(SEARCH)).failure
+    with pytest.raises(RetrievalError):
+        await down.respond(KG_SEARCH, "Which film?")(SEARCH)

@@ -303,6 +303,22 @@ async def test_the_nodes_of_a_level_run_at_once_and_levels_one_after_the_other()
     assert all(result.passages == tuple(passages("one", "two")) for result in results)
 
 
+async def test_a_node_waits_for_those_before_it_and_for_no_others() -> None:
+    """C follows A alone, and ends before B does, which is of A's level."""
+    ended = asyncio.Event()
+
+    class Waiting:
+        async def retrieve(self, query: str, k: int) -> list[Passage]:
+            if query == "about C":
+                ended.set()
+            elif query == "about B":
+                await ended.wait()
+            return passages(query)
+
+    results = await asyncio.wait_for(nl_dag.execute(plan_of("A B C", "A-C"), {"News": Waiting()}), timeout=5)
+    assert [(result.node.node_id, result.status) for result in results] == [(name, "found") for name in "ABC"]
+
+
 async def test_results_stand_in_order_of_levels_not_of_finishing() -> None:
     later = asyncio.Event()
 

@@ -1,8 +1,7 @@
-"""Episodes of two processes over one vLLM server, which is scripted here; started by torchrun."""
+"""Episodes of two processes that share one engine of vLLM (tensor parallel), which is scripted here; by torchrun."""
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -11,54 +10,51 @@ import torch
 
 from tests.training.tiny import FACTS, retriever, rl_rows
 from trailforge.protocols.environment import Environment
-from trailforge.training.generation import VllmServerGenerator
+from trailforge.training.generation import VllmColocatedGenerator
 from trailforge.training.rollouts import RolloutLimits, roll_out
 from trailforge.training.weights import load_tokenizer
 
 
 def main(model: str) -> None:
     """Process 0 has one episode without a search, process 1 three, with one to three; each gets its own."""
-    from accelerate import Accelerator
-
-    accelerator, tokenizer = Accelerator(cpu=True), load_tokenizer(model)
+    torch.distributed.init_process_group("gloo")
+    rank, tokenizer = torch.distributed.get_rank(), load_tokenizer(model)
 
     def turn(ids: list[int]) -> list[int]:
         text = tokenizer.decode(ids)
-        wanted = next(place for place, fact in enumerate(FACTS) if fact[0] in text)
+        wanted = next((place for place, fact in enumerate(FACTS) if fact[0] in text), -1)
         done = text.count("<tool_response>\n1.") >= wanted
         action = f"<answer>{wanted}</answer>" if done else "<search>Webb</search>"
         return tokenizer.encode(f"<think>a</think>{action}", add_special_tokens=False)
 
-    def generate(prompts: list[list[int]], **sampling: Any) -> dict[str, Any]:
-        assert accelerator.is_main_process
-        turns = [turn(ids) for ids in prompts]
-        return {"completion_ids": turns, "logprobs": [[[-0.5]] * len(ids) for ids in turns]}
+    engine = SimpleNamespace(tensor_parallel_size=2, tp_group=None, max_completion_length=0, generation_kwargs={})
 
-    def any_process(here: bool) -> bool:
-        told: Any = accelerator.gather(torch.tensor([int(here)]))
-        return bool(told.any())
+    def generate(prompts: list[list[int]], images: None, number: int) -> Any:
+        """As TRL's: all prompts of all processes, of which each takes as many as it gave."""
+        everyones: list[Any] = [None, None]
+        torch.distributed.all_gather_object(everyones, (prompts, engine.max_completion_length))
+        (first, room), (second, same) = everyones
+        assert len(first) == len(second) and room == same
+        turns = [turn(ids) for ids in [*first, *second]][rank * len(prompts) : (rank + 1) * len(prompts)]
+        return prompts, turns, [[[-0.5]] * len(ids) for ids in turns], None
 
-    client = SimpleNamespace(generate=generate)
-    engine = SimpleNamespace(vllm_client=client, temperature=1.0, top_p=1.0, top_k=0)
-    trainer = SimpleNamespace(vllm_generation=engine, accelerator=accelerator, eos_token_ids=[tokenizer.eos_token_id])
-    mine = slice(0, 1) if accelerator.process_index == 0 else slice(1, 4)
-    for rows in (rl_rows()[mine], []):  # then nothing, as where no group has to be replaced
-        wanted = rows if accelerator.process_index == 0 or rows else rl_rows()[mine]
-        episodes = asyncio.run(
-            roll_out(
-                [row.prompt for row in wanted],
-                "react",
-                Environment(documents=retriever(), top_k=1),
-                generator=VllmServerGenerator(trainer, any_process),
-                tokenizer=tokenizer,
-                limits=RolloutLimits(max_tokens=1000, max_observation_tokens=80),
-            )
+    engine.generate = generate
+    trainer = SimpleNamespace(vllm_generation=engine, eos_token_ids=[tokenizer.eos_token_id])
+    mine = slice(0, 1) if rank == 0 else slice(1, 4)
+    for rows in (rl_rows()[mine], rl_rows()[mine] if rank else []):  # then nothing at all in one of them
+        episodes = roll_out(
+            [row.prompt for row in rows],
+            "react",
+            Environment(documents=retriever(), top_k=1),
+            generator=VllmColocatedGenerator(trainer),
+            tokenizer=tokenizer,
+            limits=RolloutLimits(max_tokens=1000, max_observation_tokens=80),
         )
-        numbers = list(range(4))[mine] if wanted else []
+        numbers = list(range(4))[mine] if rows else []
         assert [episode.run.num_searches for episode in episodes] == numbers
         assert [episode.run.answer for episode in episodes] == [str(number) for number in numbers]
-    accelerator.wait_for_everyone()
-    accelerator.end_training()
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -12,13 +12,16 @@ from typing import Any
 
 import pytest
 import torch
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from trailforge.inference import ChatTurn, Meter, Request, Sampling, SqliteLedger
-from trailforge.schemas import ContextOverflow
+from trailforge.schemas import ContextOverflow, RequestRefused, ServerUnavailable
 from trailforge.training.generation import (
     CheckpointClient,
     Draw,
     TransformersGenerator,
+    TurnServer,
     VllmColocatedGenerator,
     VllmServerGenerator,
 )
@@ -90,24 +93,23 @@ class Engine:
     """vLLM as TRL wraps it: continues every prompt with the ids 7, 8, 9."""
 
     temperature, top_p, top_k = 0.7, 0.9, 0
-    max_completion_length = 0
+    max_completion_length, tensor_parallel_size = 0, 1
 
     def __init__(self) -> None:
         self.generation_kwargs: dict[str, Any] = {}
         self.asked: list[Any] = []
-        self.vllm_client = self
 
-    def generate(self, prompts: list[list[int]], *rest: Any, **sampling: Any) -> Any:
-        """Both of TRL's signatures."""
-        self.asked.append((prompts, sampling or (self.max_completion_length, self.generation_kwargs)))
-        ids, logprobs = [[7, 8, 9] for _ in prompts], [[[-0.1], [-0.2], [-0.3]] for _ in prompts]
-        return {"completion_ids": ids, "logprobs": logprobs} if sampling else (prompts, ids, logprobs, None)
+    def generate(self, prompts: list[list[int]], *rest: Any) -> Any:
+        """TRL's signature."""
+        self.asked.append((prompts, (self.max_completion_length, self.generation_kwargs)))
+        return prompts, [[7, 8, 9] for _ in prompts], [[[-0.1], [-0.2], [-0.3]] for _ in prompts], None
 
 
-def trainer_with(engine: Engine) -> Any:
+def trainer_with(engine: Engine, url: str = "") -> Any:
     """As far as a generator looks at it."""
-    accelerator = SimpleNamespace(is_main_process=True, process_index=0)
-    return SimpleNamespace(vllm_generation=engine, eos_token_ids=[2], accelerator=accelerator)
+    return SimpleNamespace(
+        vllm_generation=engine, eos_token_ids=[2], args=SimpleNamespace(vllm_server_base_url=f"{url}/")
+    )
 
 
 def test_vllm_beside_the_trainer() -> None:
@@ -120,22 +122,46 @@ def test_vllm_beside_the_trainer() -> None:
     assert generator.goes_on(True) and not generator.goes_on(False)
 
 
-def test_vllm_server() -> None:
-    """The main process asks for all at once, with the trainer's sampling."""
-    engine = Engine()
-    told: list[bool] = []
-    generator = VllmServerGenerator(trainer_with(engine), lambda wanted: told.append(wanted) or True)
-    made = generator.generate([[1], [1, 1]], [2, 5], ["</search>"])
-    assert [one.ids for one in made] == [[7, 8], [7, 8, 9]]
-    ((prompts, sampling),) = engine.asked
-    assert prompts == [[1], [1, 1]]
-    assert (sampling["temperature"], sampling["top_p"], sampling["max_tokens"]) == (0.7, 0.9, 5)
-    assert sampling["generation_kwargs"] == {"stop": ["</search>"], "include_stop_str_in_output": True}
-    assert generator.goes_on(False) and told == [False]  # another process still generates
+async def test_vllm_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each turn is asked for by itself, with the trainer's sampling and its own room; what fails is asked again."""
+    monkeypatch.setattr("trailforge.training.generation._FIRST_WAIT_S", 0.001)
+    asked: list[dict[str, Any]] = []
+    states = [503, 200, 500, 200, 400]
+
+    async def models(request: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": "policy"}]})
+
+    async def complete(request: web.Request) -> web.Response:
+        asked.append(await request.json())
+        state = states.pop(0)
+        choice = {"token_ids": [7, 8, 9], "logprobs": {"token_logprobs": [-0.1, -0.2, -0.3]}}
+        return web.json_response({"choices": [choice]}, status=state) if state == 200 else web.Response(status=state)
+
+    app = web.Application()
+    app.router.add_get("/v1/models", models)
+    app.router.add_post("/v1/completions", complete)
+    async with TestServer(app) as server:
+        trainer = trainer_with(Engine(), str(server.make_url("")).rstrip("/"))
+        generator = await asyncio.to_thread(VllmServerGenerator, trainer)
+        assert isinstance(generator, TurnServer)
+        made = [await generator.go_on(ids, room, ["</search>"]) for ids, room in (([1], 2), ([1, 1], 5))]
+        assert [(one.ids, one.logprobs) for one in made] == [([7, 8], [-0.1, -0.2]), ([7, 8, 9], [-0.1, -0.2, -0.3])]
+        assert [(body["prompt"], body["max_tokens"]) for body in asked[::2]] == [([1], 2), ([1, 1], 5)]
+        assert asked[0] == asked[1] and asked[0] | {"prompt": 0, "max_tokens": 0} == {
+            "model": "policy", "temperature": 0.7, "top_p": 0.9, "top_k": 0, "logprobs": 0, "stop": ["</search>"],
+            "include_stop_str_in_output": True, "return_token_ids": True, "return_tokens_as_token_ids": True,
+            "prompt": 0, "max_tokens": 0,
+        }  # fmt: skip
+        with pytest.raises(RequestRefused, match="HTTP 400"):
+            await generator.go_on([1], 2, [])
+    with pytest.raises(ServerUnavailable):
+        await generator.go_on([1], 2, [])
+    with pytest.raises(ServerUnavailable):
+        await asyncio.to_thread(VllmServerGenerator, trainer)
 
 
 @pytest.mark.slow
-def test_vllm_server_of_two_processes(tiny_model: Path) -> None:
+def test_an_engine_that_two_processes_share(tiny_model: Path) -> None:
     """Episodes of different lengths, and none at all in one process: nobody waits for ever, nobody gets another's."""
     script = Path(__file__).with_name("roll_out_in_processes.py")
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(script)]

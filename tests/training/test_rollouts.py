@@ -19,7 +19,7 @@ from trailforge.protocols import (
     nl_dag,
 )
 from trailforge.protocols.environment import Environment, limit_observations
-from trailforge.protocols.turns import Observation, Search, Turn
+from trailforge.protocols.turns import Labels, Observation, Search, Turn
 from trailforge.retrieval import Bm25Retriever
 from trailforge.retrieval.kg import KgStore, KgTool, build_kg, open_source
 from trailforge.schemas import ChatMessage, InvalidInput, Passage, PlanEdge, PlanNode
@@ -36,7 +36,7 @@ async def rolled(script: Any, tokenizer: Any, *, protocol: str = "react", count:
     limits = changes.pop("limits", LIMITS)
     generator = Scripted(tokenizer, script, **changes)
     prompts = [row.prompt for row in rl_rows(protocol)][:count]
-    episodes = await roll_out(prompts, protocol, environment, generator=generator, tokenizer=tokenizer, limits=limits)
+    episodes = roll_out(prompts, protocol, environment, generator=generator, tokenizer=tokenizer, limits=limits)
     return episodes, generator
 
 
@@ -91,7 +91,7 @@ async def test_what_was_sampled_is_never_tokenised_again(tokenizer: Any) -> None
             return [Continuation([token for letter in text for token in letters[letter]]) for text in texts]
 
     generator = Spelling(tokenizer, searching)
-    (episode,) = await roll_out(
+    (episode,) = roll_out(
         [rl_rows()[0].prompt],
         "react",
         Environment(documents=retriever()),
@@ -273,6 +273,37 @@ async def test_a_plans_results_are_shortened_to_whole_sentences(tokenizer: Any) 
         assert any(passage.text.endswith(" …") for passage in short.passages) == (limit < whole)
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_no_result_is_longer_than_its_limit(tokenizer: Any, protocol: str) -> None:
+    """Whatever it holds: long titles and triples, many nodes of a plan, a message that repeats what an agent wrote."""
+    grammar, words = PROTOCOLS[protocol], "Webb telescope " * 400
+
+    def count(text: str) -> int:
+        return len(tokenizer.encode(text, add_special_tokens=False))
+
+    passages = tuple(Passage(id=str(n), title=words[: 40 * n], text=words, score=1.0) for n in range(5))
+    nodes = tuple(
+        nl_dag.NodeResult(node=PlanNode(node_id=f"N{n}", query="q", tool="News"), status="skipped", detail=words[:300])
+        for n in range(8)
+    )
+    triples = tuple(Labels(words[: 9 * n], "of", words[: 50 * n]) for n in range(9))
+    for whole in (
+        Observation(passages=passages, triples=triples),
+        Observation(nodes=nodes),
+        Observation(message=f"The plan was not run: {words}"),
+        Observation(message="".join(words.split())),
+    ):
+
+        async def respond(search: Search, whole: Observation = whole) -> Observation:
+            return whole
+
+        for limit in (60, 200, 700):
+            short = await limit_observations(respond, grammar, count, limit)(Search(query="q"))
+            text = grammar.render_result(short)
+            assert count(text) <= limit
+            assert not whole.message or limit == 60 or count(text) > limit / 2  # no more of it goes than has to
+
+
 def test_environment_says_what_is_missing() -> None:
     """Before anything is trained."""
     for protocol, environment, missing in (
@@ -287,7 +318,7 @@ def test_environment_says_what_is_missing() -> None:
 async def test_a_prompt_has_a_system_turn_and_the_question(tokenizer: Any) -> None:
     """Anything else is refused."""
     with pytest.raises(InvalidInput, match="system turn"):
-        await roll_out(
+        roll_out(
             [(ChatMessage(role="user", content="q"),)],
             "react",
             Environment(documents=retriever()),

@@ -37,7 +37,7 @@ class SearchSettings(EnvironmentConfig):
     documents: tuple[str, ...]
     """Folders of finished runs, or one corpus (an index, a file of passages); none where `kind` is `web` or a URL."""
     kg: str | None = None
-    """A knowledge graph's folder, for `kg_search`."""
+    """A knowledge graph's folder, for `kg_search`, or the URL of a server that has one."""
     top_k: int = 5
     """Passages of a search; in plans, of each node."""
     max_observation_tokens: int = 1024
@@ -106,13 +106,17 @@ async def search_episode(
 
 
 def known_of(episode: TokenEpisode) -> dict[str, Any]:
-    """What the rewards in this folder want to know of an episode besides its text, and how it ended."""
+    """What the rewards in this folder want to know of an episode besides its text, and how it ended.
+
+    Of one that `failed` no token is trained. What it is paid should count in no group's mean.
+    """
     return {
         "transcript": [{"role": message.role, "content": message.content} for message in episode.messages],
         "response_tokens": len(episode.ids),
         "retrieved_titles": [passage.title for passage in episode.run.passages],
         "num_searches": episode.run.num_searches,
         "stop": episode.run.stop,
+        "error": episode.run.error,
     }
 
 
@@ -145,6 +149,6 @@ def _opened(protocol: str, settings: SearchSettings) -> Environment:
         protocol,
         [Path(folder) for folder in settings.documents],
         search=EnvironmentConfig(**{each.name: getattr(settings, each.name) for each in fields(EnvironmentConfig)}),
-        kg=Path(settings.kg) if settings.kg else None,
+        kg=settings.kg or None,
         top_k=settings.top_k,
     )

@@ -28,11 +28,12 @@ from trailforge.training.generation import (
     Draw,
     Generator,
     TransformersGenerator,
+    TurnServer,
     VllmColocatedGenerator,
     VllmServerGenerator,
 )
 from trailforge.training.masks import prompt_ids
-from trailforge.training.processes import is_anywhere, is_main_process, log, processes
+from trailforge.training.processes import is_main_process, log, processes
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode
 from trailforge.training.scoring import ToScore, scorer_of_training
 from trailforge.training.sets.files import questions_of, set_hash
@@ -69,7 +70,7 @@ def train_rl(
     resume: bool = False,
     max_steps: int | None = None,
     vllm: VllmOptions = VllmOptions(),
-    open_generator: Callable[[Any], Generator] | None = None,
+    open_generator: Callable[[Any], Generator | TurnServer] | None = None,
 ) -> Path:
     """Train on the questions in `training_set`/rl/train that are asked in the preset's protocol, which agents search
     `environment` for; the model's folder.
@@ -265,12 +266,12 @@ def to_score(row: RlRow, episode: TokenEpisode) -> ToScore:
     )
 
 
-def make_generator(trainer: Any, config: RlConfig) -> Generator:
+def make_generator(trainer: Any, config: RlConfig) -> Generator | TurnServer:
     """Who generates, by the preset's `rollouts`. Raises `InvalidInput` where the model is spread over processes."""
     if config.rollouts == "vllm-colocate":
         return VllmColocatedGenerator(trainer)
     if config.rollouts == "vllm-server":
-        return VllmServerGenerator(trainer, lambda wanted: is_anywhere(wanted, trainer.accelerator.device))
+        return VllmServerGenerator(trainer)
     if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         raise InvalidInput("a model spread over processes cannot generate by itself: take vLLM", field="rl.rollouts")
     return TransformersGenerator(

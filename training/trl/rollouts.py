@@ -1,7 +1,8 @@
 """Our rollouts as TRL's `rollout_func`: the trainer's prompts are ids of rows, what comes back are scored episodes.
 
 TRL repeats each row once for every episode of its group, so equal ids that follow each other are a group. Rewards are
-given here, where the whole conversation is known, and handed through to TRL (`episode_reward`).
+given here, where the whole conversation is known, and handed through to TRL (`episode_reward`). An episode whose search
+failed has none: TRL then leaves it out of its group's mean, and no token of it has a loss.
 
 Dynamic sampling (DAPO, section 3.2): a group whose episodes are all paid the same has no advantage. Its place is given
 to a group of another question, drawn from the training set by seed, step and process; after `TRIES` rounds what is
@@ -10,7 +11,6 @@ still without advantage is masked, so that it counts in no mean over tokens.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,8 +21,9 @@ from trailforge.protocols.environment import Environment
 from trailforge.protocols.transcripts import read_transcript
 from trailforge.rewards.episode import Reward
 from trailforge.schemas import RlRow
-from trailforge.training.generation import Generator
+from trailforge.training.generation import Generator, TurnServer
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out
+from trailforge.training.turns import EpisodeLoop
 
 TRIES = 3
 """Rounds in which groups without advantage are replaced."""
@@ -52,7 +53,7 @@ class SearchRollouts:
         protocol: str,
         tokenizer: Any,
         limits: RolloutLimits,
-        open_generator: Callable[[Any], Generator],
+        open_generator: Callable[[Any], Generator | TurnServer],
         dynamic_sampling: bool = False,
         seed: int = 0,
     ) -> None:
@@ -61,13 +62,13 @@ class SearchRollouts:
         self._environment, self._pay, self._protocol = environment, pay, protocol
         self._tokenizer, self._limits = tokenizer, limits
         self._open_generator = open_generator
-        self._generator: Generator | None = None
+        self._generator: Generator | TurnServer | None = None
         self._dynamic_sampling, self._seed = dynamic_sampling, seed
-        self._runner = asyncio.Runner()
+        self._loop = EpisodeLoop()
 
     def close(self) -> None:
         """End the tools' event loop."""
-        self._runner.close()
+        self._loop.close()
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
         """What TRL calls: ids of rows to tokens, masks and rewards."""
@@ -81,15 +82,16 @@ class SearchRollouts:
     def _roll_out(self, rows: Sequence[RlRow], trainer: Any) -> list[Paid]:
         if self._generator is None:
             self._generator = self._open_generator(trainer)
-        episodes = self._runner.run(
-            roll_out(
-                [row.prompt for row in rows],
-                self._protocol,
-                self._environment,
-                generator=self._generator,
-                tokenizer=self._tokenizer,
-                limits=self._limits,
-            )
+        if isinstance(self._generator, TurnServer):
+            trainer.accelerator.wait_for_everyone()  # one process alone gives the server this step's weights
+        episodes = roll_out(
+            [row.prompt for row in rows],
+            self._protocol,
+            self._environment,
+            generator=self._generator,
+            tokenizer=self._tokenizer,
+            limits=self._limits,
+            loop=self._loop,
         )
         played = list(zip(rows, episodes, strict=True))
         return [
@@ -107,8 +109,7 @@ class SearchRollouts:
         for _ in range(TRIES):
             equal = [number for number, group in enumerate(groups) if not _has_advantage(group)]
             rows, spare = spare[: len(equal)], spare[len(equal) :]
-            assert self._generator is not None
-            if not self._generator.goes_on(bool(rows)):
+            if not rows:
                 break
             tried = _groups(self._roll_out([row for row in rows for _ in range(size)], trainer), size)
             for number, group in zip(equal, tried, strict=False):
@@ -124,7 +125,7 @@ class SearchRollouts:
             "completion_ids": [episode.ids for episode in episodes],
             "logprobs": [episode.logprobs for episode in episodes] if sampled else None,
             "env_mask": [episode.mask for episode in episodes],
-            "episode_reward": [one.reward.total for one in paid],
+            "episode_reward": [None if one.episode.failed else one.reward.total for one in paid],
             "episode_figures": [
                 figures(paid, self._protocol) | {"groups_dropped": float(dropped), "kl_weight": float(trainer.beta)}
             ]
@@ -134,7 +135,7 @@ class SearchRollouts:
 
 def episode_reward(
     *,
-    episode_reward: Sequence[float],
+    episode_reward: Sequence[float | None],
     episode_figures: Sequence[Mapping[str, float]],
     log_metric: Callable[[str, float], None],
     **others: Any,
@@ -146,14 +147,17 @@ def episode_reward(
 
 
 def figures(paid: Sequence[Paid], protocol: str) -> dict[str, float]:
-    """Means over episodes: searches, shares that answered and that are well-formed, tokens, and each part of the reward
-    where it is known."""
+    """The share of episodes whose search failed; means over the others: searches, shares that answered and that are
+    well-formed, tokens, and each part of the reward where it is known."""
+    failed = sum(one.episode.failed for one in paid) / len(paid)
+    paid = [one for one in paid if not one.episode.failed] or paid
     parts: dict[str, list[float]] = {}
     for one in paid:
         for name, value in one.reward.parts.items():
             if value is not None:
                 parts.setdefault(name, []).append(float(value))
     return {
+        "failed": failed,
         "searches": fmean(one.episode.run.num_searches for one in paid),
         "well_formed": fmean(read_transcript(one.episode.messages, protocol).is_well_formed for one in paid),
         "answered": fmean(one.episode.run.stop == "answered" for one in paid),

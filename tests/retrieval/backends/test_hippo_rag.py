@@ -287,7 +287,7 @@ def test_what_is_called_as_a_pronoun_is_a_phrase_where_the_passage_names_it() ->
     [("1920 Olympics", "1924 Olympics", False), ("1920 Olympics", "Olympics 1920", True), ("Rome", "Roma", True)],
 )
 def test_phrases_whose_numbers_differ_are_not_of_one_meaning(one: str, other: str, is_joined: bool) -> None:
-    """However near their embeddings are: here they are the same. A walk gets from one to the other by synonyms alone."""
+    """However near their embeddings are: here they are the same. Synonyms alone lead from one to the other."""
     triples = {"First": [[one, "is in", "Antwerp"]], "Second": [[other, "is in", "Paris"]]}
     client, encoder = ScriptedModel(lambda request: reply(request, triples)), TableEncoder({"antwerp": 1, "paris": -1})
     documents = [Document(id=title, title=title, text="") for title in triples]

@@ -1,0 +1,178 @@
+"""Turns that are generated together: nobody waits for everybody, and searches go on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.support.turns import answer_turn, search_turn
+from tests.training.tiny import Scripted, rl_rows
+from trailforge.protocols import REACT
+from trailforge.protocols.environment import Environment
+from trailforge.schemas import ChatMessage, InvalidInput, Passage
+from trailforge.training.generation import Continuation
+from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out
+from trailforge.training.turns import EpisodeLoop
+
+LIMITS = RolloutLimits(max_tokens=3000, max_observation_tokens=100)
+TURN_S = 0.2
+
+
+class Sleepy:
+    """Searches take as long as their queries say."""
+
+    def __init__(self) -> None:
+        self.done: list[float] = []
+
+    async def retrieve(self, query: str, k: int) -> list[Passage]:
+        await asyncio.sleep(float(query.split()[-1]))
+        self.done.append(time.monotonic())
+        return []
+
+
+@dataclass
+class Slow(Scripted):
+    """A generator that takes its time for a batch of any size, and notes when it began with which."""
+
+    began: list[float] = field(default_factory=list)
+    ended: list[float] = field(default_factory=list)
+
+    def generate(self, prompts: Any, rooms: Any, stop: Any) -> list[Continuation]:
+        self.began.append(time.monotonic())
+        time.sleep(TURN_S)
+        made = super().generate(prompts, rooms, stop)
+        self.ended.append(time.monotonic())
+        return made
+
+
+def searching_for(waits: Sequence[float], searches: int) -> Any:
+    """Each episode, told by its question, searches so often for so long, and then answers."""
+    questions = [row.question for row in rl_rows()]
+
+    def script(text: str, number: int) -> str:
+        wait = next(wait for question, wait in zip(questions, waits, strict=False) if question in text)
+        if text.count("</tool_response><|im_end|>") < searches:
+            return search_turn(REACT, "a", f"for {wait}")
+        return answer_turn(REACT, "b", "c")
+
+    return script
+
+
+def rolled(generator: Any, tokenizer: Any, environment: Environment, count: int) -> list[TokenEpisode]:
+    prompts = [row.prompt for row in rl_rows()[:count]]
+    return roll_out(prompts, "react", environment, generator=generator, tokenizer=tokenizer, limits=LIMITS)
+
+
+def test_a_slow_search_holds_up_its_own_episode_alone(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others wait for it once, for a moment, and stay together; it comes back when they have answered."""
+    monkeypatch.setattr("trailforge.training.turns._LEAST_WAIT_S", 1.0)
+    generator = Slow(tokenizer, searching_for([0.001, 0.001, 0.001, 60], 3))
+
+    class UntilOthersAnswer(Sleepy):
+        async def retrieve(self, query: str, k: int) -> list[Passage]:
+            while query == "for 60" and len(generator.ended) < 4:
+                await asyncio.sleep(0.01)
+            return []
+
+    began = time.monotonic()
+    episodes = rolled(generator, tokenizer, Environment(documents=UntilOthersAnswer()), 4)
+    assert [len(prompts) for prompts in generator.asked] == [4, 3, 3, 3, 1, 1, 1]
+    assert generator.began[1] - generator.ended[0] > 0.9  # what it is waited for
+    assert time.monotonic() - began < 7 * TURN_S + 1.0 + 2.0
+    assert all(each.run.stop == "answered" and each.run.num_searches == 3 for each in episodes)
+
+
+def test_searches_go_on_while_others_are_generated(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In another thread: one begins and ends within a generation that it is late for."""
+    monkeypatch.setattr("trailforge.training.turns._LEAST_WAIT_S", 0.02)
+    monkeypatch.setattr("trailforge.training.turns._WAIT_SHARE", 0.0)
+    sleepy = Sleepy()
+    generator = Slow(tokenizer, searching_for([0.001, TURN_S / 2], 2))
+    rolled(generator, tokenizer, Environment(documents=sleepy), 2)
+    assert [len(prompts) for prompts in generator.asked[:2]] == [2, 1]
+    spans = list(zip(generator.began, generator.ended, strict=True))
+    assert any(start + 0.02 < at < end for start, end in spans for at in sleepy.done)
+
+
+def test_what_goes_wrong_ends_all_episodes_at_once(tokenizer: Any) -> None:
+    """In the generator, and in an episode while others are being generated or search."""
+
+    class Broken(Scripted):
+        def generate(self, prompts: Any, rooms: Any, stop: Any) -> list[Continuation]:
+            if self.asked:
+                raise RuntimeError("out of memory")
+            return super().generate(prompts, rooms, stop)
+
+    began = time.monotonic()
+    with pytest.raises(RuntimeError, match="out of memory"):
+        rolled(Broken(tokenizer, searching_for([0.001, 60], 1)), tokenizer, Environment(documents=Sleepy()), 2)
+
+    class Misled(Sleepy):
+        async def retrieve(self, query: str, k: int) -> list[Passage]:
+            if query == "for 0.1":
+                raise InvalidInput("no such corpus")
+            return await super().retrieve(query, k)
+
+    with pytest.raises(InvalidInput, match="no such corpus"):
+        rolled(Slow(tokenizer, searching_for([0.1, 0.001, 60], 3)), tokenizer, Environment(documents=Misled()), 3)
+    with pytest.raises(InvalidInput, match="system turn"):
+        prompt = (ChatMessage(role="user", content="q"),)
+        roll_out(
+            [prompt, rl_rows()[0].prompt],
+            "react",
+            Environment(documents=Sleepy()),
+            generator=Slow(tokenizer, searching_for([0.001], 1)),
+            tokenizer=tokenizer,
+            limits=LIMITS,
+        )
+    assert time.monotonic() - began < 10
+
+
+def test_a_server_is_asked_turn_by_turn(tokenizer: Any) -> None:
+    """Four episodes take as long as the longest of them, whatever the others do."""
+    waits = [0.4, 0.001, 0.001, 0.001]
+
+    class Server:
+        end_ids = (tokenizer.eos_token_id,)
+        script = staticmethod(searching_for(waits, 2))
+
+        async def go_on(self, ids: list[int], room: int, stop: Sequence[str]) -> Continuation:
+            await asyncio.sleep(TURN_S)
+            return Continuation(tokenizer.encode(self.script(tokenizer.decode(ids), 0), add_special_tokens=False))
+
+    sleepy, began = Sleepy(), time.monotonic()
+    rolled(Server(), tokenizer, Environment(documents=sleepy), 4)
+    assert 3 * TURN_S + 2 * 0.4 <= time.monotonic() - began < 2 * (3 * TURN_S + 2 * 0.4)
+    assert sorted(sleepy.done)[5] < sorted(sleepy.done)[7] - 0.4  # the others' searches, and the last of the slow ones
+
+
+def test_tools_stay_on_one_loop_from_step_to_step(tokenizer: Any) -> None:
+    """Which is not the caller's, and ends when it is told to, whatever still runs on it."""
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    class Looking(Sleepy):
+        async def retrieve(self, query: str, k: int) -> list[Passage]:
+            loops.append(asyncio.get_running_loop())
+            return []
+
+    loop = EpisodeLoop()
+    for _ in range(2):
+        roll_out(
+            [rl_rows()[0].prompt],
+            "react",
+            Environment(documents=Looking()),
+            generator=Scripted(tokenizer, searching_for([0.001], 1)),
+            tokenizer=tokenizer,
+            limits=LIMITS,
+            loop=loop,
+        )
+    forgotten = loop.start(asyncio.sleep(60))
+    loop.close()
+    loop.close()
+    assert len(set(loops)) == 1 and len(loops) == 2 and loops[0].is_closed()
+    assert forgotten.cancelled()

@@ -1,0 +1,130 @@
+"""Turns of many episodes, generated together in the caller's thread while the episodes go on in another."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from trailforge.training.generation import Continuation, Generator
+
+T = TypeVar("T")
+
+_LEAST_WAIT_S, _WAIT_SHARE = 1.0, 0.5
+"""How long a batch waits for those that are on their way: at least, and as a share of what the last one took."""
+
+
+class EpisodeLoop:
+    """The event loop of episodes and their tools, in a thread of its own: while the caller's generates, others search.
+
+    Tools stay on it from step to step of a training.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="trailforge-episodes", daemon=True)
+        self._thread.start()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run on the loop; from another thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        """End it. Searches that hang in threads are left behind."""
+        if self._loop.is_closed():
+            return
+        self.start(_cancel_others()).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedTurn:
+    """A turn that an episode waits for."""
+
+    number: int
+    """Of the episode."""
+    ids: list[int]
+    room: int
+    turn: Future[Continuation]
+
+
+class WaitingTurns:
+    """Gathers the turns that episodes ask for, and gives those that wait to who generates several at once.
+
+    Nobody waits for all: for those that were given a turn last, and for half the time that it took, so that a batch is
+    not broken up by moments. Who was late once is not waited for until he comes.
+    """
+
+    def __init__(self, episodes: int) -> None:
+        self._asked: list[AskedTurn] = []
+        self._changed = threading.Condition()
+        self._episodes = episodes
+        """Those that go on."""
+        self._awaited = set(range(episodes))
+        self._wait_s = _LEAST_WAIT_S
+
+    async def ask(self, number: int, ids: list[int], room: int) -> Continuation:
+        """Continue an episode's tokens."""
+        asked = AskedTurn(number, ids, room, Future())
+        with self._changed:
+            self._asked.append(asked)
+            self._awaited.discard(number)
+            self._changed.notify()
+        return await asyncio.wrap_future(asked.turn)
+
+    def leave(self, number: int) -> None:
+        """An episode has ended."""
+        with self._changed:
+            self._episodes -= 1
+            self._awaited.discard(number)
+            self._changed.notify()
+
+    def leave_all(self) -> None:
+        """None goes on."""
+        with self._changed:
+            self._episodes = 0
+            self._awaited.clear()
+            self._asked.clear()
+            self._changed.notify()
+
+    def take(self) -> list[AskedTurn]:
+        """Those that wait, in the order of their episodes; none when no episode goes on. Waits for the first."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._asked or not self._episodes)
+            self._changed.wait_for(lambda: not self._awaited, timeout=self._wait_s)
+            taken = sorted(self._asked, key=lambda asked: asked.number)
+            self._asked.clear()
+            return taken
+
+    def give(self, taken: Sequence[AskedTurn], made: Sequence[Continuation], seconds: float) -> None:
+        """What was generated, and how long it took."""
+        with self._changed:
+            self._awaited = {asked.number for asked in taken}
+            self._wait_s = max(_LEAST_WAIT_S, _WAIT_SHARE * seconds)
+        for asked, one in zip(taken, made, strict=True):
+            if asked.turn.set_running_or_notify_cancel():
+                asked.turn.set_result(one)
+
+
+def generate_turns(turns: WaitingTurns, generator: Generator, stop: Sequence[str]) -> None:
+    """Generate what is asked for until no episode in any process goes on."""
+    while True:
+        taken = turns.take()
+        if not generator.goes_on(bool(taken)):
+            return
+        began = time.monotonic()
+        made = generator.generate([asked.ids for asked in taken], [asked.room for asked in taken], stop)
+        turns.give(taken, made, time.monotonic() - began)
