@@ -40,6 +40,13 @@ class Rollouts(StrEnum):
     TRANSFORMERS = "transformers"
 
 
+class Weights(StrEnum):
+    """How the loss is weighed where vLLM sampled and the trainer trains."""
+
+    TOKEN_TRUNCATE = "token_truncate"
+    NONE = "none"
+
+
 class Log(StrEnum):
     """Where figures of a training go while it runs."""
 
@@ -154,9 +161,13 @@ def rl(
     ] = None,
     vllm_url: Annotated[str | None, typer.Option(help="For rollouts vllm-server.")] = None,
     vllm_memory: Annotated[float, typer.Option(min=0.05, max=0.95, help="For rollouts vllm-colocate.")] = 0.3,
-    importance_correction: Annotated[
-        bool, typer.Option(help="Weigh tokens by how much likelier the trainer finds them than vLLM did.")
-    ] = True,
+    importance_weights: Annotated[
+        Weights | None,
+        typer.Option(
+            help="Of the loss on tokens that vLLM sampled: token_truncate, their probability to the trainer over that "
+            "to vLLM, cut at the preset's importance_cap; or none. Default: the preset's."
+        ),
+    ] = None,
     launcher: Launcher = None,
     launch: Launch = None,
     print_files: Print = False,
@@ -165,7 +176,7 @@ def rl(
     if launch_elsewhere(context, launcher, launch, print_files, out):
         return
     said = (retrieval, encoder, query_prefix, passage_prefix, encoder_device)
-    recipe = _searching(_recipe(preset, logging, seed, rollouts), *said)
+    recipe = _searching(_recipe(preset, logging, seed, rollouts=rollouts, importance_weights=importance_weights), *said)
     environment = _environment(recipe, documents, kg)  # what is missing is said before anything heavy is loaded
     from trailforge.training.trl.rl import VllmOptions, train_rl
 
@@ -177,7 +188,7 @@ def rl(
         base_model=base_model,
         resume=resume,
         max_steps=max_steps,
-        vllm=VllmOptions(server=vllm_url, memory=vllm_memory, importance_correction=importance_correction),
+        vllm=VllmOptions(server=vllm_url, memory=vllm_memory),
     )
     print(model)
 
@@ -222,14 +233,14 @@ def register(root: typer.Typer) -> None:
     root.add_typer(app, name="train")
 
 
-def _recipe(preset: str, logging: Log | None, seed: int | None, rollouts: Rollouts | None = None) -> TrainPreset:
+def _recipe(preset: str, logging: Log | None, seed: int | None, **of_rl: StrEnum | None) -> TrainPreset:
     """A preset with what was asked for in its place."""
     from trailforge.training.config import load_train_preset
 
     recipe = load_train_preset(preset)
     changes = {"logging": logging and logging.value, "seed": seed}
     given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
-    in_rl = given | ({"rollouts": rollouts.value} if rollouts else {})
+    in_rl = given | {name: choice.value for name, choice in of_rl.items() if choice is not None}
     return dataclasses.replace(
         recipe, sft=dataclasses.replace(recipe.sft, **given), rl=dataclasses.replace(recipe.rl, **in_rl)
     )

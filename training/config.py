@@ -37,6 +37,10 @@ Loss = Literal["token", "sequence"]
 """`token`: the mean over all trained tokens of a batch. `sequence`: the mean over episodes of their token means."""
 Rollouts = Literal["vllm-server", "vllm-colocate", "transformers"]
 """Who generates episodes: a vLLM server apart, vLLM on the trainer's own accelerators, or the trainer's model."""
+ImportanceWeights = Literal["token_truncate", "none"]
+"""`token_truncate`: the loss of each token is weighed by its probability to the trainer over that to vLLM, at most
+`importance_cap`. Products over whole episodes are not offered: over hundreds of tokens they are nearly 0 or above any
+bound. `none`: literally the papers' losses, in which sampler and trainer are one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,10 +155,9 @@ class RlConfig(TrainerConfig):
     kl: KlConfig = field(default_factory=KlConfig)
     scale_rewards: ScaleRewards = "group"
     loss: Loss = "token"
-    dynamic_sampling: bool = False
-    """Sample anew for questions whose episodes are all paid the same."""
     mask_truncated: bool = False
-    """Take no loss on episodes that were cut at `max_tokens`."""
+    """Take no loss on episodes that end since `max_tokens` leaves no room (`too_long`). Their rewards still count in
+    the mean of their group."""
     temperature: float = 1.0
     top_p: float = 1.0
     max_tokens: int
@@ -166,15 +169,26 @@ class RlConfig(TrainerConfig):
     top_k: int = 5
     """Passages of a search; in plans, of each node."""
     rollouts: Rollouts = "vllm-colocate"
+    importance_weights: ImportanceWeights = "token_truncate"
+    """For episodes that vLLM made."""
+    importance_cap: float = 3.0
+    """TRL's."""
 
     def __post_init__(self) -> None:
         TrainerConfig.__post_init__(self)
         self._more_than_zero("prompts_per_step", "samples", "mini_batch", "clip_low", "clip_high")
         self._more_than_zero("temperature", "max_tokens", "max_observation_tokens", "max_searches", "top_k")
+        self._more_than_zero("importance_cap")
         if self.samples < 2:
             raise InvalidInput("a group has at least 2 episodes", field="samples")
         if not 0.0 < self.top_p <= 1.0:
             raise InvalidInput(f"expected above 0 to 1, got {self.top_p}", field="top_p")
+        if self.top_p < 1.0 and self.rollouts != "transformers" and self.importance_weights != "none":
+            raise InvalidInput(
+                f"vLLM's probabilities are of the tokens that {self.top_p} leaves, the trainer's of all: their ratio "
+                "is no importance weight; set top_p: 1.0, or importance_weights: none",
+                field="top_p",
+            )
         if self.episodes_per_step % self.mini_batch:
             raise InvalidInput(
                 f"{self.episodes_per_step} episodes of a step cannot be parted into mini-batches of {self.mini_batch}",
