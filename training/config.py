@@ -102,7 +102,10 @@ class SftConfig(TrainerConfig):
     batch_size: int
     """Conversations in one optimizer step, over all accelerators."""
     max_tokens: int
-    """Longer conversations are cut at their end."""
+    """Longer conversations are left out and counted: one that is cut would teach to stop in the middle."""
+    packing: bool = False
+    """Lay conversations end to end, up to `max_tokens`, so that nothing is padded; none sees another. `batch_size` then
+    counts such rows, and TRL mixes each 1,000 conversations of the set's order to fill them."""
 
     def __post_init__(self) -> None:
         TrainerConfig.__post_init__(self)

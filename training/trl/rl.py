@@ -134,6 +134,7 @@ def grpo_trainer(
 
 def _trainer_class() -> Any:
     """TRL's trainer, which also logs what share of the trained tokens has a weight that was cut to the cap."""
+    import torch
     from trl.trainer.grpo_trainer import GRPOTrainer
 
     class Trainer(GRPOTrainer):
@@ -145,9 +146,9 @@ def _trainer_class() -> Any:
             if weights is not None:
                 trained = (made["completion_mask"] * made["tool_mask"]).bool()
                 cut = trained & (weights >= self.vllm_importance_sampling_clip_max)
-                tokens, at_cap = self.accelerator.gather(trained.sum()).sum(), self.accelerator.gather(cut.sum()).sum()
-                share = at_cap.item() / max(1, tokens.item())
-                self._metrics["train"]["sampling/truncated_tokens"].append(share)
+                counts: Any = self.accelerator.gather(torch.stack([cut.sum(), trained.sum()]))
+                at_cap, tokens = counts.view(-1, 2).sum(dim=0).tolist()
+                self._metrics["train"]["sampling/truncated_tokens"].append(at_cap / max(1, tokens))
             return made
 
     return Trainer

@@ -12,7 +12,7 @@ from typing import Any
 
 from trailforge.schemas import InvalidInput, SftRow
 from trailforge.training.config import SftConfig, TrainPreset
-from trailforge.training.masks import IGNORED, MaskedTokens, masked_tokens
+from trailforge.training.masks import MaskedTokens, masked_tokens
 from trailforge.training.processes import is_main_process, log, processes
 from trailforge.training.sets.files import open_set, rows_of, set_hash
 from trailforge.training.sets.sft_rows import mistaken_claims
@@ -43,15 +43,18 @@ def train_sft(
     rows = rows_of(training_set, "sft", "train", SftRow)
     parts = batches(config.batch_size, config.per_device, processes(), field="sft.batch_size")
     source = resolved(base_model or config.base_model)
+    # Before the model: this makes the processes one group, without which each would load all of its weights.
+    arguments = TrlConfig(
+        **trainer_arguments(config, out, parts, max_steps=max_steps),
+        max_length=config.max_tokens,
+        packing=config.packing,
+    )
     base = load_base(source)
     base.check_learns(config)
     masks_mistakes = open_set(training_set).masks_mistakes
-    examples = tokenise(base.tokenizer, rows, config.max_tokens, masks_mistakes=masks_mistakes)
+    examples, left_out = tokenise(base.tokenizer, rows, config.max_tokens, masks_mistakes=masks_mistakes)
     if not examples:
         raise InvalidInput(f"no conversation has a token to train within {config.max_tokens}", file=training_set)
-    arguments = TrlConfig(
-        **trainer_arguments(config, out, parts, max_steps=max_steps), max_length=config.max_tokens, packing=False
-    )
     settings = {"stage": "sft", "base_model": source, "training_set": set_hash(training_set), "max_steps": max_steps}
     checkpoint = open_together(out, settings | {"config": deciding(config)}, resume=resume)
     trainer = _trainer(base, examples, arguments, config)
@@ -64,6 +67,7 @@ def train_sft(
                 "stage": "sft",
                 "steps": trainer.state.global_step,
                 "rows": len(examples),
+                "left_out": left_out,
                 "trained_tokens_per_epoch": sum(sum(example.mask) for example in examples),
                 "loss": done.training_loss,
                 "losses": [entry["loss"] for entry in trainer.state.log_history if "loss" in entry],
@@ -75,26 +79,30 @@ def train_sft(
 
 def tokenise(
     tokenizer: Any, rows: Sequence[SftRow], max_tokens: int, *, masks_mistakes: bool = False
-) -> list[MaskedTokens]:
-    """Rows as tokens and labels, longer ones cut at their end; rows without a trained token are left out.
+) -> tuple[list[MaskedTokens], dict[str, int]]:
+    """Rows as tokens and labels, and how many are left out: `too_long`, and `untrained` without a token to learn.
 
     Raises `InvalidInput` naming the row whose text cannot be told from a turn's marks.
     """
-    examples, cut = [], 0
+    examples, left_out = [], {"too_long": 0, "untrained": 0}
     for number, row in enumerate(rows, start=1):
         try:
             unlearnt = mistaken_claims(row) if masks_mistakes else ()
             example = masked_tokens(tokenizer, row.messages, row.train, unlearnt)
         except InvalidInput as error:
             raise InvalidInput(f"{row.uid}: {error.problem}", row=number, field=error.field) from error
-        cut += len(example.input_ids) > max_tokens
-        example = MaskedTokens(input_ids=example.input_ids[:max_tokens], labels=example.labels[:max_tokens])
-        if any(label != IGNORED for label in example.labels):
+        if len(example.input_ids) > max_tokens:
+            left_out["too_long"] += 1
+        elif not any(example.mask):
+            left_out["untrained"] += 1
+        else:
             examples.append(example)
-    if cut or len(examples) < len(rows):
-        left_out = len(rows) - len(examples)
-        log(f"{cut} of {len(rows)} conversations are cut at {max_tokens} tokens, {left_out} left out")
-    return examples
+    if any(left_out.values()):
+        log(
+            f"of {len(rows)} conversations {left_out['too_long']} are longer than {max_tokens} tokens and left out "
+            f"(`training-set --long-rows segments` keeps parts of them), {left_out['untrained']} have nothing to train"
+        )
+    return examples, left_out
 
 
 def _trainer(base: Base, examples: Sequence[MaskedTokens], arguments: Any, config: SftConfig) -> Any:
