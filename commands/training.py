@@ -133,6 +133,33 @@ def sft(
 
 @app.command(
     epilog="""Examples:\n
+    trailforge train dpo sets/kg --preset dynasearcher --base-model trained/sft/model --out trained/dpo""",
+)
+def dpo(
+    context: typer.Context,
+    training_set: _Set,
+    preset: _Preset,
+    out: _Out,
+    base_model: _Base = None,
+    resume: _Resume = False,
+    logging: _Logging = None,
+    seed: _Seed = None,
+    max_steps: _Steps = None,
+    launcher: Launcher = None,
+    launch: Launch = None,
+    print_files: Print = False,
+) -> None:
+    """Train on pairs of a better and a worse conversation, from where they part (DPO)."""
+    if launch_elsewhere(context, launcher, launch, print_files, out):
+        return
+    from trailforge.training.trl.dpo import train_dpo
+
+    recipe = _recipe(preset, logging, seed)
+    print(train_dpo(training_set, recipe, out, base_model=base_model, resume=resume, max_steps=max_steps))
+
+
+@app.command(
+    epilog="""Examples:\n
     trailforge train rl sets/musique --preset msearcher --base-model trained/sft/model --documents indexes/wiki \\\n
         --retrieval hybrid --rollouts vllm-server --vllm-url http://10.0.0.5:8000 --out trained/rl\n
     trailforge train rl sets/bundles --preset r-search --documents out/bundles --out trained/rl\n
@@ -160,7 +187,15 @@ def rl(
         typer.Option(help="Who generates: a vLLM server apart, vLLM on the trainer's devices, or the trainer's model."),
     ] = None,
     vllm_url: Annotated[str | None, typer.Option(help="For rollouts vllm-server.")] = None,
-    vllm_memory: Annotated[float, typer.Option(min=0.05, max=0.95, help="For rollouts vllm-colocate.")] = 0.3,
+    vllm_memory: Annotated[
+        float, typer.Option(min=0.05, max=0.95, help="Share of a device's memory, for rollouts vllm-colocate.")
+    ] = 0.3,
+    vllm_sleep: Annotated[
+        bool, typer.Option("--vllm-sleep", help="A colocated engine gives its memory back while the trainer trains.")
+    ] = False,
+    vllm_tensor_parallel: Annotated[
+        int, typer.Option(min=1, help="Devices over which a colocated engine spreads the model.")
+    ] = 1,
     importance_weights: Annotated[
         Weights | None,
         typer.Option(
@@ -188,7 +223,7 @@ def rl(
         base_model=base_model,
         resume=resume,
         max_steps=max_steps,
-        vllm=VllmOptions(server=vllm_url, memory=vllm_memory),
+        vllm=VllmOptions(server=vllm_url, memory=vllm_memory, sleep=vllm_sleep, tensor_parallel=vllm_tensor_parallel),
     )
     print(model)
 
@@ -242,7 +277,10 @@ def _recipe(preset: str, logging: Log | None, seed: int | None, **of_rl: StrEnum
     given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
     in_rl = given | {name: choice.value for name, choice in of_rl.items() if choice is not None}
     return dataclasses.replace(
-        recipe, sft=dataclasses.replace(recipe.sft, **given), rl=dataclasses.replace(recipe.rl, **in_rl)
+        recipe,
+        sft=dataclasses.replace(recipe.sft, **given),
+        dpo=recipe.dpo and dataclasses.replace(recipe.dpo, **given),
+        rl=dataclasses.replace(recipe.rl, **in_rl),
     )
 
 

@@ -1,8 +1,8 @@
 """How an agent is trained: the configuration of supervised training and of reinforcement learning, as presets hold it.
 
-A training preset is a YAML file with the sections `reward`, `sft` and `rl`, and maybe `retrieval` and `judge`; those of
-the papers are in `presets/train/`. A key that is left out keeps the default of its class; there is none for what a
-paper decides.
+A training preset is a YAML file with the sections `reward`, `sft` and `rl`, and maybe `dpo`, `retrieval` and `judge`;
+those of the papers are in `presets/train/`. A key that is left out keeps the default of its class; there is none for
+what a paper decides.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ T = TypeVar("T")
 Scheduler = Literal["constant", "linear", "cosine"]
 """What becomes of the learning rate after the warm-up."""
 Precision = Literal["bfloat16", "float32"]
+Attention = Literal["eager", "sdpa", "flash_attention_2", "flash_attention_3"]
+"""By transformers' names; those of flash_attention have packages of their own."""
 Logging = Literal["tensorboard", "wandb", "none"]
 Algorithm = Literal["grpo", "dapo"]
 """`dapo`: GRPO with a higher upper clip, token-level loss and no KL. What each of them is stands in fields of its own;
@@ -73,6 +75,10 @@ class TrainerConfig:
     per_device: int = 1
     """Sequences that one accelerator trains at a time; the rest of a batch is accumulated."""
     precision: Precision = "bfloat16"
+    attention: Attention | None = None
+    """Kernel of attention; None: the one that transformers chooses."""
+    liger: bool = False
+    """Layers by the kernels of the package liger-kernel."""
     gradient_checkpointing: bool = True
     seed: int = 0
     save_steps: int = 50
@@ -110,6 +116,23 @@ class SftConfig(TrainerConfig):
     def __post_init__(self) -> None:
         TrainerConfig.__post_init__(self)
         self._more_than_zero("batch_size", "max_tokens")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DpoConfig(TrainerConfig):
+    """Preference training on pairs of conversations (DPO); the loss is taken on the agent's turns alone, from where the
+    two part."""
+
+    batch_size: int
+    """Pairs in one optimizer step, over all accelerators."""
+    max_tokens: int
+    """Pairs with a longer conversation are left out and counted."""
+    beta: float = 0.1
+    """How dear it is to leave the model that the training begins with."""
+
+    def __post_init__(self) -> None:
+        TrainerConfig.__post_init__(self)
+        self._more_than_zero("batch_size", "max_tokens", "beta")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +242,8 @@ class TrainPreset:
     reward: RewardPreset
     sft: SftConfig
     rl: RlConfig
+    dpo: DpoConfig | None = None
+    """None: the recipe has no training on pairs."""
     retrieval: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     judge: JudgeConfig | None = None
     """Of answers to questions without options; None: these are compared with the gold ones word by word."""
@@ -245,7 +270,7 @@ def load_train_preset(name_or_path: str) -> TrainPreset:
 
 
 def _train_preset(name: str, content: dict[str, Any]) -> TrainPreset:
-    expected, optional = ("protocol", "reward", "sft", "rl"), ("retrieval", "judge")
+    expected, optional = ("protocol", "reward", "sft", "rl"), ("dpo", "retrieval", "judge")
     for key in content:
         if key not in (*expected, *optional):
             raise InvalidInput(f"unknown; expected {', '.join((*expected, *optional))}", field=str(key))
@@ -259,6 +284,7 @@ def _train_preset(name: str, content: dict[str, Any]) -> TrainPreset:
         reward=_reward(name, content["reward"]),
         sft=_section(SftConfig, content["sft"], "sft"),
         rl=_section(RlConfig, content["rl"], "rl"),
+        dpo=None if content.get("dpo") is None else _section(DpoConfig, content["dpo"], "dpo"),
         retrieval=_section(EnvironmentConfig, content.get("retrieval") or {}, "retrieval"),
         judge=None if content.get("judge") is None else _section(JudgeConfig, content["judge"], "judge"),
     )

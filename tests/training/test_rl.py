@@ -297,6 +297,19 @@ def test_episodes_without_room_have_no_loss_whatever_they_end_with(
     assert float(row["episodes/too_long"]) == 0.5
 
 
+def test_what_saves_memory_reaches_trl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sleep and tensor parallel of a colocated engine alone; kernels that are not installed are refused."""
+    monkeypatch.setattr("trailforge.training.trl.rl.importlib.util.find_spec", lambda name: name)
+    config, saving = recipe(rollouts="vllm-colocate", liger=True).rl, VllmOptions(sleep=True, tensor_parallel=2)
+    found = grpo_arguments(config, tmp_path, update_batches(config, 1), max_steps=1, vllm=saving)
+    assert found.vllm_enable_sleep_mode and found.vllm_tensor_parallel_size == 2 and found.use_liger_kernel
+    with pytest.raises(InvalidInput, match="for a colocated engine"):
+        grpo_arguments(recipe().rl, tmp_path, update_batches(config, 1), max_steps=1, vllm=saving)
+    monkeypatch.setattr("trailforge.training.trl.rl.importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InvalidInput, match="liger-kernel is not installed"):
+        grpo_arguments(recipe(liger=True).rl, tmp_path, update_batches(config, 1), max_steps=1, vllm=VllmOptions())
+
+
 def test_a_vllm_that_is_not_there_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trailforge.training.trl.rl.importlib.util.find_spec", lambda name: None)
     config = recipe(rollouts="vllm-colocate").rl

@@ -105,7 +105,7 @@ def test_the_model_is_loaded_when_the_processes_are_a_group(
     class Loading(Exception):
         """Loads nothing."""
 
-    def look(name: str) -> None:
+    def look(name: str, **options: Any) -> None:
         assert PartialState._shared_state
         raise Loading
 

@@ -22,6 +22,7 @@ from trailforge.schemas import (
     Document,
     FileEntry,
     GroundTruth,
+    PreferenceRow,
     RewardModel,
     RlRow,
     SftRow,
@@ -118,11 +119,21 @@ def truth(answer: str, protocol: str = "react") -> GroundTruth:
 
 
 def training_set(
-    folder: Path, *, sft: Sequence[SftRow] = (), rl: Sequence[RlRow] = (), held_out: Sequence[RlRow] = ()
+    folder: Path,
+    *,
+    sft: Sequence[SftRow] = (),
+    rl: Sequence[RlRow] = (),
+    held_out: Sequence[RlRow] = (),
+    pairs: Sequence[PreferenceRow] = (),
 ) -> Path:
     """Rows as the trainers read them."""
     files = []
-    splits = (("sft/train", SftRow, sft), ("rl/train", RlRow, rl), ("rl/validation", RlRow, held_out))
+    splits = (
+        ("sft/train", SftRow, sft),
+        ("rl/train", RlRow, rl),
+        ("rl/validation", RlRow, held_out),
+        ("pairs/train", PreferenceRow, pairs),
+    )
     for split, record, rows in splits:
         if rows:
             path = folder / split / "part-00000.parquet"

@@ -1,4 +1,4 @@
-"""Training sets on disk: `sft/` and `rl/`, each with `train/` and `validation/`; `rejected/`; `manifest.json`."""
+"""Training sets on disk: `sft/`, `rl/` and `pairs/`, each with its splits; `rejected/`; `manifest.json`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,24 @@ from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
 
 from trailforge.pipelines.runs.finished import MANIFEST, RUN, check_hash
-from trailforge.schemas import FileEntry, InvalidInput, RlRow, SftRow, StageCount, from_stored, iter_parquet, parse_json
+from trailforge.schemas import (
+    FileEntry,
+    InvalidInput,
+    PreferenceRow,
+    RlRow,
+    SftRow,
+    StageCount,
+    from_stored,
+    iter_parquet,
+    parse_json,
+)
 from trailforge.training.processes import log
 from trailforge.training.sets.config import TEXT_PROTOCOLS
 
 Record = TypeVar("Record")
 Split = Literal["train", "validation"]
 SPLITS: tuple[Split, ...] = ("train", "validation")
-TABLES: dict[str, type] = {"sft": SftRow, "rl": RlRow}
+TABLES: dict[str, type] = {"sft": SftRow, "rl": RlRow, "pairs": PreferenceRow}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +51,7 @@ class SplitCount:
     questions: int
     """Different ones."""
     tokens: int
-    """Of all rows: of conversations in `sft`, of prompts in `rl`."""
+    """Of all rows: of conversations in `sft`, of prompts in `rl`, of both conversations in `pairs`."""
     longest: int
     """Of the longest row."""
 
@@ -126,7 +136,7 @@ def _read_manifest(path: Path) -> SetManifest:
     return from_stored(SetManifest, value, source=path)
 
 
-Row = TypeVar("Row", SftRow, RlRow)
+Row = TypeVar("Row", SftRow, RlRow, PreferenceRow)
 
 
 def rows_of(folder: Path, table: str, split: Split, record: type[Row]) -> list[Row]:

@@ -40,6 +40,7 @@ from trailforge.training.sets.files import questions_of, set_hash
 from trailforge.training.trl.arguments import Batches, batches, deciding, peft_config, trainer_arguments
 from trailforge.training.trl.checkpoints import open_together, save_model, write_result
 from trailforge.training.trl.fit import fit
+from trailforge.training.trl.memory import check_memory
 from trailforge.training.trl.rollouts import Pay, SearchRollouts, episode_reward
 from trailforge.training.weights import base_model as resolved
 from trailforge.training.weights import load_model, load_tokenizer
@@ -56,6 +57,10 @@ class VllmOptions:
     """URL of the server."""
     memory: float = 0.3
     """Share of a device's memory that a colocated engine takes."""
+    sleep: bool = False
+    """A colocated engine gives its memory back while the trainer trains."""
+    tensor_parallel: int = 1
+    """Devices over which a colocated engine spreads the model; a server is told when it is started."""
 
 
 def train_rl(
@@ -87,7 +92,10 @@ def train_rl(
     source = resolved(base_model or config.base_model)
     tokenizer = load_tokenizer(source)
     arguments = grpo_arguments(config, out, parts, max_steps=max_steps, vllm=vllm)
-    model = load_model(source)
+    # The prompt comes on top of `max_tokens`; rows are short against it.
+    engine = vllm.memory if config.rollouts == "vllm-colocate" and not vllm.sleep else 0.0
+    check_memory(source, config, config.max_tokens, with_reference=config.kl.start > 0, engine_share=engine)
+    model = load_model(source, attention=config.attention)
     check_room(rows, tokenizer, model, config)
     settings = {"stage": "rl", "base_model": source, "training_set": set_hash(training_set), "max_steps": max_steps}
     checkpoint = open_together(out, settings | _decided_by(preset, environment), resume=resume)
@@ -164,6 +172,12 @@ def grpo_arguments(config: RlConfig, out: Path, parts: Batches, *, max_steps: in
         raise InvalidInput(
             f"{config.rollouts} asks no vLLM server: give --rollouts vllm-server, or no --vllm-url", field="rl.rollouts"
         )
+    if config.rollouts != "vllm-colocate" and (vllm.sleep or vllm.tensor_parallel > 1):
+        raise InvalidInput(
+            "--vllm-sleep and --vllm-tensor-parallel are for a colocated engine: give --rollouts vllm-colocate, or "
+            "leave them out",
+            field="rl.rollouts",
+        )
     uses_vllm = config.rollouts != "transformers"
     if uses_vllm and importlib.util.find_spec("vllm") is None:
         raise InvalidInput(
@@ -193,6 +207,8 @@ def grpo_arguments(config: RlConfig, out: Path, parts: Batches, *, max_steps: in
         vllm_mode=config.rollouts.removeprefix("vllm-") if uses_vllm else "colocate",
         vllm_server_base_url=vllm.server,
         vllm_gpu_memory_utilization=vllm.memory,
+        vllm_enable_sleep_mode=vllm.sleep,
+        vllm_tensor_parallel_size=vllm.tensor_parallel,
         vllm_importance_sampling_correction=config.importance_weights != "none",
         vllm_importance_sampling_mode="token_truncate",
         vllm_importance_sampling_clip_max=config.importance_cap,

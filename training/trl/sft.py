@@ -19,6 +19,7 @@ from trailforge.training.sets.sft_rows import mistaken_claims
 from trailforge.training.trl.arguments import batches, deciding, peft_config, trainer_arguments
 from trailforge.training.trl.checkpoints import open_together, save_model, write_result
 from trailforge.training.trl.fit import fit
+from trailforge.training.trl.memory import check_memory
 from trailforge.training.weights import Base, load_base
 from trailforge.training.weights import base_model as resolved
 
@@ -49,7 +50,8 @@ def train_sft(
         max_length=config.max_tokens,
         packing=config.packing,
     )
-    base = load_base(source)
+    check_memory(source, config, config.max_tokens)
+    base = load_base(source, attention=config.attention)
     base.check_learns(config)
     masks_mistakes = open_set(training_set).masks_mistakes
     examples, left_out = tokenise(base.tokenizer, rows, config.max_tokens, masks_mistakes=masks_mistakes)

@@ -19,6 +19,7 @@ from trailforge.schemas import (
     CountMismatch,
     InvalidInput,
     OutputError,
+    PreferenceRow,
     RejectedRow,
     RlRow,
     SftRow,
@@ -378,3 +379,35 @@ def test_progress_reaches_its_end(tmp_path: Path, runs: list[Path]) -> None:
     assert told == {
         "reading sft": (11, 11), "reading questions": (17, 17), "writing sft": (11, 11), "writing rl": (17, 17),
     }  # fmt: skip
+
+
+def test_pairs_of_a_run_become_rows_that_part_where_they_differ(tmp_path: Path) -> None:
+    """Those that cannot be trained on are put aside with a reason; a set without pairs has no line for them."""
+    run = made.kg_run(tmp_path / "kg", ASKED[:3], pairs=True)
+    built = build([run], tmp_path / "set")
+    rows = list(built.rows("pairs", "train", PreferenceRow))
+    assert {row.question for row in rows} == {asked.question for asked in ASKED[:3]}
+    for row in rows:
+        assert [message.role for message in row.prompt] == ["system", "user"]
+        assert {row.chosen[0].role, row.rejected[0].role} == {"assistant"} and row.chosen != row.rejected
+        assert (row.protocol, row.data_source, row.reason) == ("kg_search", "kg_trajectories", "wrong_answer")
+    assert {line.name: line.accepted for line in built.manifest.stages}["pairs"] == 3
+    longest = max(count.longest for count in built.manifest.counts if count.table == "pairs")
+    short = build([run], tmp_path / "short", replace(ALL, max_tokens=longest // 2 - 1))
+    assert reasons(tmp_path / "short")["pairs", "too_long"] == 3 and not short.files("pairs", "train")
+    without = build([made.kg_run(tmp_path / "none", ASKED[:3])], tmp_path / "none_set")
+    assert "pairs" not in {line.name for line in without.manifest.stages}
+
+
+def test_no_question_is_trained_by_pairs_and_held_out_elsewhere(tmp_path: Path) -> None:
+    """`check` reads the files of all tables."""
+    built = build([made.kg_run(tmp_path / "kg", ASKED, pairs=True)], tmp_path / "set", HALF)
+    keys = {
+        split: {
+            question_key(row.question)
+            for table, record in (("sft", SftRow), ("rl", RlRow), ("pairs", PreferenceRow))
+            for row in built.rows(table, split, record)
+        }
+        for split in ("train", "validation")
+    }
+    assert keys["train"] and keys["validation"] and not keys["train"] & keys["validation"]
