@@ -13,8 +13,9 @@ from trailforge.inference.packaged import SMOLLM2
 from trailforge.schemas import InvalidInput, install_hint
 from trailforge.schemas.files import user_cache
 from trailforge.training.config import TrainerConfig
+from trailforge.training.frames import END
 from trailforge.training.gguf_weights import convert
-from trailforge.training.masks import END, prepare_tokenizer, teach
+from trailforge.training.masks import prepare_tokenizer, teach
 from trailforge.training.processes import log
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")

@@ -146,16 +146,9 @@ def training_set(
     return folder
 
 
-def save_tiny_model(
-    folder: Path, *, vocabulary: int = 512, window: int = 2048, speaks_chatml: bool = True, spare: int = 0
-) -> Path:
-    """A byte-level BPE tokenizer trained on the sample, and a random Qwen2 with two layers of 64.
-
-    `speaks_chatml`: its tokenizer knows the marks of turns. `spare`: weights for so many tokens more than there are.
-    """
-    import torch
+def _trained_tokenizer(vocabulary: int, *, speaks_chatml: bool) -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+    from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -169,7 +162,27 @@ def save_tiny_model(
     )
     texts = [message.content for row in sft_rows() for message in row.messages] * 4
     tokenizer.train_from_iterator([*texts, *(document.text for document in documents()[:20])], trainer)
-    fast: Any = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=special[0], eos_token=special[-1])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=special[0], eos_token=special[-1])
+
+
+def save_tiny_model(
+    folder: Path,
+    *,
+    vocabulary: int = 512,
+    window: int = 2048,
+    speaks_chatml: bool = True,
+    spare: int = 0,
+    tokenizer: Any = None,
+) -> Path:
+    """A byte-level BPE tokenizer trained on the sample, and a random Qwen2 with two layers of 64.
+
+    `speaks_chatml`: its tokenizer knows the marks of turns. `spare`: weights for so many tokens more than there are.
+    `tokenizer`: another one.
+    """
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    fast: Any = tokenizer or _trained_tokenizer(vocabulary, speaks_chatml=speaks_chatml)
     torch.manual_seed(0)
     model: Any = Qwen2ForCausalLM(
         Qwen2Config(

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from trailforge.schemas import ChatMessage, InvalidInput, PreferenceRow, SftRow, TextSpan, Verdict, estimate_tokens
 from trailforge.schemas.text import chat_token_in
-from trailforge.training.masks import END, START, pieces
+from trailforge.training.frames import END, START
+from trailforge.training.masks import pieces
 from trailforge.training.sets.benchmarks import QuestionNgrams
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.lengths import Lengths
