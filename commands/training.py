@@ -87,6 +87,25 @@ _EncoderDevice = Annotated[
     typer.Option(help="Where the encoder runs: cpu, cuda:7, auto; several with commas. Default: the preset's."),
 ]
 _Kg = Annotated[Path | None, typer.Option(help="Folder that `kg build` made, for agents that search one.")]
+_Rollouts = Annotated[
+    Rollouts | None,
+    typer.Option(help="Who generates: a vLLM server apart, vLLM on the trainer's devices, or the trainer's model."),
+]
+_VllmUrl = Annotated[str | None, typer.Option(help="For rollouts vllm-server.")]
+_VllmMemory = Annotated[
+    float, typer.Option(min=0.05, max=0.95, help="Share of a device's memory, for rollouts vllm-colocate.")
+]
+_VllmSleep = Annotated[
+    bool, typer.Option("--vllm-sleep", help="A colocated engine gives its memory back while the trainer trains.")
+]
+_VllmParallel = Annotated[int, typer.Option(min=1, help="Devices over which a colocated engine spreads the model.")]
+_Weights = Annotated[
+    Weights | None,
+    typer.Option(
+        help="Of the loss on tokens that vLLM sampled: token_truncate, their probability to the trainer over that to "
+        "vLLM, cut at the preset's importance_cap; or none. Default: the preset's."
+    ),
+]
 _OURS = frozenset({"launcher", "launch", "print_files"})
 """Options that are about launching and no part of what is launched."""
 Launcher = Annotated[
@@ -125,7 +144,7 @@ def sft(
     """Train on conversations; the loss is taken on the agent's turns alone."""
     if launch_elsewhere(context, launcher, launch, print_files, out):
         return
-    from trailforge.training.trl.sft import train_sft
+    from trailforge.training.trl.offline import train_sft
 
     recipe = _recipe(preset, logging, seed)
     print(train_sft(training_set, recipe, out, base_model=base_model, resume=resume, max_steps=max_steps))
@@ -152,7 +171,7 @@ def dpo(
     """Train on pairs of a better and a worse conversation, from where they part (DPO)."""
     if launch_elsewhere(context, launcher, launch, print_files, out):
         return
-    from trailforge.training.trl.dpo import train_dpo
+    from trailforge.training.trl.offline import train_dpo
 
     recipe = _recipe(preset, logging, seed)
     print(train_dpo(training_set, recipe, out, base_model=base_model, resume=resume, max_steps=max_steps))
@@ -182,27 +201,12 @@ def rl(
     logging: _Logging = None,
     seed: _Seed = None,
     max_steps: _Steps = None,
-    rollouts: Annotated[
-        Rollouts | None,
-        typer.Option(help="Who generates: a vLLM server apart, vLLM on the trainer's devices, or the trainer's model."),
-    ] = None,
-    vllm_url: Annotated[str | None, typer.Option(help="For rollouts vllm-server.")] = None,
-    vllm_memory: Annotated[
-        float, typer.Option(min=0.05, max=0.95, help="Share of a device's memory, for rollouts vllm-colocate.")
-    ] = 0.3,
-    vllm_sleep: Annotated[
-        bool, typer.Option("--vllm-sleep", help="A colocated engine gives its memory back while the trainer trains.")
-    ] = False,
-    vllm_tensor_parallel: Annotated[
-        int, typer.Option(min=1, help="Devices over which a colocated engine spreads the model.")
-    ] = 1,
-    importance_weights: Annotated[
-        Weights | None,
-        typer.Option(
-            help="Of the loss on tokens that vLLM sampled: token_truncate, their probability to the trainer over that "
-            "to vLLM, cut at the preset's importance_cap; or none. Default: the preset's."
-        ),
-    ] = None,
+    rollouts: _Rollouts = None,
+    vllm_url: _VllmUrl = None,
+    vllm_memory: _VllmMemory = 0.3,
+    vllm_sleep: _VllmSleep = False,
+    vllm_tensor_parallel: _VllmParallel = 1,
+    importance_weights: _Weights = None,
     launcher: Launcher = None,
     launch: Launch = None,
     print_files: Print = False,

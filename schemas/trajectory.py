@@ -214,7 +214,7 @@ class RlRow:
 
     uid: str
     data_source: str
-    """Name of the data set whose run the question comes from."""
+    """Name of the data set whose run the question comes from, or of the file."""
     prompt: tuple[ChatMessage, ...]
     """System prompt and question, as the protocol begins."""
     ability: str
@@ -222,7 +222,8 @@ class RlRow:
     question: str
     reward_model: RewardModel
     corpus_id: str
-    """What is searched: the run id of the run whose documents or paragraphs hold the evidence."""
+    """What is searched: the run id of the run whose documents or paragraphs hold the evidence; empty for a question
+    that comes from a file."""
     curriculum_stage: int
     """1 for the easiest; 1 where the data set has no curriculum."""
     difficulty: float

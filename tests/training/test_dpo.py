@@ -15,7 +15,7 @@ from tests.training.tiny import FACTS, conversation, preset, save_tiny_model, tr
 from trailforge.schemas import ChatMessage, InvalidInput, PreferenceRow
 from trailforge.training.config import DpoConfig, TrainPreset
 from trailforge.training.masks import END
-from trailforge.training.trl.dpo import tokenise_pairs, train_dpo
+from trailforge.training.trl.offline import tokenise_pairs, train_dpo
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 

@@ -18,9 +18,9 @@ from trailforge.retrieval import Bm25Retriever
 from trailforge.schemas import Document, Passage, RlRow, SftRow
 from trailforge.training.config import TrainPreset
 from trailforge.training.generation import Draw, TransformersGenerator
+from trailforge.training.trl.offline import train_sft
 from trailforge.training.trl.rl import limits_of, make_pay, train_rl
 from trailforge.training.trl.rollouts import SearchRollouts
-from trailforge.training.trl.sft import train_sft
 from trailforge.training.weights import load_model, load_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")

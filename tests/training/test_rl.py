@@ -36,8 +36,8 @@ from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import questions_of
 from trailforge.training.trl.checkpoints import find_last_whole
+from trailforge.training.trl.offline import train_sft
 from trailforge.training.trl.rl import VllmOptions, check_questions, grpo_arguments, train_rl, update_batches
-from trailforge.training.trl.sft import train_sft
 from trailforge.training.weights import load_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")

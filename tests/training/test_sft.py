@@ -20,7 +20,7 @@ from tests.training.tiny import preset, save_tiny_model, sft_rows, training_set
 from trailforge.schemas import InvalidInput, OutputError
 from trailforge.training.config import LoraConfig
 from trailforge.training.trl.checkpoints import find_last_whole, is_whole
-from trailforge.training.trl.sft import tokenise, train_sft
+from trailforge.training.trl.offline import tokenise, train_sft
 from trailforge.training.weights import load_model, load_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
@@ -100,7 +100,7 @@ def test_the_model_is_loaded_when_the_processes_are_a_group(
     """Else each of them would hold all of its weights."""
     from accelerate import PartialState
 
-    from trailforge.training.trl import sft
+    from trailforge.training.trl import offline
 
     class Loading(Exception):
         """Loads nothing."""
@@ -109,7 +109,7 @@ def test_the_model_is_loaded_when_the_processes_are_a_group(
         assert PartialState._shared_state
         raise Loading
 
-    monkeypatch.setattr(sft, "load_base", look)
+    monkeypatch.setattr(offline, "load_base", look)
     monkeypatch.setattr(PartialState, "_shared_state", {})
     with pytest.raises(Loading):
         trained(rows, tiny_model, tmp_path / "out")

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
-from trailforge.pipelines.engine.files import new_folder
+from trailforge.pipelines.engine.files import new_folder, sha256_of
 from trailforge.pipelines.runs.finished import MANIFEST, FinishedRun
 from trailforge.schemas import (
     CountMismatch,
     FileEntry,
     InvalidInput,
     PreferenceRow,
+    Question,
     RlRow,
     SftRow,
     StageCount,
@@ -31,7 +33,7 @@ from trailforge.schemas import (
     to_dict,
 )
 from trailforge.training.sets.benchmarks import QuestionNgrams, read_benchmarks
-from trailforge.training.sets.config import ViewConfig
+from trailforge.training.sets.config import TEXT_PROTOCOLS, ViewConfig
 from trailforge.training.sets.files import SPLITS, TABLES, SetInput, SetManifest, SplitCount
 from trailforge.training.sets.lengths import Lengths
 from trailforge.training.sets.order import (
@@ -45,7 +47,15 @@ from trailforge.training.sets.order import (
     question_key,
     write_parts,
 )
-from trailforge.training.sets.rl_rows import difficulties, question_count, rl_rows, stage_of
+from trailforge.training.sets.rl_rows import (
+    asked_rows,
+    difficulties,
+    name_of,
+    question_count,
+    read_asked,
+    rl_rows,
+    stage_of,
+)
 from trailforge.training.sets.runs import open_runs, table_of
 from trailforge.training.sets.sft_rows import SPLIT, SftJudge, control_token, judge_pair, segments
 
@@ -54,14 +64,25 @@ Progress = Callable[[str, int, int], None]
 
 
 def make_training_set(
-    folders: Sequence[Path], out: Path, config: ViewConfig, *, progress: Progress | None = None
+    folders: Sequence[Path],
+    out: Path,
+    config: ViewConfig,
+    *,
+    questions: Sequence[Path] = (),
+    progress: Progress | None = None,
 ) -> SetManifest:
-    """Make a training set of finished runs of any data sets, in any mixture.
+    """Make a training set of finished runs of any data sets, in any mixture, and of files of `questions` to learn on,
+    which are asked in `config.protocol`.
 
-    Raises `InvalidInput` for a run that cannot be used, settings that do not fit, and when a table or a wanted split
-    would hold nothing; `OutputError` when `out` is taken. Then nothing is left behind.
+    Raises `InvalidInput` for a run or file that cannot be used, settings that do not fit, and when a table or a wanted
+    split would hold nothing; `OutputError` when `out` is taken. Then nothing is left behind.
     """
-    runs = open_runs(folders)
+    if questions and config.protocol is None:
+        raise InvalidInput(
+            f"questions of a file are asked in a protocol that you name: {', '.join(TEXT_PROTOCOLS)}", field="protocol"
+        )
+    runs = open_runs(folders) if folders or not questions else []
+    asked = {path: read_asked(path) for path in questions}
     lengths = Lengths(config.tokenizer)
     benchmarks = read_benchmarks(config.benchmarks, config.ngram)
     with new_folder(out) as folder:
@@ -81,14 +102,14 @@ def make_training_set(
             ]
             sft, rl, pairs = tables
             _collect_sft(runs, sft, SftJudge(config, lengths, benchmarks), tell)
-            _collect_rl(runs, rl, config, lengths, benchmarks, tell)
+            _collect_rl(runs, asked, rl, config, lengths, benchmarks, tell)
             _collect_pairs(runs, pairs, config, lengths, benchmarks, tell)
             _place(tables, config)
             files = [file for table in tables for file in table.write(folder, config, tell)]
         rejected.close()
         shutil.rmtree(staging)
         manifest = SetManifest(
-            inputs=tuple(_input(run) for run in runs),
+            inputs=(*map(_input, runs), *map(_file_input, asked)),
             config=json.dumps(to_dict(config)),
             measured_by=lengths.measured_by,
             stages=tuple(line for table in tables for line in table.lines),
@@ -239,6 +260,7 @@ def _collect_sft(runs: Sequence[FinishedRun], table: SetTable, judge: SftJudge, 
 
 def _collect_rl(
     runs: Sequence[FinishedRun],
+    files: Mapping[Path, Sequence[Question]],
     table: SetTable,
     config: ViewConfig,
     lengths: Lengths,
@@ -247,18 +269,17 @@ def _collect_rl(
 ) -> None:
     books = Books("rl", table.books)
     seen: set[tuple[str, str]] = set()
-    total = sum(map(question_count, runs))
-    done = 0
-    for run in runs:
-        for row in rl_rows(run, config.protocol):
-            verdict, tokens = _judge_question(row, seen, config, lengths, benchmarks)
-            if verdict is None:
-                books.accept()
-                table.add(row, run.dataset, (row.curriculum_stage, row.difficulty), tokens)
-            else:
-                books.reject(row.uid, row, verdict)
-            done += 1
-            tell("reading questions", done, total)
+    total = sum(map(question_count, runs)) + sum(map(len, files.values()))
+    of_runs = (row for run in runs for row in rl_rows(run, config.protocol))
+    of_files = (row for path, asked in files.items() for row in asked_rows(path, asked, config.protocol or ""))
+    for done, row in enumerate(chain(of_runs, of_files), start=1):
+        verdict, tokens = _judge_question(row, seen, config, lengths, benchmarks)
+        if verdict is None:
+            books.accept()
+            table.add(row, row.data_source, (row.curriculum_stage, row.difficulty), tokens)
+        else:
+            books.reject(row.uid, row, verdict)
+        tell("reading questions", done, total)
     table.lines.append(books.line(total))
 
 
@@ -334,3 +355,7 @@ def _place(tables: Sequence[SetTable], config: ViewConfig) -> None:
 
 def _input(run: FinishedRun) -> SetInput:
     return SetInput(run_id=run.manifest.run_id, dataset=run.dataset, manifest_sha256=run.manifest_sha256)
+
+
+def _file_input(path: Path) -> SetInput:
+    return SetInput(run_id=path.name, dataset=name_of(path), manifest_sha256=sha256_of(path))

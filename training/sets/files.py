@@ -33,11 +33,13 @@ TABLES: dict[str, type] = {"sft": SftRow, "rl": RlRow, "pairs": PreferenceRow}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetInput:
-    """A run that the set was made from."""
+    """A run or a file of questions that the set was made from."""
 
     run_id: str
+    """Of a file its name."""
     dataset: str
     manifest_sha256: str
+    """Of a file its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,7 @@ class SetManifest:
     config: str
     """The whole `ViewConfig` as JSON."""
     measured_by: str
-    """The tokenizer by which rows were measured; `estimate` for `schemas.estimate_tokens`."""
+    """The tokenizer by which rows were measured; `estimate` for `schemas.text.count_tokens`."""
     stages: tuple[StageCount, ...]
     counts: tuple[SplitCount, ...]
     files: tuple[FileEntry, ...]

@@ -36,6 +36,7 @@ from trailforge.training.masks import (
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import TrainingSet, open_set
+from trailforge.training.sets.lengths import Lengths
 
 TOKENIZER: Any = tiny_tokenizer()
 prepare_tokenizer(TOKENIZER)
@@ -54,7 +55,7 @@ def made_set(tmp_path_factory: pytest.TempPathFactory) -> TrainingSet:
         made.bundles_run(home / "bundles"),
         made.kg_run(home / "kg", ASKED[:2]),
     ]
-    longest = max(row.token_estimate for row in [*rows])
+    longest = max(Lengths(None).of(row.messages) for row in [*rows])
     config = ViewConfig(validation_share=0.4, max_tokens=longest, long_rows="segments")
     make_training_set(runs, home / "out", config)
     return open_set(home / "out")

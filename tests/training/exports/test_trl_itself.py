@@ -18,6 +18,7 @@ from trailforge.training.masks import IGNORED, masked_tokens, prepare_tokenizer
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import open_set
+from trailforge.training.sets.lengths import Lengths
 
 pytest.importorskip("trl")
 pytestmark = pytest.mark.slow
@@ -31,7 +32,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [row for asked in ASKED for row in made.mcts_rows(asked)]
     rows += [row for asked in ASKED[:9] for row in made.mcts_rows(asked, reflective=True)]
     runs = [made.mcts_run(home / "mcts", ASKED, rows), made.bundles_run(home / "b"), made.kg_run(home / "k", ASKED[:9])]
-    longest = min(row.token_estimate for row in rows[len(ASKED) :]) - 1  # reflective rows are cut, no others
+    longest = (
+        min(Lengths(None).of(row.messages) for row in rows[len(ASKED) :]) - 1
+    )  # reflective rows are cut, no others
     config = ViewConfig(validation_share=0.1, max_tokens=longest, long_rows="segments")
     make_training_set(runs, home / "set", config)
     export(home / "set", "trl", home / "trl")

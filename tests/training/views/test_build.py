@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections import Counter
@@ -13,6 +14,7 @@ import pytest
 from tests.support import finished_runs as made
 from tests.support.bundle_rows import INSTRUMENT, ISLAND, WHEEL
 from tests.support.tiny_tokenizer import tiny_tokenizer
+from trailforge.pipelines.sources import read_questions
 from trailforge.protocols import PROTOCOLS, r_search
 from trailforge.schemas import (
     ChatMessage,
@@ -20,6 +22,7 @@ from trailforge.schemas import (
     InvalidInput,
     OutputError,
     PreferenceRow,
+    Question,
     RejectedRow,
     RlRow,
     SftRow,
@@ -30,9 +33,11 @@ from trailforge.training.masks import masked_tokens, prepare_tokenizer
 from trailforge.training.sets.build import check, make_training_set
 from trailforge.training.sets.config import TEXT_PROTOCOLS, Share, ViewConfig
 from trailforge.training.sets.files import TrainingSet, open_set
+from trailforge.training.sets.lengths import Lengths
 from trailforge.training.sets.order import question_key
 
 ASKED = [made.question(number, hops=2 + number % 3) for number in range(10)]
+SAMPLE_QUESTIONS = Path(__file__).parents[3] / "sample_data" / "musique_style_questions.jsonl"
 HALF = ViewConfig(validation_share=0.5)
 ALL = ViewConfig(validation_share=0.0)
 
@@ -273,7 +278,7 @@ def test_every_conversation_is_cut_into_its_turns_where_segments_are_asked_for(t
 
 def test_segments_of_a_question_are_in_one_split_and_those_too_long_are_dropped(tmp_path: Path) -> None:
     run = made.mcts_run(tmp_path / "run", ASKED, [row for asked in ASKED for row in made.mcts_rows(asked)])
-    longest = made.mcts_rows(ASKED[0])[0].token_estimate
+    longest = Lengths(None).of(made.mcts_rows(ASKED[0])[0].messages)
     config = replace(HALF, segments=True, max_tokens=longest - 1)
     made_set = build([run], tmp_path / "out", config)
     sides = {
@@ -411,3 +416,35 @@ def test_no_question_is_trained_by_pairs_and_held_out_elsewhere(tmp_path: Path) 
         for split in ("train", "validation")
     }
     assert keys["train"] and keys["validation"] and not keys["train"] & keys["validation"]
+
+
+def test_questions_of_a_file_are_learnt_on_without_a_run(tmp_path: Path, mcts: Path) -> None:
+    """With the titles and hops of the file; beside a run too, which gives no question twice."""
+    file = SAMPLE_QUESTIONS
+    asked = [question for question in read_questions(file) if isinstance(question, Question)]
+    in_react = replace(ALL, protocol="react")
+    make_training_set([], tmp_path / "set", in_react, questions=[file])
+    built = open_set(tmp_path / "set")
+    rows = {row.question: row for row in built.rows("rl", "train", RlRow)}
+    assert rows.keys() == {question.question for question in asked} and not built.files("sft", "train")
+    for question in asked:
+        truth = rows[question.question].reward_model.ground_truth
+        assert truth.support_titles == tuple(each.title for each in question.supporting_documents) != ()
+        assert (truth.num_hops, truth.hops) == (question.hop_count, question.decomposition)
+        assert (truth.protocol, truth.target) == ("react", question.golds)
+    (source,) = built.manifest.inputs
+    assert (source.run_id, source.manifest_sha256) == (file.name, hashlib.sha256(file.read_bytes()).hexdigest())
+    make_training_set([mcts], tmp_path / "both", in_react, questions=[file])
+    both = open_set(tmp_path / "both")
+    assert both.row_count("rl", "train") == len(asked) + 10 and both.row_count("sft", "train") == 5
+
+
+def test_a_file_of_questions_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="in a protocol that you name: react"):
+        make_training_set([], tmp_path / "set", ALL, questions=[SAMPLE_QUESTIONS])
+    (tmp_path / "bad.jsonl").write_text('{"title": "no question"}\n')
+    with pytest.raises(InvalidInput) as refused:
+        make_training_set([], tmp_path / "set", replace(ALL, protocol="react"), questions=[tmp_path / "bad.jsonl"])
+    assert refused.value.file == tmp_path / "bad.jsonl" and not (tmp_path / "set").exists()
+    with pytest.raises(InvalidInput, match="no run given"):
+        make_training_set([], tmp_path / "set", ALL)
