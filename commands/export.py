@@ -15,6 +15,7 @@ TRAINING_SET_EPILOG = """Examples:\n
     trailforge training-set out/musique out/bundles out/kg --out sets/all --tokenizer Qwen/Qwen2.5-7B-Instruct\n
     trailforge training-set out/musique out/kg --out sets/mixed --mix mcts_trajectories=2 --mix kg_trajectories=1\n
     trailforge training-set out/musique out/kg --out sets/graph --protocol graph_r1     all of it for preset ragsearch\n
+    trailforge training-set --questions musique_train.jsonl --protocol react --out sets/rl     RL without a run\n
     trailforge training-set out/musique --out sets/msearcher --segments                 a row of each turn (3.2.1)\n
     trailforge training-set out/musique --out sets/mended --mistakes mask              mends are learnt, errors not\n
     trailforge training-set out/musique --out sets/clean --benchmark hotpot_dev.jsonl --long-rows segments"""
@@ -57,9 +58,17 @@ class Trainer(StrEnum):
 _Out = Annotated[Path, typer.Option(help="Folder to make; must not exist or be empty.")]
 
 
+_Runs = Annotated[list[Path] | None, typer.Argument(help="Folders of finished runs, of any data sets.", metavar="RUN…")]
+_Questions = Annotated[
+    list[Path] | None,
+    typer.Option(help="File of questions for RL that need no run; asked in --protocol. Repeatable."),
+]
+
+
 def training_set(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs, of any data sets.", metavar="RUN…")],
     out: _Out,
+    runs: _Runs = None,
+    questions: _Questions = None,
     validation: Annotated[
         float, typer.Option(min=0.0, max=0.99, help="Share of the questions that are held out; 0: none.")
     ] = 0.05,
@@ -113,7 +122,7 @@ def training_set(
         ngram=ngram,
     )
     with _progress() as tell:
-        manifest = make_training_set(runs, out, config, progress=tell)
+        manifest = make_training_set(runs or (), out, config, questions=questions or (), progress=tell)
     _show(manifest, out)
 
 

@@ -39,6 +39,13 @@ class Rollouts(StrEnum):
     TRANSFORMERS = "transformers"
 
 
+class Weights(StrEnum):
+    """How the loss is weighed where vLLM sampled and the trainer trains."""
+
+    TOKEN_TRUNCATE = "token_truncate"
+    NONE = "none"
+
+
 class Log(StrEnum):
     """Where figures of a training go while it runs."""
 
@@ -79,6 +86,25 @@ _EncoderDevice = Annotated[
     typer.Option(help="Where the encoder runs: cpu, cuda:7, auto; several with commas. Default: the preset's."),
 ]
 _Kg = Annotated[Path | None, typer.Option(help="Folder that `kg build` made, for agents that search one.")]
+_Rollouts = Annotated[
+    Rollouts | None,
+    typer.Option(help="Who generates: a vLLM server apart, vLLM on the trainer's devices, or the trainer's model."),
+]
+_VllmUrl = Annotated[str | None, typer.Option(help="For rollouts vllm-server.")]
+_VllmMemory = Annotated[
+    float, typer.Option(min=0.05, max=0.95, help="Share of a device's memory, for rollouts vllm-colocate.")
+]
+_VllmSleep = Annotated[
+    bool, typer.Option("--vllm-sleep", help="A colocated engine gives its memory back while the trainer trains.")
+]
+_VllmParallel = Annotated[int, typer.Option(min=1, help="Devices over which a colocated engine spreads the model.")]
+_Weights = Annotated[
+    Weights | None,
+    typer.Option(
+        help="Of the loss on tokens that vLLM sampled: token_truncate, their probability to the trainer over that to "
+        "vLLM, cut at the preset's importance_cap; or none. Default: the preset's."
+    ),
+]
 _OURS = frozenset({"launcher", "launch", "print_files"})
 """Options that are about launching and no part of what is launched."""
 Launcher = Annotated[
@@ -117,10 +143,37 @@ def sft(
     """Train on conversations; the loss is taken on the agent's turns alone."""
     if launch_elsewhere(context, launcher, launch, print_files, out):
         return
-    from trailforge.training.trl.sft import train_sft
+    from trailforge.training.trl.offline import train_sft
 
     recipe = _recipe(preset, logging, seed)
     print(train_sft(training_set, recipe, out, base_model=base_model, resume=resume, max_steps=max_steps))
+
+
+@app.command(
+    epilog="""Examples:\n
+    trailforge train dpo sets/kg --preset dynasearcher --base-model trained/sft/model --out trained/dpo""",
+)
+def dpo(
+    context: typer.Context,
+    training_set: _Set,
+    preset: _Preset,
+    out: _Out,
+    base_model: _Base = None,
+    resume: _Resume = False,
+    logging: _Logging = None,
+    seed: _Seed = None,
+    max_steps: _Steps = None,
+    launcher: Launcher = None,
+    launch: Launch = None,
+    print_files: Print = False,
+) -> None:
+    """Train on pairs of a better and a worse conversation, from where they part (DPO)."""
+    if launch_elsewhere(context, launcher, launch, print_files, out):
+        return
+    from trailforge.training.trl.offline import train_dpo
+
+    recipe = _recipe(preset, logging, seed)
+    print(train_dpo(training_set, recipe, out, base_model=base_model, resume=resume, max_steps=max_steps))
 
 
 @app.command(
@@ -147,15 +200,12 @@ def rl(
     logging: _Logging = None,
     seed: _Seed = None,
     max_steps: _Steps = None,
-    rollouts: Annotated[
-        Rollouts | None,
-        typer.Option(help="Who generates: a vLLM server apart, vLLM on the trainer's devices, or the trainer's model."),
-    ] = None,
-    vllm_url: Annotated[str | None, typer.Option(help="For rollouts vllm-server.")] = None,
-    vllm_memory: Annotated[float, typer.Option(min=0.05, max=0.95, help="For rollouts vllm-colocate.")] = 0.3,
-    importance_correction: Annotated[
-        bool, typer.Option(help="Weigh tokens by how much likelier the trainer finds them than vLLM did.")
-    ] = True,
+    rollouts: _Rollouts = None,
+    vllm_url: _VllmUrl = None,
+    vllm_memory: _VllmMemory = 0.3,
+    vllm_sleep: _VllmSleep = False,
+    vllm_tensor_parallel: _VllmParallel = 1,
+    importance_weights: _Weights = None,
     launcher: Launcher = None,
     launch: Launch = None,
     print_files: Print = False,
@@ -164,7 +214,7 @@ def rl(
     if launch_elsewhere(context, launcher, launch, print_files, out):
         return
     said = (retrieval, encoder, query_prefix, passage_prefix, encoder_device)
-    recipe = _searching(_recipe(preset, logging, seed, rollouts), *said)
+    recipe = _searching(_recipe(preset, logging, seed, rollouts=rollouts, importance_weights=importance_weights), *said)
     environment = _environment(recipe, documents, kg)  # what is missing is said before anything heavy is loaded
     from trailforge.training.trl.rl import VllmOptions, train_rl
 
@@ -176,7 +226,7 @@ def rl(
         base_model=base_model,
         resume=resume,
         max_steps=max_steps,
-        vllm=VllmOptions(server=vllm_url, memory=vllm_memory, importance_correction=importance_correction),
+        vllm=VllmOptions(server=vllm_url, memory=vllm_memory, sleep=vllm_sleep, tensor_parallel=vllm_tensor_parallel),
     )
     print(model)
 
@@ -186,16 +236,19 @@ def register(root: typer.Typer) -> None:
     root.add_typer(app, name="train")
 
 
-def _recipe(preset: str, logging: Log | None, seed: int | None, rollouts: Rollouts | None = None) -> TrainPreset:
+def _recipe(preset: str, logging: Log | None, seed: int | None, **of_rl: StrEnum | None) -> TrainPreset:
     """A preset with what was asked for in its place."""
     from trailforge.training.config import load_train_preset
 
     recipe = load_train_preset(preset)
     changes = {"logging": logging and logging.value, "seed": seed}
     given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
-    in_rl = given | ({"rollouts": rollouts.value} if rollouts else {})
+    in_rl = given | {name: choice.value for name, choice in of_rl.items() if choice is not None}
     return dataclasses.replace(
-        recipe, sft=dataclasses.replace(recipe.sft, **given), rl=dataclasses.replace(recipe.rl, **in_rl)
+        recipe,
+        sft=dataclasses.replace(recipe.sft, **given),
+        dpo=recipe.dpo and dataclasses.replace(recipe.dpo, **given),
+        rl=dataclasses.replace(recipe.rl, **in_rl),
     )
 
 

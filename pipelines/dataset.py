@@ -99,9 +99,10 @@ class Table:
     sft: Reference | None = None
     """`(row, config) -> SFT rows` of a fixed row of the table `DataSet.conversations`."""
     role: TableRole = ""
-    """For training, which reads it in the manifest."""
+    """For training, which reads it in the manifest. Records of `questions` have a method `asked()`, those of `pairs`
+    `preference(data_source, protocol)`."""
     protocol: str = ""
-    """In which a table of the role `questions` is asked, unless another one is wanted."""
+    """In which a table of the role `questions` is asked, unless another one is wanted, and one of `pairs` talks."""
 
 
 QUESTIONS = Table(

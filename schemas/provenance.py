@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from trailforge.schemas.versions import Earlier, migration
 
-TableRole = Literal["", "sft", "questions", "corpus"]
+TableRole = Literal["", "sft", "questions", "corpus", "pairs"]
 """What training takes a table for."""
 
 
@@ -83,7 +83,8 @@ class SchemaVersion:
     record: str
     version: str
     role: TableRole = ""
-    """`sft`: conversations to learn; `questions`: rows with questions to ask; `corpus`: what is searched for them."""
+    """`sft`: conversations to learn; `questions`: rows with questions to ask; `corpus`: what is searched for them;
+    `pairs`: a better and a worse conversation."""
     protocol: str = ""
     """In which the questions are asked, unless another one is wanted."""
 

@@ -214,7 +214,7 @@ class RlRow:
 
     uid: str
     data_source: str
-    """Name of the data set whose run the question comes from."""
+    """Name of the data set whose run the question comes from, or of the file."""
     prompt: tuple[ChatMessage, ...]
     """System prompt and question, as the protocol begins."""
     ability: str
@@ -222,11 +222,36 @@ class RlRow:
     question: str
     reward_model: RewardModel
     corpus_id: str
-    """What is searched: the run id of the run whose documents or paragraphs hold the evidence."""
+    """What is searched: the run id of the run whose documents or paragraphs hold the evidence; empty for a question
+    that comes from a file."""
     curriculum_stage: int
     """1 for the easiest; 1 where the data set has no curriculum."""
     difficulty: float
     """Orders questions within a stage."""
     provenance_id: str
     """Id of the source in the run that made the row."""
+    schema_version: str = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreferenceRow:
+    """Two ways on from one place of a conversation, of which one is better. The table `pairs` of training sets."""
+
+    STORED_AS: ClassVar[str] = "PreferenceRow"
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    uid: str
+    data_source: str
+    """Name of the data set whose run the pair comes from."""
+    protocol: str
+    question_id: str
+    question: str
+    prompt: tuple[ChatMessage, ...]
+    """What both begin with, the agent's earlier turns included."""
+    chosen: tuple[ChatMessage, ...]
+    """The better end, from an assistant turn on."""
+    rejected: tuple[ChatMessage, ...]
+    """The worse one, from an assistant turn on."""
+    reason: str
+    """What is against it."""
     schema_version: str = SCHEMA_VERSION

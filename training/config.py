@@ -1,8 +1,8 @@
 """How an agent is trained: the configuration of supervised training and of reinforcement learning, as presets hold it.
 
-A training preset is a YAML file with the sections `reward`, `sft` and `rl`, and maybe `retrieval` and `judge`; those of
-the papers are in `presets/train/`. A key that is left out keeps the default of its class; there is none for what a
-paper decides.
+A training preset is a YAML file with the sections `reward`, `sft` and `rl`, and maybe `dpo`, `retrieval` and `judge`;
+those of the papers are in `presets/train/`. A key that is left out keeps the default of its class; there is none for
+what a paper decides.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ T = TypeVar("T")
 Scheduler = Literal["constant", "linear", "cosine"]
 """What becomes of the learning rate after the warm-up."""
 Precision = Literal["bfloat16", "float32"]
+Attention = Literal["eager", "sdpa", "flash_attention_2", "flash_attention_3"]
+"""By transformers' names; those of flash_attention have packages of their own."""
 Logging = Literal["tensorboard", "wandb", "none"]
 Algorithm = Literal["grpo", "dapo"]
 """`dapo`: GRPO with a higher upper clip, token-level loss and no KL. What each of them is stands in fields of its own;
@@ -37,6 +39,10 @@ Loss = Literal["token", "sequence"]
 """`token`: the mean over all trained tokens of a batch. `sequence`: the mean over episodes of their token means."""
 Rollouts = Literal["vllm-server", "vllm-colocate", "transformers"]
 """Who generates episodes: a vLLM server apart, vLLM on the trainer's own accelerators, or the trainer's model."""
+ImportanceWeights = Literal["token_truncate", "none"]
+"""`token_truncate`: the loss of each token is weighed by its probability to the trainer over that to vLLM, at most
+`importance_cap`. Products over whole episodes are not offered: over hundreds of tokens they are nearly 0 or above any
+bound. `none`: literally the papers' losses, in which sampler and trainer are one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +75,10 @@ class TrainerConfig:
     per_device: int = 1
     """Sequences that one accelerator trains at a time; the rest of a batch is accumulated."""
     precision: Precision = "bfloat16"
+    attention: Attention | None = None
+    """Kernel of attention; None: the one that transformers chooses."""
+    liger: bool = False
+    """Layers by the kernels of the package liger-kernel."""
     gradient_checkpointing: bool = True
     seed: int = 0
     save_steps: int = 50
@@ -98,11 +108,31 @@ class SftConfig(TrainerConfig):
     batch_size: int
     """Conversations in one optimizer step, over all accelerators."""
     max_tokens: int
-    """Longer conversations are cut at their end."""
+    """Longer conversations are left out and counted: one that is cut would teach to stop in the middle."""
+    packing: bool = False
+    """Lay conversations end to end, up to `max_tokens`, so that nothing is padded; none sees another. `batch_size` then
+    counts such rows, and TRL mixes each 1,000 conversations of the set's order to fill them."""
 
     def __post_init__(self) -> None:
         TrainerConfig.__post_init__(self)
         self._more_than_zero("batch_size", "max_tokens")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DpoConfig(TrainerConfig):
+    """Preference training on pairs of conversations (DPO); the loss is taken on the agent's turns alone, from where the
+    two part."""
+
+    batch_size: int
+    """Pairs in one optimizer step, over all accelerators."""
+    max_tokens: int
+    """Pairs with a longer conversation are left out and counted."""
+    beta: float = 0.1
+    """How dear it is to leave the model that the training begins with."""
+
+    def __post_init__(self) -> None:
+        TrainerConfig.__post_init__(self)
+        self._more_than_zero("batch_size", "max_tokens", "beta")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,10 +181,9 @@ class RlConfig(TrainerConfig):
     kl: KlConfig = field(default_factory=KlConfig)
     scale_rewards: ScaleRewards = "group"
     loss: Loss = "token"
-    dynamic_sampling: bool = False
-    """Sample anew for questions whose episodes are all paid the same."""
     mask_truncated: bool = False
-    """Take no loss on episodes that were cut at `max_tokens`."""
+    """Take no loss on episodes that end since `max_tokens` leaves no room (`too_long`). Their rewards still count in
+    the mean of their group."""
     temperature: float = 1.0
     top_p: float = 1.0
     max_tokens: int
@@ -166,15 +195,26 @@ class RlConfig(TrainerConfig):
     top_k: int = 5
     """Passages of a search; in plans, of each node."""
     rollouts: Rollouts = "vllm-colocate"
+    importance_weights: ImportanceWeights = "token_truncate"
+    """For episodes that vLLM made."""
+    importance_cap: float = 3.0
+    """TRL's."""
 
     def __post_init__(self) -> None:
         TrainerConfig.__post_init__(self)
         self._more_than_zero("prompts_per_step", "samples", "mini_batch", "clip_low", "clip_high")
         self._more_than_zero("temperature", "max_tokens", "max_observation_tokens", "max_searches", "top_k")
+        self._more_than_zero("importance_cap")
         if self.samples < 2:
             raise InvalidInput("a group has at least 2 episodes", field="samples")
         if not 0.0 < self.top_p <= 1.0:
             raise InvalidInput(f"expected above 0 to 1, got {self.top_p}", field="top_p")
+        if self.top_p < 1.0 and self.rollouts != "transformers" and self.importance_weights != "none":
+            raise InvalidInput(
+                f"vLLM's probabilities are of the tokens that {self.top_p} leaves, the trainer's of all: their ratio "
+                "is no importance weight; set top_p: 1.0, or importance_weights: none",
+                field="top_p",
+            )
         if self.episodes_per_step % self.mini_batch:
             raise InvalidInput(
                 f"{self.episodes_per_step} episodes of a step cannot be parted into mini-batches of {self.mini_batch}",
@@ -202,6 +242,8 @@ class TrainPreset:
     reward: RewardPreset
     sft: SftConfig
     rl: RlConfig
+    dpo: DpoConfig | None = None
+    """None: the recipe has no training on pairs."""
     retrieval: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     judge: JudgeConfig | None = None
     """Of answers to questions without options; None: these are compared with the gold ones word by word."""
@@ -228,7 +270,7 @@ def load_train_preset(name_or_path: str) -> TrainPreset:
 
 
 def _train_preset(name: str, content: dict[str, Any]) -> TrainPreset:
-    expected, optional = ("protocol", "reward", "sft", "rl"), ("retrieval", "judge")
+    expected, optional = ("protocol", "reward", "sft", "rl"), ("dpo", "retrieval", "judge")
     for key in content:
         if key not in (*expected, *optional):
             raise InvalidInput(f"unknown; expected {', '.join((*expected, *optional))}", field=str(key))
@@ -242,6 +284,7 @@ def _train_preset(name: str, content: dict[str, Any]) -> TrainPreset:
         reward=_reward(name, content["reward"]),
         sft=_section(SftConfig, content["sft"], "sft"),
         rl=_section(RlConfig, content["rl"], "rl"),
+        dpo=None if content.get("dpo") is None else _section(DpoConfig, content["dpo"], "dpo"),
         retrieval=_section(EnvironmentConfig, content.get("retrieval") or {}, "retrieval"),
         judge=None if content.get("judge") is None else _section(JudgeConfig, content["judge"], "judge"),
     )

@@ -5,16 +5,17 @@
     <|im_start|>assistant\n…<|im_end|>\n          loss on `…<|im_end|>`
     <|im_start|>user\n<result>…</result><|im_end|>\n    a tool turn
 
-Everything is ChatML and differs from the template that Qwen models bring along in three ways (RL rollouts and
+This is ChatML, for models whose tokenizer knows its two tokens; what other models have around turns is read from their
+own chat template (`training.frames`). Either way it differs from what templates do in three ways (RL rollouts and
 `protocols.episodes` speak the same): no system prompt is put in where there is none; a tool turn is a user turn as it
-stands, for its protocol has tagged it already and Qwen's template would put `<tool_response>` around it again; the
-thoughts of earlier turns stay.
+stands, for its protocol has tagged it already and Qwen's template would put `<tool_response>` around it again; nothing
+is stripped, so that the thoughts of earlier turns stay and a conversation begins as it did a turn before.
 
 Parts of a turn can be left out of the loss (`unlearnt`), in characters: a token goes with the first character that it
 shares with them, so that nothing of such a part is learnt.
 
 An agent's turn is tokenised by itself, as it comes out of a rollout, so that no token holds a part of it and a part of
-the template. Any fast tokenizer will do that knows the two ChatML tokens; nothing here imports transformers.
+the template. Nothing here imports transformers.
 """
 
 from __future__ import annotations
@@ -24,33 +25,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from trailforge.schemas import InvalidInput, TextSpan
+from trailforge.training.frames import CHATML, END, START, TRAINING_TEMPLATE, Frame, frame_of, own_frame
 
-START = "<|im_start|>"
-END = "<|im_end|>"
-"""Ends every turn; a trained model writes it, so it is the end-of-sequence token after `prepare_tokenizer`."""
-_PROBES = (f"{START}assistant\n", f"<search>Who wrote it ?\n\n é</search>{END}", f"\n{START}user\n<result>")
-"""Pieces as `pieces` cuts them: some tokenizers put a space before each, or drop line ends."""
 IGNORED = -100
 """The label of tokens without loss, in PyTorch and every trainer."""
-
-TRAINING_TEMPLATE = (
-    "{%- for message in messages %}"
-    "{%- if message['role'] in ['assistant', 'past_assistant'] %}"
-    "{{- '<|im_start|>assistant\n' }}"
-    "{%- if message['role'] == 'assistant' and message.get('train', true) %}"
-    "{%- generation %}{{- message['content'] + '<|im_end|>' }}{%- endgeneration %}"
-    "{%- else %}{{- message['content'] + '<|im_end|>' }}{%- endif %}"
-    "{%- else %}"
-    "{{- '<|im_start|>' + ('user' if message['role'] == 'tool' else message['role']) + '\n' }}"
-    "{{- message['content'] + '<|im_end|>' }}"
-    "{%- endif %}"
-    "{{- '\n' }}"
-    "{%- endfor %}"
-    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"
-)
-"""What `render` does, in Jinja, for trainers that tokenise themselves: its markers are the mask. A message may carry
-`train: false`; an assistant turn without that key is trained. Role `past_assistant` says the same to trainers that know
-no such key and train every assistant turn."""
 
 
 class AnyMessage(Protocol):
@@ -132,7 +110,9 @@ class MaskedTokens:
         return [run for run in runs if run]
 
 
-def pieces(messages: Sequence[AnyMessage], train: Sequence[bool] | None = None) -> Iterator[Piece]:
+def pieces(
+    messages: Sequence[AnyMessage], train: Sequence[bool] | None = None, frame: Frame = CHATML
+) -> Iterator[Piece]:
     """A conversation cut where what the agent wrote begins and ends. `train` says which turns are; None: all its own.
 
     Raises `InvalidInput` for flags that fit no agent's turns.
@@ -142,15 +122,15 @@ def pieces(messages: Sequence[AnyMessage], train: Sequence[bool] | None = None) 
         raise InvalidInput(f"{len(flags)} flags for {len(messages)} messages", field="train")
     context = ""
     for number, (message, flag) in enumerate(zip(messages, flags, strict=True)):
+        context += frame.before(message.role, is_first=number == 0)
         if message.role == "assistant":
-            yield Piece(f"{context}{START}assistant\n", is_agents=False, train=False)
-            yield Piece(message.content + END, is_agents=True, train=flag, message=number)
-            context = "\n"
+            yield Piece(context, is_agents=False, train=False)
+            yield Piece(message.content + frame.end, is_agents=True, train=flag, message=number)
+            context = frame.after_end
         elif flag:
             raise InvalidInput(f"the loss is taken on message {number}, a turn of {message.role}", field="train")
         else:
-            role = "user" if message.role == "tool" else message.role
-            context += f"{START}{role}\n{message.content}{END}\n"
+            context += message.content + frame.after(message.role)
     if context:
         yield Piece(context, is_agents=False, train=False)
 
@@ -168,30 +148,39 @@ def missing_tokens(tokenizer: Any) -> list[str]:
 
 
 def teach(tokenizer: Any) -> list[str]:
-    """Add what `missing_tokens` names, and return it. The model has to get weights for them."""
-    added = missing_tokens(tokenizer)
+    """Add what `missing_tokens` names, and return it, where the tokenizer has no chat template that we can speak. The
+    model has to get weights for them."""
+    added = missing_tokens(tokenizer) if own_frame(tokenizer) is None else []
     if added:
         tokenizer.add_special_tokens({"extra_special_tokens": added}, replace_extra_special_tokens=False)
     return added
 
 
 def prepare_tokenizer(tokenizer: Any) -> None:
-    """Give a tokenizer of transformers our template, and the end of a turn as its end of sequence.
+    """Give a tokenizer of transformers our template, and the end of a turn as its end of sequence; in the marks of its
+    own template where it does not know those of ChatML.
 
-    A model is saved with it. Raises `InvalidInput` when it does not know the ChatML tokens, and when it changes text.
+    A model is saved with it. Raises `InvalidInput` when it knows neither, and when it changes text.
     """
-    if missing := missing_tokens(tokenizer):
+    missing = missing_tokens(tokenizer)
+    own = own_frame(tokenizer) if missing else None
+    if missing and own is None:
         raise InvalidInput(
-            f"the tokenizer has no token {' and '.join(missing)}; take a model that speaks ChatML, or what "
-            "`trailforge train sft` makes of this one: it adds them"
+            f"the tokenizer has no token {' and '.join(missing)}; take a model that speaks ChatML or has a chat "
+            "template of regular marks, or what `trailforge train sft` makes of this one: it adds them"
         )
+    frame = own or CHATML
     tokenizer.clean_up_tokenization_spaces = False
-    for text in _PROBES:
+    for text in (
+        frame.before("assistant"),
+        f"<search>Who wrote it ?\n\n é</search>{frame.end}",
+        f"{frame.after_end}{frame.before('tool')}<result>",
+    ):  # as `pieces` cuts: some tokenizers put a space before each piece, or drop line ends
         found = tokenizer.decode(tokenizer.encode(text, add_special_tokens=False), skip_special_tokens=False)
         if found != text:
             raise InvalidInput(f"the tokenizer makes {found!r} of {text!r}; take a model with a byte-level one")
-    tokenizer.chat_template = TRAINING_TEMPLATE
-    tokenizer.eos_token = END
+    tokenizer.chat_template = TRAINING_TEMPLATE if own is None else own.template
+    tokenizer.eos_token = frame.end
 
 
 def special_tokens(tokenizer: Tokenizer) -> list[str]:
@@ -232,7 +221,7 @@ def masked_tokens(
             raise InvalidInput(f"message {number} holds the special token {found[0]}", field="messages")
     input_ids: list[int] = []
     labels: list[int] = []
-    for piece in pieces(messages, train):
+    for piece in pieces(messages, train, frame_of(tokenizer)):
         ids = tokenizer.encode(piece.text, add_special_tokens=False)
         input_ids += ids
         labels += _labels(tokenizer, piece, ids, unlearnt) if piece.train else [IGNORED] * len(ids)
@@ -259,6 +248,12 @@ def _labels(tokenizer: Tokenizer, piece: Piece, ids: list[int], unlearnt: Sequen
 
 def prompt_ids(tokenizer: Tokenizer, messages: Sequence[AnyMessage]) -> list[int]:
     """Tokens up to where the agent's next turn begins."""
-    return masked_tokens(tokenizer, messages).input_ids + tokenizer.encode(
-        f"{START}assistant\n", add_special_tokens=False
-    )
+    heading = frame_of(tokenizer).before("assistant")
+    return masked_tokens(tokenizer, messages).input_ids + tokenizer.encode(heading, add_special_tokens=False)
+
+
+def observation_ids(tokenizer: Tokenizer, content: str) -> list[int]:
+    """What stands between two turns of the agent: the rest of its own, a tool turn, the heading of its next."""
+    frame = frame_of(tokenizer)
+    text = f"{frame.after_end}{frame.before('tool')}{content}{frame.after('tool')}{frame.before('assistant')}"
+    return tokenizer.encode(text, add_special_tokens=False)

@@ -28,7 +28,7 @@ from trailforge.protocols.episodes import EpisodeConfig, EpisodeRun, run_episode
 from trailforge.protocols.turns import Observation, Search
 from trailforge.schemas import ChatMessage, ContextOverflow, InvalidInput, Message
 from trailforge.training.generation import Continuation, Generator, TurnServer
-from trailforge.training.masks import END, START, escape_special, prompt_ids
+from trailforge.training.masks import escape_special, observation_ids, prompt_ids
 from trailforge.training.turns import EpisodeLoop, WaitingTurns, generate_turns
 
 _NO_LIMIT = 1_000_000
@@ -146,12 +146,6 @@ class _Writer:
             self.mask.append(0)
             self.logprobs.append(0.0)
         return words[: min(ends)] if ends else words, is_cut
-
-
-def observation_ids(tokenizer: Any, content: str) -> list[int]:
-    """What stands between two turns of the agent, as `training.masks` tokenises it."""
-    text = f"\n{START}user\n{content}{END}\n{START}assistant\n"
-    return tokenizer.encode(text, add_special_tokens=False)
 
 
 def roll_out(

@@ -13,8 +13,9 @@ from trailforge.inference.packaged import SMOLLM2
 from trailforge.schemas import InvalidInput, install_hint
 from trailforge.schemas.files import user_cache
 from trailforge.training.config import TrainerConfig
+from trailforge.training.frames import END
 from trailforge.training.gguf_weights import convert
-from trailforge.training.masks import END, prepare_tokenizer, teach
+from trailforge.training.masks import prepare_tokenizer, teach
 from trailforge.training.processes import log
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
@@ -86,13 +87,13 @@ class Base:
             )
 
 
-def load_base(name: str) -> Base:
+def load_base(name: str, *, attention: str | None = None) -> Base:
     """A model to train or to evaluate. Of ChatML tokens that its tokenizer does not know, both are taught.
 
     The end of a turn begins as a copy of the token by which the model ended its texts so far, the start of one as the
     mean of all tokens. Raises `InvalidInput` when there is no such model, or its tokenizer changes text.
     """
-    tokenizer, model = _tokenizer(name), load_model(name)
+    tokenizer, model = _tokenizer(name), load_model(name, attention=attention)
     known, ended_with = len(tokenizer), tokenizer.eos_token_id
     if added := teach(tokenizer):
         log(f"{name}: its tokenizer does not know {' and '.join(added)}: added, to be learnt in the training")
@@ -145,12 +146,16 @@ def _give_weights(model: Any, tokenizer: Any, added: Sequence[str], known: int, 
                     layer.weight[place] = layer.weight[ended_with] if is_end else layer.weight[:known].mean(dim=0)
 
 
-def load_model(name: str) -> Any:
-    """A causal language model in float32: what trains in bfloat16 keeps its weights in full precision."""
+def load_model(name: str, *, attention: str | None = None) -> Any:
+    """A causal language model in float32: what trains in bfloat16 keeps its weights in full precision. `attention`: by
+    which kernel, as `training.config.Attention`. Raises `InvalidInput` when there is no such model, or no such kernel.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 
     try:
-        return AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+        return AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, attn_implementation=attention)
+    except ImportError as error:
+        raise InvalidInput(f"{attention} is not installed here; install it, or take sdpa", field="attention") from error
     except (OSError, ValueError, json.JSONDecodeError) as error:
         raise InvalidInput("its weights cannot be loaded", file=name) from error

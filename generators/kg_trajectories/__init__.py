@@ -34,6 +34,8 @@ DATASET = DataSet(
             decided="product",
             made_of=lambda row: ((NAME, row.good_uid),),
             source="question_id",
+            role="pairs",
+            protocol=KG_SEARCH.name,
         ),
         "sft": Table(record=SftRow, role="sft"),
     },

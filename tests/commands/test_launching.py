@@ -13,7 +13,7 @@ from trailforge import cli
 from trailforge.schemas import InvalidInput
 
 SET = ["train", "rl", "my set", "--preset", "msearcher", "--out", "out/rl"]
-MORE = ["--documents", "a", "--documents", "b c", "--retrieval", "dense", "--seed", "3", "--no-importance-correction"]
+MORE = ["--documents", "a", "--documents", "b c", "--retrieval", "dense", "--seed", "3", "--importance-weights", "none"]
 
 
 def printed(*arguments: str) -> str:

@@ -61,7 +61,6 @@ def trailforge(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
         raise SystemExit(exit_code)
 
     monkeypatch.setattr(cli, "_end", end)
-    monkeypatch.setattr("trailforge.training.trl.fit.draw_curves", lambda rows: b"")  # nobody looks
     monkeypatch.setenv("PREFECT_LOGGING_LEVEL", "CRITICAL")  # or all logs of this process would be disabled
 
     def run(*words: object) -> tuple[int, str]:

@@ -32,6 +32,7 @@ from trailforge.schemas import (
     Passage,
     PatternDecision,
     Plan,
+    PreferenceRow,
     Provenance,
     Question,
     RejectedRow,
@@ -57,7 +58,8 @@ from trailforge.schemas.arrow import _hints, _strip_none
 RECORDS = [
     Document, Question, Passage, Plan, Step, Rollout, SearchTree, Trajectory, Verdict, Provenance, Manifest, SftRow,
     RejectedRow, SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode, KgTrajectory,
-    ContrastivePair, FactChain, KgQuestion, RlRow, Decision, CuratedRow, PatternDecision, AgentEpisode, TableRow,
+    ContrastivePair, FactChain, KgQuestion, RlRow, PreferenceRow, Decision, CuratedRow, PatternDecision, AgentEpisode,
+    TableRow,
 ]  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from trailforge.protocols.turns import Search, Turn
 from trailforge.schemas import (
     BundleQuestion,
     ChatMessage,
+    ContrastivePair,
     FileEntry,
     Hop,
     KgQuestion,
@@ -114,10 +115,26 @@ def bundles_run(folder: Path, questions: Sequence[BundleQuestion] = QUESTIONS) -
     return write_run(folder, "document_bundles", tables)
 
 
-def kg_run(folder: Path, questions: Sequence[Question]) -> Path:
-    """A run of KG trajectories, with an episode for every question."""
+def kg_run(folder: Path, questions: Sequence[Question], *, pairs: bool = False) -> Path:
+    """A run of KG trajectories, with an episode for every question, maybe a pair for each too."""
     rows = [_kg_row(each) for each in questions]
-    return write_run(folder, "kg_trajectories", {"sft": (SftRow, rows), "inputs": (Question, questions)})
+    tables: dict[str, tuple[type, Sequence[Any]]] = {"sft": (SftRow, rows), "inputs": (Question, questions)}
+    if pairs:
+        made = [_kg_pair(asked, row) for asked, row in zip(questions, rows, strict=True)]
+        tables["pairs"] = (ContrastivePair, made)
+    return write_run(folder, "kg_trajectories", tables)
+
+
+def _kg_pair(asked: Question, row: SftRow) -> ContrastivePair:
+    """The episode, and one that answers otherwise at once."""
+    good = tuple(Message(role=each.role, content=each.content, train=each.role == "assistant") for each in row.messages)
+    guess = KG_SEARCH.render_turn(Turn(thought="I guess.", answer="Graz"))
+    wrong = Message(role="assistant", content=guess, train=True)
+    return ContrastivePair(
+        uid=f"p-{asked.id}", question_id=asked.id, question=asked.question, answer=asked.answer, good_uid=row.uid,
+        bad_uid="bad", good_messages=good, bad_messages=(*good[:2], wrong), diverges_at=2, reason="wrong_answer",
+        detail="'Graz'", good_reward=1.5, bad_reward=0.6, origin="policy",
+    )  # fmt: skip
 
 
 def kg_questions_run(folder: Path) -> Path:

@@ -19,18 +19,6 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-@pytest.fixture
-def drawing() -> None:
-    """For tests that look at the curves."""
-
-
-@pytest.fixture(autouse=True)
-def _undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes longer than these trainings."""
-    if "drawing" not in request.fixturenames:
-        monkeypatch.setattr("trailforge.training.trl.fit.draw_curves", lambda rows: b"")
-
-
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a random model with its tokenizer."""

@@ -19,7 +19,7 @@ from trailforge.protocols.transcripts import Spoken
 from trailforge.protocols.turns import Search, Turn
 from trailforge.retrieval.kg import build_kg, open_source
 from trailforge.schemas import PlanNode
-from trailforge.training.rollouts import observation_ids
+from trailforge.training.masks import observation_ids
 
 LOGPROB = -0.25
 ANSWER = "Kourou"

@@ -37,7 +37,7 @@ def test_the_numbers_of_the_papers() -> None:
     assert (m.sft.batch_size, m.sft.epochs, m.sft.learning_rate) == (32, 5, 5e-6)
     assert (m.sft.warmup_ratio, m.sft.max_tokens) == (0.05, 16_384)
     assert (m.rl.prompts_per_step, m.rl.samples, m.rl.mini_batch, m.rl.updates_per_step) == (128, 8, 256, 4)
-    assert (m.rl.algorithm, m.rl.loss, m.rl.dynamic_sampling, m.rl.kl.start) == ("dapo", "token", False, 0.0)
+    assert (m.rl.algorithm, m.rl.loss, m.rl.kl.start) == ("dapo", "token", 0.0)
     assert (m.rl.clip_low, m.rl.clip_high, m.rl.max_searches, m.rl.max_tokens) == (0.2, 0.28, 10, 16_384)
     assert (r.rl.samples, r.rl.mini_batch, r.rl.learning_rate, r.rl.top_k) == (4, 32, 5e-6, 2)
     assert (r.rl.scale_rewards, r.rl.kl.start, r.rl.kl.end, r.rl.kl.annealing) == ("none", 0.1, 0.01, "linear")
@@ -88,6 +88,9 @@ def test_numbers_without_a_point_are_numbers(tmp_path: Path) -> None:
         ({"rl": {"samples": 1}}, "rl.samples", "at least 2"),
         ({"rl": {"mini_batch": 300}}, "rl.mini_batch", "1024 episodes of a step cannot be parted"),
         ({"rl": {"top_p": 0.0}}, "rl.top_p", "above 0"),
+        ({"rl": {"top_p": 0.95}}, "rl.top_p", "0.95 leaves, the trainer's of all"),
+        ({"rl": {"importance_weights": "sequence_mask"}}, "rl.importance_weights", "none of token_truncate, none"),
+        ({"rl": {"importance_cap": 0.0}}, "rl.importance_cap", "more than 0"),
         ({"rl": {"max_searches": 0}}, "rl.max_searches", "more than 0"),
         ({"rl": {"kl": {"start": 0.1, "end": 0.0}}}, "rl.annealing", "annealing"),
         ({"rl": {"kl": {"end": 0.1, "annealing": "linear"}}}, "rl.start", "above 0"),

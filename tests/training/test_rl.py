@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.support import finished_runs as made
+from tests.support.turns import answer_turn, search_turn
 from tests.training.tiny import (
-    FACTS,
     Scripted,
     preset,
     retriever,
@@ -26,7 +26,7 @@ from tests.training.tiny import (
     training_set,
 )
 from tests.training.worth import worth_of
-from trailforge.protocols import GRAPH_R1
+from trailforge.protocols import GRAPH_R1, REACT
 from trailforge.protocols.environment import Environment
 from trailforge.protocols.turns import Search, Turn
 from trailforge.schemas import InvalidInput, OutputError
@@ -36,9 +36,8 @@ from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import questions_of
 from trailforge.training.trl.checkpoints import find_last_whole
-from trailforge.training.trl.fit import PANELS
+from trailforge.training.trl.offline import train_sft
 from trailforge.training.trl.rl import VllmOptions, check_questions, grpo_arguments, train_rl, update_batches
-from trailforge.training.trl.sft import train_sft
 from trailforge.training.weights import load_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
@@ -198,24 +197,23 @@ def test_the_ragsearch_preset_trains_on_questions_of_all_data_sets(
 def test_a_training_goes_on_over_the_same_documents_only(questions: Path, tiny_model: Path, tmp_path: Path) -> None:
     """And with the same loss."""
 
-    def train(searched: str, *, resume: bool = True, importance_correction: bool = True) -> None:
+    def train(searched: str, *, resume: bool = True, **of_rl: Any) -> None:
         train_rl(
             questions,
-            preset(),
+            preset(rl=of_rl),
             tmp_path / "out",
             environment=Environment(documents=retriever(), top_k=2, searched={"documents": [searched]}),
             base_model=str(tiny_model),
             resume=resume,
             max_steps=1,
-            vllm=VllmOptions(importance_correction=importance_correction),
             open_generator=lambda trainer: Scripted(trainer.processing_class, searching),
         )
 
     train("one", resume=False)
     with pytest.raises(OutputError, match=r"other settings \(searched\)"):
         train("another")
-    with pytest.raises(OutputError, match=r"other settings \(importance_correction\)"):
-        train("one", importance_correction=False)
+    with pytest.raises(OutputError, match=r"other settings \(config\)"):
+        train("one", importance_weights="none")
     train("one")
 
 
@@ -244,24 +242,79 @@ def test_kl_weight_falls_over_the_steps(
     assert sum(float(a) for a in seen[0]["advantages"]) == pytest.approx(0, abs=1e-6)
 
 
-def test_groups_without_advantage_are_replaced_or_dropped(
-    questions: Path, tiny_model: Path, tmp_path: Path, seen: list[dict[str, Any]], tokenizer: Any
+def test_a_token_that_vllm_found_unlikely_weighs_no_more_than_the_cap(
+    questions: Path, tiny_model: Path, tmp_path: Path, seen: list[dict[str, Any]]
 ) -> None:
-    """Only one of the four facts is ever answered differently; only its groups are trained."""
-    (mixed, *_) = FACTS
+    """Every token has a weight of its own; the share of those that were cut is in the log."""
+    import torch
+
+    def as_vllm(trainer: Any) -> Scripted:
+        trainer.use_vllm = True  # from here on TRL takes the episodes for vLLM's
+        return Scripted(trainer.processing_class, searching, logprob=-6.2)
+
+    environment = Environment(documents=retriever(), top_k=2)
+    recipe = preset(rl={"importance_cap": 1.0})
+    train_rl(
+        questions,
+        recipe,
+        tmp_path / "out",
+        environment=environment,
+        base_model=str(tiny_model),
+        max_steps=1,
+        open_generator=as_vllm,
+    )
+    tokens = cut = 0
+    for inputs in seen:
+        trained = (inputs["completion_mask"] * inputs["tool_mask"]).bool()
+        ratios = torch.exp(inputs["old_per_token_logps"] + 6.2)[trained]
+        assert torch.allclose(inputs["importance_sampling_ratio"][trained], ratios.clamp(max=1.0))
+        tokens, cut = tokens + int(trained.sum()), cut + int((ratios >= 1.0).sum())
+    (row,) = csv.DictReader((tmp_path / "out" / "curves.csv").read_text().splitlines())
+    assert 0 < cut < tokens and float(row["sampling/truncated_tokens"]) == pytest.approx(cut / tokens)
+
+
+@pytest.mark.parametrize("masks", [True, False])
+def test_episodes_without_room_have_no_loss_whatever_they_end_with(
+    questions: Path, tiny_model: Path, tmp_path: Path, seen: list[dict[str, Any]], tokenizer: Any, masks: bool
+) -> None:
+    """Here with the end of a turn, behind a search whose result does not fit."""
 
     def script(text: str, number: int) -> str:
-        return searching(text, number if mixed[0] in text else 0)
+        if number % 2:
+            return answer_turn(REACT, "It says so.", "Ada")
+        return search_turn(REACT, "Look it up.", "the James Webb Space Telescope")
 
-    (generator,) = trained(questions, tiny_model, tmp_path / "out", script, dynamic_sampling=True, per_device=8)
+    room = {"max_tokens": 110, "max_observation_tokens": 400, "mask_truncated": masks, "loss": "sequence"}
+    trained(questions, tiny_model, tmp_path / "out", script, steps=1, **room)
     for inputs in seen:
-        trained_rows = inputs["tool_mask"].bool() & inputs["completion_mask"].bool()
-        for row, own in enumerate(trained_rows):
-            prompt = tokenizer.decode(inputs["prompt_ids"][row])
-            assert bool(own.any()) == bool(inputs["advantages"][row] != 0)
-            assert not own.any() or mixed[0] in prompt
-    assert any((inputs["advantages"] != 0).any() for inputs in seen)
-    assert len(generator.asked) > 4  # more rounds than two steps alone have
+        for row, ids in enumerate(inputs["completion_ids"]):
+            real = inputs["completion_mask"][row].bool()
+            ran_out = "<search>" in tokenizer.decode(ids)
+            assert ids[real][-1] == tokenizer.eos_token_id
+            assert bool((inputs["tool_mask"][row].bool() & real).any()) == (not masks or not ran_out)
+            assert float(inputs["advantages"][row]) != 0.0
+    (row,) = csv.DictReader((tmp_path / "out" / "curves.csv").read_text().splitlines())
+    assert float(row["episodes/too_long"]) == 0.5
+
+
+def test_what_saves_memory_reaches_trl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sleep and tensor parallel of a colocated engine alone; kernels that are not installed are refused."""
+    monkeypatch.setattr("trailforge.training.trl.rl.importlib.util.find_spec", lambda name: name)
+    config, saving = recipe(rollouts="vllm-colocate", liger=True).rl, VllmOptions(sleep=True, tensor_parallel=2)
+    found = grpo_arguments(config, tmp_path, update_batches(config, 1), max_steps=1, vllm=saving)
+    assert found.vllm_enable_sleep_mode and found.vllm_tensor_parallel_size == 2 and found.use_liger_kernel
+    with pytest.raises(InvalidInput, match="for a colocated engine"):
+        grpo_arguments(recipe().rl, tmp_path, update_batches(config, 1), max_steps=1, vllm=saving)
+    monkeypatch.setattr("trailforge.training.trl.rl.importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InvalidInput, match="liger-kernel is not installed"):
+        grpo_arguments(recipe(liger=True).rl, tmp_path, update_batches(config, 1), max_steps=1, vllm=VllmOptions())
+
+
+def test_a_vllm_that_is_not_there_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trailforge.training.trl.rl.importlib.util.find_spec", lambda name: None)
+    config = recipe(rollouts="vllm-colocate").rl
+    with pytest.raises(InvalidInput, match=r"needs the package vllm where the trainer runs; .*--rollouts transformers"):
+        grpo_arguments(config, tmp_path, update_batches(config, 1), max_steps=1, vllm=VllmOptions())
 
 
 def test_questions_are_asked_in_the_sets_order(
@@ -274,23 +327,21 @@ def test_questions_are_asked_in_the_sets_order(
     assert all(question in prompt for question, prompt in zip(expected, asked, strict=True))
 
 
-@pytest.mark.usefixtures("drawing")
-def test_curves(questions: Path, tiny_model: Path, tmp_path: Path) -> None:
-    """Beside the checkpoints: what a person looks at, and the figures it is drawn from."""
+def test_figures_of_each_step_are_beside_the_checkpoints(questions: Path, tiny_model: Path, tmp_path: Path) -> None:
     trained(questions, tiny_model, tmp_path / "out", searching)
     rows = list(csv.DictReader((tmp_path / "out" / "curves.csv").read_text().splitlines()))
     assert [float(row["step"]) for row in rows] == [1, 2]
     assert [float(row["episodes/well_formed"]) for row in rows] == [1.0, 1.0]
     assert [float(row["reward"]) for row in rows] == pytest.approx(result(tmp_path / "out")["rewards"])
-    known = {name for name in PANELS if name in rows[0]}
-    assert known >= {"loss", "reward", "entropy", "grad_norm", "learning_rate", "episodes/tokens", "episodes/searches"}
-    assert (tmp_path / "out" / "curves.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_groups_that_differ_are_left_alone(questions: Path, tiny_model: Path, tmp_path: Path) -> None:
-    """Dynamic sampling then makes no episode more."""
-    (generator,) = trained(questions, tiny_model, tmp_path / "out", searching, steps=1, dynamic_sampling=True)
-    assert len(generator.asked) == 2
+    assert rows[0].keys() >= {
+        "loss",
+        "reward",
+        "entropy",
+        "grad_norm",
+        "learning_rate",
+        "episodes/tokens",
+        "episodes/searches",
+    }
 
 
 @pytest.mark.parametrize(
@@ -395,7 +446,6 @@ def test_batches_of_a_step(
     [
         ({"per_device": 3}, 1, "8 sequences in an optimizer step cannot be parted into 1 processes x 3"),
         ({"per_device": 4}, 3, "into 3 processes x 4"),
-        ({"dynamic_sampling": True, "per_device": 2, "prompts_per_step": 1, "mini_batch": 4}, 2, "whole groups of 4"),
     ],
 )
 def test_batches_that_cannot_be_parted(changes: dict[str, Any], processes: int, message: str) -> None:
@@ -426,6 +476,6 @@ def test_two_questions_with_one_id_are_refused_and_left_over_ones_are_told(capsy
     check_questions(rows, config)
     assert not capsys.readouterr().err
     check_questions(rows[:3], config)
-    assert "the last 1 of 3 questions do not fill a step of 2: no step begins with them" in capsys.readouterr().err
+    assert "the last 1 of 3 questions do not fill a step of 2: left out" in capsys.readouterr().err
     with pytest.raises(InvalidInput, match="same id"):
         check_questions([rows[0], rows[0]], config)

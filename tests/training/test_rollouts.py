@@ -24,8 +24,8 @@ from trailforge.retrieval import Bm25Retriever
 from trailforge.retrieval.kg import KgStore, KgTool, build_kg, open_source
 from trailforge.schemas import ChatMessage, InvalidInput, Passage, PlanEdge, PlanNode
 from trailforge.training.generation import Continuation
-from trailforge.training.masks import END, masked_tokens, prepare_tokenizer
-from trailforge.training.rollouts import RolloutLimits, TokenEpisode, observation_ids, roll_out
+from trailforge.training.masks import END, masked_tokens, observation_ids, prepare_tokenizer
+from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out
 
 LIMITS = RolloutLimits(max_tokens=1500, max_observation_tokens=400, max_searches=3)
 

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from tests.training.tiny import preset, save_tiny_model, sft_rows, training_set
 from trailforge.schemas import InvalidInput, OutputError
 from trailforge.training.config import LoraConfig
 from trailforge.training.trl.checkpoints import find_last_whole, is_whole
-from trailforge.training.trl.sft import tokenise, train_sft
+from trailforge.training.trl.offline import tokenise, train_sft
 from trailforge.training.weights import load_model, load_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
@@ -51,14 +52,14 @@ def weights(model: Path) -> dict[str, Any]:
 def test_trained_tokens_are_the_agents_turns(tokenizer: Any) -> None:
     """Each from its first token to its end of turn; no role, no tool text, no heading."""
     (row, *_) = sft_rows()
-    (example,) = tokenise(tokenizer, [row], 1024)
+    (example,), _ = tokenise(tokenizer, [row], 1024)
     turns = [message.content for message in row.messages if message.role == "assistant"]
     assert [tokenizer.decode(run) for run in example.trained] == [f"{turn}<|im_end|>" for turn in turns]
 
 
 def test_masked_mistakes_are_not_trained(tokenizer: Any) -> None:
     (row,) = made.mcts_rows(made.question(0), reflective=True)
-    ((whole,), (masked,)) = (tokenise(tokenizer, [row], 4096, masks_mistakes=masks) for masks in (False, True))
+    ((whole,), (masked,)) = (tokenise(tokenizer, [row], 4096, masks_mistakes=masks)[0] for masks in (False, True))
     (mistake,) = [row.messages[s.message].content[s.start : s.end] for s in row.spans if s.kind == "mistake"]
     texts = ["".join(tokenizer.decode(ids) for ids in example.trained) for example in (whole, masked)]
     assert mistake in texts[0] and "Beverly Hills" in mistake
@@ -66,14 +67,52 @@ def test_masked_mistakes_are_not_trained(tokenizer: Any) -> None:
     assert 0 < sum(masked.mask) < sum(whole.mask)
 
 
-def test_long_conversations_are_cut_and_empty_ones_left_out(tokenizer: Any) -> None:
-    """A row cut before its first turn has nothing to train."""
+def test_long_conversations_and_those_without_a_trained_token_are_left_out_and_counted(tokenizer: Any) -> None:
+    """None is cut: the shortest limit that keeps a row is its length."""
     rows = sft_rows()
-    (whole, *_) = tokenise(tokenizer, rows, 1024)
-    first = next(place for place, trained in enumerate(whole.mask) if trained)
-    (cut, *_) = tokenise(tokenizer, rows[:1], first + 3)
-    assert len(cut.input_ids) == first + 3 and cut.trained == [whole.input_ids[first : first + 3]]
-    assert not tokenise(tokenizer, rows[:1], first)
+    whole, _ = tokenise(tokenizer, rows, 1024)
+    shortest = min(len(each.input_ids) for each in whole)
+    kept, left_out = tokenise(tokenizer, rows, shortest)
+    assert kept == [each for each in whole if len(each.input_ids) == shortest]
+    assert left_out == {"too_long": len(rows) - len(kept), "untrained": 0} and left_out["too_long"] > 0
+    mute = replace(rows[0], train=(False,) * len(rows[0].messages))
+    assert tokenise(tokenizer, [mute], 1024) == ([], {"too_long": 0, "untrained": 1})
+
+
+def test_what_was_left_out_is_in_the_figures(rows: Path, tiny_model: Path, tmp_path: Path, tokenizer: Any) -> None:
+    lengths = sorted(len(each.input_ids) for each in tokenise(tokenizer, sft_rows(copies=2), 1024)[0])
+    trained(rows, tiny_model, tmp_path / "out", steps=1, max_tokens=lengths[3], batch_size=2)
+    figures = json.loads((tmp_path / "out" / "training.json").read_text())
+    kept = sum(length <= lengths[3] for length in lengths)
+    assert (figures["rows"], figures["left_out"]) == (kept, {"too_long": 8 - kept, "untrained": 0})
+
+
+def test_packed_conversations_do_not_see_each_other(rows: Path, tiny_model: Path, tmp_path: Path) -> None:
+    """The loss of four in one row is that of four beside each other."""
+    trained(rows, tiny_model, tmp_path / "padded", steps=2, batch_size=8, per_device=8)
+    trained(rows, tiny_model, tmp_path / "packed", steps=2, batch_size=1, packing=True, max_tokens=2000)
+    assert losses(tmp_path / "packed") == pytest.approx(losses(tmp_path / "padded"), rel=2e-4)
+
+
+def test_the_model_is_loaded_when_the_processes_are_a_group(
+    rows: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each of them would hold all of its weights."""
+    from accelerate import PartialState
+
+    from trailforge.training.trl import offline
+
+    class Loading(Exception):
+        """Loads nothing."""
+
+    def look(name: str, **options: Any) -> None:
+        assert PartialState._shared_state
+        raise Loading
+
+    monkeypatch.setattr(offline, "load_base", look)
+    monkeypatch.setattr(PartialState, "_shared_state", {})
+    with pytest.raises(Loading):
+        trained(rows, tiny_model, tmp_path / "out")
 
 
 def test_loss_falls_and_the_model_is_there(rows: Path, tiny_model: Path, tmp_path: Path) -> None:

@@ -64,3 +64,10 @@ def test_packaged_weights_are_converted_once(monkeypatch: pytest.MonkeyPatch, tm
     first, second = weights.base_model("smollm2"), weights.base_model("smollm2")
     assert first == second == str(tmp_path / "trailforge" / "models" / SMOLLM2.name)
     assert made == [SMOLLM2.weights()]
+
+
+def test_attention_is_computed_by_the_kernel_that_is_asked_for(tiny_model: Path) -> None:
+    assert weights.load_model(str(tiny_model), attention="eager").config._attn_implementation == "eager"
+    if importlib.util.find_spec("flash_attn") is None:
+        with pytest.raises(InvalidInput, match="flash_attention_2 is not installed here"):
+            weights.load_model(str(tiny_model), attention="flash_attention_2")

@@ -22,6 +22,7 @@ from trailforge.schemas import (
     Document,
     FileEntry,
     GroundTruth,
+    PreferenceRow,
     RewardModel,
     RlRow,
     SftRow,
@@ -118,11 +119,21 @@ def truth(answer: str, protocol: str = "react") -> GroundTruth:
 
 
 def training_set(
-    folder: Path, *, sft: Sequence[SftRow] = (), rl: Sequence[RlRow] = (), held_out: Sequence[RlRow] = ()
+    folder: Path,
+    *,
+    sft: Sequence[SftRow] = (),
+    rl: Sequence[RlRow] = (),
+    held_out: Sequence[RlRow] = (),
+    pairs: Sequence[PreferenceRow] = (),
 ) -> Path:
     """Rows as the trainers read them."""
     files = []
-    splits = (("sft/train", SftRow, sft), ("rl/train", RlRow, rl), ("rl/validation", RlRow, held_out))
+    splits = (
+        ("sft/train", SftRow, sft),
+        ("rl/train", RlRow, rl),
+        ("rl/validation", RlRow, held_out),
+        ("pairs/train", PreferenceRow, pairs),
+    )
     for split, record, rows in splits:
         if rows:
             path = folder / split / "part-00000.parquet"
@@ -135,16 +146,9 @@ def training_set(
     return folder
 
 
-def save_tiny_model(
-    folder: Path, *, vocabulary: int = 512, window: int = 2048, speaks_chatml: bool = True, spare: int = 0
-) -> Path:
-    """A byte-level BPE tokenizer trained on the sample, and a random Qwen2 with two layers of 64.
-
-    `speaks_chatml`: its tokenizer knows the marks of turns. `spare`: weights for so many tokens more than there are.
-    """
-    import torch
+def _trained_tokenizer(vocabulary: int, *, speaks_chatml: bool) -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+    from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -158,7 +162,27 @@ def save_tiny_model(
     )
     texts = [message.content for row in sft_rows() for message in row.messages] * 4
     tokenizer.train_from_iterator([*texts, *(document.text for document in documents()[:20])], trainer)
-    fast: Any = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=special[0], eos_token=special[-1])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=special[0], eos_token=special[-1])
+
+
+def save_tiny_model(
+    folder: Path,
+    *,
+    vocabulary: int = 512,
+    window: int = 2048,
+    speaks_chatml: bool = True,
+    spare: int = 0,
+    tokenizer: Any = None,
+) -> Path:
+    """A byte-level BPE tokenizer trained on the sample, and a random Qwen2 with two layers of 64.
+
+    `speaks_chatml`: its tokenizer knows the marks of turns. `spare`: weights for so many tokens more than there are.
+    `tokenizer`: another one.
+    """
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    fast: Any = tokenizer or _trained_tokenizer(vocabulary, speaks_chatml=speaks_chatml)
     torch.manual_seed(0)
     model: Any = Qwen2ForCausalLM(
         Qwen2Config(

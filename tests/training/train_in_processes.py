@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.training.tiny import preset
-from trailforge.training.trl.sft import train_sft
+from trailforge.training.trl.offline import train_sft
 
 if __name__ == "__main__":
     rows, model, out = sys.argv[1:]

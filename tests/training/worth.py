@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,8 +43,7 @@ def worth_of_generator(
 ) -> Worth:
     """Of whoever generates."""
     prompts, limits = [row.prompt for row in rows], limits_of(preset.rl)
-    rolling = roll_out(prompts, preset.protocol, environment, generator=generator, tokenizer=tokenizer, limits=limits)
-    episodes = asyncio.run(rolling)
+    episodes = roll_out(prompts, preset.protocol, environment, generator=generator, tokenizer=tokenizer, limits=limits)
     scorer = scorer_of_training(preset)
     scored = [scorer.begin(to_score(row, episode)) for row, episode in zip(rows, episodes, strict=True)]
     golds = [row.reward_model.ground_truth.target for row in rows]

@@ -19,12 +19,12 @@ import yaml
 from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.schemas import ChatMessage, InvalidInput, from_dict
 from trailforge.training.generation import Continuation, cut_at_end
-from trailforge.training.masks import END, prepare_tokenizer
+from trailforge.training.masks import prepare_tokenizer
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out_one
 from trailforge.training.searched import open_environment
 
-_ENDS = (END, "<|endoftext|>")
-"""ChatML's end of a turn, and the end of a text, with which base models end one."""
+_END_OF_TEXT = "<|endoftext|>"
+"""With which base models end a turn."""
 
 GoOn = Callable[[list[int], int, Sequence[str], Collection[int]], Awaitable[Continuation]]
 """(ids so far, room, strings to stop at, tokens to stop at) -> what the server sampled."""
@@ -131,7 +131,7 @@ def _end_ids(tokenizer: Any) -> tuple[int, ...]:
     """Tokens that end a turn. Once for each tokenizer: a vocabulary takes long to list."""
     prepare_tokenizer(tokenizer)
     vocabulary = tokenizer.get_vocab()
-    return tuple(vocabulary[token] for token in _ENDS if token in vocabulary)
+    return tuple(vocabulary[token] for token in (tokenizer.eos_token, _END_OF_TEXT) if token in vocabulary)
 
 
 _opening = threading.Lock()

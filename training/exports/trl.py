@@ -66,28 +66,14 @@ def write(export: Export) -> str:
             "`gradient_accumulation_steps` too."
         )
     if has(export, "rl"):
-        export.text("grpo.yaml", _yaml(_grpo_settings(export)))
-        kl = export.preset.rl.kl
-        held = f" TRL alone holds the weight of the KL term at {kl.start}." if kl.end is not None else ""
-        sections["Reinforcement learning"] = _RL_TEXT + held
+        sections["Reinforcement learning"] = _RL_TEXT
     return readme("For TRL", export, sections | {"Masks and template": TEMPLATE_NOTE})
 
 
-_RL_CODE = """
-from datasets import load_dataset
-from trailforge.training.adapters.trl import reward_function
-from trl import GRPOConfig, GRPOTrainer, TrlParser
-
-(settings,) = TrlParser(GRPOConfig).parse_args_and_config(["--config", "grpo.yaml"])
-questions = load_dataset("rl", split="train")
-GRPOTrainer(model, reward_function(), settings, questions, rollout_func=rollouts).train()
-"""
-_RL_TEXT = f"""`trailforge train rl` trains on TRL with a rollout that searches; it reads the training set itself and
-no file from here. `grpo.yaml`, with the settings of `GRPOConfig`, is for a script of your own. TRL's answers in one
-turn, and a search agent needs a `rollout_func`: `trailforge.training.trl.rollouts.SearchRollouts` is one, for prompts
-that are ids of rows. With another one, here `rollouts`:
-
-{fence(_RL_CODE, "python")}
+_RL_TEXT = """`trailforge train rl` trains on TRL with a rollout that searches; it reads the training set itself and
+no file from here. For a script of your own: TRL answers in one turn, and a search agent needs a `rollout_func`.
+`trailforge.training.trl.rollouts.SearchRollouts` is one, for prompts that are ids of rows, and
+`trailforge.training.adapters.trl.reward_function()` a reward for any.
 
 Every column but `prompt` reaches the reward by its name; `ground_truth` is all that it needs, as JSON. `num_hops` is 0
 where it is not known."""
@@ -138,32 +124,6 @@ def _sft_settings(export: Export) -> dict[str, object]:
     if "sft/validation.parquet" in export.rows:
         settings |= {"dataset_test_split": "validation", "eval_strategy": "epoch"}
     return settings
-
-
-def _grpo_settings(export: Export) -> dict[str, object]:
-    numbers = export.preset.rl
-    accumulated = numbers.mini_batch // _GPUS
-    return {
-        "output_dir": "rl-model",
-        "num_generations": numbers.samples,
-        "per_device_train_batch_size": 1,
-        "gradient_accumulation_steps": accumulated,
-        "steps_per_generation": accumulated * numbers.updates_per_step,
-        "num_train_epochs": numbers.epochs,
-        "learning_rate": numbers.learning_rate,
-        "lr_scheduler_type": numbers.transformers_scheduler,
-        "epsilon": numbers.clip_low,
-        "epsilon_high": numbers.clip_high,
-        "beta": numbers.kl.start,
-        "use_bias_correction_kl": False,
-        "loss_type": "dapo" if numbers.loss == "token" else "grpo",
-        "scale_rewards": numbers.scale_rewards,
-        "temperature": numbers.temperature,
-        "top_p": numbers.top_p,
-        "max_completion_length": numbers.max_tokens,
-        "shuffle_dataset": False,
-        "bf16": True,
-    }
 
 
 def _yaml(settings: dict[str, object]) -> str:

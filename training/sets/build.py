@@ -9,18 +9,31 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
-from trailforge.pipelines.engine.files import new_folder
+from trailforge.pipelines.engine.files import new_folder, sha256_of
 from trailforge.pipelines.runs.finished import MANIFEST, FinishedRun
-from trailforge.schemas import CountMismatch, FileEntry, InvalidInput, RlRow, SftRow, StageCount, Verdict, to_dict
+from trailforge.schemas import (
+    CountMismatch,
+    FileEntry,
+    InvalidInput,
+    PreferenceRow,
+    Question,
+    RlRow,
+    SftRow,
+    StageCount,
+    Verdict,
+    to_dict,
+)
 from trailforge.training.sets.benchmarks import QuestionNgrams, read_benchmarks
-from trailforge.training.sets.config import ViewConfig
+from trailforge.training.sets.config import TEXT_PROTOCOLS, ViewConfig
 from trailforge.training.sets.files import SPLITS, TABLES, SetInput, SetManifest, SplitCount
 from trailforge.training.sets.lengths import Lengths
 from trailforge.training.sets.order import (
@@ -34,23 +47,42 @@ from trailforge.training.sets.order import (
     question_key,
     write_parts,
 )
-from trailforge.training.sets.rl_rows import difficulties, question_count, rl_rows, stage_of
-from trailforge.training.sets.runs import open_runs
-from trailforge.training.sets.sft_rows import SPLIT, SftJudge, control_token, segments
+from trailforge.training.sets.rl_rows import (
+    asked_rows,
+    difficulties,
+    name_of,
+    question_count,
+    read_asked,
+    rl_rows,
+    stage_of,
+)
+from trailforge.training.sets.runs import open_runs, table_of
+from trailforge.training.sets.sft_rows import SPLIT, SftJudge, control_token, judge_pair, segments
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how many rows are done, and of how many."""
 
 
 def make_training_set(
-    folders: Sequence[Path], out: Path, config: ViewConfig, *, progress: Progress | None = None
+    folders: Sequence[Path],
+    out: Path,
+    config: ViewConfig,
+    *,
+    questions: Sequence[Path] = (),
+    progress: Progress | None = None,
 ) -> SetManifest:
-    """Make a training set of finished runs of any data sets, in any mixture.
+    """Make a training set of finished runs of any data sets, in any mixture, and of files of `questions` to learn on,
+    which are asked in `config.protocol`.
 
-    Raises `InvalidInput` for a run that cannot be used, settings that do not fit, and when a table or a wanted split
-    would hold nothing; `OutputError` when `out` is taken. Then nothing is left behind.
+    Raises `InvalidInput` for a run or file that cannot be used, settings that do not fit, and when a table or a wanted
+    split would hold nothing; `OutputError` when `out` is taken. Then nothing is left behind.
     """
-    runs = open_runs(folders)
+    if questions and config.protocol is None:
+        raise InvalidInput(
+            f"questions of a file are asked in a protocol that you name: {', '.join(TEXT_PROTOCOLS)}", field="protocol"
+        )
+    runs = open_runs(folders) if folders or not questions else []
+    asked = {path: read_asked(path) for path in questions}
     lengths = Lengths(config.tokenizer)
     benchmarks = read_benchmarks(config.benchmarks, config.ngram)
     with new_folder(out) as folder:
@@ -58,21 +90,30 @@ def make_training_set(
         staging.mkdir()
         rejected = RejectedRows(folder, config.rows_per_file)
         tell = progress or (lambda what, done, total: None)
-        with Staged(staging / "sft", SftRow) as sft_rows, Staged(staging / "rl", RlRow) as questions:
-            sft = SetTable(name="sft", record=SftRow, staged=sft_rows, books=rejected)
-            rl = SetTable(name="rl", record=RlRow, staged=questions, books=rejected)
+        with ExitStack() as opened:
+            tables = [
+                SetTable(
+                    name=name,
+                    record=record,
+                    staged=opened.enter_context(Staged(staging / name, record)),
+                    books=rejected,
+                )
+                for name, record in TABLES.items()
+            ]
+            sft, rl, pairs = tables
             _collect_sft(runs, sft, SftJudge(config, lengths, benchmarks), tell)
-            _collect_rl(runs, rl, config, lengths, benchmarks, tell)
-            _place([sft, rl], config)
-            files = [file for table in (sft, rl) for file in table.write(folder, config, tell)]
+            _collect_rl(runs, asked, rl, config, lengths, benchmarks, tell)
+            _collect_pairs(runs, pairs, config, lengths, benchmarks, tell)
+            _place(tables, config)
+            files = [file for table in tables for file in table.write(folder, config, tell)]
         rejected.close()
         shutil.rmtree(staging)
         manifest = SetManifest(
-            inputs=tuple(_input(run) for run in runs),
+            inputs=(*map(_input, runs), *map(_file_input, asked)),
             config=json.dumps(to_dict(config)),
             measured_by=lengths.measured_by,
-            stages=(*sft.lines, *rl.lines),
-            counts=tuple(count for table in (sft, rl) for count in table.counts()),
+            stages=tuple(line for table in tables for line in table.lines),
+            counts=tuple(count for table in tables for count in table.counts()),
             files=(*files, *rejected.files),
         )
         check(folder, manifest)
@@ -82,7 +123,7 @@ def make_training_set(
 
 @dataclass(slots=True, kw_only=True)
 class SetTable:
-    """`sft` or `rl` in the making."""
+    """A table of `TABLES` in the making."""
 
     name: str
     record: type
@@ -94,7 +135,9 @@ class SetTable:
     splits: dict[str, list[Entry]] = field(default_factory=dict)
     """The rows in the order of learning."""
 
-    def add(self, row: SftRow | RlRow, dataset: str, curriculum: tuple[int, float], tokens: int) -> None:
+    def add(
+        self, row: SftRow | RlRow | PreferenceRow, dataset: str, curriculum: tuple[int, float], tokens: int
+    ) -> None:
         """Take a row."""
         self.entries.append(
             Entry(
@@ -124,7 +167,7 @@ class SetTable:
         held = [entry for entry in self.entries if entry.key in validation]
         self.splits = {"train": kept, "validation": held} if config.validation_share else {"train": kept}
         for split, entries in self.splits.items():
-            if not entries and self.entries:
+            if not entries and self.entries and self.name != "pairs":  # which few questions have
                 raise InvalidInput(
                     f"{self.name}/{split} would be empty: {len(self.entries)} rows of "
                     f"{len({entry.key for entry in self.entries})} questions; change the validation share or the mix"
@@ -217,6 +260,7 @@ def _collect_sft(runs: Sequence[FinishedRun], table: SetTable, judge: SftJudge, 
 
 def _collect_rl(
     runs: Sequence[FinishedRun],
+    files: Mapping[Path, Sequence[Question]],
     table: SetTable,
     config: ViewConfig,
     lengths: Lengths,
@@ -225,19 +269,53 @@ def _collect_rl(
 ) -> None:
     books = Books("rl", table.books)
     seen: set[tuple[str, str]] = set()
-    total = sum(map(question_count, runs))
+    total = sum(map(question_count, runs)) + sum(map(len, files.values()))
+    of_runs = (row for run in runs for row in rl_rows(run, config.protocol))
+    of_files = (row for path, asked in files.items() for row in asked_rows(path, asked, config.protocol or ""))
+    for done, row in enumerate(chain(of_runs, of_files), start=1):
+        verdict, tokens = _judge_question(row, seen, config, lengths, benchmarks)
+        if verdict is None:
+            books.accept()
+            table.add(row, row.data_source, (row.curriculum_stage, row.difficulty), tokens)
+        else:
+            books.reject(row.uid, row, verdict)
+        tell("reading questions", done, total)
+    table.lines.append(books.line(total))
+
+
+def _collect_pairs(
+    runs: Sequence[FinishedRun],
+    table: SetTable,
+    config: ViewConfig,
+    lengths: Lengths,
+    benchmarks: QuestionNgrams,
+    tell: Progress,
+) -> None:
+    """Of runs that have pairs; a training set without any has no line for them."""
+    books = Books("pairs", table.books)
+    declared = {run.dataset: found for run in runs if (found := table_of(run.dataset, "pairs"))}
+    having = [run for run in runs if run.dataset in declared]
+    total = sum(run.row_count(declared[run.dataset][0]) for run in having)
+    seen: set[str] = set()
     done = 0
-    for run in runs:
-        for row in rl_rows(run, config.protocol):
-            verdict, tokens = _judge_question(row, seen, config, lengths, benchmarks)
+    for run in having:
+        name, where = declared[run.dataset]
+        known = difficulties(run)
+        for stored in run.rows(name, where.record):
+            row: PreferenceRow = stored.preference(run.dataset, where.protocol)
+            verdict, tokens = judge_pair(row, config, lengths, benchmarks)
+            if row.uid in seen:
+                verdict = Verdict(keep=False, reason="duplicate_row", score=1.0, detail="in an earlier run too")
+            seen.add(row.uid)
             if verdict is None:
                 books.accept()
-                table.add(row, run.dataset, (row.curriculum_stage, row.difficulty), tokens)
+                table.add(row, run.dataset, known.get(row.question_id, (1, 0.0)), tokens)
             else:
                 books.reject(row.uid, row, verdict)
             done += 1
-            tell("reading questions", done, total)
-    table.lines.append(books.line(total))
+            tell("reading pairs", done, total)
+    if total:
+        table.lines.append(books.line(total))
 
 
 def _judge_question(
@@ -269,11 +347,15 @@ def _place(tables: Sequence[SetTable], config: ViewConfig) -> None:
     if not any(table.entries for table in tables):
         reasons = {count.reason for table in tables for line in table.lines for count in line.rejected}
         raise InvalidInput(f"no rows are left ({', '.join(sorted(reasons)) or 'the runs hold none'})")
-    sft, rl = ({entry.key for entry in table.entries} for table in tables)
-    validation = held_out(sft, rl, config.validation_share, config.seed)
+    sft, *others = ({entry.key for entry in table.entries} for table in tables)
+    validation = held_out(sft, set().union(*others), config.validation_share, config.seed)
     for table in tables:
         table.place(validation, config)
 
 
 def _input(run: FinishedRun) -> SetInput:
     return SetInput(run_id=run.manifest.run_id, dataset=run.dataset, manifest_sha256=run.manifest_sha256)
+
+
+def _file_input(path: Path) -> SetInput:
+    return SetInput(run_id=path.name, dataset=name_of(path), manifest_sha256=sha256_of(path))

@@ -43,7 +43,7 @@ class ViewConfig:
     """In which questions without options are asked; None: in that of their data set. Conversations stay as they are.
     Not one that plans: the kinds of document that a plan names are those of bundles."""
     tokenizer: str | None = None
-    """Path or name of a tokenizer of transformers, by which rows are measured; None: by `schemas.estimate_tokens`."""
+    """Path or name of a tokenizer of transformers, by which rows are measured; None: by `schemas.text.count_tokens`."""
     max_tokens: int = 16384
     """Of a conversation, its template included; of a prompt for RL too. MSearcher's, section 4.4."""
     long_rows: LongRows = "drop"

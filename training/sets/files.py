@@ -1,4 +1,4 @@
-"""Training sets on disk: `sft/` and `rl/`, each with `train/` and `validation/`; `rejected/`; `manifest.json`."""
+"""Training sets on disk: `sft/`, `rl/` and `pairs/`, each with its splits; `rejected/`; `manifest.json`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from trailforge.pipelines.runs.finished import MANIFEST, RUN, check_hash
 from trailforge.schemas import (
     FileEntry,
     InvalidInput,
+    PreferenceRow,
     Question,
     RlRow,
     SftRow,
@@ -29,16 +30,18 @@ from trailforge.training.sets.config import TEXT_PROTOCOLS
 Record = TypeVar("Record")
 Split = Literal["train", "validation"]
 SPLITS: tuple[Split, ...] = ("train", "validation")
-TABLES: dict[str, type] = {"sft": SftRow, "rl": RlRow}
+TABLES: dict[str, type] = {"sft": SftRow, "rl": RlRow, "pairs": PreferenceRow}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetInput:
-    """A run that the set was made from."""
+    """A run or a file of questions that the set was made from."""
 
     run_id: str
+    """Of a file its name."""
     dataset: str
     manifest_sha256: str
+    """Of a file its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,7 @@ class SplitCount:
     questions: int
     """Different ones."""
     tokens: int
-    """Of all rows: of conversations in `sft`, of prompts in `rl`."""
+    """Of all rows: of conversations in `sft`, of prompts in `rl`, of both conversations in `pairs`."""
     longest: int
     """Of the longest row."""
 
@@ -68,7 +71,7 @@ class SetManifest:
     config: str
     """The whole `ViewConfig` as JSON."""
     measured_by: str
-    """The tokenizer by which rows were measured; `estimate` for `schemas.estimate_tokens`."""
+    """The tokenizer by which rows were measured; `estimate` for `schemas.text.count_tokens`."""
     stages: tuple[StageCount, ...]
     counts: tuple[SplitCount, ...]
     files: tuple[FileEntry, ...]
@@ -137,7 +140,7 @@ def _read_manifest(path: Path) -> SetManifest:
     return from_stored(SetManifest, value, source=path)
 
 
-Row = TypeVar("Row", SftRow, RlRow)
+Row = TypeVar("Row", SftRow, RlRow, PreferenceRow)
 
 
 def rows_of(folder: Path, table: str, split: Split, record: type[Row]) -> list[Row]:

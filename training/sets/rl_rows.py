@@ -1,4 +1,5 @@
-"""RL rows of finished runs: every question that was put in, whether or not a trajectory of it was accepted.
+"""RL rows of finished runs: every question that was put in, whether or not a trajectory of it was accepted; and of
+files of questions, which need no run.
 
 A row's prompt, `protocol` and `reward_preset` go together: the protocol of the data set, or the one that is asked for.
 """
@@ -6,13 +7,15 @@ A row's prompt, `protocol` and `reward_preset` go together: the protocol of the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
+from pathlib import Path
 
 from trailforge.pipelines.runs.finished import FinishedRun
+from trailforge.pipelines.sources import read_questions
 from trailforge.protocols import PROTOCOLS
 from trailforge.rewards.r_search import TOOLS
-from trailforge.schemas import AskedQuestion, ChatMessage, GroundTruth, RewardModel, RlRow
+from trailforge.schemas import AskedQuestion, ChatMessage, GroundTruth, InvalidInput, Question, RewardModel, RlRow
 from trailforge.training.sets.runs import table_of
 
 ABILITY = "search_qa"
@@ -29,7 +32,34 @@ def rl_rows(run: FinishedRun, protocol: str | None = None) -> Iterator[RlRow]:
     for row in run.rows(name, table.record):
         asked: AskedQuestion = row.asked()
         speaks = protocol if protocol and not asked.options else table.protocol  # other rewards compare no letters
-        yield _row(asked, run, speaks, tuple(titles[each] for each in asked.support_ids if each in titles))
+        found = tuple(titles[each] for each in asked.support_ids if each in titles)
+        yield _row(asked, run.dataset, run.manifest.run_id, speaks, found)
+
+
+def read_asked(path: Path) -> list[Question]:
+    """The questions of a file as `pipelines.sources.read_questions` takes it.
+
+    Raises `InvalidInput` as it does, for the first row that is none, and for a file without any.
+    """
+    questions = []
+    for row in read_questions(path):
+        if not isinstance(row, Question):
+            raise InvalidInput(row.problem, file=path, row=row.row, field=row.field)
+        questions.append(row)
+    if not questions:
+        raise InvalidInput("holds no questions", file=path)
+    return questions
+
+
+def name_of(path: Path) -> str:
+    """By which a file's questions go: its name without endings."""
+    return path.name.partition(".")[0]
+
+
+def asked_rows(path: Path, questions: Iterable[Question], protocol: str) -> Iterator[RlRow]:
+    """Rows of a file's questions, with the titles and hops that it gives. No run holds what is searched for them."""
+    for question in questions:
+        yield _row(question.asked(), question.dataset or name_of(path), "", protocol, ())
 
 
 def question_count(run: FinishedRun) -> int:
@@ -71,20 +101,20 @@ def ground_truth(asked: AskedQuestion, protocol: str, titles: tuple[str, ...] = 
     )
 
 
-def _row(asked: AskedQuestion, run: FinishedRun, protocol: str, titles: tuple[str, ...]) -> RlRow:
+def _row(asked: AskedQuestion, data_source: str, corpus_id: str, protocol: str, titles: tuple[str, ...]) -> RlRow:
     hops, grammar = asked.num_hops or 0, PROTOCOLS[protocol]
     stage, difficulty = asked.curriculum or (stage_of(hops), float(hops))
     truth = ground_truth(asked, protocol, titles)
     known = "\0".join([protocol, asked.text, *truth.target])
     return RlRow(
         uid=hashlib.sha256(known.encode()).hexdigest()[:16],
-        data_source=run.dataset,
+        data_source=data_source,
         prompt=tuple(ChatMessage(role=each.role, content=each.content) for each in grammar.opening(asked.text)),
         ability=ABILITY,
         question_id=asked.id,
         question=asked.text,
         reward_model=RewardModel(style="rule", ground_truth=truth),
-        corpus_id=run.manifest.run_id,
+        corpus_id=corpus_id,
         curriculum_stage=stage,
         difficulty=difficulty,
         provenance_id=asked.source_id,

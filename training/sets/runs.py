@@ -10,7 +10,7 @@ from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.runs.finished import MANIFEST, FinishedRun, read_finished
 from trailforge.schemas import InvalidInput, TableRole, is_read, stored_name, version_of
 
-TRAINED = ("sft", "questions", "corpus")
+TRAINED = ("sft", "questions", "corpus", "pairs")
 """Roles of the tables that training reads."""
 
 

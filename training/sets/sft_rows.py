@@ -1,13 +1,14 @@
-"""SFT rows of finished runs: what is against a row, its segments, and where its loss is taken."""
+"""SFT rows and pairs of finished runs: what is against one, segments, and where the loss is taken."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from trailforge.schemas import ChatMessage, InvalidInput, SftRow, TextSpan, Verdict, estimate_tokens
+from trailforge.schemas import ChatMessage, InvalidInput, PreferenceRow, SftRow, TextSpan, Verdict, estimate_tokens
 from trailforge.schemas.text import chat_token_in
-from trailforge.training.masks import END, START, pieces
+from trailforge.training.frames import END, START
+from trailforge.training.masks import pieces
 from trailforge.training.sets.benchmarks import QuestionNgrams
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.lengths import Lengths
@@ -82,6 +83,29 @@ class SftJudge:
         splits = self._config.long_rows == "segments" and is_whole and sum(row.train) > 1
         detail = f"{tokens} tokens by {self._lengths.measured_by}; at most {self._config.max_tokens}"
         return _against(SPLIT if splits else "too_long", detail, score=float(tokens)), tokens
+
+
+def judge_pair(
+    row: PreferenceRow, config: ViewConfig, lengths: Lengths, benchmarks: QuestionNgrams
+) -> tuple[Verdict | None, int]:
+    """The first verdict against a pair, and the length of both conversations in tokens."""
+    both = [(*row.prompt, *end) for end in (row.chosen, row.rejected)]
+    if not all(end and end[0].role == "assistant" for end in (row.chosen, row.rejected)):
+        return _against("malformed_row", "an end does not begin with a turn of the agent"), 0
+    if row.chosen == row.rejected:
+        return _against("malformed_row", "both ends are the same"), 0
+    if held := control_token(both[0]) or control_token(both[1]):
+        return _against("control_token", held), 0
+    if asked := benchmarks.asking(row.question):
+        return _against("contaminated", asked), 0
+    try:
+        tokens = [lengths.of(messages) for messages in both]
+    except InvalidInput as error:
+        return _against("control_token", error.problem), 0
+    if max(tokens) > config.max_tokens:
+        detail = f"{max(tokens)} tokens by {lengths.measured_by}; at most {config.max_tokens}"
+        return _against("too_long", detail, score=float(max(tokens))), sum(tokens)
+    return None, sum(tokens)
 
 
 def control_token(messages: tuple[ChatMessage, ...]) -> str | None:

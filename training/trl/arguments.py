@@ -42,6 +42,8 @@ def trainer_arguments(config: TrainerConfig, out: Path, parts: Batches, *, max_s
     """Keyword arguments of a trainer's configuration. Raises `InvalidInput` for a log without its package."""
     import torch
 
+    if config.liger and importlib.util.find_spec("liger_kernel") is None:
+        raise InvalidInput("the package liger-kernel is not installed; install it, or leave liger out", field="liger")
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(out / "logs")  # the trainer has no argument for it
     has_gpu = torch.cuda.is_available()
     return {
@@ -58,6 +60,7 @@ def trainer_arguments(config: TrainerConfig, out: Path, parts: Batches, *, max_s
         "bf16": config.precision == "bfloat16" and has_gpu and torch.cuda.is_bf16_supported(),
         "use_cpu": not has_gpu,
         "gradient_checkpointing": config.gradient_checkpointing,
+        "use_liger_kernel": config.liger,
         "ddp_find_unused_parameters": False,  # every weight takes part in every step
         "seed": config.seed,
         "train_sampling_strategy": "sequential",  # a training set stands in the order of learning

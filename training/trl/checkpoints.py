@@ -4,7 +4,7 @@
     OUT/checkpoints/checkpoint-N/     after N optimizer steps; whole once `whole.json` lists its files
     OUT/logs/                         TensorBoard
     OUT/model/                        weights and tokenizer, there whole or not at all
-    OUT/curves.csv, curves.png        what the trainer told of each step, with every checkpoint anew
+    OUT/curves.csv                    what the trainer told of each step, with every checkpoint anew
     OUT/training.json                 figures of the finished training
 
 A checkpoint is written file by file. One that was interrupted has no `whole.json`, or a file that differs from it, and

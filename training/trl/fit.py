@@ -1,4 +1,4 @@
-"""One run of a trainer, from a checkpoint or the first step to the last, or to a SIGTERM, and its curves.
+"""One run of a trainer, from a checkpoint or the first step to the last, or to a SIGTERM, and its figures.
 
 Clusters send SIGTERM before they take a machine away: the step is ended, a checkpoint written, and the process ends.
 torchrun and `accelerate launch` pass the signal on and kill what still runs after 30 seconds. What has not written its
@@ -8,7 +8,6 @@ checkpoint by then goes on from the one before, as after any other end.
 from __future__ import annotations
 
 import csv
-import importlib.util
 import io
 import math
 import os
@@ -17,7 +16,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -67,12 +65,12 @@ def leave(step: int, steps: int) -> NoReturn:
 
 
 def fit(trainer: Any, out: Path, checkpoint: Path | None, *, every: int = 1) -> Any:
-    """Train, with whole checkpoints and curves in `out`; what `train` of transformers returns.
+    """Train, with whole checkpoints and figures in `out`; what `train` of transformers returns.
 
     Told to stop by SIGTERM, it writes a checkpoint and ends the process, after a step that `every` divides.
     """
     stopped = make_stop_callback(every)
-    for callback in (make_seal_callback(), make_chart_callback(out), stopped):
+    for callback in (make_seal_callback(), make_figures_callback(out), stopped):
         trainer.add_callback(callback)
     done = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if stopped.is_asked and trainer.state.global_step < trainer.state.max_steps:
@@ -80,29 +78,9 @@ def fit(trainer: Any, out: Path, checkpoint: Path | None, *, every: int = 1) -> 
     return done
 
 
-CURVES, FIGURES = "curves.png", "curves.csv"
-PANELS = {
-    "loss": "loss",
-    "reward": "reward, mean of a step",
-    "episodes/well_formed": "well-formed episodes, share",
-    "episodes/answered": "answered episodes, share",
-    "episodes/searches": "searches of an episode",
-    "episodes/tokens": "tokens of an episode, results included",
-    "mean_token_accuracy": "trained tokens foreseen, share",
-    "entropy": "entropy of a token, nats",
-    "kl": "KL to the reference, nats a token",
-    "frac_reward_zero_std": "groups without advantage, share",
-    "clip_ratio/region_mean": "tokens clipped, share",
-    "grad_norm": "norm of the gradient",
-    "learning_rate": "learning rate",
-}
-"""What is drawn, where the trainer tells it: its name in the log, and what stands above the curve."""
-_RAW, _MEAN = "#c4c4c4", "#3b75af"
-_COLUMNS = 3
+FIGURES = "curves.csv"
 _EVERY_S = 60.0
-"""Drawing takes most of a second: not with every checkpoint of a training whose steps are fast."""
-_SMOOTHED_FROM = 50
-"""With so many points the running mean over a tenth of them is drawn on top."""
+"""The table is written anew with checkpoints, but not with each of a training whose steps are fast."""
 
 
 def figures_by_step(history: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
@@ -114,8 +92,8 @@ def figures_by_step(history: Sequence[Mapping[str, Any]]) -> list[dict[str, floa
     return [rows[step] | {"step": step} for step in sorted(rows)]
 
 
-def write_curves(history: Sequence[Mapping[str, Any]], out: Path) -> None:
-    """Write the figures, and draw them where matplotlib is installed."""
+def write_figures(history: Sequence[Mapping[str, Any]], out: Path) -> None:
+    """Write all figures of each step as a table."""
     rows = figures_by_step([entry for entry in history if "train_runtime" not in entry])
     if not rows:
         return
@@ -124,52 +102,16 @@ def write_curves(history: Sequence[Mapping[str, Any]], out: Path) -> None:
     writer = csv.DictWriter(table, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    _replace(out / FIGURES, table.getvalue().encode())
-    if importlib.util.find_spec("matplotlib") is not None:
-        _replace(out / CURVES, draw_curves(rows))
+    unfinished = out / f"{FIGURES}.tmp"
+    unfinished.write_text(table.getvalue(), encoding="utf-8")
+    os.replace(unfinished, out / FIGURES)
 
 
-def draw_curves(rows: Sequence[Mapping[str, float]]) -> bytes:
-    """A PNG file: a curve for each of `PANELS` that the rows have."""
-    from matplotlib.figure import Figure
-
-    panels = [name for name in PANELS if any(name in row for row in rows)]
-    lines = max(1, math.ceil(len(panels) / _COLUMNS))
-    figure = Figure(figsize=(10, 0.3 + 2.1 * lines), dpi=110, layout="constrained")
-    each = figure.subplots(lines, _COLUMNS, squeeze=False).ravel()
-    for axes in each[len(panels) :]:
-        axes.set_axis_off()
-    for axes, name in zip(each, panels, strict=False):
-        points = [(row["step"], row[name]) for row in rows if name in row and math.isfinite(row[name])]
-        steps, values = [step for step, _ in points], [value for _, value in points]
-        is_smoothed = len(values) >= _SMOOTHED_FROM
-        axes.plot(
-            steps, values, color=_RAW if is_smoothed else _MEAN, linewidth=1, marker="." if len(values) < 2 else ""
-        )
-        if is_smoothed:
-            axes.plot(steps, running_mean(values, len(values) // 10), color=_MEAN, linewidth=1.5)
-        axes.set_title(PANELS[name], fontsize=9, loc="left")
-        axes.tick_params(labelsize=8, length=0)
-        axes.spines[["top", "right"]].set_visible(False)
-    for axes in each[max(0, len(panels) - _COLUMNS) : len(panels)]:
-        axes.set_xlabel("optimizer step", fontsize=8)
-    file = io.BytesIO()
-    figure.savefig(file, format="png", metadata={"Software": None})
-    return file.getvalue()
-
-
-def running_mean(values: Sequence[float], width: int) -> list[float]:
-    """At each place the mean of the `width` values around it, of fewer at the ends."""
-    half = width // 2
-    around = (values[max(0, place - half) : place + half + 1] for place in range(len(values)))
-    return [fmean(window) for window in around]
-
-
-def make_chart_callback(out: Path) -> Any:
-    """A callback that writes the curves with checkpoints, and at the end."""
+def make_figures_callback(out: Path) -> Any:
+    """A callback that writes the figures with checkpoints, and at the end."""
     from transformers import TrainerCallback
 
-    class Charting(TrainerCallback):
+    class Writing(TrainerCallback):
         """Called by the trainer."""
 
         def __init__(self) -> None:
@@ -177,17 +119,11 @@ def make_chart_callback(out: Path) -> Any:
 
         def on_save(self, args: Any, state: Any, control: Any, **options: Any) -> None:
             if state.is_world_process_zero and time.monotonic() - self._written_at > _EVERY_S:
-                write_curves(state.log_history, out)
+                write_figures(state.log_history, out)
                 self._written_at = time.monotonic()
 
         def on_train_end(self, args: Any, state: Any, control: Any, **options: Any) -> None:
             if state.is_world_process_zero:
-                write_curves(state.log_history, out)
+                write_figures(state.log_history, out)
 
-    return Charting()
-
-
-def _replace(path: Path, content: bytes) -> None:
-    unfinished = path.with_name(path.name + ".tmp")
-    unfinished.write_bytes(content)
-    os.replace(unfinished, path)
+    return Writing()

@@ -12,6 +12,7 @@ TRL's own punishment of overlong episodes is not used: it is a part of our rewar
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -40,6 +41,7 @@ from trailforge.training.sets.files import questions_of, set_hash
 from trailforge.training.trl.arguments import Batches, batches, deciding, peft_config, trainer_arguments
 from trailforge.training.trl.checkpoints import open_together, save_model, write_result
 from trailforge.training.trl.fit import fit
+from trailforge.training.trl.memory import check_memory
 from trailforge.training.trl.rollouts import Pay, SearchRollouts, episode_reward
 from trailforge.training.weights import base_model as resolved
 from trailforge.training.weights import load_model, load_tokenizer
@@ -56,8 +58,10 @@ class VllmOptions:
     """URL of the server."""
     memory: float = 0.3
     """Share of a device's memory that a colocated engine takes."""
-    importance_correction: bool = True
-    """Weigh tokens by how much likelier the trainer finds them than vLLM did. False is literally the papers' loss."""
+    sleep: bool = False
+    """A colocated engine gives its memory back while the trainer trains."""
+    tensor_parallel: int = 1
+    """Devices over which a colocated engine spreads the model; a server is told when it is started."""
 
 
 def train_rl(
@@ -89,10 +93,13 @@ def train_rl(
     source = resolved(base_model or config.base_model)
     tokenizer = load_tokenizer(source)
     arguments = grpo_arguments(config, out, parts, max_steps=max_steps, vllm=vllm)
-    model = load_model(source)
+    # The prompt comes on top of `max_tokens`; rows are short against it.
+    engine = vllm.memory if config.rollouts == "vllm-colocate" and not vllm.sleep else 0.0
+    check_memory(source, config, config.max_tokens, with_reference=config.kl.start > 0, engine_share=engine)
+    model = load_model(source, attention=config.attention)
     check_room(rows, tokenizer, model, config)
     settings = {"stage": "rl", "base_model": source, "training_set": set_hash(training_set), "max_steps": max_steps}
-    checkpoint = open_together(out, settings | _decided_by(preset, environment, vllm), resume=resume)
+    checkpoint = open_together(out, settings | _decided_by(preset, environment), resume=resume)
     rollouts = SearchRollouts(
         rows,
         environment,
@@ -101,8 +108,7 @@ def train_rl(
         tokenizer=tokenizer,
         limits=limits_of(config),
         open_generator=open_generator or (lambda trainer: make_generator(trainer, config)),
-        dynamic_sampling=config.dynamic_sampling,
-        seed=config.seed,
+        mask_too_long=config.mask_truncated,
     )
     trainer = grpo_trainer(model, tokenizer, rows, arguments, config, rollouts)
     try:
@@ -120,10 +126,9 @@ def grpo_trainer(
 ) -> Any:
     """TRL's trainer over our rollouts, ready to train."""
     from datasets import Dataset
-    from trl.trainer.grpo_trainer import GRPOTrainer
 
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # it warns of `rollout_func`, for which we pin its version
-    trainer: Any = GRPOTrainer(
+    trainer: Any = _trainer_class()(
         model=model,
         reward_funcs=episode_reward,
         args=arguments,
@@ -136,6 +141,28 @@ def grpo_trainer(
     return trainer
 
 
+def _trainer_class() -> Any:
+    """TRL's trainer, which also logs what share of the trained tokens has a weight that was cut to the cap."""
+    import torch
+    from trl.trainer.grpo_trainer import GRPOTrainer
+
+    class Trainer(GRPOTrainer):
+        """Looks at the weights when TRL has made them."""
+
+        def _generate_and_score_completions(self, inputs: Any) -> Any:
+            made: Any = super()._generate_and_score_completions(inputs)
+            weights = made.get("importance_sampling_ratio")
+            if weights is not None:
+                trained = (made["completion_mask"] * made["tool_mask"]).bool()
+                cut = trained & (weights >= self.vllm_importance_sampling_clip_max)
+                counts: Any = self.accelerator.gather(torch.stack([cut.sum(), trained.sum()]))
+                at_cap, tokens = counts.view(-1, 2).sum(dim=0).tolist()
+                self._metrics["train"]["sampling/truncated_tokens"].append(at_cap / max(1, tokens))
+            return made
+
+    return Trainer
+
+
 def grpo_arguments(config: RlConfig, out: Path, parts: Batches, *, max_steps: int | None, vllm: VllmOptions) -> Any:
     """TRL's configuration. Raises `InvalidInput` for what TRL cannot do."""
     from trl.trainer.grpo_config import GRPOConfig
@@ -145,6 +172,19 @@ def grpo_arguments(config: RlConfig, out: Path, parts: Batches, *, max_steps: in
     if config.rollouts != "vllm-server" and vllm.server:
         raise InvalidInput(
             f"{config.rollouts} asks no vLLM server: give --rollouts vllm-server, or no --vllm-url", field="rl.rollouts"
+        )
+    if config.rollouts != "vllm-colocate" and (vllm.sleep or vllm.tensor_parallel > 1):
+        raise InvalidInput(
+            "--vllm-sleep and --vllm-tensor-parallel are for a colocated engine: give --rollouts vllm-colocate, or "
+            "leave them out",
+            field="rl.rollouts",
+        )
+    uses_vllm = config.rollouts != "transformers"
+    if uses_vllm and importlib.util.find_spec("vllm") is None:
+        raise InvalidInput(
+            f"{config.rollouts} needs the package vllm where the trainer runs; install it, or give "
+            "--rollouts transformers",
+            field="rl.rollouts",
         )
     common = trainer_arguments(config, out, parts, max_steps=max_steps)
     # Between two updates on the same episodes there is nothing to go on from: checkpoints do not hold episodes.
@@ -163,25 +203,22 @@ def grpo_arguments(config: RlConfig, out: Path, parts: Batches, *, max_steps: in
         epsilon_high=config.clip_high,
         loss_type=_LOSSES[config.loss],
         scale_rewards=config.scale_rewards,
-        mask_truncated_completions=config.mask_truncated,
-        use_vllm=config.rollouts != "transformers",
-        vllm_mode=config.rollouts.removeprefix("vllm-") if config.rollouts != "transformers" else "colocate",
+        mask_truncated_completions=False,  # it looks at the last token; the rollouts mask by why an episode ended
+        use_vllm=uses_vllm,
+        vllm_mode=config.rollouts.removeprefix("vllm-") if uses_vllm else "colocate",
         vllm_server_base_url=vllm.server,
         vllm_gpu_memory_utilization=vllm.memory,
-        vllm_importance_sampling_correction=vllm.importance_correction,
+        vllm_enable_sleep_mode=vllm.sleep,
+        vllm_tensor_parallel_size=vllm.tensor_parallel,
+        vllm_importance_sampling_correction=config.importance_weights != "none",
+        vllm_importance_sampling_mode="token_truncate",
+        vllm_importance_sampling_clip_max=config.importance_cap,
     )
 
 
 def update_batches(config: RlConfig, processes: int) -> Batches:
     """How an optimizer step is parted. Raises `InvalidInput` with the numbers when it cannot be."""
-    parts = batches(config.mini_batch, config.per_device, processes, field="rl.mini_batch")
-    if config.dynamic_sampling and (config.episodes_per_step // processes) % config.samples:
-        raise InvalidInput(
-            f"dynamic sampling needs whole groups of {config.samples} in a process, and "
-            f"{config.episodes_per_step} episodes over {processes} processes are not",
-            field="rl.prompts_per_step",
-        )
-    return parts
+    return batches(config.mini_batch, config.per_device, processes, field="rl.mini_batch")
 
 
 def check_questions(rows: Sequence[RlRow], config: RlConfig) -> None:
@@ -193,8 +230,7 @@ def check_questions(rows: Sequence[RlRow], config: RlConfig) -> None:
     if len({row.uid for row in rows}) < len(rows):
         raise InvalidInput("two questions have the same id", field="uid")
     if left := len(rows) % config.prompts_per_step:
-        step = f"a step of {config.prompts_per_step}"  # dynamic sampling may draw them to fill one up
-        log(f"the last {left} of {len(rows)} questions do not fill {step}: no step begins with them")
+        log(f"the last {left} of {len(rows)} questions do not fill a step of {config.prompts_per_step}: left out")
 
 
 def _figures(trainer: Any, questions: int, seconds: float) -> dict[str, Any]:
@@ -209,7 +245,7 @@ def _figures(trainer: Any, questions: int, seconds: float) -> dict[str, Any]:
     }
 
 
-def _decided_by(preset: TrainPreset, environment: Environment, vllm: VllmOptions) -> dict[str, Any]:
+def _decided_by(preset: TrainPreset, environment: Environment) -> dict[str, Any]:
     """What decides episodes, rewards and loss: of a judge not where it is served or how fast."""
     judge = None
     if preset.judge is not None:
@@ -220,7 +256,6 @@ def _decided_by(preset: TrainPreset, environment: Environment, vllm: VllmOptions
         "reward": asdict(preset.reward),
         "judge": judge,
         "searched": environment.searched,
-        "importance_correction": vllm.importance_correction,
         "config": deciding(preset.rl),
     }
 

@@ -36,6 +36,7 @@ from trailforge.training.masks import (
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import TrainingSet, open_set
+from trailforge.training.sets.lengths import Lengths
 
 TOKENIZER: Any = tiny_tokenizer()
 prepare_tokenizer(TOKENIZER)
@@ -54,7 +55,7 @@ def made_set(tmp_path_factory: pytest.TempPathFactory) -> TrainingSet:
         made.bundles_run(home / "bundles"),
         made.kg_run(home / "kg", ASKED[:2]),
     ]
-    longest = max(row.token_estimate for row in [*rows])
+    longest = max(Lengths(None).of(row.messages) for row in [*rows])
     config = ViewConfig(validation_share=0.4, max_tokens=longest, long_rows="segments")
     make_training_set(runs, home / "out", config)
     return open_set(home / "out")
@@ -221,14 +222,12 @@ def test_what_a_command_cannot_say_is_said(tmp_path: Path) -> None:
     """R-Search lets KL weight and learning rate fall; the learning rate by a line, which verl cannot."""
     make_training_set([made.bundles_run(tmp_path / "run")], tmp_path / "set", ViewConfig(validation_share=0.0))
     readmes = {}
-    for name in ("trl", "verl", "slime"):
+    for name in ("verl", "slime"):
         export(tmp_path / "set", name, tmp_path / name)
         readmes[name] = " ".join((tmp_path / name / "README.md").read_text().split())
     assert "falls from 0.1 to 0.01 over the steps, and the learning rate falls (linear); with" in readmes["verl"]
     assert "actor_rollout_ref.actor.optim.lr_scheduler_type" not in readmes["verl"]
     assert "falls from 0.1 to 0.01 over the steps; with" in readmes["slime"]
-    assert "holds the weight of the KL term at 0.1" in readmes["trl"]
-    assert yaml.safe_load((tmp_path / "trl" / "grpo.yaml").read_text())["lr_scheduler_type"] == "linear"
     assert "DeepSeek's do not" in readmes["verl"]
 
 

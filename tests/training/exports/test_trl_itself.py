@@ -18,6 +18,7 @@ from trailforge.training.masks import IGNORED, masked_tokens, prepare_tokenizer
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import open_set
+from trailforge.training.sets.lengths import Lengths
 
 pytest.importorskip("trl")
 pytestmark = pytest.mark.slow
@@ -31,7 +32,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [row for asked in ASKED for row in made.mcts_rows(asked)]
     rows += [row for asked in ASKED[:9] for row in made.mcts_rows(asked, reflective=True)]
     runs = [made.mcts_run(home / "mcts", ASKED, rows), made.bundles_run(home / "b"), made.kg_run(home / "k", ASKED[:9])]
-    longest = min(row.token_estimate for row in rows[len(ASKED) :]) - 1  # reflective rows are cut, no others
+    longest = (
+        min(Lengths(None).of(row.messages) for row in rows[len(ASKED) :]) - 1
+    )  # reflective rows are cut, no others
     config = ViewConfig(validation_share=0.1, max_tokens=longest, long_rows="segments")
     make_training_set(runs, home / "set", config)
     export(home / "set", "trl", home / "trl")
@@ -41,7 +44,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_settings_are_known_to_trl(folder: Path) -> None:
     """Each key of the YAML files, by the classes that parse them."""
     from trl.scripts.utils import ScriptArguments
-    from trl.trainer.grpo_config import GRPOConfig
     from trl.trainer.model_config import ModelConfig
     from trl.trainer.sft_config import SFTConfig
 
@@ -49,19 +51,13 @@ def test_settings_are_known_to_trl(folder: Path) -> None:
         return {field.name for each in classes for field in dataclasses.fields(each)}
 
     sft = yaml.safe_load((folder / "trl" / "sft.yaml").read_text())
-    grpo = yaml.safe_load((folder / "trl" / "grpo.yaml").read_text())
     assert not sft.keys() - known(SFTConfig, ScriptArguments, ModelConfig)
-    assert not grpo.keys() - known(GRPOConfig)
     assert sft["gradient_accumulation_steps"] * 8 == 32
-    config = GRPOConfig(**grpo | {"bf16": False, "use_cpu": True, "output_dir": str(folder / "out")})
-    assert config.steps_per_generation == 4 * config.gradient_accumulation_steps
 
 
 def test_the_command_of_the_readme_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the script that it starts, which refuses what it does not know; so is the code for a script of one's own."""
+    """By the script that it starts, which refuses what it does not know."""
     from trl.scripts.sft import make_parser
-    from trl.scripts.utils import TrlParser
-    from trl.trainer.grpo_config import GRPOConfig
 
     monkeypatch.chdir(folder / "trl")
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
@@ -70,9 +66,6 @@ def test_the_command_of_the_readme_is_read(folder: Path, monkeypatch: pytest.Mon
     on_cpu = ["--bf16", "false", "--use_cpu"]
     data, sft, model, _ = make_parser().parse_args_and_config([*arguments, *on_cpu], fail_with_unknown_args=False)
     assert (data.dataset_name, sft.max_length) == ("sft", 16384) and model.model_name_or_path.startswith("Qwen")
-    parser = TrlParser([GRPOConfig])  # pyright: ignore[reportArgumentType]
-    (grpo,) = parser.parse_args_and_config(["--config", "grpo.yaml", *on_cpu])
-    assert grpo.max_completion_length == 16384
 
 
 def test_labels_are_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from trailforge.training.masks import masked_tokens, prepare_tokenizer
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import TrainingSet, open_set
+from trailforge.training.sets.lengths import Lengths
 
 verl: Any = pytest.importorskip("verl")
 OmegaConf: Any = pytest.importorskip("omegaconf").OmegaConf
@@ -35,7 +36,7 @@ def made_set(tmp_path_factory: pytest.TempPathFactory) -> TrainingSet:
     rows = [row for asked in ASKED for row in made.mcts_rows(asked)]
     rows += [row for asked in ASKED[:9] for row in made.mcts_rows(asked, reflective=True)]
     runs = [made.mcts_run(home / "mcts", ASKED, rows), made.bundles_run(home / "b"), made.kg_run(home / "k", ASKED[:9])]
-    longest = max(row.token_estimate for row in rows[: len(ASKED)])
+    longest = max(Lengths(None).of(row.messages) for row in rows[: len(ASKED)])
     make_training_set(runs, home / "set", ViewConfig(validation_share=0.1, max_tokens=longest, long_rows="segments"))
     export(home / "set", "verl", home / "verl")
     return open_set(home / "set")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections import Counter
@@ -13,12 +14,15 @@ import pytest
 from tests.support import finished_runs as made
 from tests.support.bundle_rows import INSTRUMENT, ISLAND, WHEEL
 from tests.support.tiny_tokenizer import tiny_tokenizer
+from trailforge.pipelines.sources import read_questions
 from trailforge.protocols import PROTOCOLS, r_search
 from trailforge.schemas import (
     ChatMessage,
     CountMismatch,
     InvalidInput,
     OutputError,
+    PreferenceRow,
+    Question,
     RejectedRow,
     RlRow,
     SftRow,
@@ -29,9 +33,11 @@ from trailforge.training.masks import masked_tokens, prepare_tokenizer
 from trailforge.training.sets.build import check, make_training_set
 from trailforge.training.sets.config import TEXT_PROTOCOLS, Share, ViewConfig
 from trailforge.training.sets.files import TrainingSet, open_set
+from trailforge.training.sets.lengths import Lengths
 from trailforge.training.sets.order import question_key
 
 ASKED = [made.question(number, hops=2 + number % 3) for number in range(10)]
+SAMPLE_QUESTIONS = Path(__file__).parents[3] / "sample_data" / "musique_style_questions.jsonl"
 HALF = ViewConfig(validation_share=0.5)
 ALL = ViewConfig(validation_share=0.0)
 
@@ -272,7 +278,7 @@ def test_every_conversation_is_cut_into_its_turns_where_segments_are_asked_for(t
 
 def test_segments_of_a_question_are_in_one_split_and_those_too_long_are_dropped(tmp_path: Path) -> None:
     run = made.mcts_run(tmp_path / "run", ASKED, [row for asked in ASKED for row in made.mcts_rows(asked)])
-    longest = made.mcts_rows(ASKED[0])[0].token_estimate
+    longest = Lengths(None).of(made.mcts_rows(ASKED[0])[0].messages)
     config = replace(HALF, segments=True, max_tokens=longest - 1)
     made_set = build([run], tmp_path / "out", config)
     sides = {
@@ -378,3 +384,67 @@ def test_progress_reaches_its_end(tmp_path: Path, runs: list[Path]) -> None:
     assert told == {
         "reading sft": (11, 11), "reading questions": (17, 17), "writing sft": (11, 11), "writing rl": (17, 17),
     }  # fmt: skip
+
+
+def test_pairs_of_a_run_become_rows_that_part_where_they_differ(tmp_path: Path) -> None:
+    """Those that cannot be trained on are put aside with a reason; a set without pairs has no line for them."""
+    run = made.kg_run(tmp_path / "kg", ASKED[:3], pairs=True)
+    built = build([run], tmp_path / "set")
+    rows = list(built.rows("pairs", "train", PreferenceRow))
+    assert {row.question for row in rows} == {asked.question for asked in ASKED[:3]}
+    for row in rows:
+        assert [message.role for message in row.prompt] == ["system", "user"]
+        assert {row.chosen[0].role, row.rejected[0].role} == {"assistant"} and row.chosen != row.rejected
+        assert (row.protocol, row.data_source, row.reason) == ("kg_search", "kg_trajectories", "wrong_answer")
+    assert {line.name: line.accepted for line in built.manifest.stages}["pairs"] == 3
+    longest = max(count.longest for count in built.manifest.counts if count.table == "pairs")
+    short = build([run], tmp_path / "short", replace(ALL, max_tokens=longest // 2 - 1))
+    assert reasons(tmp_path / "short")["pairs", "too_long"] == 3 and not short.files("pairs", "train")
+    without = build([made.kg_run(tmp_path / "none", ASKED[:3])], tmp_path / "none_set")
+    assert "pairs" not in {line.name for line in without.manifest.stages}
+
+
+def test_no_question_is_trained_by_pairs_and_held_out_elsewhere(tmp_path: Path) -> None:
+    """`check` reads the files of all tables."""
+    built = build([made.kg_run(tmp_path / "kg", ASKED, pairs=True)], tmp_path / "set", HALF)
+    keys = {
+        split: {
+            question_key(row.question)
+            for table, record in (("sft", SftRow), ("rl", RlRow), ("pairs", PreferenceRow))
+            for row in built.rows(table, split, record)
+        }
+        for split in ("train", "validation")
+    }
+    assert keys["train"] and keys["validation"] and not keys["train"] & keys["validation"]
+
+
+def test_questions_of_a_file_are_learnt_on_without_a_run(tmp_path: Path, mcts: Path) -> None:
+    """With the titles and hops of the file; beside a run too, which gives no question twice."""
+    file = SAMPLE_QUESTIONS
+    asked = [question for question in read_questions(file) if isinstance(question, Question)]
+    in_react = replace(ALL, protocol="react")
+    make_training_set([], tmp_path / "set", in_react, questions=[file])
+    built = open_set(tmp_path / "set")
+    rows = {row.question: row for row in built.rows("rl", "train", RlRow)}
+    assert rows.keys() == {question.question for question in asked} and not built.files("sft", "train")
+    for question in asked:
+        truth = rows[question.question].reward_model.ground_truth
+        assert truth.support_titles == tuple(each.title for each in question.supporting_documents) != ()
+        assert (truth.num_hops, truth.hops) == (question.hop_count, question.decomposition)
+        assert (truth.protocol, truth.target) == ("react", question.golds)
+    (source,) = built.manifest.inputs
+    assert (source.run_id, source.manifest_sha256) == (file.name, hashlib.sha256(file.read_bytes()).hexdigest())
+    make_training_set([mcts], tmp_path / "both", in_react, questions=[file])
+    both = open_set(tmp_path / "both")
+    assert both.row_count("rl", "train") == len(asked) + 10 and both.row_count("sft", "train") == 5
+
+
+def test_a_file_of_questions_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="in a protocol that you name: react"):
+        make_training_set([], tmp_path / "set", ALL, questions=[SAMPLE_QUESTIONS])
+    (tmp_path / "bad.jsonl").write_text('{"title": "no question"}\n')
+    with pytest.raises(InvalidInput) as refused:
+        make_training_set([], tmp_path / "set", replace(ALL, protocol="react"), questions=[tmp_path / "bad.jsonl"])
+    assert refused.value.file == tmp_path / "bad.jsonl" and not (tmp_path / "set").exists()
+    with pytest.raises(InvalidInput, match="no run given"):
+        make_training_set([], tmp_path / "set", ALL)

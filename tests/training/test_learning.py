@@ -1,0 +1,90 @@
+"""A tiny model learns on the CPU: first to talk, then by its rewards alone to give the answers that are right."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import fmean
+from types import SimpleNamespace
+
+import pytest
+
+from tests.support.sft_rows import sft_row
+from tests.support.turns import result_turn
+from tests.training.tiny import FACTS, conversation, preset, rl_rows, training_set
+from trailforge.protocols import REACT
+from trailforge.protocols.environment import Environment
+from trailforge.retrieval import Bm25Retriever
+from trailforge.schemas import Document, Passage, RlRow, SftRow
+from trailforge.training.config import TrainPreset
+from trailforge.training.generation import Draw, TransformersGenerator
+from trailforge.training.trl.offline import train_sft
+from trailforge.training.trl.rl import limits_of, make_pay, train_rl
+from trailforge.training.trl.rollouts import SearchRollouts
+from trailforge.training.weights import load_model, load_tokenizer
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+
+DOCUMENTS = [
+    Document(id=str(number), title=query, text=f"{answer} it was.") for number, (_, answer, query) in enumerate(FACTS)
+]
+WRONG = "Mars"
+LEARNING_RATE = 1e-4
+"""Of the reinforcement."""
+
+
+def found(query: str) -> str:
+    """What the search says, as the agent reads it."""
+    document = next(each for each in DOCUMENTS if each.title == query)
+    return result_turn(REACT, [Passage(id=document.id, title=document.title, text=document.text, score=1.0)])
+
+
+def half_right() -> list[SftRow]:
+    """Of each question one conversation that ends rightly, and one that does not."""
+    rows = []
+    for number, (question, answer, query) in enumerate(FACTS):
+        for said in (answer, WRONG):
+            messages = conversation(question, said, query, found(query))
+            rows.append(sft_row(f"{number}-{said}", messages, protocol="react", question=question, answer=said))
+    return rows
+
+
+def greedy_reward(model: Path, rows: list[RlRow], recipe: TrainPreset, environment: Environment) -> float:
+    """Mean reward of one greedy episode on each question."""
+    tokenizer = load_tokenizer(str(model))
+    greedy = TransformersGenerator(load_model(str(model)), tokenizer, Draw(temperature=0.0))
+    rollouts = SearchRollouts(
+        rows,
+        environment,
+        make_pay(recipe),
+        protocol=REACT.name,
+        tokenizer=tokenizer,
+        limits=limits_of(recipe.rl),
+        open_generator=lambda trainer: greedy,
+    )
+    try:
+        return fmean(rollouts([row.uid for row in rows], SimpleNamespace(beta=0.0))["episode_reward"])
+    finally:
+        rollouts.close()
+
+
+@pytest.mark.slow
+def test_a_tiny_model_learns_what_it_is_paid_for(tiny_model: Path, tmp_path: Path) -> None:
+    """It learns to search, and right and wrong answers alike; then, in 30 steps of GRPO, to leave the wrong ones."""
+    questions = rl_rows()
+    rows = training_set(tmp_path / "set", sft=half_right(), rl=questions)
+    environment = Environment(documents=Bm25Retriever(DOCUMENTS), top_k=1)
+    recipe = preset(
+        sft={"epochs": 120, "batch_size": 8, "per_device": 8, "learning_rate": 5e-3, "scheduler": "cosine"}
+        | {"save_steps": 1000},
+        rl={"prompts_per_step": 4, "samples": 8, "mini_batch": 32, "per_device": 32, "epochs": 30, "save_steps": 1000}
+        | {"learning_rate": LEARNING_RATE, "temperature": 0.7, "max_tokens": 200, "max_searches": 2},
+    )
+    supervised = train_sft(rows, recipe, tmp_path / "sft", base_model=str(tiny_model))
+    before = greedy_reward(supervised, questions, recipe, environment)
+    reinforced = train_rl(rows, recipe, tmp_path / "rl", environment=environment, base_model=str(supervised))
+    rewards = json.loads((tmp_path / "rl" / "training.json").read_text())["rewards"]
+    assert len(rewards) == 30
+    assert fmean(rewards[:2]) < 0.6
+    assert fmean(rewards[-10:]) > 0.85
+    assert before < 0.5 and greedy_reward(reinforced, questions, recipe, environment) == 1.0
