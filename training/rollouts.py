@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
+from trailforge.inference import ChatTurn, Client, Meter, Reply, Request, Sampling
 from trailforge.protocols import Grammar, grammar_of
 from trailforge.protocols.environment import Environment, limit_observations
 from trailforge.protocols.episodes import EpisodeConfig, EpisodeRun, run_episode
@@ -242,7 +242,37 @@ async def _run(
     tokenizer: Any,
     limits: RolloutLimits,
 ) -> TokenEpisode:
-    """One episode over `writer`."""
+    """One episode over `writer`, which counts its tokens, so that none need be estimated."""
+    run = await lead_episode(
+        prompt,
+        protocol,
+        environment,
+        writer,
+        limits,
+        count=lambda text: len(tokenizer.encode(text, add_special_tokens=False)),
+        escape=lambda text: escape_special(tokenizer, text),
+    )
+    return TokenEpisode(
+        prompt_ids=writer.prompt_ids, ids=writer.ids, mask=writer.mask, logprobs=writer.logprobs, run=run
+    )
+
+
+async def lead_episode(
+    prompt: Sequence[ChatMessage],
+    protocol: Grammar,
+    environment: Environment,
+    client: Client,
+    limits: RolloutLimits,
+    *,
+    count: Callable[[str], int],
+    escape: Callable[[str], str],
+    max_tokens: int = _NO_LIMIT,
+) -> EpisodeRun:
+    """One episode on a row's prompt, over any client. `count` measures results, `escape` is applied to what they say.
+
+    `max_tokens`: of the episode as the server counts, for a client that does not count itself. Raises what tools and
+    client raise, and `InvalidInput` for a prompt that is not system turn and question.
+    """
     if [message.role for message in prompt] != ["system", "user"]:
         raise InvalidInput("expected a system turn and the question", field="prompt")
     # The rules are the row's own, and the question goes in as it stands there.
@@ -250,30 +280,24 @@ async def _run(
         protocol,
         system_prompt=prompt[0].content,
         user_suffix="",
-        write_result=lambda found: escape_special(tokenizer, protocol.write_result(found)),
+        write_result=lambda found: escape(protocol.write_result(found)),
     )
     tools = environment.respond(protocol, protocol.question_of(prompt[1].content))
 
-    def count(text: str) -> int:
-        return len(tokenizer.encode(text, add_special_tokens=False))
-
     async def respond(search: Search) -> Observation:
         found = await tools(search)
-        return replace(found, message=escape_special(tokenizer, found.message))
+        return replace(found, message=escape(found.message))
 
     searches = protocol.num_searches or (_NO_LIMIT if limits.max_searches is None else limits.max_searches)
-    run = await run_episode(
+    return await run_episode(
         prompt[1].content,
         grammar,
         limit_observations(respond, grammar, count, limits.max_observation_tokens),
-        client=writer,
+        client=client,
         model="",
         config=EpisodeConfig(
             sampling=Sampling(max_tokens=limits.max_tokens),
             max_turns=1 + searches,
-            max_tokens=_NO_LIMIT,  # the writer counts them, and has no need to estimate
+            max_tokens=max_tokens,
         ),
-    )
-    return TokenEpisode(
-        prompt_ids=writer.prompt_ids, ids=writer.ids, mask=writer.mask, logprobs=writer.logprobs, run=run
     )

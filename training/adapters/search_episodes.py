@@ -85,7 +85,7 @@ async def search_episode(
 
     Raises as `training.searched.open_environment` and `roll_out_one`.
     """
-    environment = await asyncio.to_thread(_environment, protocol, settings)
+    environment = await asyncio.to_thread(environment_of, protocol, settings)
     end_ids = _end_ids(tokenizer)
 
     async def ask(ids: list[int], room: int, stop: Sequence[str]) -> Continuation:
@@ -133,8 +133,11 @@ def _end_ids(tokenizer: Any) -> tuple[int, ...]:
 _opening = threading.Lock()
 
 
-def _environment(protocol: str, settings: SearchSettings) -> Environment:
-    """What is searched, opened by whoever comes first; for threads, as opening takes an event loop of its own."""
+def environment_of(protocol: str, settings: SearchSettings) -> Environment:
+    """What is searched, opened by whoever comes first; call it on a thread, as opening takes an event loop of its own.
+
+    Raises as `training.searched.open_environment`.
+    """
     with _opening:
         return _opened(protocol, settings)
 
