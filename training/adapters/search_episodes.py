@@ -53,8 +53,14 @@ class SearchSettings(EnvironmentConfig):
 
 def read_settings(section: Mapping[str, Any]) -> SearchSettings:
     """Settings from a section of a configuration. Raises `InvalidInput` for keys or values that are none."""
-    documents = list(section.get("documents") or ())  # a framework's own kind of list becomes a plain one
-    return from_dict(SearchSettings, {**section, "documents": documents})
+    return from_dict(SearchSettings, {**_plain(section), "documents": _plain(section.get("documents") or ())})
+
+
+def _plain(value: Any) -> Any:
+    """With dictionaries and lists in place of a framework's own kinds of them."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 @cache
