@@ -243,7 +243,7 @@ def _sbatch(command: Sequence[str], config: LaunchConfig, folder: str | os.PathL
 
 
 def _template(name: str) -> str:
-    return (resources.files(__package__) / name).read_text(encoding="utf-8")
+    return (resources.files("trailforge.training.launching") / name).read_text(encoding="utf-8")
 
 
 def _fill(template: str, values: Mapping[str, str]) -> str:
