@@ -21,6 +21,7 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -35,13 +36,15 @@ from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.episodes import EpisodeRun, turn_text
 from trailforge.schemas import ChatMessage, ContextOverflow, RequestRefused, ServerUnavailable, to_dict
 from trailforge.training.adapters.search_episodes import SearchSettings, environment_of, settings_of
-from trailforge.training.masks import END, START, escape_special, prepare_tokenizer
+from trailforge.training.masks import escape_special, masked_tokens, prepare_tokenizer, prompt_ids
 from trailforge.training.rollouts import RolloutLimits, lead_episode, observation_ids
-from trailforge.training.scoring import ToScore, read_truth, scorer_of
+from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of
 from trailforge.training.sets.files import Split, questions_of
 
 ID = "trailforge-search"
 _ATTEMPTS, _FIRST_WAIT_S = 5, 1.0
+_ENDS = ("<|endoftext|>",)
+"""With which base models end a text, and so a turn."""
 
 
 # Questions and rewards
@@ -325,7 +328,7 @@ class RendererConfig(BaseRendererConfig):
 
 
 class Renderer:
-    """Conversations as the tokens of our rollouts: ChatML with the thoughts of earlier turns, nothing tokenised again.
+    """Conversations as the tokens of our rollouts: with the thoughts of earlier turns, nothing tokenised again.
 
     An agent's turn goes on as it was sampled. What ends it where none was sampled belongs to the next message.
     """
@@ -338,22 +341,21 @@ class Renderer:
         prepare_tokenizer(tokenizer)
         vocabulary = tokenizer.get_vocab()
         self._tokenizer = tokenizer
-        self._end_ids = [vocabulary[token] for token in (END, "<|endoftext|>") if token in vocabulary]
+        self._end_ids = [tokenizer.eos_token_id, *(vocabulary[token] for token in _ENDS if token in vocabulary)]
+        asked = [ChatMessage(role="user", content="a")]
+        self._heading = len(prompt_ids(tokenizer, asked)) - len(masked_tokens(tokenizer, asked).input_ids)
 
     def render(
         self, messages: Sequence[Any], *, tools: Any = None, add_generation_prompt: bool = False
     ) -> RenderedTokens:
         """A conversation, each token with the message that it is of; -1 for the heading of the next turn."""
-        ids: list[int] = []
-        owners: list[int] = []
-        for number, message in enumerate(messages):
-            role = "user" if message["role"] == "tool" else message["role"]
-            new = _encode(self._tokenizer, f"{START}{role}\n{message['content']}{END}\n")
-            ids, owners = ids + new, owners + [number] * len(new)
+        spoken = read_messages(list(messages))
+        ends = [len(masked_tokens(self._tokenizer, spoken[: n + 1]).input_ids) for n in range(len(spoken))]
+        owners = [n for n, (start, end) in enumerate(pairwise([0, *ends])) for _ in range(end - start)]
         if add_generation_prompt:
-            heading = _encode(self._tokenizer, f"{START}assistant\n")
-            ids, owners = ids + heading, owners + [-1] * len(heading)
-        return self._rendered(ids, owners, messages)
+            ids = prompt_ids(self._tokenizer, spoken)
+            return self._rendered(ids, owners + [-1] * (len(ids) - len(owners)), messages)
+        return self._rendered(masked_tokens(self._tokenizer, spoken).input_ids, owners, messages)
 
     def render_ids(
         self, messages: Sequence[Any], *, tools: Any = None, add_generation_prompt: bool = False
@@ -374,9 +376,8 @@ class Renderer:
             return None
         previous = [*previous_prompt_ids, *previous_completion_ids]
         end = [] if previous[-1] in self._end_ids else [self._tokenizer.eos_token_id]
-        heading = _encode(self._tokenizer, f"{START}assistant\n")
         new = [*end, *observation_ids(self._tokenizer, new_messages[0]["content"])]
-        owners = [-1] * len(previous) + [0] * (len(new) - len(heading)) + [-1] * len(heading)
+        owners = [-1] * len(previous) + [0] * (len(new) - self._heading) + [-1] * self._heading
         return self._rendered([*previous, *new], owners, new_messages)
 
     def parse_response(
