@@ -12,7 +12,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from tests.support.truths import score_messages
 from tests.training.framework_servers import LOGPROB, FakeSampler, says, searched
 from tests.training.tiny import rl_rows, training_set
 from trailforge.protocols import PROTOCOLS, grammar_of
-from trailforge.schemas import ChatMessage
+from trailforge.schemas import ChatMessage, RetrievalError
 from trailforge.training.adapters.search_episodes import read_settings, search_episode
 from trailforge.training.generation import Continuation
 from trailforge.training.masks import prepare_tokenizer, prompt_ids, render
@@ -187,6 +187,29 @@ async def test_its_training_client_gets_our_tokens_mask_and_reward(protocol: str
     assert trace.reward == pytest.approx(paid, abs=1e-9)
     assert server.generated[0]["sampling_params"]["stop"] == list(grammar_of(protocol).stop)
     assert server.generated[0]["token_ids"] == prompt_ids(tokenizer, rl_rows(protocol)[0].prompt)
+
+
+class NothingFound:
+    """Fails for good."""
+
+    name = "none"
+
+    async def retrieve(self, query: str, k: int) -> list[Any]:
+        raise RetrievalError("the index is gone")
+
+
+async def test_an_episode_whose_search_fails_is_kept_out_of_training(
+    world: Path, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no reward, and says why; verifiers drops what is not ok."""
+    real = ours.environment_of
+    monkeypatch.setattr(ours, "environment_of", lambda *given: replace(real(*given), documents=NothingFound()))
+    environment = ours.load_environment(str(world / "react"), str(world / "search.yaml"))
+    (task, *_) = environment.taskset
+    async with serving(FakeSampler(tokenizer, "react")) as server, environment.serving():
+        client = vf.EvalClientConfig(base_url=server.url)
+        (trace,) = (await environment.run_episode(task, vf.ModelContext(model="m", client=client))).traces
+    assert not trace.ok and "the index is gone" in trace.last_error.message and trace.reward == 0
 
 
 async def test_a_wrong_setting_is_said_before_anything_runs(world: Path) -> None:
