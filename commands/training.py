@@ -90,6 +90,14 @@ _EncoderDevice = Annotated[
     typer.Option(help="Where the encoder runs: cpu, cuda:7, auto; several with commas. Default: the preset's."),
 ]
 _Kg = Annotated[Path | None, typer.Option(help="Folder that `kg build` made, for agents that search one.")]
+_Engine = Annotated[Engine, typer.Option(help="verl: on a Ray cluster; its files go to OUT/verl.")]
+_EngineOptions = Annotated[
+    Path | None,
+    typer.Option(help="For verl: YAML with nodes, devices_per_node, memory, sequence_parallel …: docs/cluster.md."),
+]
+_EnginePython = Annotated[
+    str, typer.Option(help="For verl: Python of its environment, which has trailforge[agent] too.")
+]
 _OURS = frozenset({"launcher", "launch", "print_files"})
 """Options that are about launching and no part of what is launched."""
 Launcher = Annotated[
@@ -169,14 +177,9 @@ def rl(
     importance_correction: Annotated[
         bool, typer.Option(help="Weigh tokens by how much likelier the trainer finds them than vLLM did.")
     ] = True,
-    engine: Annotated[Engine, typer.Option(help="verl: on a Ray cluster; its files go to OUT/verl.")] = Engine.TRL,
-    engine_options: Annotated[
-        Path | None,
-        typer.Option(help="For verl: YAML with nodes, devices_per_node, memory, sequence_parallel …: docs/cluster.md."),
-    ] = None,
-    engine_python: Annotated[
-        str, typer.Option(help="For verl: Python of its environment, which has trailforge[agent] too.")
-    ] = "python3",
+    engine: _Engine = Engine.TRL,
+    engine_options: _EngineOptions = None,
+    engine_python: _EnginePython = "python3",
     launcher: Launcher = None,
     launch: Launch = None,
     print_files: Print = False,
