@@ -140,6 +140,8 @@ def _write(args: Any, sample: RolloutSample, episode: TokenEpisode, turns: Seque
     """Prompt and turns. `turns`: what the server said of each that has tokens."""
     sample.tokens, sample.response_length, sample.loss_mask = list(episode.prompt_ids), 0, []
     sample.rollout_log_probs = sample.rollout_top_p_token_ids = sample.rollout_top_p_token_offsets = None
+    if not any(episode.mask):  # one whose search failed: slime wants them all the same
+        sample.rollout_top_p_token_ids, sample.rollout_top_p_token_offsets = [], [0]
     said = iter(turns)
     for is_sampled, run in groupby(zip(episode.mask, episode.ids, logprobs_of(episode) or (), strict=True), _mask_of):
         parts = list(run)

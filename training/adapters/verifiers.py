@@ -34,10 +34,10 @@ from trailforge.inference import ChatTurn, Meter, Reply, Request
 from trailforge.protocols import PROTOCOLS, REACT, grammar_of
 from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.episodes import EpisodeRun, turn_text
-from trailforge.schemas import ChatMessage, ContextOverflow, RequestRefused, ServerUnavailable, to_dict
+from trailforge.schemas import ChatMessage, ContextOverflow, RequestRefused, RetrievalError, ServerUnavailable, to_dict
 from trailforge.training.adapters.search_episodes import SearchSettings, environment_of, settings_of
-from trailforge.training.masks import escape_special, masked_tokens, prepare_tokenizer, prompt_ids
-from trailforge.training.rollouts import RolloutLimits, lead_episode, observation_ids
+from trailforge.training.masks import escape_special, masked_tokens, observation_ids, prepare_tokenizer, prompt_ids
+from trailforge.training.rollouts import RolloutLimits, lead_episode
 from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of
 from trailforge.training.sets.files import Split, questions_of
 
@@ -226,10 +226,12 @@ class SearchHarness(vf.Harness[vf.HarnessConfig]):
                 environment,
                 _Chat(session, endpoint, secret, ctx.model, trace),
                 _limits(settings, data.max_tokens),
-                count=estimate_tokens if tokenizer is None else lambda text: len(_encode(tokenizer, text)),
+                count=estimate_tokens if tokenizer is None else lambda text: len(observation_ids(tokenizer, text)),
                 escape=str if tokenizer is None else lambda text: escape_special(tokenizer, text),
                 max_tokens=data.max_tokens,
             )
+        if trace.state.run.stop == "failed":  # by no fault of the agent's: verifiers keeps the episode from training
+            raise RetrievalError(trace.state.run.error)
         return vf.ProgramResult(exit_code=0, stdout="", stderr="")
 
 
