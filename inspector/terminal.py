@@ -25,6 +25,7 @@ from trailforge.inspector.evaluation_parts import describe_episode, describe_res
 from trailforge.inspector.evaluations import find_episodes, open_evaluation
 from trailforge.inspector.showing import count_kinds, describe, find_rows, kinds_of, product_of, show_of
 from trailforge.inspector.visible_text import visible
+from trailforge.pipelines.cards.card import describe_empty
 from trailforge.pipelines.runs.finished import OpenRun, open_run
 from trailforge.pipelines.show.parts import (
     Chips,
@@ -104,8 +105,12 @@ def show_end(manifest: Manifest, folder: Path) -> None:
         console.print(row(run, product, _example(run, product)))
     further = "".join(f"  trailforge show {folder} {options}\n" for options in shown.hints)
     beside = "".join(f"{use}: {folder}/{name}\n" for name, use in shown.beside.items() if (folder / name).exists())
+    rows = f"{folder}/{product}/*.parquet"
+    if not run.size(product):
+        console.print(_text((describe_empty(manifest.stages), "bold red")))
+        rows = "none"
     console.print(
-        f"\nRows: {folder}/{product}/*.parquet   Card: {folder}/README.md\n{beside}"
+        f"\nRows: {rows}   Card: {folder}/README.md\n{beside}"
         f"Look further:\n  trailforge inspect {folder}\n{further}  trailforge verify {folder}",
         highlight=False,
     )

@@ -26,32 +26,55 @@ _LOGS = frozenset(log.split("/")[-1] for log in (DECISIONS_LOG, PATTERNS_LOG))
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
 _LARGEST = "10M<n<100M"
 _MOST_REASONS = 20
+_REJECTED = "rejected"
 
 
 def front_matter(
     manifest: Manifest, tables: Sequence[str], tags: Sequence[str], sources: Sequence[Source], config: CardConfig
 ) -> str:
-    """What hubs read: a configuration for each table that has rows, of which the first is what one loads unasked."""
-    rows = Counter[str]()
+    """What hubs read, and before all else whether nothing was kept. `tables`: the product first.
+
+    There is a configuration for each table that has rows. The product is what one loads unasked; no other is, and what
+    was rejected is nowhere to be trained on.
+    """
+    rows, product = Counter[str](), tables[0] if tables else ""
     for file in manifest.files:
         rows[file.path.split("/")[0]] += file.rows
     present = [table for table in (*tables, INPUTS, CURATED) if rows[table]]
     configs: list[dict[str, Any]] = [
-        {"config_name": table, "data_files": [{"split": "train", "path": f"{table}/part-*.parquet"}]}
+        {"config_name": table, "data_files": [{"split": _split_of(table), "path": f"{table}/part-*.parquet"}]}
         for table in present
     ]
-    if configs:
+    if rows[product]:
         configs[0]["default"] = True
     content = {
         "pretty_name": manifest.run_id,
         **front(sources),
         "language": list(config.languages),
-        "size_categories": [_size(rows[present[0]] if present else 0)],
+        "size_categories": [_size(rows[product])],
         "task_categories": ["question-answering", "text-generation"],
-        "tags": ["search-agent", *tags, "trailforge"],
+        "tags": [*dict.fromkeys(["search-agent", *tags, "trailforge"])],
         "configs": configs,
     }
-    return f"---\n{yaml.safe_dump(content, sort_keys=False)}---\n"
+    warning = "" if rows[product] or not product else f"\n> **{describe_empty(manifest.stages)}**\n"
+    return f"---\n{yaml.safe_dump(content, sort_keys=False)}---\n{warning}"
+
+
+def _split_of(table: str) -> str:
+    """The split under which hubs have a table."""
+    return _REJECTED if table == _REJECTED else "train"
+
+
+def describe_empty(stages: Iterable[StageCount]) -> str:
+    """What a person reads first of a run without rows: which filter, or fault, took most."""
+    lines = [line for line in stages if line.inputs]
+    if not lines:
+        return "NOTHING WAS KEPT: there was nothing to begin with."
+    taken = [(each.count, each.reason, line) for line in lines for each in (*line.rejected, *line.failed)]
+    if not taken:
+        return "NOTHING WAS KEPT, though nothing was rejected."
+    count, reason, line = max(taken, key=lambda each: each[0])
+    return f"NOTHING WAS KEPT. Most was put aside for {plain(short(reason))}: {count} of {line.inputs} at {line.name}."
 
 
 def origin_lines(manifest: Manifest, what: str, seed: int) -> list[str]:

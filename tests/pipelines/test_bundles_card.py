@@ -50,7 +50,8 @@ def test_the_front_matter_names_the_tables_that_have_files(original_bundles: Fin
     assert named[0] == "bundle_questions" and set(named) == present
     for config in front["configs"]:
         (files,) = config["data_files"]
-        assert files["split"] == "train" and list(original_bundles.folder.glob(files["path"]))
+        assert files["split"] == ("rejected" if config["config_name"] == "rejected" else "train")
+        assert list(original_bundles.folder.glob(files["path"]))
 
 
 def test_a_table_without_files_is_left_out(finished_bundles: FinishedBundles) -> None:

@@ -38,7 +38,8 @@ def test_the_front_matter_names_the_tables_that_have_files(original_run: Finishe
     assert [c["config_name"] for c in front["configs"]] == ["mcts_trajectories", "sft", "trees", "rejected", "inputs"]
     for config in front["configs"]:
         (files,) = config["data_files"]
-        assert files["split"] == "train" and list(original_run.folder.glob(files["path"]))
+        assert files["split"] == ("rejected" if config["config_name"] == "rejected" else "train")
+        assert list(original_run.folder.glob(files["path"]))
 
 
 def test_a_table_without_files_is_left_out(finished_run: FinishedRun) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import datasets
 import pytest
+import yaml
 from huggingface_hub import DatasetCard
 
 from tests.pipelines.bundles_support import FinishedBundles
@@ -19,7 +20,7 @@ from tests.pipelines.support import CONFIG, FinishedRun, config_with
 from tests.support.rows import QUESTION
 from trailforge.curation.apply import apply
 from trailforge.generators.kg_trajectories import card
-from trailforge.pipelines.cards.card import front_matter, funnel_table
+from trailforge.pipelines.cards.card import describe_empty, front_matter, funnel_table
 from trailforge.pipelines.cards.licences import (
     Source,
     front,
@@ -81,7 +82,8 @@ def test_hub_and_datasets_read_the_card_and_every_table(
     assert [config["config_name"] for config in configs if config.get("default")] == [main]
     assert told["size_categories"] == ["n<1K"] and "trailforge" in told["tags"]
     for table in {config["config_name"] for config in configs}:
-        loaded = datasets.load_dataset(str(folder), name=table, split="train", cache_dir=str(tmp_path))
+        split = "rejected" if table == "rejected" else "train"
+        loaded = datasets.load_dataset(str(folder), name=table, split=split, cache_dir=str(tmp_path))
         assert len(loaded) == rows[table], table  # type: ignore[arg-type]
     plots = re.findall(r"\]\((plots/[^)]+)\)", card.text)
     assert "plots/funnel.png" in plots and sorted(plots) == sorted(f"plots/{p.name}" for p in folder.glob("plots/*"))
@@ -113,6 +115,24 @@ def test_the_size_is_that_of_the_first_table(original_run: FinishedRun, rows: in
     files = (FileEntry(path="a/part-0.parquet", rows=rows, sha256=""), FileEntry(path="b/p", rows=5, sha256=""))
     text = front_matter(replace(original_run.manifest, files=files), ["a"], [], [], CardConfig())
     assert f"- {size}\n" in text
+
+
+def test_of_a_run_that_kept_nothing_no_table_is_loaded_unasked_and_the_card_says_so_first(
+    original_run: FinishedRun,
+) -> None:
+    files = tuple(FileEntry(path=f"{table}/part-0.parquet", rows=9, sha256="") for table in ("rejected", "inputs"))
+    rejected = [*["short"] * 2, *["long"] * 7]
+    stages = (stage("read", inputs=9, accepted=9), stage("filter", inputs=9, accepted=0, rejected=rejected))
+    manifest = replace(original_run.manifest, files=files, stages=stages)
+    text = front_matter(manifest, ["a", "rejected"], ["search-agent", "b"], [], CardConfig())
+    head = yaml.safe_load(text.split("---")[1])
+    splits = {config["config_name"]: config["data_files"][0]["split"] for config in head["configs"]}
+    assert splits == {"rejected": "rejected", "inputs": "train"} and not any("default" in c for c in head["configs"])
+    assert head["tags"] == ["search-agent", "b", "trailforge"]
+    assert "NOTHING WAS KEPT. Most was put aside for long: 7 of 9 at filter." in text
+    kept = replace(manifest, files=(*files, FileEntry(path="a/part-0.parquet", rows=1, sha256="")))
+    assert "NOTHING" not in front_matter(kept, ["a", "rejected"], [], [], CardConfig())
+    assert describe_empty(()) == "NOTHING WAS KEPT: there was nothing to begin with."
 
 
 def test_licences_are_hub_ids_only_when_every_source_tells_one() -> None:
