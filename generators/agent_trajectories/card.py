@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from trailforge.generators.agent_trajectories import DATASET, FILTER, NAME
+from trailforge.generators.agent_trajectories import DATASET, DRAW, FILTER, NAME
 from trailforge.generators.agent_trajectories.config import AgentRunConfig
+from trailforge.generators.agent_trajectories.filters import KNOWN
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
 from trailforge.pipelines.cards.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
 from trailforge.pipelines.cards.licences import of_graph, of_questions, over_corpus, plain, section
@@ -29,12 +30,12 @@ def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
     sources += of_graph(config.kg_hash, config.card) if config.kg else []
     write_figure(folder / FUNNEL, funnel(manifest.stages))
     sections = [
-        front_matter(manifest, _TABLES, ["search-agent", "preference"], sources, config.card),
+        front_matter(manifest, _TABLES, ["preference"], sources, config.card),
         f"# {manifest.run_id}\n",
         _summary(manifest, config, rows, pairs),
         funnel_table(manifest.stages),
         f"![What each stage let through]({FUNNEL})\n",
-        _shares(rows, read_rows(sorted((folder / "rejected").glob("part-*.parquet")), RejectedRow)),
+        _shares(config, rows, read_rows(sorted((folder / "rejected").glob("part-*.parquet")), RejectedRow)),
         f"## Cost\n\n{cost_table(manifest)}\n",
         section(manifest.model, sources, config.card),
         _limits(config),
@@ -47,12 +48,13 @@ def _summary(
     manifest: Manifest, config: AgentRunConfig, rows: Sequence[AgentTrajectory], pairs: Sequence[AgentPair]
 ) -> str:
     generator = config.generator
-    sft = (
-        f"`sft` has them as conversations of the protocol `{generator.sft_protocol}`."
-        if generator.sft_protocol
-        else "There are no SFT rows: this agent's conversations are in no protocol that the trainers here know."
-    )
-    means = ""
+    means, tables = "", []
+    if not generator.sft_protocol:
+        tables.append("There are no SFT rows: its conversations are in no protocol that the trainers here know.")
+    elif rows:
+        tables.append(f"`sft` has them as conversations of the protocol `{generator.sft_protocol}`.")
+    if pairs:
+        tables.append("`pairs` holds a right and a wrong episode of one question.")
     if rows:
         searches = fmean(len(row.episode.searches) for row in rows)
         means = f"; per episode {searches:.2f} searches, ~{fmean(row.token_estimate for row in rows):,.0f} tokens"
@@ -60,8 +62,9 @@ def _summary(
     return "\n".join(
         [
             f"Episodes of the agent `{generator.agent}` (configuration {generator.agent_config}) over "
-            f"`{plain(retriever)}`: right, borne out by what its searches brought, and not known without them. {sft}",
-            "`pairs` holds a right and a wrong episode of one question.\n",
+            f"`{plain(retriever)}`: {_kept_for(config)}.",
+            *tables,
+            "",
             f"- Rows: {len(rows)} episodes of {len({row.question_id for row in rows})} questions, {len(pairs)} "
             f"pairs{means}",
             f"- Draws: {generator.draws} of a question, {generator.memory.draws} answers from memory, "
@@ -71,16 +74,23 @@ def _summary(
     )
 
 
-def _shares(rows: Sequence[AgentTrajectory], rejected: Iterable[RejectedRow]) -> str:
-    """Of each question that was drawn on: how many draws were right, and what became of it."""
+def _kept_for(config: AgentRunConfig) -> str:
+    if config.generator.memory.draws:
+        return "right, borne out by what its searches brought, and not known without them"
+    return "right, and borne out by what its searches brought"
+
+
+def _shares(config: AgentRunConfig, rows: Sequence[AgentTrajectory], rejected: Iterable[RejectedRow]) -> str:
+    """Of each question that was drawn on: how many draws were right, and what became of it; how many are known."""
     taken = {row.question_id for row in rows}
     shares = {row.question_id: (row.right_draws, row.draws) for row in rows}
-    known: set[str] = set()
+    known = Counter[bool]()
     for row in rejected:
         if row.stage == FILTER:
             draw = json.loads(row.payload)
             shares.setdefault(draw["question_id"], (draw["right_draws"], draw["draws"]))
-            known |= {draw["question_id"]} if row.reason == "known_from_memory" else set()
+        elif row.stage == DRAW and row.reason == KNOWN:
+            known[bool(json.loads(row.payload)["answers"])] += 1
     counts = Counter(shares.values())
     kept = Counter(shares[each] for each in taken)
     lines = ["## Questions by the draws that are right\n", "| right | draws | questions | of them kept |"]
@@ -88,7 +98,13 @@ def _shares(rows: Sequence[AgentTrajectory], rejected: Iterable[RejectedRow]) ->
     lines += [
         f"| {right} | {draws} | {counts[right, draws]} | {kept[right, draws]} |" for right, draws in sorted(counts)
     ]
-    lines.append(f"\nThe model knows the answer to {len(known)} of the others without a search.")
+    if not counts:
+        lines = [lines[0], "No episode was drawn."]
+    if not config.generator.memory.draws:
+        lines.append("\nThe model was not asked what it knows without a search.")
+    else:
+        cut = f"; of {known[False]} nobody knows, as all replies were cut" if known[False] else ""
+        lines.append(f"\nWithout a search the model knows {known[True]} other questions, which were left out{cut}.")
     return "\n".join(lines) + "\n"
 
 

@@ -8,8 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trailforge.generators.agent_trajectories import DRAW, EPISODE, FILTER, NAME
 from trailforge.generators.agent_trajectories.config import AgentRunConfig
-from trailforge.generators.agent_trajectories.filters import Rejected, needs_memory, preference_pairs, select
-from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
+from trailforge.generators.agent_trajectories.filters import (
+    KNOWN,
+    Rejected,
+    known_from_memory,
+    preference_pairs,
+    select,
+)
+from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory, FromMemory
 from trailforge.generators.agent_trajectories.rows import (
     made_of,
     sft_rows,
@@ -28,14 +34,14 @@ class AgentRowChecks(RowChecks):
 
     def check(self) -> None:
         """Fill the report."""
-        self.accepted.update({"read": 0, EPISODE: 0, FILTER: 0})
+        self.accepted.update({"read": 0, DRAW: 0, EPISODE: 0, FILTER: 0})
         for name in self.names():
             questions = {q.id: q for q in self.rows(INPUTS, name, Question)}
             self.accepted["read"] += len(questions)
             self._check_file(name, questions)
             self.count_rejected(name)
         failed = sum(c.count for line in self.manifest.stages if line.name == DRAW for c in line.failed)
-        self.accepted[DRAW] = self.accepted["read"] - failed
+        self.accepted[DRAW] += self.accepted["read"] - failed
         self.check_books()
 
     def _check_file(self, name: str, questions: Mapping[str, Question]) -> None:
@@ -43,7 +49,11 @@ class AgentRowChecks(RowChecks):
         for row in self.rows(NAME, name, AgentTrajectory):
             taken[row.question_id].append(row)
             self.accepted[FILTER] += 1
+        known = self._check_known(name, questions)
+        self.accepted[DRAW] -= len(known)
         rejected = self._rejected_draws(name)
+        for question_id in known & {*taken, *rejected}:
+            self.problem(name, question_id, "episodes were drawn on it, though the model knows it")
         for row in (*(r for rows in taken.values() for r in rows), *(r for rows in rejected.values() for r, _ in rows)):
             self.accepted[EPISODE] += 1
             for problem in self._problems(row, questions.get(row.question_id)):
@@ -73,6 +83,27 @@ class AgentRowChecks(RowChecks):
                 self.problem(name, row.uid, "this SFT row is not what its episode gives")
         for uid in expected:
             self.problem(name, uid, "this SFT row of an episode is missing")
+
+    def _check_known(self, name: str, questions: Mapping[str, Question]) -> set[str]:
+        """The questions that were left out as known."""
+        known: set[str] = set()
+        for row in self.rows("rejected", name, RejectedRow):
+            if row.stage != DRAW or row.reason != KNOWN:
+                continue
+            known.add(row.uid)
+            try:
+                memory = from_dict(FromMemory, json.loads(row.payload))
+            except (ValueError, TypeError, InvalidInput) as error:
+                self.problem(name, row.uid, f"this rejected row holds no answers from memory ({error})")
+                continue
+            question = questions.get(row.uid)
+            if question is None or (memory.question, memory.golds) != (question.question, question.golds):
+                self.problem(name, row.uid, "these answers from memory are to another question")
+            verdict = known_from_memory(memory, most=self.config.filters.max_known_share)
+            told = Verdict(keep=False, reason=row.reason, score=row.score, detail=row.detail)
+            if memory.draws != self.config.generator.memory.draws or verdict != told:
+                self.problem(name, row.uid, "it was left out for another reason than what the model knows")
+        return known
 
     def _rejected_draws(self, name: str) -> dict[str, list[Rejected]]:
         """The rejected draws of a file by question, each with what is against it."""
@@ -104,9 +135,10 @@ class AgentRowChecks(RowChecks):
             drawn = sorted((*good, *(row for row, _ in bad)), key=lambda row: row.sample)
             if with_shares(drawn) != drawn:
                 self.problem(name, question_id, "the share of its draws that are right is another one")
-            wants_memory = bool(self.config.generator.memory.draws) and needs_memory(drawn, self.config.filters)
-            if any(bool(row.memory_draws) != wants_memory for row in drawn):
-                self.problem(name, question_id, "it was asked from memory in vain, or was not asked")
+            if {row.memory_draws for row in drawn} != {self.config.generator.memory.draws}:
+                self.problem(name, question_id, "it was asked from memory another number of times")
+            if len({row.memory_answers for row in drawn}) > 1:
+                self.problem(name, question_id, "its draws tell different answers from memory")
             if select(drawn, self.config.filters) != (list(good), list(bad)):
                 self.problem(name, question_id, "the filters choose others of its draws, or for other reasons")
             pairs += preference_pairs(good, bad, self.config.generator.max_pairs)

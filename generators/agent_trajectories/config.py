@@ -34,9 +34,10 @@ _SAMPLING = frozenset(("temperature", "top_p"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryConfig:
-    """How the same model is asked without any search, once a draw is worth it."""
+    """How the same model is asked without any search, before episodes are drawn."""
 
     draws: int = 4
+    """0: it is not asked."""
     temperature: float = 0.6
     top_p: float = 0.95
     max_tokens: int = 8192

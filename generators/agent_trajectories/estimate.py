@@ -18,7 +18,7 @@ _CHANNELS = 2
 
 
 def estimate(inputs: RunInputs, config: AgentRunConfig) -> Estimate:
-    """A bound: every draw makes all calls that it may make, and every question is asked from memory."""
+    """A bound: every draw makes all calls that it may make, and the model knows no question from memory."""
     (source,) = inputs.files
     rows = (r for r in read_questions(source) if isinstance(r, Question) and inputs.refused.row_of(r) is None)
     questions, total = sample(rows, inputs.limit, config.seed, source)

@@ -6,19 +6,34 @@ No filter asks a model: what the model said from memory stands in the row. A fil
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from trailforge.evaluation.failures import read_texts
 from trailforge.filters.base import count_faults, first_rejection, is_never_quoted
-from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
-from trailforge.generators.agent_trajectories.rows import count_known, is_known
+from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory, FromMemory
+from trailforge.generators.agent_trajectories.rows import is_known
 from trailforge.protocols import PROTOCOLS
-from trailforge.rewards import is_near_miss, mentions, normalize_answer, other_names, same_answer, states
+from trailforge.rewards import is_near_miss, mcts_reward, mentions, normalize_answer, other_names, same_answer, states
 from trailforge.schemas import FilterScore, InvalidInput, Message, Verdict
 from trailforge.schemas.agent_episode import AgentSearch
 
 SURPLUS = "surplus"
+KNOWN = "known_from_memory"
+_PARTS = re.compile(r"[,;/&]|\b(?:and|or|then)\b")
+"""Where a list of answers is parted."""
+_DATA_SET = re.compile(
+    r"\bquestions? (?:\w+ ){1,3}(?:made|built|written|generated|derived|constructed) (?:from|of|by)\b"
+    r"|\b(?:search|document|retrieval) index\b|\bin (?:the|this) index\b"
+    r"|\bthis (?:index|collection)\b|\b(?:the|this) (?:corpus|benchmark|data ?set)\b(?! of)"
+    r"|\bthe (?:collection|index) (?:does|has|holds|lacks|seems|contains|may|might|is missing)\b"
+    r"|\bgold(?:en)? (?:answers?|labels?|documents?|passages?|paragraphs?|pages?|articles?|hops?|evidence)\b"
+    r"|\bground[- ]truth\b|\bquestion(?:'s)? (?:writer|maker|setter|generator)s?\b|\bannotat(?:ors?|ed|ions?)\b",
+    re.IGNORECASE,
+)
+"""What an agent says of the data set that it is run on, and not of the world."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +41,13 @@ class AgentFilterConfig:
     """What is asked of an episode, and how many of a question are taken."""
 
     min_right_share: float = 0.25
-    """Of the draws on a question: below, a right one may be right by chance."""
+    """Of the draws on a question: below, a right one may be right by chance. One alone of several may by any share; 0
+    asks nothing."""
     max_known_share: float = 0.0
     """Of the answers from memory: above, the question needs no search."""
-    bridges_from_memory: bool = False
-    """Whether a turn may say the answer of a hop, but the last, before anything it was given does."""
+    bridges: Literal["read_first", "checked", "any"] = "checked"
+    """When a turn may say the answer of a hop, but the last. `read_first`: once it was given a text that does.
+    `checked`: before that, too, as a guess that a later search bears out. `any`: whenever."""
     max_tokens: int = 16384
     """Of a conversation, as `token_estimate` has it."""
     most: int = 2
@@ -44,27 +61,29 @@ class AgentFilterConfig:
             raise InvalidInput("must be 1 or more", field="most")
 
 
-def judge_draw(row: AgentTrajectory, earlier: Sequence[AgentTrajectory], config: AgentFilterConfig) -> list[Verdict]:
-    """The verdicts that need no answers from memory, the gravest first. `earlier`: the kept draws before this one."""
-    return [
+def judge_episode(row: AgentTrajectory, earlier: Sequence[AgentTrajectory], config: AgentFilterConfig) -> list[Verdict]:
+    """Every filter's verdict, the gravest first; none on memory where nobody was asked.
+
+    `earlier`: the kept draws before this one.
+    """
+    verdicts = [
         unfinished(row),
         malformed(row),
+        ambiguous_answer(row),
+        near_miss(row),
         wrong_answer(row),
         no_search(row),
         missing_evidence(row),
         ungrounded_answer(row),
-        answer_leaked(row, bridges=not config.bridges_from_memory),
+        answer_leaked(row, bridges=config.bridges),
+        speaks_of_data_set(row),
         repeated_search(row),
         right_by_chance(row, least=config.min_right_share),
         too_long(row, most=config.max_tokens),
         duplicate_episode(row, earlier),
     ]
-
-
-def judge_episode(row: AgentTrajectory, earlier: Sequence[AgentTrajectory], config: AgentFilterConfig) -> list[Verdict]:
-    """Every filter's verdict: that on memory last, as nobody is asked for it in vain; none where nobody was."""
-    verdicts = judge_draw(row, earlier, config)
-    return [*verdicts, known_from_memory(row, most=config.max_known_share)] if row.memory_draws else verdicts
+    memory = row.from_memory
+    return [*verdicts, known_from_memory(memory, most=config.max_known_share)] if memory.draws else verdicts
 
 
 def unfinished(row: AgentTrajectory) -> Verdict:
@@ -80,6 +99,25 @@ def malformed(row: AgentTrajectory) -> Verdict:
     messages = row.episode.messages
     problems = PROTOCOLS[row.sft_protocol].validate(messages, strict=True) if row.sft_protocol else []
     return count_faults("malformed", problems, str)
+
+
+def ambiguous_answer(row: AgentTrajectory) -> Verdict:
+    """It lists several answers, each of them right: it names none. Score: how many."""
+    parts = [part for part in _PARTS.split(row.episode.answer) if normalize_answer(part)]
+    is_list = row.episode.scores.right < 1.0 and len(parts) > 1 and all(mcts_reward(part, row.golds) for part in parts)
+    detail = f"{row.episode.answer!r} is {len(parts)} right answers" if is_list else ""
+    return Verdict(keep=not is_list, reason="ambiguous_answer", score=float(len(parts) * is_list), detail=detail)
+
+
+def near_miss(row: AgentTrajectory) -> Verdict:
+    """By the matcher it is wrong, but it is part of a gold answer's name: a judge could find it right, and none is
+    asked. Score: 1 for one.
+    """
+    answer = row.episode.answer
+    is_part = any(mentions(gold, answer) for gold in row.golds)
+    is_near = row.episode.scores.right < 1.0 and is_part and is_near_miss(answer, row.golds)
+    detail = f"{answer!r} beside {row.golds[0]!r}" if is_near else ""
+    return Verdict(keep=not is_near, reason="near_miss", score=float(is_near), detail=detail)
 
 
 def wrong_answer(row: AgentTrajectory) -> Verdict:
@@ -130,23 +168,39 @@ def ungrounded_answer(row: AgentTrajectory) -> Verdict:
     return Verdict(keep=keep, reason="ungrounded_answer", score=float(stating), detail=detail)
 
 
-def answer_leaked(row: AgentTrajectory, *, bridges: bool = True) -> Verdict:
-    """A turn says the answer, or with `bridges` that of a hop, before what it is given states it: it was known.
+def answer_leaked(row: AgentTrajectory, *, bridges: Literal["read_first", "checked", "any"] = "checked") -> Verdict:
+    """A turn says the answer, or that of a hop against the rule of `bridges`, before what it is given states it.
 
-    Queries count as what is said: one about the bridge, before that was found, is asked from memory. What stands in the
-    question is no leak, nor are yes and no. Score: how many turns do.
+    Queries count as what is said, the turn that answers does not. The answer itself may not be guessed. What stands in
+    the question is no leak, nor are yes and no. Score: how many turns do.
     """
-    question, hops = row.episode.question, [hop.answer for hop in row.gold_hops[:-1] if bridges]
-    sought = [names_of_answer(row), *((answer, *other_names(answer)) for answer in hops)]
-    unseen = [names for names in sought if not any(is_never_quoted(n) or mentions(question, n) for n in names)]
+    question, texts = row.episode.question, [_given(message, row) for message in row.episode.messages]
+    hops = [] if bridges == "any" else [(hop.answer, *other_names(hop.answer)) for hop in row.gold_hops[:-1]]
+    sought = [(names_of_answer(row), False), *((names, bridges == "checked") for names in hops)]
     leaks: list[tuple[str, str]] = []
-    for message in row.episode.messages:
-        given = _given(message, row)
-        unseen = [names for names in unseen if not _is_stated([given], names)]
+    for place, message in enumerate(row.episode.messages[:-1]):
         if message.role == "assistant":
-            said = (name for names in unseen for name in names if mentions(message.content, name))
-            leaks += [(name, message.content[:200]) for name in [next(said, "")] if name]
+            for names, may_guess in sought:
+                said = next((name for name in names if mentions(message.content, name)), "")
+                if not said or any(is_never_quoted(name) or mentions(question, name) for name in names):
+                    continue
+                if not _is_stated(texts[:place], names) and not (may_guess and _is_borne_out(row, names, place)):
+                    leaks.append((said, message.content[:200]))
+                    break
     return count_faults("answer_leaked", leaks, lambda leak: f"{leak[0]!r} stands in {leak[1]!r}")
+
+
+def speaks_of_data_set(row: AgentTrajectory) -> Verdict:
+    """A turn speaks of how the question was made, of the index or of gold answers, as nobody does who asks the world.
+
+    Words that stand in what it was given are exempt. Score: how many turns do. What a turn claims to have read is not
+    judged: that takes more than words.
+    """
+    given = [message.content for message in row.episode.messages if message.role != "assistant"]
+    turns = [message.content for message in row.episode.messages if message.role == "assistant"]
+    words = [match.group() for turn in turns for match in [_DATA_SET.search(turn)] if match]
+    spoken = [each for each in words if not any(mentions(text, each) for text in given)]
+    return count_faults("speaks_of_data_set", spoken, lambda each: f"it says {each!r}")
 
 
 def repeated_search(row: AgentTrajectory) -> Verdict:
@@ -160,11 +214,14 @@ def repeated_search(row: AgentTrajectory) -> Verdict:
 
 
 def right_by_chance(row: AgentTrajectory, *, least: float) -> Verdict:
-    """Too few draws on its question are right: this one may be by chance. Score: the share of right ones, corrected for
-    chance."""
-    share = correct_for_chance(row.right_draws / row.draws, row)
-    detail = "" if share >= least else f"{row.right_draws} of {row.draws} draws are right"
-    return Verdict(keep=share >= least, reason="right_by_chance", score=round(share, 6), detail=detail)
+    """Too few draws on its question are right: this one may be by chance. Of several draws one is too few, whatever the
+    share. Score: the share of right ones, corrected for chance.
+    """
+    share = correct_for_chance(row.right_draws / row.draws, row.episode.question, row.golds)
+    is_alone = row.right_draws < 2 <= row.draws
+    keep = share >= least and not (least and is_alone)
+    detail = "" if keep else f"{row.right_draws} of {row.draws} draws are right"
+    return Verdict(keep=keep, reason="right_by_chance", score=round(share, 6), detail=detail)
 
 
 def too_long(row: AgentTrajectory, *, most: int) -> Verdict:
@@ -180,27 +237,26 @@ def duplicate_episode(row: AgentTrajectory, earlier: Sequence[AgentTrajectory]) 
     return count_faults("duplicate_episode", same, lambda other: f"same as {other.uid}")
 
 
-def known_from_memory(row: AgentTrajectory, *, most: float) -> Verdict:
+def known_from_memory(memory: FromMemory, *, most: float) -> Verdict:
     """The same model answers the question without any search. Score: share of right answers, corrected for chance.
 
     When all replies were cut nobody knows, and the question is not taken.
     """
-    if not row.memory_answers:
-        detail = f"no verdict: all {row.memory_draws} replies were cut"
-        return Verdict(keep=False, reason="known_from_memory", score=0.0, detail=detail)
-    share = correct_for_chance(count_known(row) / len(row.memory_answers), row)
-    known = next((answer for answer in row.memory_answers if is_known(answer, row.golds)), "")
-    detail = "" if share <= most else f"{count_known(row)} of {len(row.memory_answers)} know it, as {known!r}"
-    return Verdict(keep=share <= most, reason="known_from_memory", score=round(share, 6), detail=detail)
+    if not memory.answers:
+        detail = f"no verdict: all {memory.draws} replies were cut"
+        return Verdict(keep=False, reason=KNOWN, score=0.0, detail=detail)
+    known = [answer for answer in memory.answers if is_known(answer, memory.golds)]
+    share = correct_for_chance(len(known) / len(memory.answers), memory.question, memory.golds)
+    detail = "" if share <= most else f"{len(known)} of {len(memory.answers)} know it, as {known[0]!r}"
+    return Verdict(keep=share <= most, reason=KNOWN, score=round(share, 6), detail=detail)
 
 
-def correct_for_chance(share: float, row: AgentTrajectory) -> float:
+def correct_for_chance(share: float, question: str, golds: Sequence[str]) -> float:
     """A share of right answers as if nobody guessed.
 
     Half of all guesses are right where the answer is yes or no, or one that the question names.
     """
-    gold = row.golds[0]
-    is_choice = is_never_quoted(gold) or mentions(row.episode.question, gold)
+    is_choice = is_never_quoted(golds[0]) or mentions(question, golds[0])
     return max(0.0, 2 * share - 1) if is_choice else share
 
 
@@ -216,11 +272,6 @@ def names_of_answer(row: AgentTrajectory) -> tuple[str, ...]:
 
 Rejected = tuple[AgentTrajectory, Verdict]
 """With the first verdict against it."""
-
-
-def needs_memory(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> bool:
-    """Is there a draw that only its being known from memory could reject?"""
-    return any(first_rejection(judge_draw(row, (), config)) is None for row in rows)
 
 
 def select(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> tuple[list[AgentTrajectory], list[Rejected]]:
@@ -312,6 +363,23 @@ def _scores(verdicts: Sequence[Verdict]) -> tuple[FilterScore, ...]:
 
 def _is_stated(texts: Sequence[str], names: Sequence[str]) -> bool:
     return any(states(text, name) for text in texts for name in names)
+
+
+def _is_borne_out(row: AgentTrajectory, names: Sequence[str], place: int) -> bool:
+    """Does something state the guess of the turn at `place` after it?
+
+    That the hop's own document came is for `missing_evidence`. Where the documents are not known, it has to be what a
+    turn was given that did not search for the guess: a passage that is found by a name has the name.
+    """
+    messages, queries = row.episode.messages, [search.query for search in row.episode.searches]
+    is_known, asked = bool(row.episode.scores.found_at), False
+    for message in messages[place:]:
+        if message.role == "assistant":
+            own = [query for query in queries if query in message.content]
+            asked = any(mentions(query, name) for query in own for name in names)
+        elif _is_stated([_given(message, row)], names) and (is_known or not asked):
+            return True
+    return False
 
 
 def _given(message: Message, row: AgentTrajectory) -> str:

@@ -10,6 +10,19 @@ from trailforge.schemas.agent_episode import AgentEpisode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FromMemory:
+    """What the same model said to a question without any search: what a question that it knows leaves behind."""
+
+    question_id: str
+    question: str
+    golds: tuple[str, ...]
+    draws: int
+    """How often it was asked; 0: not at all."""
+    answers: tuple[str, ...]
+    """Replies that were cut are left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTrajectory:
     """A verified episode: one row of `agent_trajectories/`."""
 
@@ -39,7 +52,7 @@ class AgentTrajectory:
     right_draws: int
     """Those of them whose answer is right."""
     memory_draws: int = 0
-    """How often the same model was asked without any search; 0: no draw was worth asking."""
+    """How often the same model was asked without any search; 0: not at all."""
     memory_answers: tuple[str, ...] = ()
     """What it said; replies that were cut are left out."""
     filters: tuple[FilterScore, ...] = ()
@@ -51,6 +64,17 @@ class AgentTrajectory:
     def golds(self) -> tuple[str, ...]:
         """The gold answer, then its aliases."""
         return self.episode.golds
+
+    @property
+    def from_memory(self) -> FromMemory:
+        """What the model knows of the question."""
+        return FromMemory(
+            question_id=self.question_id,
+            question=self.episode.question,
+            golds=self.golds,
+            draws=self.memory_draws,
+            answers=self.memory_answers,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

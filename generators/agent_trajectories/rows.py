@@ -17,11 +17,6 @@ from trailforge.rewards import cover_exact_match, mcts_reward, score_answer
 from trailforge.schemas import ChatMessage, MalformedReply, Question, SftRow
 
 
-def count_known(row: AgentTrajectory) -> int:
-    """How many answers from memory are right, be it with words around them."""
-    return sum(is_known(answer, row.golds) for answer in row.memory_answers)
-
-
 def is_known(answer: str, golds: Sequence[str]) -> bool:
     """Does an answer from memory say a gold one? Also where it says more: who may know it needs no search."""
     return bool(mcts_reward(answer, golds) or cover_exact_match(answer, golds, word_boundary=True))

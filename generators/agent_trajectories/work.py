@@ -1,13 +1,12 @@
 """Questions -> draws of an agent -> verified episodes, SFT rows, pairs.
 
-read_questions | cut into shards | n draws, ask from memory, select (per question) | write shard | manifest
+read_questions | cut into shards | ask from memory, n draws, select (per question) | write shard | manifest
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from trailforge.evaluation.agents.declaration import AgentRun
 from trailforge.evaluation.metrics import EpisodeSetting, make_episode
 from trailforge.generators.agent_trajectories import DATASET, DRAW, EPISODE, FILTER, NAME
 from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS, AgentRunConfig
-from trailforge.generators.agent_trajectories.filters import needs_memory, preference_pairs, select
-from trailforge.generators.agent_trajectories.record import AgentTrajectory
+from trailforge.generators.agent_trajectories.filters import known_from_memory, preference_pairs, select
+from trailforge.generators.agent_trajectories.record import AgentTrajectory, FromMemory
 from trailforge.generators.agent_trajectories.rows import made_of, sft_rows, with_shares
 from trailforge.inference import Client, Meter, ModelClient, Sampling
 from trailforge.inference.asker import Asker, fill
@@ -100,14 +99,23 @@ def backend_of(retrieval: Retrieval) -> str:
 
 
 async def episodes_of(question: Question, context: AgentContext, config: AgentRunConfig) -> ItemResult:
-    """The episodes that are taken of a question, the others with what is against them, pairs of both."""
+    """The episodes that are taken of a question, the others with what is against them, pairs of both.
+
+    No episode is drawn on a question that the model knows: a few answers cost less than episodes.
+    """
     work = _Work(question, context, _environment(question, context))
+    memory, asked = await work.ask_from_memory()
+    verdict = known_from_memory(memory, most=config.filters.max_known_share)
+    if memory.draws and not verdict.keep:
+        return ItemResult(
+            rows={"rejected": [rejected_row(DRAW, question.id, verdict, to_dict(memory))]},
+            stages=(stage(DRAW, inputs=1, accepted=0, rejected=[verdict.reason]),),
+            usage=asked.usage(config.model.prices),
+        )
     drawn = await asyncio.gather(*(work.draw(sample) for sample in range(config.generator.draws)))
-    meter = sum((of_draw for _, of_draw in drawn), start=Meter())
+    meter = sum((of_draw for _, of_draw in drawn), start=asked)
     rows = with_shares([each for each, _ in drawn if isinstance(each, AgentTrajectory)])
-    if config.generator.memory.draws and needs_memory(rows, config.filters):
-        rows, asked = await work.ask_from_memory(rows)
-        meter += asked
+    rows = [replace(row, memory_draws=memory.draws, memory_answers=memory.answers) for row in rows]
     taken, rejected = select(rows, config.filters)
     broken = [_broken_row(question, each) for each, _ in drawn if isinstance(each, BrokenDraw)]
     left = [rejected_row(FILTER, row.uid, verdict, to_dict(row)) for row, verdict in rejected]
@@ -156,8 +164,8 @@ class _Work:
             return BrokenDraw(sample, error), meter
         return self._row(run, sample, meter), meter
 
-    async def ask_from_memory(self, rows: Sequence[AgentTrajectory]) -> tuple[list[AgentTrajectory], Meter]:
-        """The rows with what the same model says without any search, and its calls."""
+    async def ask_from_memory(self) -> tuple[FromMemory, Meter]:
+        """What the same model says without any search, and its calls."""
         meter, memory = Meter(), self.context.config.generator.memory
         asker, prompt = self._asker(meter), fill(PROMPTS.text(FROM_MEMORY), question=self.question.question)
         sampling = Sampling(
@@ -171,7 +179,15 @@ class _Work:
         )
         answers = [reply.answer for reply in replies if reply.answer is not None]
         said = tuple(read_short_answer(answer, memory.max_answer_words) for answer in answers)
-        return [replace(row, memory_draws=memory.draws, memory_answers=said) for row in rows], meter
+        question = self.question
+        found = FromMemory(
+            question_id=question.id,
+            question=question.question,
+            golds=question.golds,
+            draws=memory.draws,
+            answers=said,
+        )
+        return found, meter
 
     def _row(self, run: AgentRun, sample: int, meter: Meter) -> AgentTrajectory:
         config, generator = self.context.config, self.context.config.generator

@@ -16,7 +16,6 @@ from trailforge.generators.agent_trajectories.filters import (
     AgentFilterConfig,
     is_plainly_wrong,
     judge_episode,
-    needs_memory,
     parting,
     preference_pairs,
     select,
@@ -67,8 +66,8 @@ def test_a_right_episode_whose_searches_bring_all_hops_is_kept() -> None:
         (run_of([SECOND]), "missing_evidence"),
         (run_of([FIRST, ("born where?", "2")]), "missing_evidence"),
         (run_of(thoughts=LEAK), "answer_leaked"),
-        (run_of(thoughts=["It must be Fritz Lang."]), "answer_leaked"),
-        (run_of([("Where was Fritz Lang born?", "1"), FIRST]), "answer_leaked"),
+        (run_of([FIRST, ("Fritz Lang Vienna", "1")]), "answer_leaked"),
+        (run_of(answer="Lang"), "wrong_answer"),
         (run_of([FIRST, ("who directed metropolis", "0"), SECOND]), "repeated_search"),
     ],
 )
@@ -103,10 +102,94 @@ def test_an_answer_has_to_stand_in_what_was_found_and_in_what_was_given_of_it() 
 def test_what_the_question_says_is_no_leak_nor_is_what_was_read_before() -> None:
     asked = replace(QUESTION, question="Was Fritz Lang, the director of Metropolis, born in Vienna or in Linz?")
     assert reason(row_of(run_of(thoughts=LEAK, question=asked), question=asked)) == ""
-    guessed = row_of(run_of(thoughts=["It must be Fritz Lang."]))
-    assert reason(guessed, AgentFilterConfig(bridges_from_memory=True)) == ""
     late = run_of(thoughts=["Who was it?", "It was Fritz Lang.", "It is Vienna."])
     assert reason(row_of(late)) == ""
+
+
+GUESS = run_of(thoughts=["It must be Fritz Lang."])
+ASKED_FOR = run_of([("Where was Fritz Lang born?", "1"), FIRST])
+UNCHECKED = run_of([("Where was Fritz Lang born?", "1")], question=NO_DOCUMENTS)
+
+
+@pytest.mark.parametrize(
+    ("run", "question", "allowed"),
+    [
+        (run_of(), QUESTION, {"read_first", "checked", "any"}),
+        (GUESS, QUESTION, {"checked", "any"}),
+        (ASKED_FOR, QUESTION, {"checked", "any"}),
+        (GUESS, NO_DOCUMENTS, {"checked", "any"}),
+        (ASKED_FOR, NO_DOCUMENTS, {"checked", "any"}),
+        (UNCHECKED, NO_DOCUMENTS, {"any"}),
+        (run_of(thoughts=LEAK), QUESTION, set()),
+    ],
+)
+def test_a_bridge_may_be_guessed_where_a_search_bears_it_out_and_the_answer_never(
+    run: Any, question: Any, allowed: set[Any]
+) -> None:
+    rules: tuple[Any, ...] = ("read_first", "checked", "any")
+    found = {rule: reason(row_of(run, question=question), AgentFilterConfig(bridges=rule)) for rule in rules}
+    assert found == {rule: "" if rule in allowed else "answer_leaked" for rule in rules}
+
+
+def test_a_guess_that_no_text_bears_out_is_no_check_though_its_document_came() -> None:
+    silent = replace(QUESTION.paragraphs[0], text="Metropolis was shown in 1927.")
+    lived = replace(QUESTION.paragraphs[1], title="Lang", text="He was born in Vienna.")
+    asked = replace(QUESTION, paragraphs=(silent, lived))
+    row = row_of(run_of(thoughts=["It must be Fritz Lang."], question=asked), question=asked)
+    assert row.episode.scores.found_at == (0, 1) and reason(row) == "answer_leaked"
+
+
+def test_the_turn_that_answers_leaks_nothing() -> None:
+    row = row_of(run_of(thoughts=["Hm.", "Well.", "It is Vienna, of course, also called Wien."]))
+    assert score(row, "answer_leaked") == 0.0 and reason(row) == ""
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        "The page the question was made from may be about Lang.",
+        "It is not in the search index.",
+        "The collection does not seem to hold the date.",
+        "This corpus has little on it.",
+        "The gold answer is likely a city.",
+        "The annotators meant the film.",
+    ],
+)
+def test_talk_of_the_data_set_is_not_learned(thought: str) -> None:
+    assert reason(row_of(run_of(thoughts=["Hm.", thought]))) == "speaks_of_data_set"
+
+
+@pytest.mark.parametrize(
+    "thought",
+    ["He won the gold medal.", "The Golden Fleece is meant.", "The page found is on the film.", "Habeas corpus it is.",
+     "It hangs in the collection of the Louvre.", "What does the question want? One city.", "The price index rose."],
+)  # fmt: skip
+def test_talk_of_the_world_is_no_talk_of_the_data_set(thought: str) -> None:
+    assert reason(row_of(run_of(thoughts=["Hm.", thought]))) == ""
+
+
+def test_words_that_were_read_are_no_talk_of_the_data_set() -> None:
+    asked = replace(QUESTION, question=f"Of the corpus on film: {QUESTION.question}")
+    row = row_of(run_of(thoughts=["What is in the corpus?"], question=asked), question=asked)
+    assert reason(row) == ""
+
+
+@pytest.mark.parametrize(
+    ("golds", "answer", "expected"),
+    [
+        (("Pirates", "Mets", "Orioles"), "the Pirates, later the Mets and the Orioles", "ambiguous_answer"),
+        (("Pirates", "Mets", "Orioles"), "the Pirates and the Cubs", "wrong_answer"),
+        (("SR Serbia",), "Serbia", "near_miss"),
+        (("Serbia",), "SR Croatia", "wrong_answer"),
+        (("Richland County",), "Wake County", "wrong_answer"),
+        (("April 21, 1649",), "1649", "near_miss"),
+    ],
+)
+def test_a_wrong_answer_that_is_nearly_right_has_a_reason_of_its_own(
+    golds: tuple[str, ...], answer: str, expected: str
+) -> None:
+    asked = replace(QUESTION, answer=golds[0], answer_aliases=golds[1:])
+    assert reason(row_of(run_of(answer=answer, question=asked), question=asked)) == expected
 
 
 @pytest.mark.parametrize("answer", ["yes", "no"])
@@ -132,6 +215,13 @@ def test_one_right_draw_of_eight_may_be_chance_and_two_are_not() -> None:
     assert (two.right_draws, reason(two)) == (2, "")
 
 
+@pytest.mark.parametrize(("draws", "right", "kept"), [(4, 1, False), (4, 2, True), (2, 1, False), (1, 1, True)])
+def test_one_right_draw_of_several_is_too_few_whatever_the_share(draws: int, right: int, kept: bool) -> None:
+    row = replace(row_of(), draws=draws, right_draws=right)
+    assert reason(row) == ("" if kept else "right_by_chance")
+    assert reason(row, AgentFilterConfig(min_right_share=0.0)) == ""
+
+
 def test_what_the_model_knows_without_a_search_teaches_no_search() -> None:
     told = {"memory_draws": 4, "memory_answers": ("Linz", "It is Vienna, I think", "Graz", "Graz")}
     row = row_of(**told)
@@ -154,12 +244,6 @@ def test_of_two_answers_half_of_all_guesses_are_right(question: str, gold: str) 
 
 def test_nobody_knows_when_all_answers_from_memory_were_cut() -> None:
     assert reason(row_of(memory_draws=4)) == "known_from_memory"
-
-
-def test_the_model_is_asked_from_memory_only_where_a_draw_passes_all_else() -> None:
-    assert needs_memory([row_of(), row_of(run_of(answer="Linz"))], CONFIG)
-    assert not needs_memory([row_of(run_of(answer="Linz")), row_of(run_of([]))], CONFIG)
-    assert not needs_memory([], CONFIG)
 
 
 def test_a_conversation_longer_than_trainers_take_is_left_out() -> None:
@@ -203,6 +287,7 @@ def test_every_draw_is_taken_or_rejected_once_and_a_taken_one_by_no_filter(
     assert all(first_rejection(judge_episode(row, (), config)) is None for row in taken)
     assert all(not verdict.keep for _, verdict in rejected)
     assert all(row.right_draws / row.draws >= share for row in taken)
+    assert not share or all(row.right_draws > 1 or row.draws == 1 for row in taken)
     assert len(taken) == most or SURPLUS not in {verdict.reason for _, verdict in rejected}
     again = select([replace(row, filters=()) for row in rows], config)
     assert again == (taken, rejected)

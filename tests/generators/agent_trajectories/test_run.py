@@ -20,7 +20,7 @@ from trailforge.flows.execute import RunRequest, execute
 from trailforge.generators.agent_trajectories import DATASET, AgentPair, AgentTrajectory
 from trailforge.generators.agent_trajectories.config import AgentRunConfig
 from trailforge.inference import ModelClient
-from trailforge.inspector.terminal import show_rows
+from trailforge.inspector.terminal import show_end, show_rows
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.runs.config import read_config
 from trailforge.pipelines.runs.finish import CARD, finished_run
@@ -48,11 +48,11 @@ async def scripted_client(work: ModelWork) -> ModelClient:
     return client
 
 
-def make(folder: Path, out: Path) -> Manifest:
-    source, preset = folder / "questions.jsonl", folder / "preset.yaml"
-    write_questions(source, QUESTIONS)
-    preset.write_text(PRESET)
-    return execute(RunRequest(dataset=DATASET.name, out=out, preset=str(preset), files=(source,)))
+def make(folder: Path, out: Path, *, questions: int = QUESTIONS, preset: str = PRESET) -> Manifest:
+    source, settings = folder / "questions.jsonl", folder / "preset.yaml"
+    write_questions(source, questions)
+    settings.write_text(preset)
+    return execute(RunRequest(dataset=DATASET.name, out=out, preset=str(settings), files=(source,)))
 
 
 @pytest.fixture(scope="module")
@@ -81,10 +81,13 @@ def test_the_books_balance_and_every_draw_is_a_row_or_rejected(original: Path) -
     manifest, _ = finished_run(original)
     books = {line.name: line for line in manifest.stages}
     assert [*books] == ["read", "draw", "episode", "filter"]
-    assert books["episode"].inputs == 5 * QUESTIONS == books["filter"].inputs
+    known = books["draw"].inputs - books["draw"].accepted
+    assert 0 < known < QUESTIONS and {each.reason for each in books["draw"].rejected} == {"known_from_memory"}
+    assert books["episode"].inputs == 5 * (QUESTIONS - known) == books["filter"].inputs
     rows, rejected = rows_of(original, "agent_trajectories"), rows_of(original, "rejected")
-    assert len(rows) == books["filter"].accepted > 5 and len(rows) + len(rejected) == 5 * QUESTIONS
-    assert {count.reason for count in books["filter"].rejected} >= {"wrong_answer", "known_from_memory", "unfinished"}
+    assert len(rows) == books["filter"].accepted > 5
+    assert len(rows) + len(rejected) == 5 * (QUESTIONS - known) + known
+    assert {count.reason for count in books["filter"].rejected} >= {"wrong_answer", "unfinished"}
     assert manifest.calls_per_accepted_row == pytest.approx(manifest.calls / len(rows), abs=0.01)
     assert {each.purpose for each in manifest.calls_by_purpose} == {f"episode {SEARCH_R1.name}", "from_memory"}
 
@@ -104,8 +107,12 @@ def test_every_row_says_where_it_is_from(original: Path) -> None:
 
 def test_every_rejected_draw_has_its_reason_and_what_was_measured(original: Path) -> None:
     rejected: list[RejectedRow] = rows_of(original, "rejected")
+    assert {row.stage for row in rejected} == {"draw", "filter"}
     for row in rejected:
         payload = json.loads(row.payload)
+        if row.stage == "draw":
+            assert payload["question_id"] == row.uid and payload["answers"] and row.score > 0
+            continue
         measured = {each["name"]: each for each in payload["filters"]}
         assert row.reason == "surplus" or not measured[row.reason]["passed"]
         assert row.reason == "surplus" or measured[row.reason]["score"] == row.score
@@ -124,6 +131,27 @@ def test_the_card_says_what_a_row_took_and_shows_an_episode_and_a_pair(original:
     for part in ("calls per accepted row", "## Questions by the draws", "### episode", "### pair", "`search_r1`"):
         assert part in text
     assert (original / "plots" / "funnel.png").exists()
+
+
+def test_of_a_run_that_kept_nothing_card_and_terminal_say_so_and_claim_no_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def client(work: ModelWork) -> ModelClient:
+        answering: Any = ScriptedModel(lambda request: "<think>So.</think>\n<answer>Nobody</answer>")
+        return answering
+
+    monkeypatch.setattr(ModelWork, "client", client)
+    monkeypatch.setattr(execution, "check_reachable", lambda *given, **more: None)
+    unasked = PRESET.replace("max_pairs: 2", "max_pairs: 2, memory: {draws: 0}")
+    manifest = make(tmp_path, tmp_path / "run", questions=2, preset=unasked)
+    card = (tmp_path / "run" / CARD).read_text()
+    for said in ("NOTHING WAS KEPT. Most was put aside for wrong_answer: 10 of 10", "The model was not asked"):
+        assert said in card
+    unwritten = ("`sft`", "`pairs`", "default: true", "split: train\n    path: rejected")
+    assert [part for part in unwritten if part in card] == []
+    show_end(manifest, tmp_path / "run")
+    printed = capsys.readouterr().out
+    assert "NOTHING WAS KEPT" in printed and "Rows: none" in printed
 
 
 def test_rows_and_pairs_are_shown_in_a_terminal(original: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,7 +185,7 @@ CHANGES: dict[str, tuple[str, Change, str]] = {
     ),
     "share": ("agent_trajectories", lambda r: {"right_draws": 1}, "the share of its draws"),
     "memory": ("agent_trajectories", lambda r: {"memory_answers": r.golds}, "the filters choose others"),
-    "asked": ("agent_trajectories", lambda r: {"memory_draws": 0}, "asked from memory in vain, or was not"),
+    "asked": ("agent_trajectories", lambda r: {"memory_draws": 0}, "asked from memory another number"),
     "agent": ("agent_trajectories", lambda r: {"agent_config": "x"}, "it is of another agent"),
     "question": ("agent_trajectories", lambda r: {"question_id": "none"}, "is not among the inputs"),
     "scores": ("agent_trajectories", lambda r: {"filters": ()}, "the filters choose others"),
@@ -182,6 +210,25 @@ def test_a_changed_row_is_found_behind_a_corrected_hash(name: str, copy: Path) -
     assert expected in "\n".join(verify_run(copy).problems)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ('"answers": [', '"answers": ["Nobody", ', "for another reason than what the model knows"),
+        ('"draws": 4', '"draws": 3', "for another reason than what the model knows"),
+        ('"question": "', '"question": "And ', "are to another question"),
+        ('"golds"', '"gold"', "holds no answers from memory"),
+    ],
+)
+def test_a_question_is_left_out_for_what_the_model_said_to_it(
+    before: str, after: str, expected: str, copy: Path
+) -> None:
+    def edit(rows: list[Any]) -> list[Any]:
+        return [replace(r, payload=r.payload.replace(before, after)) if r.stage == "draw" else r for r in rows]
+
+    forge(copy, "rejected", edit, record=RejectedRow)
+    assert expected in "\n".join(verify_run(copy).problems)
+
+
 @pytest.mark.parametrize("table", ["sft", "pairs"])
 def test_a_row_that_is_gone_is_missed(table: str, copy: Path) -> None:
     forge(copy, table, lambda rows: rows[1:], record=DATASET.records[table])
@@ -197,7 +244,7 @@ def test_a_preset_holds_every_number_that_decides_rows(name: str) -> None:
     config = read_config(AgentRunConfig, content, source=name)
     decisive = {
         "generator": {"agent", "settings", "draws", "temperature", "top_p", "top_k", "style", "memory", "max_pairs"},
-        "filters": {"min_right_share", "max_known_share", "bridges_from_memory", "max_tokens", "most"},
+        "filters": {"min_right_share", "max_known_share", "bridges", "max_tokens", "most"},
     }
     assert all(names <= content[section].keys() for section, names in decisive.items())
     assert config.generator.sft_protocol == SEARCH_R1.name and config.longest_reply > 0

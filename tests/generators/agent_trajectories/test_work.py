@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -130,17 +129,20 @@ def test_an_agent_of_a_graph_searches_both(tmp_path: Path) -> None:
     assert any(search.triples for search in rows[0].episode.searches)
 
 
-def test_what_the_model_knows_by_heart_is_asked_once_and_left_out() -> None:
+def test_no_episode_is_drawn_on_what_the_model_knows_by_heart() -> None:
     result, client = draw(config_of(), KNOWN)
-    assert result.rows["agent_trajectories"] == [] == result.rows["sft"]
-    reasons = Counter(row.reason for row in result.rows["rejected"])
-    assert reasons["known_from_memory"] >= 1 and sum(reasons.values()) == 4
-    assert sum("Answer the question from what you know" in prompt_text(each) for each in client.requests) == 4
+    assert [*result.rows] == ["rejected"]
+    (left,) = result.rows["rejected"]
+    assert (left.uid, left.stage, left.reason) == (KNOWN.id, "draw", "known_from_memory")
+    told = json.loads(left.payload)
+    assert told["draws"] == 4 == len(told["answers"]) and told["golds"] == [*KNOWN.golds]
+    assert [request.purpose for request in client.requests] == ["from_memory"] * 4
+    assert all(line.balance == 0 for line in result.stages)
 
 
-def test_nobody_is_asked_from_memory_where_no_draw_is_worth_it() -> None:
+def test_nobody_is_asked_from_memory_where_that_is_off() -> None:
     reply = SEARCH_R1.render_turn(replace(SEARCH_R1.parse_turn("<think>So.</think>\n<answer>Nobody</answer>")))
-    result, client = draw(config_of(), QUESTION, lambda _: reply)
+    result, client = draw(config_of(memory=MemoryConfig(draws=0)), QUESTION, lambda _: reply)
     assert [row.reason for row in result.rows["rejected"]] == ["wrong_answer"] * 4
     assert all("from what you know" not in prompt_text(each) for each in client.requests)
     row = json.loads(result.rows["rejected"][0].payload)
