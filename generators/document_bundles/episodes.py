@@ -26,7 +26,6 @@ from trailforge.generators.document_bundles import search_thoughts
 from trailforge.generators.document_bundles.episode_rows import (
     found_evidence,
     gold_answer,
-    length_of,
     made_of,
     search_of,
     uid_of,
@@ -51,6 +50,7 @@ from trailforge.schemas import (
     ThoughtSource,
     Verdict,
 )
+from trailforge.schemas.text import count_conversation
 
 _TOKENS_PER_WORD = 1.4
 """Of English, about."""
@@ -233,7 +233,7 @@ class _Work:
             thought=thought,
             thoughts="model",
             messages=messages,
-            token_estimate=length_of(messages),
+            token_estimate=count_conversation(messages),
             provenance=replace(told.provenance, call_keys=keys),
         )
         return self._judged(worded)
