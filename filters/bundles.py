@@ -5,11 +5,13 @@ To those reasons belongs that a named benchmark asks it too: by shared word n-gr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
 from itertools import combinations, permutations, product
 from typing import TYPE_CHECKING
 
+from trailforge.filters.answers import content_stems
 from trailforge.filters.base import count_faults
 from trailforge.protocols.nl_dag import SearchPlan, validate
 from trailforge.retrieval.entities import CaseCounts, names_of
@@ -29,6 +31,7 @@ _SHORTEST_QUOTE = 3
 """Words: a shorter quote shows nothing."""
 FEWEST_CORRECT, MOST_CORRECT = 3, 5
 """Correct options of a multiple-choice question (R-Search, 3.5)."""
+_PART_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _LONGEST_FACT, _LONGEST_CAUSE = 15, 80
 """Words of an answer."""
 
@@ -37,6 +40,7 @@ def judge_unread(
     row: BundleQuestion, bundle: Bundle, documents: Mapping[str, SourceDocument], *, since: str | None
 ) -> list[Verdict]:
     """Verdicts of all filters that ask no model. `documents`: those of the bundle by id."""
+    titles = [documents[hop.document_id].title for hop in row.hops if hop.document_id in documents]
     return [
         unsupported_quote(row, documents),
         too_few_documents(row, bundle),
@@ -45,6 +49,7 @@ def judge_unread(
         bad_options(row),
         invalid_plan(row),
         answer_in_question(row),
+        gold_in_queries(row, [node.query for node in row.dag_nodes], titles),
         stale_document(row, documents, since=since),
     ]
 
@@ -142,6 +147,26 @@ def answer_in_question(row: BundleQuestion) -> Verdict:
     texts = () if row.options else (row.question, *(node.query for node in row.dag_nodes))
     leaks = [(gold, text) for text in texts for gold in (row.answer, *row.aliases) if mentions(text, gold)]
     return count_faults("answer_in_question", leaks, lambda leak: "{!r} stands in {!r}".format(*leak))
+
+
+def gold_in_queries(
+    row: BundleQuestion, queries: Iterable[str], titles: Iterable[str], *, most: float = 1.0
+) -> Verdict:
+    """Queries know what nobody knows who has read the question alone. Score: the largest share of a query's words.
+
+    Counted are words that say something and stand in the gold documents' titles, the answer or its key facts, but
+    neither in the question nor in its options; parts of a name that the question holds (`BadVideo`) are the question's.
+    At the question the score alone is of use, for agents draw plans of their own; a gold plan with more than `most` is
+    no episode (`filters.episodes`).
+    """
+    known = content_stems(" ".join((row.question, *row.options, *_PART_OF_NAME.findall(row.question))))
+    gold = content_stems(" ".join((*titles, row.answer, *row.key_facts))) - known
+    found = {query: sorted(content_stems(query) & gold) for query in queries}
+    shares = {query: len(words) / len(content_stems(query)) for query, words in found.items() if words}
+    worst = max(shares, key=lambda query: shares[query], default="")
+    score = shares.get(worst, 0.0)
+    detail = "" if score <= most else f"{worst!r} knows {', '.join(found[worst])}"
+    return Verdict(keep=score <= most, reason="gold_in_queries", score=round(score, 6), detail=detail)
 
 
 def stale_document(row: BundleQuestion, documents: Mapping[str, SourceDocument], *, since: str | None) -> Verdict:

@@ -68,6 +68,7 @@ MEANINGS = {
     "bad_options": "1: options and answer have the form that the type asks for",
     "invalid_plan": "rules that the search plan breaks",
     "answer_in_question": "how many of question and queries mention the answer",
+    "gold_in_queries": "largest share of a query's words that the gold knows and the question does not",
     "stale_document": "days from the earliest allowed date to the oldest document",
     "not_answerable": "how right the model answers from all documents, 0 to 1",
     "fewer_documents_suffice": "how right the model answers from the best of the smaller sets of documents, 0 to 1",

@@ -15,6 +15,7 @@ from trailforge.filters.bundles import (
     benchmarks_of,
     contaminated,
     duplicate_question,
+    gold_in_queries,
     invalid_plan,
     judge_unread,
     single_source,
@@ -31,10 +32,33 @@ def quoting(*quotes: tuple[str, str]):
     return question(hops=tuple(BundleHop(document_id=d, evidence=e, reasoning="") for d, e in quotes))
 
 
+@pytest.mark.parametrize(
+    ("query", "score", "known"),
+    [
+        ("BadVideo attack on video", 0.0, []),
+        ("BadVideo stealthy backdoor attack", 0.5, ["backdoor", "stealthy"]),
+        ("temporal dimension of BadVideo attacks", 0.5, ["dimension", "temporal"]),
+        ("what hides BadVideo from moderators", 0.0, []),
+    ],
+)
+def test_queries_use_the_words_of_the_question(query: str, score: float, known: list[str]) -> None:
+    """Not those of titles and key facts; a part of a name that the question holds is the question's."""
+    row = replace(
+        question(),
+        question="How does the attack BadVideo keep from being detected?",
+        type="causal",
+        answer="By time",
+        key_facts=("temporal dimension",),
+    )
+    verdict = gold_in_queries(row, ["BadVideo", query], ["BadVideo: Stealthy Backdoor Attack"], most=0.2)
+    assert (verdict.keep, verdict.score) == (score == 0, score)
+    assert verdict.detail == (f"{query!r} knows {', '.join(known)}" if known else "")
+
+
 def test_a_sound_question_passes_all_that_can_be_seen() -> None:
     verdicts = judge_unread(question(), BUNDLE, DOCUMENTS, since="2025-04-01")
     assert [v.reason for v in verdicts if not v.keep] == []
-    assert len({v.reason for v in verdicts}) == len(verdicts) == 8 and all(not v.detail for v in verdicts)
+    assert len({v.reason for v in verdicts}) == len(verdicts) == 9 and all(not v.detail for v in verdicts)
 
 
 @pytest.mark.parametrize(
