@@ -47,6 +47,7 @@ def judge_unread(
         single_source(row, documents),
         unrelated_hops(row, documents),
         bad_options(row),
+        no_key_facts(row),
         invalid_plan(row),
         answer_in_question(row),
         gold_in_queries(row, [node.query for node in row.dag_nodes], titles),
@@ -129,6 +130,16 @@ def bad_options(row: BundleQuestion) -> Verdict:
     """
     problem = _choice_problem(row) if row.type in ("single_choice", "multiple_choice") else _open_problem(row)
     return Verdict(keep=problem is None, reason="bad_options", score=float(problem is None), detail=problem or "")
+
+
+def no_key_facts(row: BundleQuestion) -> Verdict:
+    """An explanation without key facts, or whose gold answer says none of those that were named.
+
+    A reader, a judge and a reward would have nothing to hold an answer against but its likeness. Score: how many it has.
+    """
+    count = len(row.key_facts)
+    detail = "" if row.type != "causal" or count else "its answer says no key fact"
+    return Verdict(keep=not detail, reason="no_key_facts", score=float(count), detail=detail)
 
 
 def invalid_plan(row: BundleQuestion) -> Verdict:

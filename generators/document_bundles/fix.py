@@ -28,7 +28,7 @@ def refit(row: BundleQuestion, old: BundleQuestion) -> BundleQuestion:
         row = _with_chosen(row, old)
     if row.answer != old.answer:  # what was said in other words was the old answer
         row = replace(row, aliases=(), key_facts=tuple(fact for fact in row.key_facts if says_fact(row.answer, fact)))
-    verdicts = [bundles.bad_options(row), bundles.answer_in_question(row)]
+    verdicts = [bundles.bad_options(row), bundles.no_key_facts(row), bundles.answer_in_question(row)]
     check_verdicts(*verdicts)
     new = _chosen(row) - _chosen(old) if row.options else {row.answer} - {old.answer}
     for answer in sorted(new):
