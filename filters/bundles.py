@@ -31,6 +31,8 @@ _SHORTEST_QUOTE = 3
 """Words: a shorter quote shows nothing."""
 FEWEST_CORRECT, MOST_CORRECT = 3, 5
 """Correct options of a multiple-choice question (R-Search, 3.5)."""
+_MARKED = re.compile(r"\b(?=\w*[A-Z\d])\w{3,}\b")
+"""A word with a capital or a figure."""
 _PART_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _LONGEST_FACT, _LONGEST_CAUSE = 15, 80
 """Words of an answer."""
@@ -135,7 +137,7 @@ def bad_options(row: BundleQuestion) -> Verdict:
 def no_key_facts(row: BundleQuestion) -> Verdict:
     """An explanation without key facts, or whose gold answer says none of those that were named.
 
-    A reader, a judge and a reward would have nothing to hold an answer against but its likeness. Score: how many it has.
+    A reader, a judge and a reward would have nothing to hold an answer against but its likeness. Score: their number.
     """
     count = len(row.key_facts)
     detail = "" if row.type != "causal" or count else "its answer says no key fact"
@@ -207,6 +209,7 @@ def duplicate_question(row: BundleQuestion, vector: np.ndarray, earlier: Sequenc
 
     The same words are one question whatever the vectors say. With other words a twin has the same answer, and is as
     near as `most_alike` or ends on the same evidence: by its vector `Where was X born?` is `In which year was X born?`.
+    Two open questions of one bundle that go over one bridge are twins, too, whatever they ask for at its ends.
     """
     if not earlier:
         return Verdict(keep=True, reason="duplicate_question", score=0.0)
@@ -215,13 +218,39 @@ def duplicate_question(row: BundleQuestion, vector: np.ndarray, earlier: Sequenc
     twin, score = next((e for e in earlier if normalize_answer(e.question) == words), None), 1.0
     for place in () if twin else (-cosines).argsort(kind="stable"):
         other = earlier[place]
-        if (cosines[place] >= most_alike or _ends_alike(row, other)) and is_same_answer(row, other):
+        is_twin = (cosines[place] >= most_alike or _ends_alike(row, other)) and is_same_answer(row, other)
+        if is_twin or has_same_bridge(row, other):
             twin, score = other, float(cosines[place])
             break
     if twin is None:
         return Verdict(keep=True, reason="duplicate_question", score=round(float(cosines.max()), 6))
     detail = f"as {twin.uid}: {twin.question!r}"
     return Verdict(keep=False, reason="duplicate_question", score=round(score, 6), detail=detail)
+
+
+def has_same_bridge(row: BundleQuestion, other: BundleQuestion) -> bool:
+    """Are these chains of one bundle whose documents are joined by one thing, perhaps with their roles exchanged?
+
+    The bridge is what the quotes of a question's hops have in common and its own words have not: of the benchmark that
+    one document names and the other has a figure for, both questions hold everything but its name.
+    """
+    if row.bundle_id != other.bundle_id or not (row.dag_edges and other.dag_edges):
+        return False
+    if {hop.document_id for hop in row.hops} != {hop.document_id for hop in other.hops}:
+        return False
+    return bool(_bridge_of(row) & _bridge_of(other))
+
+
+def _bridge_of(row: BundleQuestion) -> set[str]:
+    """Words of two hops' evidence of different documents, and not of the question or its answer."""
+    said = {hop.document_id: _bridge_words(hop.evidence) for hop in row.hops}
+    shared = {word for one, two in combinations(said.values(), 2) for word in one & two}
+    return shared - _bridge_words(f"{row.question} {row.answer}")
+
+
+def _bridge_words(text: str) -> set[str]:
+    """Names and figures: other words stand in any two quotes of a subject."""
+    return {word.casefold() for word in _MARKED.findall(text)}
 
 
 def is_same_answer(row: BundleQuestion, other: BundleQuestion) -> bool:

@@ -73,7 +73,7 @@ MEANINGS = {
     "stale_document": "days from the earliest allowed date to the oldest document",
     "not_answerable": "how right the model answers from all documents, 0 to 1",
     "fewer_documents_suffice": "how right the model answers from the best of the smaller sets of documents, 0 to 1",
-    "closed_book": "share of the draws without any document that are right, corrected for chance; of explanations their mean score",
+    "closed_book": "share of the draws without any document that are right, less chance; of causal their mean score",
     "duplicate_question": "cosine with the nearest accepted question, or with the one that it repeats",
     "contaminated": "cosine with the nearest question of a benchmark",
 }

@@ -207,6 +207,31 @@ def test_a_question_is_a_duplicate_by_words_or_by_meaning() -> None:
     assert alike.detail.startswith("as 1: ")
 
 
+def test_questions_over_one_bridge_are_twins_though_their_roles_are_exchanged() -> None:
+    """Both go over GSM8K; what is asked for at its ends, and how alike they are, does not matter."""
+    swirl = "SWiRL outperforms baselines by 21.5% on GSM8K and 12.3% on HotPotQA"
+    synthetic = "Adding 100 demonstrations improves GSM8K only by 0.4 pp"
+
+    def asks(uid: str, text: str, answer: str, *quotes: str, **changes: Any) -> BundleQuestion:
+        names = {swirl: "a:1", synthetic: "b:2"}
+        hops = tuple(BundleHop(document_id=names.get(quote, "b:2"), evidence=quote, reasoning="") for quote in quotes)
+        return question(uid=uid, question=text, answer=answer, hops=hops, **changes)
+
+    first = asks("1", "By how much did SWiRL win where 100 demonstrations helped little?", "21.5%", synthetic, swirl)
+    mirrored = asks("2", "How little did demonstrations help where SWiRL won by 21.5%?", "0.4 pp", swirl, synthetic)
+    others = [
+        asks("3", "On GSM8K, how little did demonstrations help?", "0.4 pp", swirl, synthetic),
+        replace(mirrored, bundle_id="another"),
+        replace(mirrored, dag_edges=()),
+        asks("4", "Where is it?", "7", swirl, "HotPotQA had gains of 7 points"),
+    ]
+    apart = np.array([1.0, 0.0]), np.array([[0.0, 1.0]])
+    found = duplicate_question(mirrored, apart[0], [first], apart[1], most_alike=0.92)
+    assert not found.keep and found.detail.startswith("as 1: ")
+    for other in others:
+        assert duplicate_question(other, apart[0], [first], apart[1], most_alike=0.92).keep
+
+
 def from_elsewhere(**changes: Any) -> BundleQuestion:
     """Its last hop quotes another document than that of the sound question."""
     return question(
