@@ -10,6 +10,20 @@ LOCK_HEADER := \# Core and all extras, pinned for Python 3.11. Made by `make loc
 CORE_VENV := .venv-core
 CORE_TOOLS := hypothesis pytest pytest-asyncio pytest-timeout pytest-xdist
 CORE_TESTS := tests/filters tests/mcts tests/protocols tests/rewards tests/schemas tests/test_face.py
+# Environments of training engines: the extra of ours beside the group of pyproject.toml. locks/ has their pins.
+ENGINES := verl trl verifiers
+ENGINE ?= verifiers
+ENGINE_VENV := .venv-$(ENGINE)
+ENGINE_LOCK := locks/$(ENGINE).lock
+PACKAGES_verl := --extra agent --group verl
+PACKAGES_trl := --extra train --group vllm
+PACKAGES_verifiers := --extra agent --group verifiers
+TESTS_verl := tests/engines tests/training/test_verl_agent_loop.py tests/training/exports/test_verl_itself.py
+TESTS_trl := tests/engines tests/training/exports/test_trl_itself.py
+TESTS_verifiers := tests/engines
+# What a machine without a GPU does without: vLLM, all that belongs to CUDA, and what has no build without it. torch is
+# installed before the rest, by pip, which finds a CPU build in the folder that PIP_FIND_LINKS names.
+ON_GPU := ^(cu|cuda|flashinfer|humming|nvidia|nvtx|quack|tilelang|tokenspeed|torch|torchaudio|torchcodec|torchvision|triton|vllm|xgrammar)(-[a-z0-9-]*)?==
 OUT ?= datasets_out/demo
 # One more than the cores of CI: end-to-end tests wait for much of their time.
 JOBS ?= 3
@@ -30,7 +44,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-core test-vllm kills fuzz lint types check bench golden lock clean
+.PHONY: help install demo test test-core test-vllm test-engine kills fuzz lint types check bench golden lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +85,20 @@ test-core:  ## the core's tests beside its dependencies alone, on another Python
 
 test-vllm: install $(VLLM_WEIGHTS)  ## tests against a real vLLM on this CPU: .venv-vllm/ (4 GB, 3 to 11 minutes), no part of check
 	@TRAILFORGE_VLLM=$(CURDIR)/$(VLLM_VENV) $(BIN)/python -m pytest -m vllm $(ARGS)
+
+test-engine: $(ENGINE_VENV)/.installed  ## our parts inside ENGINE=verl, trl or verifiers (default), in .venv-ENGINE/; no part of check
+	@$(ENGINE_VENV)/bin/python -m pytest -o timeout=600 $(TESTS_$(ENGINE)) $(ARGS)
+
+$(ENGINE_VENV)/.installed: $(ENGINE_LOCK) | $(STAMP)
+	@test -x $(ENGINE_VENV)/bin/python || $(PYTHON) -m venv $(ENGINE_VENV)
+	@echo "installing what $(ENGINE_LOCK) has for a machine without a GPU into $(ENGINE_VENV)/"
+	@! grep -q '^torch==' $(ENGINE_LOCK) \
+	  || $(ENGINE_VENV)/bin/python -m pip install $(PIP_FLAGS) --disable-pip-version-check $$(grep '^torch==' $(ENGINE_LOCK))
+	@grep -vE '$(ON_GPU)' $(ENGINE_LOCK) > $(ENGINE_VENV)/without_gpu.txt
+	@$(BIN)/uv pip install --quiet --python $(ENGINE_VENV)/bin/python --no-deps -r $(ENGINE_VENV)/without_gpu.txt
+	@$(BIN)/uv pip install --quiet --python $(ENGINE_VENV)/bin/python $(CORE_TOOLS)
+	@$(BIN)/uv pip install --quiet --python $(ENGINE_VENV)/bin/python --no-deps -e .
+	@touch $@
 
 fuzz: install  ## hostile inputs for every parser, 20,000 each (half an hour); ARGS="--only react --cases 500 --seed 1"
 	@$(BIN)/python -m tests.fuzz --jobs $(JOBS) $(ARGS)
@@ -128,7 +156,17 @@ lock: install  ## pin the dependencies of pyproject.toml anew
 	       rm -f $(LOCK).new; exit 1; }
 	@{ echo '$(LOCK_HEADER)'; sed 's/+cpu$$//' $(LOCK).new; } > $(LOCK)
 	@rm -f $(LOCK).new
+	@$(MAKE) --no-print-directory $(ENGINES:%=lock-%) ARGS="$(ARGS)"
 
-clean:  ## remove what tools and builds leave (not .venv, .venv-core, .venv-vllm, datasets_out)
+# For machines with a GPU: CUDA's packages are among the pins.
+lock-%:
+	@test ! -f locks/$*.lock || cp locks/$*.lock locks/$*.lock.new
+	@env -u UV_FIND_LINKS $(BIN)/uv pip compile pyproject.toml $(PACKAGES_$*) --python-version 3.11 --python-platform linux \
+	  --quiet --no-header --no-annotate $(ARGS) --output-file locks/$*.lock.new || { rm -f locks/$*.lock.new; exit 1; }
+	@{ echo '# $(PACKAGES_$*), pinned for Python 3.11 on Linux. Made by `make lock`; install with `pip install --no-deps -r`.'; \
+	  cat locks/$*.lock.new; } > locks/$*.lock
+	@rm -f locks/$*.lock.new
+
+clean:  ## remove what tools and builds leave (not .venv*, datasets_out)
 	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
-	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -not -path './$(CORE_VENV)/*' -not -path './$(VLLM_VENV)/*' -prune -exec rm -rf {} +
+	@find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +

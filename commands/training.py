@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from trailforge.training.searched import Environment
 from trailforge.commands.options import Retrieval
 from trailforge.schemas import InvalidInput
+
+T = TypeVar("T")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -44,6 +47,13 @@ class Weights(StrEnum):
 
     TOKEN_TRUNCATE = "token_truncate"
     NONE = "none"
+
+
+class Engine(StrEnum):
+    """Who trains."""
+
+    TRL = "trl"
+    VERL = "verl"
 
 
 class Log(StrEnum):
@@ -105,6 +115,14 @@ _Weights = Annotated[
         "vLLM, cut at the preset's importance_cap; or none. Default: the preset's."
     ),
 ]
+_Engine = Annotated[Engine, typer.Option(help="verl: on a Ray cluster; its files go to OUT/verl.")]
+_EngineOptions = Annotated[
+    Path | None,
+    typer.Option(help="For verl: YAML with nodes, devices_per_node, memory, sequence_parallel …: docs/cluster.md."),
+]
+_EnginePython = Annotated[
+    str, typer.Option(help="For verl: Python of its environment, which has trailforge[agent] too.")
+]
 _OURS = frozenset({"launcher", "launch", "print_files"})
 """Options that are about launching and no part of what is launched."""
 Launcher = Annotated[
@@ -115,7 +133,7 @@ Launch = Annotated[
     Path | None,
     typer.Option("--launch", help="YAML with nodes, devices_per_node, sharding, partition, image …: docs/cluster.md."),
 ]
-Print = Annotated[bool, typer.Option("--print", help="With --launcher: print the files and start nothing.")]
+Print = Annotated[bool, typer.Option("--print", help="With --launcher, or for verl: files, and no start.")]
 
 
 @app.command(
@@ -180,6 +198,8 @@ def dpo(
     epilog="""Examples:\n
     trailforge train rl sets/musique --preset msearcher --base-model trained/sft/model --documents indexes/wiki \\\n
         --retrieval hybrid --rollouts vllm-server --vllm-url http://10.0.0.5:8000 --out trained/rl\n
+    trailforge train rl sets/musique --preset msearcher --base-model trained/sft/model \\\n
+        --retrieval http://10.0.0.5:8000 --engine verl --engine-python .venv-verl/bin/python --out trained/rl\n
     trailforge train rl sets/bundles --preset r-search --documents out/bundles --out trained/rl\n
     trailforge train rl sets/kg --preset dynasearcher --documents out/kg --kg kgs/wikidata5m --out trained/rl""",
 )
@@ -206,15 +226,20 @@ def rl(
     vllm_sleep: _VllmSleep = False,
     vllm_tensor_parallel: _VllmParallel = 1,
     importance_weights: _Weights = None,
+    engine: _Engine = Engine.TRL,
+    engine_options: _EngineOptions = None,
+    engine_python: _EnginePython = "python3",
     launcher: Launcher = None,
     launch: Launch = None,
     print_files: Print = False,
 ) -> None:
     """Train on the questions in the preset's protocol: the agent searches, and is paid for its episodes."""
-    if launch_elsewhere(context, launcher, launch, print_files, out):
+    if engine is not Engine.VERL and launch_elsewhere(context, launcher, launch, print_files, out):
         return
     said = (retrieval, encoder, query_prefix, passage_prefix, encoder_device)
     recipe = _searching(_recipe(preset, logging, seed, rollouts=rollouts, importance_weights=importance_weights), *said)
+    if engine is Engine.VERL:
+        return _train_on_verl(recipe, context.params)
     environment = _environment(recipe, documents, kg)  # what is missing is said before anything heavy is loaded
     from trailforge.training.trl.rl import VllmOptions, train_rl
 
@@ -269,6 +294,26 @@ def _environment(recipe: TrainPreset, documents: list[Path] | None, kg: Path | N
     return open_environment(recipe.protocol, documents or (), search=recipe.retrieval, kg=kg, top_k=recipe.rl.top_k)
 
 
+def _train_on_verl(recipe: TrainPreset, said: Mapping[str, Any]) -> None:
+    """`said`: the options of `train rl` by name."""
+    from trailforge.training.exports.verl import VerlFiles, VerlOptions, start
+
+    if said["launcher"] is not None:
+        raise InvalidInput("verl runs on a Ray cluster: start this command on its first node", field="launcher")
+    files = VerlFiles(
+        recipe=recipe,
+        options=_read_settings(VerlOptions, said["engine_options"]),
+        base_model=said["base_model"],
+        python=said["engine_python"],
+        max_steps=said["max_steps"],
+        resume=said["resume"],
+    )
+    script = files.write(said["training_set"], said["out"], said["documents"] or (), said["kg"])
+    print(script)
+    if not said["print_files"]:
+        start(script)
+
+
 def launch_elsewhere(
     context: typer.Context, launcher: LauncherName | None, launch: Path | None, print_files: bool, out: Path
 ) -> bool:
@@ -318,20 +363,26 @@ def _texts(value: Any) -> list[str]:
 
 
 def _config(path: Path | None) -> Any:
+    from trailforge.training.launching.launch import LaunchConfig
+
+    return _read_settings(LaunchConfig, path)
+
+
+def _read_settings(record: type[T], path: Path | None) -> T:
+    """A record from a YAML file; without one its defaults."""
     import yaml
 
     from trailforge.schemas import from_dict
-    from trailforge.training.launching.launch import LaunchConfig
 
     if path is None:
-        return LaunchConfig()
+        return record()
     if not path.is_file():
         raise InvalidInput("no such file", file=path)
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
         if not isinstance(content, dict):
             raise InvalidInput("expected a mapping of settings")
-        return from_dict(LaunchConfig, content)
+        return from_dict(record, content)
     except yaml.YAMLError as error:
         raise InvalidInput(f"not valid YAML: {str(error).splitlines()[0]}", file=path) from error
     except InvalidInput as error:

@@ -39,7 +39,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a copy of the tree: a build leaves files behind. Links stay links."""
     copy = tmp_path_factory.mktemp("tree") / "trailforge"
     ignored = shutil.ignore_patterns("__pycache__")
-    for name in [*packages(ROOT), "trailforge", "tests"]:
+    for name in [*packages(ROOT), "trailforge", "trailforge_search", "tests"]:
         shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=ignored)
     for name in BESIDE:
         shutil.copy(ROOT / name, copy / name)
@@ -98,7 +98,10 @@ def test_the_wheel_of_the_sdist_holds_every_module_and_file_and_nothing_else(whe
     face = [path for path in (ROOT / "trailforge").glob("*.py") if not path.is_symlink()]
     shipped = {path.relative_to(ROOT).as_posix() for path in [*rooms, ROOT / "cli.py"] if path.suffix in SHIPPED}
     expected = {f"trailforge/{name}" for name in shipped if "__pycache__" not in name}
-    assert names == expected | {f"trailforge/{path.name}" for path in face} | {"trailforge/py.typed"}
+    assert names == expected | {f"trailforge/{path.name}" for path in face} | {
+        "trailforge/py.typed",
+        "trailforge_search/__init__.py",
+    }
 
 
 def test_the_sdist_holds_no_links_and_no_tests(sdist: Path) -> None:

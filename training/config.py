@@ -18,7 +18,7 @@ from trailforge.protocols.environment import EnvironmentConfig
 from trailforge.rewards.msearcher import MSearcherConstants
 from trailforge.rewards.presets import CONSTANTS, RewardPreset
 from trailforge.rewards.r_search import RSearchConstants
-from trailforge.schemas import InvalidInput, from_dict
+from trailforge.schemas import InvalidInput, from_dict, to_dict
 
 T = TypeVar("T")
 
@@ -267,6 +267,14 @@ def load_train_preset(name_or_path: str) -> TrainPreset:
         return _train_preset(name, content)
     except InvalidInput as error:
         raise InvalidInput(error.problem, file=name_or_path, field=error.field) from error
+
+
+def describe_preset(preset: TrainPreset) -> dict[str, Any]:
+    """A preset as `load_train_preset` reads it from YAML."""
+    content: dict[str, Any] = {"protocol": preset.protocol}
+    content["reward"] = {"kind": preset.reward.kind, **to_dict(preset.reward.constants)}
+    sections = {name: getattr(preset, name) for name in ("sft", "rl", "dpo", "retrieval", "judge")}
+    return content | {name: to_dict(section) for name, section in sections.items() if section is not None}
 
 
 def _train_preset(name: str, content: dict[str, Any]) -> TrainPreset:

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
+from trailforge.inference import ChatTurn, Client, Meter, Reply, Request, Sampling
 from trailforge.protocols import Grammar, grammar_of
 from trailforge.protocols.environment import Environment, limit_observations
 from trailforge.protocols.episodes import EpisodeConfig, EpisodeRun, run_episode
@@ -235,34 +235,15 @@ async def _run(
     tokenizer: Any,
     limits: RolloutLimits,
 ) -> TokenEpisode:
-    """One episode over `writer`."""
-    if [message.role for message in prompt] != ["system", "user"]:
-        raise InvalidInput("expected a system turn and the question", field="prompt")
-    # The rules are the row's own, and the question goes in as it stands there.
-    grammar = replace(
+    """One episode over `writer`, which counts its tokens, so that none need be estimated."""
+    run = await lead_episode(
+        prompt,
         protocol,
-        system_prompt=prompt[0].content,
-        user_suffix="",
-        write_result=lambda found: escape_special(tokenizer, protocol.write_result(found)),
-    )
-    tools = environment.respond_or_fail(protocol, protocol.question_of(prompt[1].content))
-
-    async def respond(search: Search) -> Observation:
-        found = await tools(search)
-        return replace(found, message=escape_special(tokenizer, found.message))
-
-    searches = protocol.num_searches or (_NO_LIMIT if limits.max_searches is None else limits.max_searches)
-    run = await run_episode(
-        prompt[1].content,
-        grammar,
-        limit_observations(respond, grammar, writer.measure, limits.max_observation_tokens),
-        client=writer,
-        model="",
-        config=EpisodeConfig(
-            sampling=Sampling(max_tokens=limits.max_tokens),
-            max_turns=1 + searches,
-            max_tokens=_NO_LIMIT,  # the writer counts them, and has no need to estimate
-        ),
+        environment,
+        writer,
+        limits,
+        count=writer.measure,
+        escape=lambda text: escape_special(tokenizer, text),
     )
     episode = TokenEpisode(
         prompt_ids=writer.prompt_ids, ids=writer.ids, mask=writer.mask, logprobs=writer.logprobs, run=run
@@ -270,3 +251,49 @@ async def _run(
     if not episode.failed:
         return episode
     return replace(episode, mask=[0] * len(episode.ids), logprobs=[0.0] * len(episode.ids))
+
+
+async def lead_episode(
+    prompt: Sequence[ChatMessage],
+    protocol: Grammar,
+    environment: Environment,
+    client: Client,
+    limits: RolloutLimits,
+    *,
+    count: Callable[[str], int],
+    escape: Callable[[str], str],
+    max_tokens: int = _NO_LIMIT,
+) -> EpisodeRun:
+    """One episode on a row's prompt, over any client. `count` measures results, `escape` is applied to what they say.
+
+    `max_tokens`: of the episode as the server counts, for a client that does not count itself. Raises what tools and
+    client raise, and `InvalidInput` for a prompt that is not system turn and question.
+    """
+    if [message.role for message in prompt] != ["system", "user"]:
+        raise InvalidInput("expected a system turn and the question", field="prompt")
+    # The rules are the row's own, and the question goes in as it stands there.
+    grammar = replace(
+        protocol,
+        system_prompt=prompt[0].content,
+        user_suffix="",
+        write_result=lambda found: escape(protocol.write_result(found)),
+    )
+    tools = environment.respond_or_fail(protocol, protocol.question_of(prompt[1].content))
+
+    async def respond(search: Search) -> Observation:
+        found = await tools(search)
+        return replace(found, message=escape(found.message))
+
+    searches = protocol.num_searches or (_NO_LIMIT if limits.max_searches is None else limits.max_searches)
+    return await run_episode(
+        prompt[1].content,
+        grammar,
+        limit_observations(respond, grammar, count, limits.max_observation_tokens),
+        client=client,
+        model="",
+        config=EpisodeConfig(
+            sampling=Sampling(max_tokens=limits.max_tokens),
+            max_turns=1 + searches,
+            max_tokens=max_tokens,
+        ),
+    )

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+from tests.support import finished_runs as made
 from trailforge import cli
-from trailforge.schemas import InvalidInput
+from trailforge.schemas import ClusterError, InvalidInput
+from trailforge.training.sets.build import make_training_set
+from trailforge.training.sets.config import ViewConfig
 
 SET = ["train", "rl", "my set", "--preset", "msearcher", "--out", "out/rl"]
 MORE = ["--documents", "a", "--documents", "b c", "--retrieval", "dense", "--seed", "3", "--importance-weights", "none"]
@@ -54,3 +58,22 @@ def test_a_file_that_is_none_is_named(tmp_path: Path, content: str, problem: str
 def test_printing_wants_a_launcher() -> None:
     with pytest.raises(InvalidInput, match="want a --launcher"):
         printed(*SET, "--print")
+
+
+def test_verl_starts_on_its_own_cluster_with_the_python_that_was_said(tmp_path: Path) -> None:
+    """Its script is written and started; what it ends with is said."""
+    asked = [made.question(number) for number in range(3)]
+    run = made.mcts_run(tmp_path / "run", asked, [row for each in asked for row in made.mcts_rows(each)])
+    make_training_set([run], tmp_path / "set", ViewConfig(validation_share=0.0))
+    (tmp_path / "options.yaml").write_text("{devices_per_node: 2, overrides: [data.seed=3]}\n")
+    words = ["train", "rl", str(tmp_path / "set"), "--preset", "msearcher", "--retrieval", "http://127.0.0.1:9"]
+    words += ["--out", str(tmp_path / "out"), "--engine", "verl", "--engine-options", str(tmp_path / "options.yaml")]
+    script = Path(printed(*words, "--engine-python", "echo", "--print").strip())
+    assert script == tmp_path / "out" / "verl" / "train.sh"
+    assert {"-m", "verl.trainer.main_ppo", "trainer.n_gpus_per_node=2", "data.seed=3"} <= set(
+        subprocess.run(["bash", script], capture_output=True, text=True, check=True).stdout.split()
+    )
+    with pytest.raises(ClusterError, match="ended with code 1"):
+        printed(*words, "--engine-python", "false")
+    with pytest.raises(InvalidInput, match="Ray cluster"):
+        printed(*words, "--launcher", "slurm")

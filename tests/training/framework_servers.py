@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+from array import array
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -120,7 +122,16 @@ class FakeRouter:
             return web.Response(status=self.fails.pop(0), text="busy")
         ids = self.sampler.sample(body["input_ids"])
         told = {"finish_reason": {"type": self.finish}, "output_token_logprobs": [[LOGPROB, i, None] for i in ids]}
+        if (body["sampling_params"].get("custom_params") or {}).get("return_top_p_token_ids"):
+            told |= nucleus(ids)
         return web.json_response({"text": "not read", "meta_info": told})
+
+
+def nucleus(ids: Sequence[int]) -> dict[str, Any]:
+    """What top-p left for each token: itself and the next one; as SGLang sends it."""
+    kept, ends = [each for token in ids for each in (token, token + 1)], [2 * n for n in range(len(ids) + 1)]
+    coded = [base64.b64encode(array("i", numbers).tobytes()).decode() for numbers in (kept, ends)]
+    return dict(zip(("top_p_token_ids", "top_p_token_offsets"), coded, strict=True))
 
 
 @asynccontextmanager

@@ -171,7 +171,32 @@ class Sample:
         self.response, self.response_length = "", 0
         self.loss_mask: list[int] | None = None
         self.rollout_log_probs: list[float] | None = None
+        self.rollout_top_p_token_ids: list[int] | None = None
+        self.rollout_top_p_token_offsets: list[int] | None = None
         self.status: Any = Sample.Status.PENDING
+
+    def append_response_tokens(
+        self, args: Any, *, tokens: list[int], log_probs: Any = None, trainable: bool = True, meta_info: Any = None
+    ) -> None:
+        """As slime's, with its checks."""
+        assert (log_probs is None) is not trainable and (meta_info is None) is not trainable
+        assert self.loss_mask is not None
+        self.tokens, self.response_length = self.tokens + tokens, self.response_length + len(tokens)
+        self.loss_mask += [int(trainable)] * len(tokens)
+        self.rollout_log_probs = (self.rollout_log_probs or []) + (log_probs or [0.0] * len(tokens))
+        self._append_nucleus(meta_info or {}, len(tokens))
+        self.status = Sample.Status.COMPLETED
+
+    def _append_nucleus(self, meta: Any, count: int) -> None:
+        kept, ends = self.rollout_top_p_token_ids, self.rollout_top_p_token_offsets
+        if "top_p_token_ids" in meta:
+            new, offsets = (slime._integers(meta[f"top_p_token_{each}"]) for each in ("ids", "offsets"))
+            assert len(offsets) == count + 1 and offsets[-1] == len(new)
+            kept, ends = kept or [], ends or [0]
+            self.rollout_top_p_token_ids = kept + new
+            self.rollout_top_p_token_offsets = ends + [ends[-1] + each for each in offsets[1:]]
+        elif kept is not None and ends is not None:
+            self.rollout_top_p_token_offsets = ends + [ends[-1]] * count
 
 
 PARAMS = {"temperature": 1.0, "top_p": 1.0, "max_new_tokens": 2000, "stop": None, "skip_special_tokens": False}
@@ -207,6 +232,20 @@ async def test_slime_gets_tokens_mask_and_reward(protocol: str, at: Any, tokeniz
     direct = score_messages(messages, row.reward_model.ground_truth, tokens=len(ids)).total
     assert await slime.reward(SimpleNamespace(), sample) == pytest.approx(direct, abs=1e-9)
     assert vars(samples[0]) | {"prompt": ""} == vars(sample) | {"prompt": ""}
+
+
+async def test_slime_gets_the_tokens_that_top_p_left_of_every_token_that_was_kept(at: Any, tokenizer: Any) -> None:
+    """With `--rollout-top-p` below 1 it wants them, and of results none; it asks for them as slime itself does."""
+    row = row_of("react")
+    sample: Any = Sample(row, [to_dict(m) for m in row.prompt])
+    asked = PARAMS | {"top_p": 0.95, "custom_params": {"return_top_p_token_ids": True}}
+    async with router(FakeSampler(tokenizer, "react")) as fake:
+        await slime.generate(at(fake.port), sample, asked)
+    ends, kept = sample.rollout_top_p_token_offsets, sample.rollout_top_p_token_ids
+    assert len(ends) == sample.response_length + 1 and ends[-1] == len(kept) == 2 * sum(sample.loss_mask)
+    response = sample.tokens[-sample.response_length :]
+    for number, (token, is_sampled) in enumerate(zip(response, sample.loss_mask, strict=True)):
+        assert kept[ends[number] : ends[number + 1]] == [token, token + 1] * is_sampled
 
 
 async def test_slime_asks_sglang_for_tokens_that_end_at_closing_tags(at: Any, tokenizer: Any) -> None:

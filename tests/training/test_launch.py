@@ -146,7 +146,7 @@ def test_slurm() -> None:
     assert not [option for option in options if option.startswith("account")]
     server, trainers = (line for line in script.splitlines() if line.startswith("srun"))
     assert shlex.split(shlex.split(server)[-2])[:4] == ["trl", "vllm-serve", "--model", "org/model"]
-    assert "--data-parallel-size 2" in server
+    assert "--tensor-parallel-size 4" in server and "--data-parallel-size" not in server
     read = launched(shlex.split(trainers)[-2])
     assert (read.machine_rank, read.num_machines, read.num_processes) == (1, 2, 16)
     assert read.main_process_ip == "$MAIN_ADDRESS"

@@ -1,5 +1,5 @@
 """Our agent loop inside verl's own worker, up to the batch and the reward. verl pins another transformers, so it has to
-be installed in an environment of its own: `pip install verl==0.9.1`, then this file alone."""
+be installed in an environment of its own: `make test-engine ENGINE=verl`."""
 
 # verl is not installed beside the project; see above.
 # pyright: reportMissingImports=false
@@ -45,8 +45,8 @@ def entry(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = home / "verl" / "agent_loop.yaml"
     (loop,) = yaml.safe_load(path.read_text())
     section = searched(home)
-    assert loop["search"].keys() == section.keys() and loop["search"]["documents"] == []
-    path.write_text(yaml.safe_dump([loop | {"search": section}]))
+    assert loop["search"].keys() >= section.keys() and loop["search"]["documents"] == []
+    path.write_text(yaml.safe_dump([loop | {"search": loop["search"] | section}]))
     return path
 
 

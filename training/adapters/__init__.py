@@ -1,4 +1,4 @@
 """Our rewards and rollouts with the signatures that training frameworks call.
 
-None of the frameworks is imported, but by `verl_agent_loop`, which only verl imports.
+None of the frameworks is imported, but by `verl_agent_loop` and `verifiers`, which only these import.
 """

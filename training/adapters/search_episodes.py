@@ -53,8 +53,14 @@ class SearchSettings(EnvironmentConfig):
 
 def read_settings(section: Mapping[str, Any]) -> SearchSettings:
     """Settings from a section of a configuration. Raises `InvalidInput` for keys or values that are none."""
-    documents = list(section.get("documents") or ())  # a framework's own kind of list becomes a plain one
-    return from_dict(SearchSettings, {**section, "documents": documents})
+    return from_dict(SearchSettings, {**_plain(section), "documents": _plain(section.get("documents") or ())})
+
+
+def _plain(value: Any) -> Any:
+    """With dictionaries and lists in place of a framework's own kinds of them."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 @cache
@@ -85,7 +91,7 @@ async def search_episode(
 
     Raises as `training.searched.open_environment` and `roll_out_one`.
     """
-    environment = await asyncio.to_thread(_environment, protocol, settings)
+    environment = await asyncio.to_thread(environment_of, protocol, settings)
     end_ids = _end_ids(tokenizer)
 
     async def ask(ids: list[int], room: int, stop: Sequence[str]) -> Continuation:
@@ -137,8 +143,11 @@ def _end_ids(tokenizer: Any) -> tuple[int, ...]:
 _opening = threading.Lock()
 
 
-def _environment(protocol: str, settings: SearchSettings) -> Environment:
-    """What is searched, opened by whoever comes first; for threads, as opening takes an event loop of its own."""
+def environment_of(protocol: str, settings: SearchSettings) -> Environment:
+    """What is searched, opened by whoever comes first; call it on a thread, as opening takes an event loop of its own.
+
+    Raises as `training.searched.open_environment`.
+    """
     with _opening:
         return _opened(protocol, settings)
 

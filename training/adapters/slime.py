@@ -7,16 +7,20 @@ questions. `sample.metadata` may have what the data set or a generate function k
 
 `--custom-generate-function-path trailforge.training.adapters.slime.generate`. What is searched stands in the YAML file
 that the environment variable TRAILFORGE_SEARCH names (`SearchSettings`). Not for `--partial-rollout`: an episode that
-slime breaks off is made anew.
+slime breaks off is made anew. Turns are appended by slime's own `Sample.append_response_tokens`, so slime has to be of
+August 2026 or later (tried at its commit 624b824).
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import re
+from array import array
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
+from itertools import groupby
 from typing import Any, Protocol
 
 import aiohttp
@@ -31,11 +35,14 @@ from trailforge.training.adapters.search_episodes import (
 )
 from trailforge.training.generation import Continuation
 from trailforge.training.masks import END, START, render
+from trailforge.training.rollouts import TokenEpisode
 from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of, split_text
 
 SETTINGS = "TRAILFORGE_SEARCH"
 """Environment variable with the path of the settings."""
 _ATTEMPTS, _FIRST_WAIT_S = 6, 1.0
+_TOP_P_KEYS = (("top_p_token_ids", "top_p_token_offsets"), ("top_p_kept_token_ids", "top_p_kept_token_offsets"))
+"""By which SGLang says which tokens top-p left for each token of a turn."""
 _OPENING = re.compile(
     rf"{re.escape(START)}system\n(.*?){re.escape(END)}\n{re.escape(START)}user\n(.*?){re.escape(END)}\n", re.DOTALL
 )
@@ -62,9 +69,24 @@ class RolloutSample(Sample, Protocol):
     loss_mask: list[int] | None
     """As long as the response, as the next."""
     rollout_log_probs: list[float] | None
+    rollout_top_p_token_ids: Any
+    rollout_top_p_token_offsets: Any
+    """Of the tokens that top-p left, where it is below 1: slime's own append keeps them beside the response."""
     status: Any
     Status: Any
     """The enumeration of its states."""
+
+    def append_response_tokens(
+        self,
+        args: Any,
+        *,
+        tokens: Any,
+        log_probs: Any = None,
+        trainable: bool = True,
+        meta_info: dict[str, Any] | None = None,
+    ) -> None:
+        """Tokens of a turn with what the server said of it, or of a result."""
+        ...
 
 
 async def reward(args: Any, sample: Sample, **_: Any) -> float:
@@ -106,15 +128,57 @@ async def generate(args: Any, sample: RolloutSample, sampling_params: Mapping[st
         except _Aborted:
             sample.status = sample.Status.ABORTED
             return sample
-    sample.tokens = [*episode.prompt_ids, *episode.ids]
+    _write(args, sample, episode, server.turns)
     sample.response = tokenizer.decode(episode.ids, skip_special_tokens=False)
-    sample.response_length = len(episode.ids)
-    sample.loss_mask = episode.mask
-    sample.rollout_log_probs = logprobs_of(episode)
     sample.metadata = {**(sample.metadata or {}), **known_of(episode)}
     is_cut = episode.run.stop == "too_long"
     sample.status = sample.Status.TRUNCATED if is_cut else sample.Status.COMPLETED
     return sample
+
+
+def _write(args: Any, sample: RolloutSample, episode: TokenEpisode, turns: Sequence[Mapping[str, Any]]) -> None:
+    """Prompt and turns. `turns`: what the server said of each that has tokens."""
+    sample.tokens, sample.response_length, sample.loss_mask = list(episode.prompt_ids), 0, []
+    sample.rollout_log_probs = sample.rollout_top_p_token_ids = sample.rollout_top_p_token_offsets = None
+    if not any(episode.mask):  # one whose search failed: slime wants them all the same
+        sample.rollout_top_p_token_ids, sample.rollout_top_p_token_offsets = [], [0]
+    said = iter(turns)
+    for is_sampled, run in groupby(zip(episode.mask, episode.ids, logprobs_of(episode) or (), strict=True), _mask_of):
+        parts = list(run)
+        tokens = [token for _, token, _ in parts]
+        if not is_sampled:
+            sample.append_response_tokens(args, tokens=tokens, trainable=False)
+            continue
+        logprobs = [logprob for _, _, logprob in parts]
+        sample.append_response_tokens(
+            args, tokens=tokens, log_probs=logprobs, trainable=True, meta_info=_cut_meta(next(said), len(tokens))
+        )
+
+
+def _mask_of(part: tuple[int, int, float]) -> int:
+    return part[0]
+
+
+def _cut_meta(meta: Mapping[str, Any], kept: int) -> dict[str, Any]:
+    """What was said of a turn's first `kept` tokens: what was sampled behind its closing tag is not kept.
+
+    Routing that is to be replayed is of the whole sequence, and cannot be cut.
+    """
+    if kept == len(meta["output_token_logprobs"]):
+        return dict(meta)
+    cut = {key: value for key, value in meta.items() if key != "routed_experts"}
+    for ids, offsets in _TOP_P_KEYS:
+        if ids in meta:
+            ends = _integers(meta[offsets])[: kept + 1]
+            cut |= {ids: _integers(meta[ids])[: ends[-1]], offsets: ends}
+    return cut
+
+
+def _integers(value: Any) -> list[int]:
+    """SGLang sends 32-bit numbers as bytes in base64, or as they are."""
+    if isinstance(value, str):
+        return list(array("i", base64.b64decode(value)))
+    return [int(each) for each in value]
 
 
 class _Aborted(Exception):
@@ -126,6 +190,8 @@ class _Server:
 
     def __init__(self, session: aiohttp.ClientSession, url: str, sampling: Mapping[str, Any]) -> None:
         self._session, self._url, self._sampling = session, url, sampling
+        self.turns: list[dict[str, Any]] = []
+        """What it said of each turn that has tokens."""
 
     async def go_on(self, ids: list[int], room: int, stop: Sequence[str], end_ids: Collection[int]) -> Continuation:
         """As `search_episodes.GoOn`."""
@@ -138,6 +204,8 @@ class _Server:
         if meta["finish_reason"]["type"] == "abort":
             raise _Aborted
         sampled = meta.get("output_token_logprobs") or ()  # (log-probability, token, text)
+        if sampled:
+            self.turns.append(meta)
         return Continuation([token for _, token, *_ in sampled], [float(logprob) for logprob, *_ in sampled])
 
     async def _post(self, body: Mapping[str, Any]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -172,10 +172,15 @@ that was put behind a closing tag, and not sampled, has none either."""
 
 def search_settings(export: Export) -> dict[str, object]:
     """`trailforge.training.adapters.search_episodes.SearchSettings` to be filled in, with the numbers of the preset."""
-    numbers = export.preset.rl
+    return search_of(export.preset)
+
+
+def search_of(preset: TrainPreset) -> dict[str, object]:
+    """The same of a preset."""
+    numbers = preset.rl
     return {
         "documents": [],
-        **asdict(export.preset.retrieval),
+        **to_dict(preset.retrieval),
         "kg": None,
         "top_k": numbers.top_k,
         "max_observation_tokens": numbers.max_observation_tokens,
@@ -200,7 +205,12 @@ def save_interval(numbers: SftConfig | RlConfig) -> int:
 
 def longest_prompt(export: Export) -> int:
     """Room for every prompt in tokens: twice the longest one, as the model's tokenizer may not be what measured it."""
-    longest = max(count.longest for count in export.training_set.manifest.counts if count.table == "rl")
+    return longest_of(export.training_set)
+
+
+def longest_of(training_set: TrainingSet) -> int:
+    """The same of a training set."""
+    longest = max(count.longest for count in training_set.manifest.counts if count.table == "rl")
     return -(-2 * longest // 512) * 512
 
 

@@ -5,11 +5,20 @@ Columns that are not used are left out and none is null: a null `tools`, `tools_
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
 import pyarrow as pa
+import pyarrow.parquet as pq
 import yaml
 
-from trailforge.schemas import RlRow
-from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainerConfig
+from trailforge.protocols import grammar_of
+from trailforge.schemas import ClusterError, InvalidInput, RlRow
+from trailforge.training.adapters.search_episodes import read_settings
+from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainerConfig, TrainPreset, describe_preset
 from trailforge.training.exports.common import (
     BOOL,
     FLOAT,
@@ -23,6 +32,7 @@ from trailforge.training.exports.common import (
     Row,
     fence,
     has,
+    longest_of,
     longest_prompt,
     note_unsaid,
     one_command,
@@ -30,11 +40,13 @@ from trailforge.training.exports.common import (
     readme,
     save_interval,
     schema,
+    search_of,
     search_settings,
     sft_row,
     truth_json,
     validation_of,
 )
+from trailforge.training.sets.files import SPLITS, open_set, questions_of
 
 AGENT = "trailforge_search"
 """The agent loop's name in `agent_name`."""
@@ -68,6 +80,44 @@ _GPUS = 8
 _SCHEDULERS: tuple[Scheduler, ...] = ("constant", "cosine")
 """That verl's FSDP engine knows (0.9.1, `verl/workers/config/optimizer.py`)."""
 _LOSS = {"token": "token-mean", "sequence": "seq-mean-token-mean"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerlOptions:
+    """How verl spreads a training over machines and their memory. Raises `InvalidInput` for what cannot be."""
+
+    nodes: int = 1
+    """Of the Ray cluster that the script is started in; of one node verl starts it itself."""
+    devices_per_node: int = _GPUS
+    memory: float = 0.5
+    """Share of each device for vLLM while it samples; verl frees it to train."""
+    tensor_parallel: int = 1
+    """Devices of one vLLM."""
+    sequence_parallel: int = 1
+    """Devices that share the tokens of a row (Ulysses): a row of 16k on 2 is 8k on each."""
+    offload: bool = False
+    """Parameters and optimizer wait in the host's memory while vLLM samples."""
+    fused_kernels: bool = False
+    """Log-probabilities without the table of all logits; for the models that verl has them for."""
+    agent_workers: int = 8
+    """Processes that lead episodes; each opens what is searched, but for a search server."""
+    validate_every: int = 0
+    """Steps; 0: as often as a checkpoint is written."""
+    overrides: tuple[str, ...] = ()
+    """Further settings of verl, `key=value`, last."""
+
+    def __post_init__(self) -> None:
+        for name in ("nodes", "devices_per_node", "tensor_parallel", "sequence_parallel", "agent_workers"):
+            if getattr(self, name) < 1:
+                raise InvalidInput("has to be 1 or more", field=name)
+        if not 0.0 < self.memory < 1.0:
+            raise InvalidInput("a share between 0 and 1", field="memory")
+        if self.devices_per_node % self.tensor_parallel or self.devices_per_node % self.sequence_parallel:
+            raise InvalidInput(
+                f"{self.devices_per_node} devices cannot be parted into groups of {self.tensor_parallel} and of "
+                f"{self.sequence_parallel}",
+                field="devices_per_node",
+            )
 
 
 def write(export: Export) -> str:
@@ -144,14 +194,14 @@ def _sft_command(export: Export) -> str:
     )
 
 
-def _trainer(stage: str, numbers: SftConfig | RlConfig) -> list[str]:
+def _trainer(stage: str, numbers: SftConfig | RlConfig, devices: int = _GPUS, log: str = "tensorboard") -> list[str]:
     """Names, logs without an account, checkpoints: verl's RL writes none, not even at its end, without an interval."""
     return [
         "trainer.project_name=trailforge",
         f"trainer.experiment_name={stage}",
-        "'trainer.logger=[console,tensorboard]'",
+        f"trainer.logger=[{'console' if log == 'none' else f'console,{log}'}]",
         f"trainer.save_freq={save_interval(numbers)}",
-        f"trainer.n_gpus_per_node={_GPUS}",
+        f"trainer.n_gpus_per_node={devices}",
     ]
 
 
@@ -161,27 +211,40 @@ def _schedule(optimizer: str, numbers: TrainerConfig) -> list[str]:
 
 
 def _rl_command(export: Export) -> str:
-    numbers = export.preset.rl
-    actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-    prompt_tokens = longest_prompt(export)
     return one_command(
         "python3 -m verl.trainer.main_ppo",
+        *rl_arguments(export.preset.rl, VerlOptions(), longest_prompt(export), validation_of(export, "rl")),
+        *_trainer("rl", export.preset.rl),
+    )
+
+
+def rl_arguments(
+    numbers: RlConfig, options: VerlOptions, prompt_tokens: int, validation: str, model: str = "$MODEL"
+) -> list[str]:
+    """What `verl.trainer.main_ppo` is told of a recipe, in a folder with `rl/` and `agent_loop.yaml`."""
+    actor, rollout, ref = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.ref"
+    return [
         "algorithm.adv_estimator=grpo",
         f"algorithm.norm_adv_by_std_in_grpo={numbers.scale_rewards != 'none'}",
         "algorithm.use_kl_in_reward=False",
         "data.train_files=rl/train.parquet",
-        f"data.val_files={validation_of(export, 'rl')}",
+        f"data.val_files={validation}",
         "data.shuffle=False",
         f"data.train_batch_size={numbers.prompts_per_step}",
         f"data.max_prompt_length={prompt_tokens}",
         f"data.max_response_length={numbers.max_tokens}",
         "data.return_raw_chat=True",
-        "actor_rollout_ref.model.path=$MODEL",
+        f"actor_rollout_ref.model.path={model}",
+        f"actor_rollout_ref.model.use_fused_kernels={options.fused_kernels}",
         f"{actor}.optim.lr={numbers.learning_rate}",
         *_schedule(f"{actor}.optim", numbers),
         f"{actor}.ppo_mini_batch_size={numbers.mini_batch // numbers.samples}",
         f"{actor}.use_dynamic_bsz=True",
-        f"{actor}.ppo_max_token_len_per_gpu={prompt_tokens + numbers.max_tokens}",
+        f"{actor}.ppo_max_token_len_per_gpu={-(-(prompt_tokens + numbers.max_tokens) // options.sequence_parallel)}",
+        f"{actor}.ulysses_sequence_parallel_size={options.sequence_parallel}",
+        f"{actor}.fsdp_config.param_offload={options.offload}",
+        f"{actor}.fsdp_config.optimizer_offload={options.offload}",
+        f"{ref}.fsdp_config.param_offload={options.offload}",
         f"{actor}.clip_ratio_low={numbers.clip_low}",
         f"{actor}.clip_ratio_high={numbers.clip_high}",
         f"{actor}.loss_agg_mode={_LOSS[numbers.loss]}",
@@ -192,10 +255,109 @@ def _rl_command(export: Export) -> str:
         f"{rollout}.n={numbers.samples}",
         f"{rollout}.temperature={numbers.temperature}",
         f"{rollout}.top_p={numbers.top_p}",
+        f"{rollout}.gpu_memory_utilization={options.memory}",
+        f"{rollout}.tensor_model_parallel_size={options.tensor_parallel}",
         f"{rollout}.multi_turn.enable=True",
+        f"{rollout}.agent.num_workers={options.agent_workers}",
         f"{rollout}.agent.agent_loop_config_path=agent_loop.yaml",
         f"reward.custom_reward_function.path=pkg://{REWARD}",
         "reward.custom_reward_function.name=compute_score",
+        f"trainer.nnodes={options.nodes}",
         f"trainer.total_epochs={numbers.epochs}",
-        *_trainer("rl", numbers),
-    )
+        f"trainer.test_freq={options.validate_every or save_interval(numbers)}",
+    ]
+
+
+# A training that we start
+
+
+@dataclass(frozen=True, slots=True)
+class VerlFiles:
+    """A training that verl is to run: by a recipe's numbers and reward, judge included."""
+
+    recipe: TrainPreset
+    options: VerlOptions
+    base_model: str | None
+    """None: the recipe's."""
+    python: str
+    """Of verl's environment."""
+    max_steps: int | None = None
+    resume: bool = False
+
+    def write(self, training_set: Path, out: Path, documents: Sequence[Path], kg: Path | None) -> Path:
+        """Write to `OUT/verl/` what verl reads and the script that starts it, which is returned.
+
+        The questions in the recipe's protocol alone. Raises `InvalidInput` for settings that are missing or cannot be,
+        for checkpoints that nobody said to go on from, and as `questions_of`.
+        """
+        if (out / "checkpoints").exists() and not self.resume:
+            raise InvalidInput("a training was begun there; go on with --resume, or take another folder", file=out)
+        _check_shares(self.recipe.rl, self.options)
+        search = self._search(documents, kg)
+        folder = out.absolute() / "verl"
+        (folder / "rl").mkdir(parents=True, exist_ok=True)
+        opened = open_set(training_set)
+        for split in SPLITS:
+            if split == "train" or opened.row_count("rl", split):
+                asked = questions_of(training_set, split, self.recipe.protocol)
+                rows = [rl_row(row, split, number) for number, row in enumerate(asked)]
+                pq.write_table(pa.Table.from_pylist(rows, schema=RL), folder / f"rl/{split}.parquet")
+        loop = {"name": AGENT, "_target_": AGENT_LOOP, "search": search}
+        preset = describe_preset(self.recipe)
+        for name, content in (("agent_loop.yaml", [loop]), ("preset.yaml", preset)):
+            (folder / name).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+        script = folder / "train.sh"
+        script.write_text(self._script(folder, longest_of(opened)), encoding="utf-8")
+        return script
+
+    def _search(self, documents: Sequence[Path], kg: Path | None) -> dict[str, object]:
+        searches_graph = grammar_of(self.recipe.protocol).searches == "graph"
+        search = search_of(self.recipe) | {
+            "documents": [str(each.absolute()) for each in documents],
+            "kg": str(kg.absolute()) if kg and searches_graph else None,
+        }
+        read_settings(search)
+        return search
+
+    @property
+    def _model(self) -> str:
+        """The script runs in a folder of its own."""
+        name = self.base_model or self.recipe.rl.base_model
+        return str(Path(name).absolute()) if Path(name).is_dir() else name
+
+    def _script(self, folder: Path, prompt_tokens: int) -> str:
+        numbers, out = self.recipe.rl, folder.parent
+        validation = next(name for name in ("rl/validation.parquet", "rl/train.parquet") if (folder / name).is_file())
+        arguments = [
+            *rl_arguments(numbers, self.options, prompt_tokens, validation, self._model),
+            f"+reward.custom_reward_function.reward_kwargs.preset={folder / 'preset.yaml'}",
+            *_trainer("rl", numbers, self.options.devices_per_node, numbers.logging),
+            f"trainer.default_local_dir={out / 'checkpoints'}",
+            f"trainer.rollout_data_dir={out / 'rollouts'}",
+            f"trainer.validation_data_dir={out / 'validation'}",
+            f"trainer.resume_mode={'auto' if self.resume else 'disable'}",
+            *([] if self.max_steps is None else [f"trainer.total_training_steps={self.max_steps}"]),
+            *self.options.overrides,
+        ]
+        python = str(Path(self.python).absolute()) if "/" in self.python else self.python
+        run = one_command(f"exec {shlex.quote(python)} -m verl.trainer.main_ppo", *map(shlex.quote, arguments))
+        logs = f"export PYTHONSAFEPATH=1 TENSORBOARD_DIR={shlex.quote(str(out / 'logs'))}"
+        lines = ["#!/usr/bin/env bash", "set -euo pipefail", f"cd {shlex.quote(str(folder))}", logs, run]
+        return "\n".join(lines) + "\n"
+
+
+def start(script: Path) -> None:
+    """Run a training's script to its end. Raises `ClusterError` when it fails."""
+    if code := subprocess.run(["bash", script], check=False).returncode:
+        raise ClusterError(f"{script} ended with code {code}; its output says why")
+
+
+def _check_shares(numbers: RlConfig, options: VerlOptions) -> None:
+    """verl asks the same, after it has loaded everything."""
+    devices = options.nodes * options.devices_per_node
+    if numbers.episodes_per_step % devices or numbers.mini_batch % devices:
+        raise InvalidInput(
+            f"{numbers.episodes_per_step} episodes of a step and {numbers.mini_batch} of a mini-batch cannot be parted "
+            f"among {devices} devices",
+            field="mini_batch",
+        )

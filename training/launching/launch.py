@@ -1,6 +1,7 @@
 """Files that start a training on one machine or on many: accelerate, Slurm, Kubernetes. Pure: text in, text out.
 
-A launcher gets the command that one process would run and gives the files around it. What the command is asked does
+A launcher gets the command that one process would run and gives the files around it; those of clusters are templates
+beside this file. What the command is asked does
 not change: its numbers are global ones, and each process works out its share.
 """
 
@@ -12,6 +13,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
 from typing import Any, Literal, get_args
 
 import yaml
@@ -30,6 +32,8 @@ _IN_POD = "/tmp"
 """Where a pod writes what is its own; its working folder is the volume, which all pods share."""
 _SLURM_NAME = re.compile(r"[\w.,-]+", re.ASCII)
 """What a line of `#SBATCH` can hold as it is: partitions may be several, with commas."""
+_NAME = re.compile(r"\{\{(\w+)\}\}")
+"""Of a value in a template."""
 _HOST_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 """What pods are called begins with it, and is at most 63 long."""
 
@@ -219,92 +223,51 @@ def _script(lines: Sequence[str], config: LaunchConfig) -> str:
 
 def _sbatch(command: Sequence[str], config: LaunchConfig, folder: str | os.PathLike[str]) -> str:
     """A batch script: vLLM's node first if there is one, then one task of `accelerate launch` on each other node."""
-    nodes = config.nodes + config.vllm_nodes
-    options = {
-        "job-name": config.name,
-        "nodes": nodes,
-        "ntasks-per-node": 1,
-        "gpus-per-node": None if config.use_cpu else config.devices_per_node,
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in config.variables.items()]
+    server = _fill(_template("sbatch_server.txt"), {"serve": shlex.quote(shlex.join(_serve(config)))})
+    ranks = _ranks('"$SLURM_PROCID"', '"$MAIN_ADDRESS"')
+    values = {
+        "name": config.name,
+        "nodes": str(config.nodes + config.vllm_nodes),
+        "gpus": "" if config.use_cpu else str(config.devices_per_node),
         "time": config.time,
         "partition": config.partition,
         "account": config.account,
-        "output": "%x-%j.log",
-        "open-mode": "append",
-        # To this script alone: to all steps it would end vLLM. Not TERM, which is what `scancel` of the job sends.
-        "signal": "B:USR1@300",
-        "requeue": "",
+        "exports": "\n".join(exports),
+        "server": server.rstrip() if config.vllm_nodes else "",
+        "servers": str(config.vllm_nodes),
+        "trainers": str(config.nodes),
+        "launch": shlex.quote(_launch(command, config, folder, *ranks)),
     }
-    head = [
-        f"#SBATCH --{name}{f'={value}' if value != '' else ''}"
-        for name, value in options.items()
-        if value is not None and (value != "" or name == "requeue")
-    ]
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in config.variables.items()]
-    lines = [
-        "#!/usr/bin/env bash",
-        *head,
-        "# sbatch train.sbatch; the same line again goes on from the last checkpoint",
-    ]
-    lines += ["set -euo pipefail", *exports, 'mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")']
-    if config.vllm_nodes:
-        lines += _slurm_server(config)
-    lines += [
-        f'trainers=("${{hosts[@]:{config.vllm_nodes}}}")',
-        'export MAIN_ADDRESS="${trainers[0]}"',
-        *_SLURM_GO_ON,
-        f"srun --job-name={_WORKERS} --nodes={config.nodes} --ntasks={config.nodes} "
-        '--nodelist="$(IFS=,; echo "${trainers[*]}")" bash -c '
-        + shlex.quote(_launch(command, config, folder, *_ranks('"$SLURM_PROCID"', '"$MAIN_ADDRESS"')))
-        + " &",
-        "trainer=$!",
-        'wait "$trainer"',
-    ]
-    return "\n".join(lines) + "\n"
+    return _fill(_template("sbatch.txt"), values)
 
 
-_SLURM_GO_ON = (
-    "go_on() {",
-    "  # The trainers' step gets TERM, and writes a checkpoint. Not by way of srun, which makes KILL of it.",
-    '  step="$(squeue --noheader --steps --jobs="$SLURM_JOB_ID" --format=\'%i %j\' '
-    f'| awk \'$2 == "{_WORKERS}" {{ print $1 }}\')" || true',
-    '  scancel --signal=TERM "$step" || true',
-    '  if wait "$trainer"; then exit 0; fi',
-    '  scontrol requeue "$SLURM_JOB_ID"',
-    "  exit 1",
-    "}",
-    "trap go_on USR1",
-)
-"""Before the time limit: `--requeue` is for preempted jobs and lost nodes, not for those whose time has ended.
-
-That srun answers TERM with KILL stands in Slurm's `src/srun/libsrun/srun_job.c`, `_srun_signal_mgr`.
-"""
+def _template(name: str) -> str:
+    return (resources.files("trailforge.training.launching") / name).read_text(encoding="utf-8")
 
 
-def _slurm_server(config: LaunchConfig) -> list[str]:
-    return [
-        'export VLLM_HOST="${hosts[0]}"',
-        f'srun --nodes=1 --ntasks=1 --nodelist="$VLLM_HOST" bash -c {shlex.quote(shlex.join(_serve(config)))} &',
-        "server=$!",
-        "trap 'kill \"$server\" 2>/dev/null || true' EXIT",
-    ]
+def _fill(template: str, values: Mapping[str, str]) -> str:
+    """A text with values in the place of their names. A line whose value is empty is left out."""
+    lines = [line for line in template.splitlines() if all(values[name] for name in _NAME.findall(line))]
+    return "\n".join(_NAME.sub(lambda name: values[name[1]], line) for line in lines) + "\n"
+
+
+def _fill_tree(template: Any, values: Mapping[str, Any]) -> Any:
+    """The same for YAML that was read: a value may be anything, and takes its key along where it is None."""
+    if isinstance(template, dict):
+        filled = {key: _fill_tree(value, values) for key, value in template.items()}
+        return {key: value for key, value in filled.items() if value is not None}
+    if isinstance(template, list):
+        return [_fill_tree(value, values) for value in template]
+    name = _NAME.fullmatch(template) if isinstance(template, str) else None
+    return template if name is None else values[name[1]]
 
 
 def _serve(config: LaunchConfig) -> list[str]:
-    """TRL's server: vLLM that takes new weights from the trainer."""
+    """TRL's server: vLLM that takes new weights from the trainer. One of it: of dense models vLLM runs no more."""
     parallel = ["--tensor-parallel-size", str(config.vllm_tensor_parallel)]
-    data_parallel = max(1, config.devices_per_node // config.vllm_tensor_parallel)
-    parallel += ["--data-parallel-size", str(data_parallel)]
-    return [
-        "trl",
-        "vllm-serve",
-        "--model",
-        config.base_model,
-        *parallel,
-        "--host",
-        "0.0.0.0",
-        "--port",
-        str(_VLLM_PORT),
-    ]
+    served = ["trl", "vllm-serve", "--model", config.base_model, *parallel]
+    return [*served, "--host", "0.0.0.0", "--port", str(_VLLM_PORT)]
 
 
 def _ranks(rank: str, address: str) -> tuple[str, ...]:
@@ -331,43 +294,28 @@ def _jobset(command: Sequence[str], config: LaunchConfig) -> str:
     jobs = [_replicated(_WORKERS, config.nodes, script, environment, config)]
     if config.vllm_nodes:
         jobs.append(_replicated(_SERVERS, 1, shlex.join(_serve(config)), config.variables, config))
-    jobset = {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": {"name": config.name, "namespace": config.namespace},
-        "spec": {
-            "network": {"enableDNSHostnames": True, "subdomain": config.name},
-            # Done when the trainers are: a server never ends by itself.
-            "successPolicy": {"operator": "All", "targetReplicatedJobs": [_WORKERS]},
-            "failurePolicy": {"maxRestarts": 3},
-            "replicatedJobs": jobs,
-        },
-    }
+    values = {"name": config.name, "namespace": config.namespace, "jobs": jobs}
+    jobset = _fill_tree(_jobset_templates()[0], values)
     return "# kubectl apply -f jobset.yaml\n" + yaml.safe_dump(jobset, sort_keys=False)
+
+
+def _jobset_templates() -> list[Any]:
+    """The JobSet, and one of its jobs."""
+    return list(yaml.safe_load_all(_template("jobset.yaml")))
 
 
 def _replicated(
     name: str, pods: int, script: str, environment: Mapping[str, str], config: LaunchConfig
 ) -> dict[str, Any]:
-    container: dict[str, Any] = {
-        "name": name,
+    values = {
+        "job": name,
+        "pods": pods,
         "image": config.image,
-        "command": ["bash", "-c", script],
-        "workingDir": config.mount,
+        "script": script,
+        "mount": config.mount,
         "env": [{"name": key, "value": value} for key, value in sorted(environment.items())],
-        "volumeMounts": [{"name": "data", "mountPath": config.mount}, {"name": "shm", "mountPath": "/dev/shm"}],
+        "secrets": [{"secretRef": {"name": config.secret}}] if config.secret else None,
+        "resources": None if config.use_cpu else {"limits": {"nvidia.com/gpu": config.devices_per_node}},
+        "volume_claim": config.volume_claim,
     }
-    if config.secret:
-        container["envFrom"] = [{"secretRef": {"name": config.secret}}]
-    if not config.use_cpu:
-        container["resources"] = {"limits": {"nvidia.com/gpu": config.devices_per_node}}
-    pod = {
-        "restartPolicy": "Never",
-        "containers": [container],
-        "volumes": [
-            {"name": "data", "persistentVolumeClaim": {"claimName": config.volume_claim}},
-            {"name": "shm", "emptyDir": {"medium": "Memory"}},
-        ],
-    }
-    job = {"parallelism": pods, "completions": pods, "completionMode": "Indexed", "backoffLimit": 0}
-    return {"name": name, "replicas": 1, "template": {"spec": job | {"template": {"spec": pod}}}}
+    return _fill_tree(_jobset_templates()[1], values)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,11 @@ import yaml
 
 from tests.support import finished_runs as made
 from tests.training.exports.commands import command_in, read, verl_settings
+from trailforge.schemas import InvalidInput
 from trailforge.training.config import TrainPreset, load_train_preset
 from trailforge.training.exports import TRAINERS, export
 from trailforge.training.exports.common import save_interval
+from trailforge.training.exports.verl import VerlFiles, VerlOptions
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 
@@ -75,6 +79,44 @@ def test_verl_rl(exported: tuple[Path, TrainPreset]) -> None:
     assert int(settings["actor_rollout_ref.actor.ppo_max_token_len_per_gpu"]) == room > preset.rl.max_tokens
     assert int(settings["trainer.save_freq"]) == -(-preset.rl.save_steps // preset.rl.updates_per_step)
     assert "wandb" not in settings["trainer.logger"]
+
+
+def test_a_verl_training_that_we_start(exported: tuple[Path, TrainPreset], tmp_path: Path) -> None:
+    """Its words are verl's; what it may not begin is refused before anything is written."""
+    home, preset = exported
+    preset = replace(preset, retrieval=preset.retrieval.of_kind("http://127.0.0.1:9"))
+    (home / "model").mkdir(exist_ok=True)
+    files = VerlFiles(preset, VerlOptions(sequence_parallel=2), str(home / "model"), "python3", max_steps=3)
+    script = files.write(home / "set", tmp_path / "out", (), None)
+    words = shlex.split(script.read_text().replace("\\\n", " "))
+    ours = words[words.index("verl.trainer.main_ppo") + 1 :]
+    settings = verl_settings("ppo_trainer", [word for word in ours if not word.startswith("+")])
+    assert settings["actor_rollout_ref.model.path"] == str(home / "model")
+    room = int(settings["data.max_prompt_length"]) + preset.rl.max_tokens
+    assert int(settings["actor_rollout_ref.actor.ppo_max_token_len_per_gpu"]) * 2 == room
+    assert settings["trainer.total_training_steps"] == "3" and settings["trainer.resume_mode"] == "disable"
+    assert int(settings["trainer.test_freq"]) == save_interval(preset.rl)
+    assert settings["trainer.rollout_data_dir"] == str(tmp_path / "out" / "rollouts")
+    again = load_train_preset(str(script.parent / "preset.yaml"))
+    assert replace(again, name=preset.name, reward=preset.reward) == preset
+    assert again.reward.constants == preset.reward.constants
+    (tmp_path / "out" / "checkpoints").mkdir()
+    with pytest.raises(InvalidInput, match="--resume"):
+        files.write(home / "set", tmp_path / "out", (), None)
+    with pytest.raises(InvalidInput, match="say what is searched"):
+        replace(files, recipe=replace(preset, retrieval=preset.retrieval.of_kind("bm25"))).write(
+            home / "set", tmp_path / "other", (), None
+        )
+    with pytest.raises(InvalidInput, match="cannot be parted"):
+        replace(files, options=VerlOptions(nodes=3)).write(home / "set", tmp_path / "other", (), None)
+    assert not (tmp_path / "other").exists()
+
+
+def test_what_verl_cannot_be_parted_into_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="groups of 3"):
+        VerlOptions(tensor_parallel=3)
+    with pytest.raises(InvalidInput, match="memory"):
+        VerlOptions(memory=1.5)
 
 
 def test_openrlhf(exported: tuple[Path, TrainPreset]) -> None:

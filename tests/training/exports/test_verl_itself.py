@@ -1,22 +1,28 @@
 """verl's own data sets and configuration on its export. verl pins another transformers, so it has to be installed in an
-environment of its own: `pip install verl==0.9.1`, then this file alone."""
+environment of its own: `make test-engine ENGINE=verl`."""
 
 # verl is not installed beside the project; see above.
 # pyright: reportMissingImports=false
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support import finished_runs as made
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from tests.training.exports.commands import command_in, verl_settings
-from trailforge.schemas import RlRow, SftRow
+from trailforge.schemas import RlRow, SftRow, to_dict
+from trailforge.training.config import load_train_preset
 from trailforge.training.exports import export
-from trailforge.training.exports.verl import AGENT
+from trailforge.training.exports.verl import AGENT, VerlFiles, VerlOptions
 from trailforge.training.masks import masked_tokens, prepare_tokenizer
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
@@ -62,7 +68,7 @@ def test_loss_mask_is_ours_and_the_line_end_of_each_turn(made_set: TrainingSet, 
     config = OmegaConf.create({"pad_mode": "no_padding", "max_length": 8192})
     data = MultiTurnSFTDataset(str(exported(made_set) / "sft" / "train.parquet"), tokenizer, config)
     rows = list(made_set.rows("sft", "train", SftRow))
-    assert len(data) == len(rows) >= 50 and any(row.segment_count > 1 for row in rows)
+    assert len(data) == len(rows) >= 40 and any(row.segment_count > 1 for row in rows)
     (line_end,) = tokenizer.encode("\n", add_special_tokens=False)
     for number, row in enumerate(rows):
         found, ours = data[number], masked_tokens(tokenizer, row.messages, row.train)
@@ -113,12 +119,49 @@ def test_the_command_for_rl_passes_verls_own_checks(made_set: TrainingSet) -> No
     assert callable(get_custom_reward_fn(settings))
 
 
+def test_a_training_that_we_start_is_read_by_verls_own_command(made_set: TrainingSet, tmp_path: Path) -> None:
+    """Its parser takes every word of the script, and its reward function pays by the recipe."""
+    from verl.trainer.ppo.reward import get_custom_reward_fn
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import validate_config
+
+    recipe = load_train_preset("msearcher")
+    recipe = replace(recipe, retrieval=recipe.retrieval.of_kind("http://127.0.0.1:9"))
+    options = VerlOptions(nodes=2, sequence_parallel=2, tensor_parallel=2, offload=True, overrides=("data.seed=3",))
+    files = VerlFiles(recipe, options, "Qwen/Qwen2.5-7B", sys.executable, max_steps=5)
+    script = files.write(made_set.folder, tmp_path / "a training", (), None)
+    words = shlex.split(script.read_text().replace("\\\n", " "))
+    overrides = words[words.index("verl.trainer.main_ppo") + 1 :]
+    command = [sys.executable, "-m", "verl.trainer.main_ppo", "--cfg", "job", *overrides]
+    done = subprocess.run(command, cwd=script.parent, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    settings = OmegaConf.create(done.stdout)
+    assert settings.trainer.nnodes == 2 and settings.trainer.total_training_steps == 5 and settings.data.seed == 3
+    assert settings.actor_rollout_ref.actor.ulysses_sequence_parallel_size == 2
+    full = composed_of(overrides, "ppo_trainer")
+    validate_config(full, need_reference_policy(full), need_critic(full))
+    (loop,) = OmegaConf.load(script.parent / full.actor_rollout_ref.rollout.agent.agent_loop_config_path)
+    assert loop.search.kind == "http://127.0.0.1:9" and loop.search.documents == []
+    rows = list(made_set.rows("rl", "train", RlRow))
+    asked = [row for row in rows if row.reward_model.ground_truth.protocol == recipe.protocol]
+    assert 0 < len(asked) == pq.read_metadata(script.parent / "rl" / "train.parquet").num_rows < len(rows)
+    pay: Any = get_custom_reward_fn(full)
+    truth = to_dict(asked[0].reward_model.ground_truth)
+    said = f"<think>a</think>\n<answer>{truth['target'][0]}</answer>"
+    assert pay(data_source="x", solution_str=said, ground_truth=truth, extra_info={})["score"] == 1.0
+
+
 def composed(made_set: TrainingSet, module: str, config: str) -> Any:
     """verl's configuration with a command of the README."""
-    from hydra import compose, initialize_config_dir
-
     words = command_in(exported(made_set) / "README.md", f"verl.trainer.{module}")
     overrides = words[words.index(f"verl.trainer.{module}") + 1 :]
     assert len(overrides) > 8
+    return composed_of([word.replace("$MODEL", "model") for word in overrides], config)
+
+
+def composed_of(overrides: list[str], config: str) -> Any:
+    """verl's configuration with these."""
+    from hydra import compose, initialize_config_dir
+
     with initialize_config_dir(str(Path(verl.__file__).parent / "trainer" / "config"), version_base=None):
-        return compose(config, overrides=[word.replace("$MODEL", "model") for word in overrides])
+        return compose(config, overrides=overrides)

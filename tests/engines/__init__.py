@@ -1,0 +1,1 @@
+"""Our parts inside training engines, each in an environment of its own."""

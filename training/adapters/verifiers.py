@@ -1,0 +1,400 @@
+"""The environment for verifiers 0.4, with which prime-rl and all else that speaks verifiers trains on our questions.
+
+    vf-eval trailforge-search --env.taskset.training-set sets/musique --env.taskset.search search.yaml -m MODEL …
+
+Its taskset are the questions of a training set, its harness leads an episode in the protocol of each, inside the
+process of verifiers, and its reward is the question's own. `search` is the YAML file of `SearchSettings`, as the
+exports write it. A model server that takes the closing tag off a turn, or delivers thoughts apart, has them put back.
+
+In training, verifiers asks vLLM for tokens through a renderer. `Renderer` here makes the tokens of our rollouts:
+
+    renderer: {name: custom, import_path: trailforge.training.adapters.verifiers.Renderer}
+"""
+
+# verifiers is installed in an environment of its own: it holds openai to version 2.
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+import aiohttp
+import verifiers.v1 as vf
+from renderers.base import ParsedResponse, RenderedTokens
+from renderers.configs import BaseRendererConfig
+
+from trailforge.inference import ChatTurn, Meter, Reply, Request
+from trailforge.protocols import PROTOCOLS, REACT, grammar_of
+from trailforge.protocols.base import estimate_tokens
+from trailforge.protocols.episodes import EpisodeRun, turn_text
+from trailforge.schemas import ChatMessage, ContextOverflow, RequestRefused, RetrievalError, ServerUnavailable, to_dict
+from trailforge.training.adapters.search_episodes import SearchSettings, environment_of, settings_of
+from trailforge.training.masks import escape_special, masked_tokens, observation_ids, prepare_tokenizer, prompt_ids
+from trailforge.training.rollouts import RolloutLimits, lead_episode
+from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of
+from trailforge.training.sets.files import Split, questions_of
+
+ID = "trailforge-search"
+_ATTEMPTS, _FIRST_WAIT_S = 5, 1.0
+_ENDS = ("<|endoftext|>",)
+"""With which base models end a text, and so a turn."""
+
+
+# Questions and rewards
+
+
+class SearchData(vf.TaskData):
+    """A question, and what its episode is led and paid by."""
+
+    question: str = ""
+    protocol: str = REACT.name
+    ground_truth: str = ""
+    """A `GroundTruth` as JSON."""
+    search: str = ""
+    """Path of the settings."""
+    tokenizer: str = ""
+    max_tokens: int = 0
+
+
+class SearchState(vf.State):
+    """An episode's end."""
+
+    run: Any = None
+    """Its `EpisodeRun`; None where it was broken off."""
+
+
+class SearchTaskConfig(vf.TaskConfig):
+    """How answers are paid."""
+
+    preset: str | None = None
+    """A reward preset, or a training preset's YAML file, whose judge is then asked; None: each question's own."""
+
+
+class SearchTask(vf.Task[SearchData, SearchState, SearchTaskConfig]):
+    """A question that is searched for."""
+
+    @vf.intercept
+    async def restore_turn(self, response: vf.Response) -> vf.Response | None:
+        """A turn as the model wrote it. What comes with its tokens is whole."""
+        if response.tokens is not None or response.finish_reason == "length":
+            return None
+        said = response.message
+        text = turn_text(_reply(said.content, said.reasoning_content, response.finish_reason))
+        text += grammar_of(self.data.protocol).missing_end(text)
+        if text == said.content and not said.reasoning_content:
+            return None
+        return response.model_copy(update={"message": vf.AssistantMessage(content=text)})
+
+    @vf.reward
+    async def reward(self, trace: vf.Trace) -> float:
+        """What the episode is paid; its parts are metrics."""
+        run: EpisodeRun | None = trace.state.run
+        if run is None:
+            return 0.0
+        scored = scorer_of(self.config.preset, self.data.protocol).begin(
+            ToScore(
+                messages=run.messages,
+                truth=read_truth(self.data.ground_truth),
+                question=self.data.question,
+                tokens=run.tokens + _end_of(run),
+                retrieved_titles=[passage.title for passage in run.passages],
+            )
+        )
+        paid = await scored.wait()
+        trace.record_metrics({f"reward/{name}": part for name, part in paid.parts.items() if part is not None})
+        trace.record_metric("num_searches", float(run.num_searches))
+        trace.info["stop"] = run.stop
+        return paid.total
+
+
+def _end_of(run: EpisodeRun) -> int:
+    """1 where the last turn ended at a closing tag: the end of turn that our own rollouts put there counts too."""
+    last = run.messages[-1]
+    return int(last.role == "assistant" and last.content.endswith(_ends()))
+
+
+@cache
+def _ends() -> tuple[str, ...]:
+    """The tags at which turns end, in any protocol."""
+    return tuple(sorted({tag for grammar in PROTOCOLS.values() for tag in grammar.stop}))
+
+
+class SearchTasksetConfig(vf.TasksetConfig):
+    """Which questions, and what is searched."""
+
+    id: vf.ID = ID
+    task: SearchTaskConfig = SearchTaskConfig()
+    training_set: Path = Path()
+    """Folder of a training set."""
+    split: Split = "train"
+    protocol: str = REACT.name
+    """The questions that are asked in it; others are left out."""
+    search: Path = Path()
+    """YAML file of `SearchSettings`."""
+    tokenizer: str = ""
+    """Folder or name: results are measured and cleaned by it; without one their length is estimated."""
+    max_tokens: int = 16384
+    """Of everything after the prompt, as the server counts it. Of one turn say `agent.sampling.max_tokens`: vLLM's
+    token endpoint takes that alone."""
+
+
+class SearchTaskset(vf.Taskset[SearchTask, SearchTasksetConfig]):
+    """The questions of a training set, in the order of learning."""
+
+    def load(self) -> Iterator[SearchTask]:
+        """Raises `InvalidInput` for a set without such questions, and for settings that are none."""
+        config = self.config
+        settings_of(str(config.search))
+        for row in questions_of(config.training_set, config.split, config.protocol):
+            data = SearchData(
+                id=row.uid,
+                name=row.uid,
+                system_prompt=row.prompt[0].content,
+                prompt=row.prompt[1].content,
+                question=row.question,
+                protocol=config.protocol,
+                ground_truth=json.dumps(to_dict(row.reward_model.ground_truth), ensure_ascii=False),
+                search=str(config.search.absolute()),
+                tokenizer=config.tokenizer,
+                max_tokens=config.max_tokens,
+            )
+            yield SearchTask(data, config.task)
+
+
+class SearchEnvConfig(vf.SingleAgentEnvConfig):
+    """One agent, whose turns end at closing tags. Its loop needs no sandbox: all that it runs is a search."""
+
+    agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
+    taskset: SearchTasksetConfig = SearchTasksetConfig()
+
+
+class SearchEnv(vf.SingleAgentEnv, vf.Env[SearchEnvConfig]):
+    """One agent that searches."""
+
+    def __init__(self, config: SearchEnvConfig) -> None:
+        """vLLM's token endpoint is sent the sampling of the configuration and nothing of what a request says."""
+        agent = config.agent
+        given = {} if agent.sampling is None else agent.sampling.model_dump(exclude_unset=True)
+        sampling = vf.SamplingConfig(**{"stop": list(grammar_of(config.taskset.protocol).stop), **given})
+        stopping = agent.model_copy(update={"sampling": sampling})
+        super().__init__(config.model_copy(update={"agent": stopping}))
+
+
+def load_environment(training_set: str, search: str, *, protocol: str = REACT.name, **taskset: Any) -> SearchEnv:
+    """The environment for a script. `taskset`: further fields of `SearchTasksetConfig`."""
+    given = {"id": ID, "training_set": training_set, "search": search, "protocol": protocol, **taskset}
+    return vf.load_environment(vf.resolve_env_config({"taskset": given}))
+
+
+# Episodes
+
+
+class SearchHarness(vf.Harness[vf.HarnessConfig]):
+    """Leads an episode in this process: the model is asked through verifiers, what it searches is opened once."""
+
+    APPENDS_SYSTEM_PROMPT: ClassVar[bool] = True
+    EXECUTES_CODE: ClassVar[bool] = False
+    NEEDS_CONTAINER: ClassVar[bool] = False
+
+    async def launch(
+        self,
+        ctx: vf.ModelContext,
+        trace: vf.Trace,
+        runtime: vf.Runtime,
+        endpoint: str,
+        secret: str,
+        mcp_urls: dict[str, str],
+        data: SearchData,
+    ) -> vf.ProgramResult:
+        """The episode is in the trace, and in its state. Raises what tools and server raise."""
+        settings = await asyncio.to_thread(settings_of, data.search)
+        environment = await asyncio.to_thread(environment_of, data.protocol, settings)
+        system, question = self.resolve_text_prompt(data)
+        prompt = [ChatMessage(role="system", content=system or ""), ChatMessage(role="user", content=question or "")]
+        tokenizer = await asyncio.to_thread(_tokenizer, data.tokenizer) if data.tokenizer else None
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_connect=30)) as session:
+            trace.state.run = await lead_episode(
+                prompt,
+                grammar_of(data.protocol),
+                environment,
+                _Chat(session, endpoint, secret, ctx.model, trace),
+                _limits(settings, data.max_tokens),
+                count=estimate_tokens if tokenizer is None else lambda text: len(observation_ids(tokenizer, text)),
+                escape=str if tokenizer is None else lambda text: escape_special(tokenizer, text),
+                max_tokens=data.max_tokens,
+            )
+        if trace.state.run.stop == "failed":  # by no fault of the agent's: verifiers keeps the episode from training
+            raise RetrievalError(trace.state.run.error)
+        return vf.ProgramResult(exit_code=0, stdout="", stderr="")
+
+
+class _Chat:
+    """The model behind verifiers, as a client of one episode."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, secret: str, model: str, trace: Any) -> None:
+        self._session, self._url, self._model, self._trace = session, f"{url}/chat/completions", model, trace
+        self._headers = {"Authorization": f"Bearer {secret}"}
+        self._said: list[dict[str, Any]] = []
+
+    async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
+        """The agent's next turn. Raises `ContextOverflow` when verifiers or the server has no room left for one."""
+        sampling = request.sampling
+        body = {"model": self._model, "stop": list(sampling.stop), "max_tokens": sampling.max_tokens}
+        reply = await self._post(body | {"messages": self._messages(request.prompt)})
+        choice, usage = reply["choices"][0], reply.get("usage") or {}
+        said = choice["message"]
+        kept = {name: said[name] for name in ("content", "reasoning_content") if said.get(name) is not None}
+        self._said.append({"role": "assistant", "content": "", **kept})
+        return _reply(said.get("content"), said.get("reasoning_content"), choice.get("finish_reason"), usage)
+
+    def _messages(self, prompt: str | tuple[ChatTurn, ...]) -> list[dict[str, Any]]:
+        """Its own turns as they came: where they differ verifiers begins another branch."""
+        assert not isinstance(prompt, str)
+        said = iter(self._said)
+        return [
+            next(said) if turn.role == "assistant" else {"role": turn.role, "content": turn.content} for turn in prompt
+        ]
+
+    async def _post(self, body: dict[str, Any]) -> dict[str, Any]:
+        for attempt in range(_ATTEMPTS):
+            try:
+                async with self._session.post(self._url, json=body, headers=self._headers) as answer:
+                    if answer.status == 200:
+                        return await answer.json()
+                    why = (await answer.text())[:300]
+                    if self._trace.stop_condition is not None or (answer.status == 400 and "context" in why.lower()):
+                        raise ContextOverflow(why)
+                    if answer.status < 500 and answer.status != 429:
+                        raise RequestRefused(f"{self._url}: HTTP {answer.status}: {why}")
+            except aiohttp.ClientError as error:
+                why = str(error) or type(error).__name__
+            if attempt + 1 < _ATTEMPTS:
+                await asyncio.sleep(_FIRST_WAIT_S * 2**attempt)
+        raise ServerUnavailable(f"{self._url}: {why}")
+
+
+def _reply(
+    content: str | None, reasoning: str | None, finish: str | None, usage: dict[str, Any] | None = None
+) -> Reply:
+    usage = usage or {}
+    return Reply(
+        text=content or "",
+        reasoning=reasoning or "",
+        finish_reason=finish or "stop",
+        prompt_tokens=usage.get("prompt_tokens") or 0,
+        completion_tokens=usage.get("completion_tokens") or 0,
+        key="",
+    )
+
+
+def _limits(settings: SearchSettings, max_tokens: int) -> RolloutLimits:
+    return RolloutLimits(
+        max_tokens=max_tokens,
+        max_observation_tokens=settings.max_observation_tokens,
+        max_searches=settings.max_searches,
+    )
+
+
+_loading = threading.Lock()
+
+
+def _tokenizer(name: str) -> Any:
+    """Loaded by whoever comes first: two threads that import transformers at once find half of it."""
+    with _loading:
+        return _loaded(name)
+
+
+@cache
+def _loaded(name: str) -> Any:
+    from trailforge.training.weights import load_tokenizer
+
+    return load_tokenizer(name)
+
+
+def _encode(tokenizer: Any, text: str) -> list[int]:
+    return tokenizer.encode(text, add_special_tokens=False)
+
+
+# Tokens
+
+
+class RendererConfig(BaseRendererConfig):
+    """It has no options."""
+
+
+class Renderer:
+    """Conversations as the tokens of our rollouts: with the thoughts of earlier turns, nothing tokenised again.
+
+    An agent's turn goes on as it was sampled. What ends it where none was sampled belongs to the next message.
+    """
+
+    config_class = RendererConfig
+    is_prefix_stable = True
+    supports_tools = False
+
+    def __init__(self, tokenizer: Any, config: RendererConfig | None = None) -> None:
+        prepare_tokenizer(tokenizer)
+        vocabulary = tokenizer.get_vocab()
+        self._tokenizer = tokenizer
+        self._end_ids = [tokenizer.eos_token_id, *(vocabulary[token] for token in _ENDS if token in vocabulary)]
+        asked = [ChatMessage(role="user", content="a")]
+        self._heading = len(prompt_ids(tokenizer, asked)) - len(masked_tokens(tokenizer, asked).input_ids)
+
+    def render(
+        self, messages: Sequence[Any], *, tools: Any = None, add_generation_prompt: bool = False
+    ) -> RenderedTokens:
+        """A conversation, each token with the message that it is of; -1 for the heading of the next turn."""
+        spoken = read_messages(list(messages))
+        ends = [len(masked_tokens(self._tokenizer, spoken[: n + 1]).input_ids) for n in range(len(spoken))]
+        owners = [n for n, (start, end) in enumerate(pairwise([0, *ends])) for _ in range(end - start)]
+        if add_generation_prompt:
+            ids = prompt_ids(self._tokenizer, spoken)
+            return self._rendered(ids, owners + [-1] * (len(ids) - len(owners)), messages)
+        return self._rendered(masked_tokens(self._tokenizer, spoken).input_ids, owners, messages)
+
+    def render_ids(
+        self, messages: Sequence[Any], *, tools: Any = None, add_generation_prompt: bool = False
+    ) -> list[int]:
+        """The tokens alone."""
+        return self.render(messages, add_generation_prompt=add_generation_prompt).token_ids
+
+    def bridge_to_next_turn(
+        self,
+        previous_prompt_ids: list[int],
+        previous_completion_ids: list[int],
+        new_messages: Any,
+        *,
+        tools: Any = None,
+    ) -> RenderedTokens | None:
+        """The sampled turn, its end where none was sampled, the result, and the heading of the next turn."""
+        if len(new_messages) != 1:
+            return None
+        previous = [*previous_prompt_ids, *previous_completion_ids]
+        end = [] if previous[-1] in self._end_ids else [self._tokenizer.eos_token_id]
+        new = [*end, *observation_ids(self._tokenizer, new_messages[0]["content"])]
+        owners = [-1] * len(previous) + [0] * (len(new) - self._heading) + [-1] * self._heading
+        return self._rendered([*previous, *new], owners, new_messages)
+
+    def parse_response(
+        self, token_ids: list[int], *, tools: Any = None, prompt_ids: list[int] | None = None
+    ) -> ParsedResponse:
+        """A turn as one text, thoughts and tags included, without its end."""
+        has_end = bool(token_ids) and token_ids[-1] in self._end_ids
+        words = token_ids[:-1] if has_end else token_ids
+        return ParsedResponse(content=self._tokenizer.decode(words, skip_special_tokens=False))
+
+    def get_stop_token_ids(self) -> list[int]:
+        """The end of a turn, and the end of a text, with which base models end one."""
+        return self._end_ids
+
+    def _rendered(self, ids: list[int], owners: list[int], messages: Sequence[Any]) -> RenderedTokens:
+        return RenderedTokens(
+            token_ids=ids, message_indices=owners, message_roles=[message["role"] for message in messages]
+        )
