@@ -28,13 +28,13 @@ def refit(row: BundleQuestion, old: BundleQuestion) -> BundleQuestion:
         row = _with_chosen(row, old)
     if row.answer != old.answer:  # what was said in other words was the old answer
         row = replace(row, aliases=(), key_facts=tuple(fact for fact in row.key_facts if says_fact(row.answer, fact)))
-    verdicts = [bundles.bad_options(row), bundles.no_key_facts(row), bundles.answer_in_question(row)]
+    verdicts = [bundles.bad_options(row), bundles.answer_in_question(row)]
     check_verdicts(*verdicts)
     new = _chosen(row) - _chosen(old) if row.options else {row.answer} - {old.answer}
     for answer in sorted(new):
         if not _is_supported(answer, row):
             raise InvalidInput(f"no evidence of the question says {answer!r}", field="answer")
-    return replace(row, filters=remeasure(row.filters, verdicts, _MEASURED_ON_OTHERS))
+    return replace(row, filters=remeasure(row.filters, [*verdicts, bundles.no_key_facts(row)], _MEASURED_ON_OTHERS))
 
 
 def _with_chosen(row: BundleQuestion, old: BundleQuestion) -> BundleQuestion:
