@@ -28,6 +28,7 @@ import aiohttp
 from trailforge.schemas import ChatMessage, InvalidInput, RequestRefused, ServerUnavailable
 from trailforge.training.adapters.search_episodes import (
     SearchSettings,
+    asked_of,
     known_of,
     logprobs_of,
     search_episode,
@@ -124,6 +125,8 @@ async def generate(args: Any, sample: RolloutSample, sampling_params: Mapping[st
                 go_on=server.go_on,
                 tokenizer=tokenizer,
                 max_tokens=sampling_params["max_new_tokens"],
+                asked=asked_of(sample.label, sample.metadata),
+                step=server.step,
             )
         except _Aborted:
             sample.status = sample.Status.ABORTED
@@ -192,6 +195,11 @@ class _Server:
         self._session, self._url, self._sampling = session, url, sampling
         self.turns: list[dict[str, Any]] = []
         """What it said of each turn that has tokens."""
+
+    def step(self) -> int:
+        """That trains what was sampled last, by the version of SGLang's weights; 0 where that is no number."""
+        version = str(self.turns[-1].get("weight_version", "")) if self.turns else ""
+        return int(version) if version.isdecimal() else 0
 
     async def go_on(self, ids: list[int], room: int, stop: Sequence[str], end_ids: Collection[int]) -> Continuation:
         """As `search_episodes.GoOn`."""
