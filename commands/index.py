@@ -90,7 +90,7 @@ _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, t
         --passage-prefix "passage: " --query-prefix "query: "          for preset dynasearcher\n
     trailforge index build handbook/ --backend linear_rag --chunk-tokens 200 --chunk-overlap 40 --out indexes/handbook\n
     trailforge index build musique_dev.jsonl --backend bm25 --set k1=1.2 --out indexes/musique\n
-    trailforge index build corpus.jsonl --backend hippo_rag --set extraction=model --model http://127.0.0.1:8000/v1 \\\n
+    trailforge index build corpus.jsonl --backend hippo_rag --set facts=model --model http://127.0.0.1:8000/v1 \\\n
         --max-cost 5 --prices 0.15,0.6 --out indexes/hippo             with --dry-run: what it would ask\n
     A build that was stopped or killed goes on by the same line, and pays no call twice: replies are kept in\n
     OUT.ledger.sqlite, finished work in .OUT.building until it is done."""

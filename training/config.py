@@ -277,8 +277,8 @@ def describe_preset(preset: TrainPreset) -> dict[str, Any]:
     """A preset as `load_train_preset` reads it from YAML."""
     content: dict[str, Any] = {"protocol": preset.protocol}
     content["reward"] = {"kind": preset.reward.kind, **to_dict(preset.reward.constants)}
-    content |= {name: to_dict(getattr(preset, name)) for name in ("sft", "rl", "retrieval")}
-    return content | ({} if preset.judge is None else {"judge": to_dict(preset.judge)})
+    sections = {name: getattr(preset, name) for name in ("sft", "rl", "dpo", "retrieval", "judge")}
+    return content | {name: to_dict(section) for name, section in sections.items() if section is not None}
 
 
 def _train_preset(name: str, content: dict[str, Any]) -> TrainPreset:

@@ -51,7 +51,7 @@ class Agent:
 
     name: str
     config: type[Any]
-    """A frozen dataclass of its numbers; the defaults are its paper's."""
+    """A frozen dataclass of its numbers; the defaults are its paper's where no field says otherwise."""
     run: Callable[[str, AgentTools, Any], Coroutine[Any, Any, AgentRun]]
     """Question -> what it did. Raises what tools and client raise; a reply that cannot be read is an end, no error."""
     searches: Searched = "documents"

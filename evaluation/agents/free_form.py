@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
+from pathlib import Path
+from typing import cast
 
 from trailforge.evaluation.agents.declaration import AgentTools
 from trailforge.inference import ChatTurn, Reply, Request, Sampling
@@ -14,7 +17,10 @@ from trailforge.protocols.base import one_line, passage_lines
 from trailforge.protocols.episodes import Respond
 from trailforge.protocols.kg_search import read_answer
 from trailforge.protocols.turns import Observation, Search
-from trailforge.retrieval.backends.declaration import MadePassage
+from trailforge.retrieval import Retriever
+from trailforge.retrieval.backends.declaration import BackendRetriever, FoundPassage, Index, MadePassage
+from trailforge.retrieval.indexes.store import OpenIndex
+from trailforge.retrieval.service.client import SearchClient
 from trailforge.schemas import InvalidInput, MalformedReply, Message
 from trailforge.schemas.agent_episode import AgentCall, AgentSearch
 
@@ -22,6 +28,8 @@ PROMPTS = Prompts("trailforge.evaluation.agents")
 NO_DOCUMENTS = "(no documents were found)"
 
 _BOX = "\\boxed{"
+_FINAL = re.compile(r"(?:^#++|\*\*)[ \t]*+final answer[ \t*:]*+(.*)", re.IGNORECASE | re.MULTILINE | re.DOTALL)
+_STATES = "states: "
 _LATEX_TEXT = re.compile(r"\\text(?:bf|it)?\{(.*)\}", re.DOTALL)
 
 
@@ -55,16 +63,23 @@ class Recorder:
 
         return await self.recorded(respond, document_text)(Search(query=query))
 
-    async def search_facts(self, question: str, search: Search) -> Observation:
-        """What a knowledge graph has and documents too, or documents alone where there is no graph."""
+    async def search_facts(self, question: str, search: Search) -> str:
+        """What a knowledge graph has and documents too, or documents alone where there is no graph, with the facts by
+        which they were found: as a model is given it."""
         environment, meter = self._tools.environment, self._tools.asker.meter
+        noted: list[FoundPassage] = []
 
         async def respond(search: Search) -> Observation:
-            if environment.kg is None:
-                return await environment.search_documents(question, search, meter)
-            return await environment.search_graph(question, search, meter)
+            noting = replace(environment, documents=note_finds(environment.documents, noted))
+            if noting.kg is None:
+                return await noting.search_documents(question, search, meter)
+            return await noting.search_graph(question, search, meter)
 
-        return await self.recorded(respond, fact_text)(search)
+        def show(found: Observation) -> str:
+            kept = {passage.id for passage in found.passages}
+            return fact_text(found, [fact for each in noted if each.passage.id in kept for fact in facts_of(each)])
+
+        return show(await self.recorded(respond, show)(search))
 
     async def ask(self, prompt: str, *, purpose: str, sampling: Sampling) -> Reply:
         """A call beside the conversation."""
@@ -129,9 +144,54 @@ def document_text(found: Observation) -> str:
     return "\n".join(passage_lines(found.passages)) or NO_DOCUMENTS
 
 
-def fact_text(found: Observation) -> str:
-    """Triples, then passages."""
-    return "\n".join([*map(triple_line, found.triples), document_text(found)])
+def fact_text(found: Observation, facts: Sequence[str] = ()) -> str:
+    """Triples and facts, each once, where there are any; then passages. Headings say which is which."""
+    lines = dict.fromkeys([*map(triple_line, found.triples), *map(one_line, facts)])
+    documents = f"Documents\n{document_text(found)}"
+    return "\n".join(["Facts", *lines, "", documents]) if lines else documents
+
+
+def facts_of(found: FoundPassage) -> list[str]:
+    """The facts that led to a passage, as far as they say more than it does: where `hippo_rag` and `hyper_graph_rag`
+    have no model their facts are its own sentences, and other back ends name none."""
+    why, passage = found.why, found.passage
+    if why.startswith(_STATES):
+        facts = why.removeprefix(_STATES).split(" | ")
+    else:
+        quoted = why.split("; “") if why.startswith("“") else []
+        facts = [each.removeprefix("“").rpartition("” (")[0] for each in quoted]
+    text = " ".join(passage.text.split())
+    return [fact for fact in facts if fact and fact.removeprefix(f"{passage.title}. ") not in text]
+
+
+def note_finds(documents: Retriever | None, noted: list[FoundPassage]) -> Retriever | None:
+    """The same retriever, which adds to `noted` what its index finds; one without an index notes nothing."""
+    if isinstance(documents, OpenIndex):
+        return replace(documents, index=_Noting(documents.index, noted))
+    if isinstance(documents, BackendRetriever):
+        noting = copy(documents)
+        noting.index = _Noting(documents.index, noted)
+        return noting
+    if isinstance(documents, SearchClient):
+        noting = copy(documents)
+        noting.find = _Noting(cast(Index, documents), noted).find
+        return noting
+    return documents
+
+
+class _Noting:
+    """An index that keeps what it finds."""
+
+    def __init__(self, index: Index, noted: list[FoundPassage]) -> None:
+        self._index, self._noted = index, noted
+
+    async def find(self, query: str, k: int) -> list[FoundPassage]:
+        found = await self._index.find(query, k)
+        self._noted += found
+        return found
+
+    def save(self, folder: Path) -> None:
+        self._index.save(folder)
 
 
 def triple_line(triple: Sequence[str]) -> str:
@@ -152,6 +212,12 @@ def boxed_answer(text: str) -> str:
         return ""
     plain = _LATEX_TEXT.fullmatch(answer)
     return plain[1].strip() if plain else answer
+
+
+def read_final_answer(text: str) -> str:
+    """What stands below a heading "Final Answer"; the whole text without one."""
+    found = _FINAL.search(text)
+    return (found[1].strip() if found else "") or text.strip()
 
 
 def asked_and_said(prompt: str, reply: str) -> tuple[Message, Message]:

@@ -5,19 +5,29 @@
                     draft an answer, verify it; where it does not hold, write further queries, search and sum up
     answer          from the background and both channels
 
-The prompts are ours; the order is that of the authors' code (`pipeline.py`). Three things differ. Their code writes
-further queries where the verdict is Yes; their prompts, and we, where it is No. They ask the model once more to put
-earlier answers in the place of `#k`; here the code does. A channel whose decomposition cannot be read is left out with
-its draft, and without either the episode is malformed. Triples come from a knowledge graph where there is one, else the
-channel reads them from documents.
+The prompts are ours; the order is that of the authors' code (`pipeline.py`), and so is that the evidence of further
+queries gets no answer of its own, and that the answer reads the background beside both channels, which repeat some of
+it. What differs:
+
+- Their code writes further queries where the verdict is Yes; their prompts, and we, where it is No.
+- They ask the model once more to put earlier answers in the place of `#k`; here the code does.
+- A decomposition that cannot be read is asked for once more. A channel that is lost all the same is left out with its
+  draft, and its last call has the purpose `graph_search_..._lost`; without either channel the episode is malformed.
+- Further queries that are triples are searched for as those of the decomposition are; theirs go out as they stand.
+- By default the answer is asked for in a box (`GraphSearchConfig.boxed`), and drafts say what the context lacks.
+
+The authors' channel of triples reads entities and relations alone, RAGSearch's the same passages as that of texts. Ours
+reads the facts that a search tells (`free_form.facts_of`) or a knowledge graph has, and the passages with them; over
+back ends without facts, as `dense`, the two channels differ in their queries and in what is made of the passages.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from trailforge.evaluation.agents.declaration import Agent, AgentRun, AgentTools
 from trailforge.evaluation.agents.free_form import (
@@ -27,8 +37,9 @@ from trailforge.evaluation.agents.free_form import (
     boxed_answer,
     check_documents,
     document_text,
-    fact_text,
+    read_final_answer,
     sampling_of,
+    triple_line,
 )
 from trailforge.inference.asker import fill
 from trailforge.mcts.plan import resolve
@@ -37,7 +48,17 @@ from trailforge.protocols.turns import Labels, Search
 from trailforge.schemas import ContextOverflow, InvalidInput, Message
 from trailforge.schemas.agent_episode import AgentStop
 
-_BOXED_END = "End with the final answer, and nothing but it, in the form \\boxed{...}"
+_Read = TypeVar("_Read")
+
+_BOXED_END = (
+    "Where the context lacks something, say what, and answer with what it bears out best. End with the final answer, "
+    "and nothing but it, in the form \\boxed{...}"
+)
+_DRAFT_END = (
+    "Where the context lacks what a step needs, say so, and guess nothing. End with the answer in a few words, or with "
+    "these: not in the context"
+)
+_NOTHING = "(nothing that helps)"
 
 _TEXT = r'"((?:[^"\\]|\\.)*+)"'
 _SUB_QUERY = re.compile(r'"Sub-query \d{1,9}"\s*+:\s*+', re.IGNORECASE)
@@ -49,7 +70,14 @@ _TRIPLE = re.compile(rf"[\[(]\s*+{_TEXT}\s*+,\s*+{_TEXT}\s*+,\s*+{_TEXT}\s*+[\])
 _ENTITY = re.compile(r"Entity#(\d{1,9})")
 _NAMED = re.compile(r"^[^\w\n]*+Entity#(\d{1,9})\s*+[=:](.*)$", re.MULTILINE)
 _VERDICT = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
-_UNKNOWN = frozenset({"", "unknown", "none", "n/a", "not known", "not given"})
+_UNKNOWN = frozenset({"", "unknown", "none", "n/a", "not known", "not given", "nothing"})
+_NOT_GIVEN = re.compile(
+    r"(?:unknown|none|no|not|nothing)\b.*\b(?:found|given|named|known|stated|mentioned|specified|context|evidence)\b"
+    r"|(?:the |this )?(?:context|evidence|documents?|texts?|triples?) (?:does|do|is|are|has|have|names?) (?:not|no)\b",
+    re.IGNORECASE,
+)
+_BETWEEN_TRIPLES = re.compile(r"\)\s*+[,;]\s*+\(")
+_BULLET = re.compile(r"(?:[-*•]|\d{1,9}[.)])\s++")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +90,10 @@ class GraphSearchConfig:
     """Of verification and expansion, in a channel; 0: no draft is made, and nothing verified."""
     max_expanded: int = 5
     """Further queries of a round."""
-    boxed: bool = False
-    """Ask for the final answer in a box. As the authors have it, the whole text is the answer, and F1 is low for it."""
+    boxed: bool = True
+    """Ask for the final answer in a box, which is ours. False is the papers' way: no form is asked for, and what stands
+    below a heading "Final Answer", or else the whole text, is the answer (RAGSearch's `eval.py`). Contain-EM alone can
+    tell then what such a text is worth: F1 is between 2 and 14 in RAGSearch (table 7)."""
     step_tokens: int = 1024
     """Of every call but the last."""
     answer_tokens: int = 2048
@@ -113,20 +143,34 @@ class _Workflow:
     def __init__(self, question: str, tools: AgentTools, config: GraphSearchConfig) -> None:
         self.recorder = Recorder(tools)
         self._question, self._config = question, config
+        self._names: dict[int, str] = {}
+        """Of the entities of the triples, by number."""
 
     async def answer(self) -> tuple[str, tuple[Message, ...], AgentStop]:
         """Answer, the conversation that gave it, and the end."""
         background = [await self._read_texts(self._question), await self._read_facts(Search(query=self._question))]
-        questions = read_sub_queries(await self._ask("decompose", question=self._question))
-        triples = read_triples(await self._ask("decompose_triples", question=self._question))
+        questions = await self._decompose("decompose", read_sub_queries)
+        triples = await self._decompose("decompose_triples", read_triples)
         if not questions and not triples:
             return "", (), "malformed"
         texts = await self._follow_questions(questions[: self._config.max_sub_queries])
         await self._reflect(texts, of_texts=True)
         facts = await self._follow_triples(triples[: self._config.max_sub_queries])
         await self._reflect(facts, of_texts=False)
-        context = "\n\n".join(["Background", *background, *filter(None, map(_history, (texts, facts)))])
-        return await self._conclude(context)
+        channels = {"Found in texts": texts, "Found as triples": facts}
+        histories = [f"{name}\n{_history(asked)}" for name, asked in channels.items() if asked]
+        return await self._conclude("\n\n".join(["Background", *background, *histories]))
+
+    async def _decompose(self, step: str, read: Callable[[str], list[_Read]]) -> list[_Read]:
+        """The sub-queries of a channel; none where the second reply cannot be read either."""
+        reply = await self._ask(step, question=self._question)
+        if found := read(reply):
+            return found
+        first = self.recorder.calls[-1]
+        again = await self._ask("again", purpose=f"{step}_again", prompt=first.prompt, reply=reply)
+        if not (found := read(again)):
+            self.recorder.calls[-1] = replace(self.recorder.calls[-1], purpose=f"{first.purpose}_lost")
+        return found
 
     async def _follow_questions(self, sub_queries: Sequence[str]) -> list[_Asked]:
         """The channel of texts, in order: each may need the answers before it."""
@@ -145,9 +189,8 @@ class _Workflow:
     async def _follow_triples(self, sub_queries: Sequence[Sequence[Labels]]) -> list[_Asked]:
         """The channel of triples, in order: each may need the entities that were named before it."""
         asked: list[_Asked] = []
-        names: dict[int, str] = {}
         for sub_query in sub_queries:
-            triples = with_names(sub_query, names)
+            triples = with_names(sub_query, self._names)
             query, unknown = write_triples(triples), unknown_entities(triples)
             evidence = await self._read_facts(search_of(triples))
             found: dict[int, str] = {}
@@ -159,7 +202,7 @@ class _Workflow:
                     context=f"{_history(asked)}\n\n{evidence}".strip(),
                 )
                 found = read_entities(reply, unknown)
-            names |= found
+            self._names |= found
             answer = ", ".join(f"Entity#{number} = {name}" for number, name in found.items())
             asked.append(_Asked(query, evidence, answer or "unknown"))
         return asked
@@ -170,18 +213,29 @@ class _Workflow:
             return
         for _ in range(self._config.max_rounds):
             so_far = {"question": self._question, "context": _history(asked)}
-            draft = await self._ask("answer", **so_far, end="")
+            draft = await self._ask("answer", **so_far, end=_DRAFT_END if self._config.boxed else "")
             analysis = await self._ask("verify", **so_far, response=draft)
             if read_verdict(analysis):
                 return
             reply = await self._ask("expand", **so_far, response=draft, analysis=analysis)
+            written = read_list(reply) if of_texts else read_expanded_triples(reply) or read_list(reply)
+            read = [self._search_of_expanded(query, of_texts) for query in written]
             before = {each.query for each in asked}
-            queries = [query for query in read_list(reply) if query not in before][: self._config.max_expanded]
-            if not queries:
+            further = {query: search for query, search in read if search.query and query not in before}
+            if not further:
                 return
-            for query in queries:
-                read = self._read_texts(query) if of_texts else self._read_facts(Search(query=query))
-                asked.append(_Asked(query, await read))
+            for query, search in list(further.items())[: self._config.max_expanded]:
+                evidence = await (self._read_texts(query) if of_texts else self._read_facts(search))
+                asked.append(_Asked(query, evidence))
+
+    def _search_of_expanded(self, query: str, of_texts: bool) -> tuple[str, Search]:
+        """A further query, cleaned as those of the decomposition are, and what is searched for it."""
+        if of_texts:
+            return query, Search(query=query)
+        if triples := with_names(read_bars(query), self._names):
+            return write_triples(triples), search_of(triples)
+        text = _filled(query, self._names)
+        return text, Search(query=" ".join(_ENTITY.sub(" ", text).split()))
 
     async def _conclude(self, context: str) -> tuple[str, tuple[Message, ...], AgentStop]:
         config = self._config
@@ -195,7 +249,7 @@ class _Workflow:
         messages = asked_and_said(prompt, turn_text(reply))
         if reply.is_cut:
             return "", messages, "too_long"
-        answer = boxed_answer(reply.text) if config.boxed else reply.text.strip()
+        answer = boxed_answer(reply.text) if config.boxed else read_final_answer(reply.text)
         return answer, messages, "answered" if answer else "malformed"
 
     async def _read_texts(self, query: str) -> str:
@@ -204,16 +258,17 @@ class _Workflow:
         return await self._ask("summarise", query=query, documents=document_text(found))
 
     async def _read_facts(self, search: Search) -> str:
-        """The triples in what a query finds."""
+        """The triples in what a query finds, each on a line."""
         found = await self.recorder.search_facts(self._question, search)
-        return await self._ask("find_triples", query=search.query, documents=fact_text(found))
+        reply = await self._ask("find_triples", query=search.query, found=found)
+        return "\n".join(read_evidence(reply)) or _NOTHING
 
-    async def _ask(self, step: str, **values: str) -> str:
+    async def _ask(self, step: str, *, purpose: str = "", **values: str) -> str:
         """The reply to a step, cut or not: what there is of it is what the next step reads."""
         config = self._config
         reply = await self.recorder.ask(
             fill(_prompt(step), **values).strip(),
-            purpose=f"graph_search_{step}",
+            purpose=f"graph_search_{purpose or step}",
             sampling=sampling_of(config.temperature, config.top_p, config.step_tokens),
         )
         return reply.text.strip()
@@ -255,10 +310,37 @@ def read_list(reply: str) -> list[str]:
     return list(dict.fromkeys(text for inner, end in found if end in ("'", '"') and (text := _plain(inner))))
 
 
+def read_expanded_triples(reply: str) -> list[str]:
+    """The triples of a list of lists, as texts; a plain list of three texts is none."""
+    triples = _TRIPLE.findall(reply[reply.find("[") + 1 :])
+    return list(dict.fromkeys(triple_line([_plain(part) for part in triple]) for triple in triples))
+
+
+def read_bars(text: str) -> list[Labels]:
+    """The triples of a text that is nothing but triples `(a | b | c)`, with commas where there are no bars."""
+    text = text.strip()
+    if not (text.startswith("(") and text.endswith(")")):
+        return []
+    parts = [part.split("|" if "|" in part else ",") for part in _BETWEEN_TRIPLES.split(text[1:-1])]
+    plain = [[field.strip(" \t\"'") for field in part] for part in parts]
+    return [Labels(*part) for part in plain] if all(len(part) == 3 and all(part) for part in plain) else []
+
+
+def read_evidence(reply: str) -> list[str]:
+    """The lines of a reply that are triples, each triple once, as `(a | b | c)`; whatever else it says is left out."""
+    found: list[Sequence[str]] = []
+    for line in reply.splitlines():
+        text = _BULLET.sub("", line.strip(), count=1).rstrip(" .,;")
+        in_bars = read_bars(text) if "|" in text else []
+        found += in_bars or [[_plain(part) for part in triple] for triple in _TRIPLE.findall(text)]
+    return list(dict.fromkeys(map(triple_line, found)))
+
+
 def read_answer_line(reply: str) -> str:
     """A short answer, on one line; empty where it says that it is not known."""
     line = next((line.strip() for line in reply.splitlines() if line.strip()), "")
-    return "" if line.strip(" .").casefold() in _UNKNOWN else line.removesuffix(".")
+    is_unknown = line.strip(" .()").casefold() in _UNKNOWN or _NOT_GIVEN.match(line)
+    return "" if is_unknown else line.removesuffix(".")
 
 
 def read_verdict(reply: str) -> bool:
@@ -283,11 +365,11 @@ def read_entities(reply: str, unknown: Sequence[int]) -> dict[int, str]:
 
 def with_names(triples: Sequence[Labels], names: Mapping[int, str]) -> tuple[Labels, ...]:
     """Triples with the known names in the place of `Entity#k`."""
+    return tuple(Labels(*(_filled(part, names) for part in triple)) for triple in triples)
 
-    def filled(text: str) -> str:
-        return _ENTITY.sub(lambda match: names.get(int(match[1]), match[0]), text)
 
-    return tuple(Labels(*map(filled, triple)) for triple in triples)
+def _filled(text: str, names: Mapping[int, str]) -> str:
+    return _ENTITY.sub(lambda match: names.get(int(match[1]), match[0]), text)
 
 
 def search_of(triples: Sequence[Labels]) -> Search:

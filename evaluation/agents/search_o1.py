@@ -7,11 +7,13 @@
 
 The prompts are ours; the loop is the authors' (`scripts/run_search_o1.py`): how far the reading call looks back, what a
 search beyond the limit and one made twice are told, that a turn without a search ends it. A mark acts only in what the
-model wrote in its own turns: in retrieved text, and in what the reading call made of it, it is escaped.
+model wrote in its own turns: in retrieved text, and in what the reading call made of it, it is escaped. The reading
+call sees no marks, where the authors' sees them raw: searches and what they found are steps with a word before them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -38,8 +40,9 @@ SEARCHED_BEFORE = "This query was searched for before: see its result above."
 NOTHING_HELPFUL = "No helpful information found."
 
 _FOUND = "Final Information"
+_MARK = re.compile("|".join(map(re.escape, (BEGIN_QUERY, END_QUERY, BEGIN_RESULT, END_RESULT))))
 _KEPT_STEPS = 5
-"""Reasoning of more steps is shown to the reading call without those in its middle."""
+"""Reasoning of more steps is shown to the reading call without its middle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,22 +187,30 @@ def information_of(reply: str) -> str:
 
 
 def previous_steps(texts: Iterable[str]) -> str:
-    """The reasoning as numbered lines; of more than five the first, the last four and those with a mark of a search."""
-    lines = [line for text in texts for line in text.split("\n") if line.strip()]
+    """Turns and results, in order, as numbered steps without marks; of more than five the first, the last four, and all
+    searches and what they found. A result is one step, so that nothing in it can pose as another."""
+    steps: list[tuple[str, bool]] = []
+    for text in texts:
+        if text.startswith(BEGIN_RESULT) and text.endswith(END_RESULT):
+            found = " ".join(text.removeprefix(BEGIN_RESULT).removesuffix(END_RESULT).split())
+            steps.append((f"Found: {found}", True))
+            continue
+        query = query_of(text)
+        thought = text.rpartition(BEGIN_QUERY)[0] if query else text
+        steps += [(line, False) for each in thought.split("\n") if (line := _plain(each))]
+        steps += [(f"Searched for: {_plain(query)}", True)] if query else []
     kept: list[str] = []
-    for number, line in enumerate(lines):
-        is_kept = (
-            len(lines) <= _KEPT_STEPS
-            or number == 0
-            or number >= len(lines) - _KEPT_STEPS + 1
-            or BEGIN_QUERY in line
-            or BEGIN_RESULT in line
-        )
-        if is_kept:
-            kept.append(f"Step {number + 1}: {line}")
+    for number, (step, is_search) in enumerate(steps):
+        if is_search or len(steps) <= _KEPT_STEPS or number == 0 or number > len(steps) - _KEPT_STEPS:
+            kept.append(f"Step {number + 1}: {step}")
         elif kept[-1] != "...":
             kept.append("...")
     return "\n".join(kept)
+
+
+def _plain(text: str) -> str:
+    """Without marks, on one line."""
+    return " ".join(_MARK.sub(" ", text).split())
 
 
 AGENT = Agent(name="search_o1", config=SearchO1Config, run=run)

@@ -13,6 +13,7 @@ import yaml
 
 from trailforge import cli
 from trailforge.schemas import from_dict
+from trailforge.training.exports.verl import VerlOptions
 from trailforge.training.launching.launch import LaunchConfig, render
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -55,8 +56,9 @@ def test_there_are_some() -> None:
 
 
 def test_the_file_of_a_cluster_is_one() -> None:
-    """With the commands beside it, on Slurm and on Kubernetes."""
-    (text,) = blocks("cluster.md", "yaml")
+    """With the commands beside it, on Slurm and on Kubernetes; the other one is verl's."""
+    text, of_verl = blocks("cluster.md", "yaml")
+    assert from_dict(VerlOptions, yaml.safe_load(of_verl)).nodes == 2
     config = from_dict(LaunchConfig, yaml.safe_load(text))
     for words in commands():
         if words[:2] in (["train", "sft"], ["train", "rl"]):

@@ -9,6 +9,7 @@ from trailforge.evaluation.agents import AgentTools
 from trailforge.inference import Meter, Reply, Request
 from trailforge.inference.asker import Asker
 from trailforge.protocols.environment import Environment
+from trailforge.retrieval import Retriever
 from trailforge.retrieval.kg import KgTool
 from trailforge.schemas import Passage, RetrievalError
 
@@ -66,7 +67,7 @@ CUT = "\0cut"
 
 def tools(
     client: Replies,
-    library: Library | None = None,
+    library: Retriever | None = None,
     *,
     style: Literal["chat", "completion"] = "chat",
     seed: int = 7,

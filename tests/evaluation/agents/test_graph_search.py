@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from tests.evaluation.agents.support import CUT, QUESTION, Library, Replies, tools
+from tests.retrieval.backends.test_hippo_rag import DOCUMENTS, build
+from tests.retrieval.backends.test_hyper_graph_rag import FACTS, TWO, index_of
 from tests.retrieval.kg.support import store_of
 from trailforge.evaluation.agents import AgentRun, load_agent
+from trailforge.evaluation.agents.free_form import facts_of
 from trailforge.evaluation.agents.graph_search import GraphSearchConfig
 from trailforge.inference import Meter, Reply, Request
+from trailforge.retrieval.backends.declaration import BackendRetriever, FoundPassage
+from trailforge.retrieval.indexes.store import OpenIndex
 from trailforge.retrieval.kg import KgTool, KgToolConfig
+from trailforge.retrieval.service.client import SearchClient, SearchClientConfig
 from trailforge.schemas import ContextOverflow, InvalidInput, Passage, RetrievalError
 
 TEXTS = '{"Sub-query 1": "Who directed Avatar?", "Sub-query 2": "Where was #1 born?"}'
@@ -32,7 +39,7 @@ SAID = {
     "answer": "A draft.",
     "verify": "All stands. Yes",
     "expand": '["What is Kapuskasing?"]',
-    "": "Step by step, it is Kapuskasing.",
+    "": "Step by step, it is \\boxed{Kapuskasing}.",
 }
 """Reply to each step; the last is the answer."""
 
@@ -81,11 +88,12 @@ def test_both_channels_are_followed_and_the_answer_reads_them_all() -> None:
         *("Avatar directed by", "James Cameron born in; is a town"),
     ]
     assert [search.query for search in found.searches] == library.queries
-    assert (found.stop, found.answer) == ("answered", "Step by step, it is Kapuskasing.")
+    assert (found.stop, found.answer) == ("answered", "Kapuskasing")
     prompt, reply = found.messages
-    assert reply.content == found.answer and (prompt.train, reply.train) == (False, True)
+    assert (reply.content, prompt.train, reply.train) == (SAID[""], False, True)
     for part in (
-        "Background\n\nA summary.\n\n(a | b | c)",
+        "Background\n\nA summary.\n\n(a | b | c)\n\nFound in texts\nSub-query 1: Who directed Avatar?",
+        "\n\nFound as triples\nSub-query 1: (Avatar | directed by | Entity#1)\nEvidence: (a | b | c)",
         "Sub-query 2: Where was James Cameron born?\nEvidence: A summary.\nAnswer: James Cameron",
         "Sub-query 2: (James Cameron | born in | Entity#2), (Entity#2 | is a | town)\n",
         "Answer: Entity#2 = Kapuskasing",
@@ -143,26 +151,89 @@ def test_limits_bound_sub_queries_and_further_queries() -> None:
     assert library.queries == [QUESTION, QUESTION, "Who directed Avatar?", "a", "b", "Avatar directed by"]
 
 
-def test_a_channel_that_cannot_be_read_is_left_out() -> None:
-    found = run(Steps(decompose_triples="I would look it up."))
-    assert steps_of(found) == ORDER[:10]
-    assert found.stop == "answered"
-    found = run(Steps(decompose="I would look it up."))
-    assert steps_of(found) == ORDER[:4] + ORDER[10:]
+def test_a_decomposition_in_the_form_of_the_other_channel_is_asked_for_once_more() -> None:
+    client = Steps(decompose=TRIPLES, decompose_again=TEXTS)
+    found = run(client)
+    assert steps_of(found) == [*ORDER[:3], "decompose_again", *ORDER[3:]]
+    first, again = prompts_of(found, "decompose") + prompts_of(found, "decompose_again")
+    assert again.startswith(f"{first}\n\nA first reply could not be read:\n{TRIPLES}\n")
+    assert found.searches[2].query == "Who directed Avatar?"
+    found = run(Steps(decompose_triples=TEXTS, decompose_triples_again=TRIPLES))
+    assert steps_of(found) == [*ORDER[:4], "decompose_triples_again", *ORDER[4:]]
+
+
+def test_a_channel_that_cannot_be_read_twice_is_left_out_and_the_episode_says_so() -> None:
+    found = run(Steps(decompose_triples="I would look it up.", decompose_triples_again=TEXTS))
+    assert steps_of(found) == [*ORDER[:4], "decompose_triples_lost", *ORDER[4:10]]
+    assert found.stop == "answered" and "Found as triples" not in found.messages[0].content
+    found = run(Steps(decompose=TRIPLES, decompose_again="I would look it up."))
+    assert steps_of(found) == [*ORDER[:3], "decompose_lost", ORDER[3], *ORDER[10:]]
+    assert "Found in texts" not in found.messages[0].content
 
 
 def test_without_either_decomposition_the_episode_is_malformed() -> None:
-    found = run(Steps(decompose="…", decompose_triples="…"))
-    assert (found.stop, found.answer, found.messages, len(found.calls)) == ("malformed", "", (), 4)
+    found = run(Steps(decompose="…", decompose_again="…", decompose_triples="…", decompose_triples_again="…"))
+    assert (found.stop, found.answer, found.messages, len(found.calls)) == ("malformed", "", (), 6)
 
 
-def test_an_answer_can_be_asked_for_in_a_box() -> None:
-    boxed = GraphSearchConfig(boxed=True)
-    found = run(Steps(**{"": "It is \\boxed{Kapuskasing}."}), boxed)
-    assert (found.stop, found.answer) == ("answered", "Kapuskasing")
+def test_what_is_no_triple_is_no_evidence() -> None:
+    found = run(Steps(find_triples=["None", "No relevant triples found.", "Here:\n- (a | b | c)\n(a | b)\nnone"]))
+    context = found.messages[0].content
+    assert "A summary.\n\n(nothing that helps)\n\nFound in texts" in context
+    assert "Entity#1)\nEvidence: (nothing that helps)\nAnswer:" in context
+    assert "is a | town)\nEvidence: (a | b | c)\nAnswer:" in context
+    assert "No relevant" not in context and "Here" not in context
+
+
+def test_in_the_channel_of_triples_further_queries_are_cleaned_as_those_of_the_decomposition_are() -> None:
+    library = Library()
+    written = (
+        '["(Entity#1 | lives in | Entity#7)", "What is Entity#2 near Entity#7?", "(Entity#8 | Entity#9 | Entity#8)"]'
+    )
+    found = run(Steps(verify=["Yes", "No"], expand=written), library=library)
+    assert library.queries[6:] == ["James Cameron lives in", "What is Kapuskasing near ?"]
+    assert found.searches[6].entities == ("James Cameron",) and found.searches[6].relations == ("lives in",)
+    assert (
+        "\nSub-query 3: (James Cameron | lives in | Entity#7)\nEvidence: (a | b | c)\nSub-query 4"
+        in found.messages[0].content
+    )
+    nested = run(
+        Steps(verify=["Yes", "No"], expand='[["Avatar", "made in", "Entity#5"]]'), library=(library := Library())
+    )
+    assert library.queries[6:] == ["Avatar made in"] and len(nested.searches) == 7
+
+
+def test_a_further_query_that_was_asked_already_is_not_asked_again_once_cleaned() -> None:
+    library = Library()
+    run(Steps(verify=["Yes", "No"], expand='["(Avatar | directed by | Entity#1)"]'), library=library)
+    assert library.queries[6:] == ["Avatar directed by James Cameron"]
+    run(
+        Steps(
+            verify=["Yes", "No"],
+            expand='["(James Cameron | born in | Entity#2), (Entity#2 | is a | town)"]',
+            name_entities="none",
+        ),
+        library=(library := Library()),
+    )
+    assert library.queries[6:] == ["James Cameron born in; is a town"]
+
+
+def test_the_answer_is_asked_for_in_a_box_and_drafts_say_what_is_missing() -> None:
+    found = run(Steps())
     assert found.messages[0].content.endswith("\\boxed{...}")
-    assert "boxed" not in run(Steps()).messages[0].content
-    assert run(Steps(), boxed).stop == "malformed"
+    assert all(draft.endswith("not in the context") for draft in prompts_of(found, "answer"))
+    assert run(Steps(**{"": "It is Kapuskasing."})).stop == "malformed"
+
+
+def test_the_papers_way_asks_for_no_form_and_takes_what_stands_below_the_heading_or_all() -> None:
+    config = GraphSearchConfig(boxed=False)
+    found = run(Steps(**{"": "Step by step, it is Kapuskasing."}), config)
+    assert (found.stop, found.answer) == ("answered", "Step by step, it is Kapuskasing.")
+    prompts = [found.messages[0].content, *prompts_of(found, "answer")]
+    assert not any("boxed" in prompt or "not in the context" in prompt for prompt in prompts)
+    for heading in ("### Final Answer", "**Final Answer:**", "**final answer**:"):
+        assert run(Steps(**{"": f"Steps.\n{heading}\nKapuskasing\n"}), config).answer == "Kapuskasing"
+    assert run(Steps(**{"": "All of it.\n### Final Answer\n"}), config).answer == "All of it.\n### Final Answer"
 
 
 def test_an_empty_answer_is_malformed_and_a_cut_one_too_long() -> None:
@@ -221,4 +292,51 @@ def test_a_knowledge_graph_is_asked_for_the_triples_of_its_channel(tmp_path: Pat
     assert by_query["Avatar directed by"].triples == ("(Avatar | directed by | James Cameron)",)
     assert by_query["Who directed Avatar?"].triples == ()
     read = prompts_of(found, "find_triples")[1]
-    assert "(Avatar | directed by | James Cameron)\n1. (Avatar) Avatar is a film" in read
+    assert "\nFacts\n(Avatar | directed by | James Cameron)\n\nDocuments\n1. (Avatar) Avatar is a film" in read
+    assert "Facts\n" not in prompts_of(run(Steps()), "find_triples")[1]
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_facts_by_which_a_graph_finds_passages_are_shown_in_the_channel_of_triples(is_kept: bool) -> None:
+    index, manifest = build(), cast(Any, SimpleNamespace(chunking=None))
+    kept = OpenIndex(folder=Path(), manifest=manifest, documents=cast(Any, DOCUMENTS), index=index, encoder=None)
+    documents = kept if is_kept else BackendRetriever(index)
+    found = run(Steps(), library=documents)
+    assert all(search.document_ids == ("film", "director") for search in found.searches)
+    for prompt in prompts_of(found, "find_triples"):
+        shown = (
+            "Facts\nFritz Lang was born in Vienna\n\nDocuments\n1. (Metropolis) Metropolis was directed by Fritz Lang."
+        )
+        assert f"\n\n{shown}\n2. (Fritz Lang)" in prompt  # what the first passage says itself is not said twice
+    assert not any("Facts\n" in prompt for prompt in prompts_of(found, "summarise"))
+
+
+def test_facts_of_a_hypergraph_and_of_a_server_are_shown_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    local = run(Steps(), library=BackendRetriever(index_of(FACTS, TWO)))
+    assert (
+        "\nFacts\nFritz Lang died in Beverly Hills.\nFritz Lang directed Metropolis.\n\nDocuments\n1. (Fritz Lang)"
+        in (prompts_of(local, "find_triples")[0])
+    )
+
+    async def ask(client: SearchClient, path: str, asked: Any) -> Any:
+        row = {
+            "document": {"id": "a", "title": "T", "text": "<search>x"},
+            "score": 1.0,
+            "why": "states: one </result> | two",
+        }
+        return {"result": [[row]]}
+
+    monkeypatch.setattr(SearchClient, "_ask", ask)
+    served = run(Steps(), library=SearchClient("http://127.0.0.1:1", "c", SearchClientConfig()))
+    assert "\nFacts\none &lt;/result>\ntwo\n\nDocuments\n1. (T) &lt;search>x" in prompts_of(served, "find_triples")[0]
+
+
+def test_sentences_of_passages_are_no_facts_of_their_own_and_other_reasons_none() -> None:
+    passage = Passage(id="d", title="Avatar", text="Avatar is a\nfilm. It is long.", score=1.0)
+    whys = (
+        "states: Avatar. It is long. | Avatar. Avatar is a film.",
+        "cosine 0.5",
+        "“Avatar. It is long.” (near the query)",
+        "",
+    )
+    assert [facts_of(FoundPassage(passage=passage, why=why, sources=())) for why in whys] == [[]] * len(whys)

@@ -6,9 +6,13 @@ import time
 
 import pytest
 
+from trailforge.evaluation.agents.free_form import read_final_answer
 from trailforge.evaluation.agents.graph_search import (
     read_answer_line,
+    read_bars,
     read_entities,
+    read_evidence,
+    read_expanded_triples,
     read_list,
     read_sub_queries,
     read_triples,
@@ -51,7 +55,27 @@ def test_a_list_is_read_from_json_or_python_each_text_once() -> None:
 
 def test_a_short_answer_is_a_line_or_unknown() -> None:
     assert read_answer_line("\n James Cameron.\nBecause …") == "James Cameron"
-    assert [read_answer_line(text) for text in ("Unknown.", "", " none ", "N/A")] == [""] * 4
+    unknown = ("Unknown.", "", " none ", "N/A", "(none)", "No relevant triples found.", "The context does not name it.")
+    assert [read_answer_line(text) for text in unknown] == [""] * len(unknown)
+    titles = ("No Country for Old Men", "Nothing Compares 2 U", "No", "Not Without My Daughter")
+    assert [read_answer_line(text) for text in titles] == [*titles]
+
+
+def test_evidence_is_triples_alone_each_once() -> None:
+    reply = (
+        "Sure:\n1. (a | b | c (d)),\n(a | b | c (d))\n(a | b)\n(a | b | )\nNone | of | these\n(e | f | g), (h | i | j)"
+    )
+    assert read_evidence(reply) == ["(a | b | c (d))", "(e | f | g)", "(h | i | j)"]
+    assert read_evidence('[("a", "b", "c"),\n ["d", "e", "f"]]') == ["(a | b | c)", "(d | e | f)"]
+    assert [read_evidence(text) for text in ("None", "", "No relevant triples found.", "(none)")] == [[]] * 4
+
+
+def test_triples_of_further_queries_are_read_in_bars_or_commas_or_as_lists() -> None:
+    assert read_bars("(a | b | c)") == read_bars('("a", "b", "c")') == [Labels("a", "b", "c")]
+    assert read_bars("(a | b, b | c), (d | e | f)") == [Labels("a", "b, b", "c"), Labels("d", "e", "f")]
+    assert [read_bars(text) for text in ("Who?", "(a | b)", "(a, b) is (c)", "(the film of 1992)")] == [[]] * 4
+    assert read_expanded_triples('[["a", "b", "c"], ("d", "e", "f")]') == ["(a | b | c)", "(d | e | f)"]
+    assert read_expanded_triples('["one", "two", "three"]') == []
 
 
 def test_the_last_word_is_the_verdict() -> None:
@@ -66,6 +90,8 @@ def test_entities_are_named_by_line_and_only_those_asked_for() -> None:
     assert read_entities("James Cameron", [1]) == {1: "James Cameron"}
     assert read_entities("James Cameron", [1, 2]) == {}
     assert read_entities("It is\nJames Cameron", [1]) == {}
+    for reply in ("none", "No entities found.", "Entity#1 =", "Entity#1 = not named in the context"):
+        assert read_entities(reply, [1]) == {}
 
 
 def test_known_names_take_the_place_of_numbers_and_the_rest_stays() -> None:
@@ -98,11 +124,15 @@ def test_what_is_not_known_is_not_searched_for() -> None:
         "\n" * 100_000 + "Entity#1",
         "(" * 100_000,
         "[" + '"\\' * 50_000,
+        "(" + "a | b | c)" + " (" * 50_000,
+        "none " + "not " * 50_000,
+        "(a |" + " " * 100_000 + ")",
     ],
 )
 def test_hostile_replies_are_read_in_linear_time(reply: str) -> None:
     start = time.process_time()
-    for read in (read_sub_queries, read_triples, read_list, read_answer_line, read_verdict):
+    reads = (read_sub_queries, read_triples, read_list, read_answer_line, read_verdict)
+    for read in (*reads, read_evidence, read_bars, read_expanded_triples, read_final_answer):
         read(reply)
     read_entities(reply, [1])
     assert time.process_time() - start < 2
