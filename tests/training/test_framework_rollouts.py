@@ -324,3 +324,29 @@ async def test_an_episode_of_slime_is_kept_with_the_version_of_the_weights(
     ]
     assert episode.costs.completion_tokens == sum(sample.loss_mask) and len(episode.searches) == 1
     assert episode.backend and episode.index and episode.model == str(tokenizer.name_or_path)
+
+
+def test_slime_leaves_a_failed_episode_out_of_its_groups_mean() -> None:
+    """All else is as slime itself centers rewards: by group, with the unbiased deviation, or without."""
+    rewards = [1.0, 0.0, 0.0, 0.0, 0.5, 0.5, 0.5, 0.25]
+    stops = ["answered", "answered", "failed", "too_long", "failed", "failed", "failed", "answered"]
+    samples: list[Any] = [
+        SimpleNamespace(
+            metadata={"stop": stop}, group_index=number // 4, get_reward_value=lambda args, reward=reward: reward
+        )
+        for number, (reward, stop) in enumerate(zip(rewards, stops, strict=True))
+    ]
+    args = SimpleNamespace(
+        advantage_estimator="grpo", rewards_normalization=True, grpo_std_normalization=False, n_samples_per_prompt=4
+    )
+    centered = [2 / 3, -1 / 3, 0.0, -1 / 3, 0.0, 0.0, 0.0, 0.0]
+    assert slime.center_rewards(args, samples) == (rewards, pytest.approx(centered))
+    args.grpo_std_normalization = True
+    deviation = (2 * (1 / 3) ** 2 / 2 + (2 / 3) ** 2 / 2) ** 0.5
+    scaled = pytest.approx([each / deviation for each in centered], rel=1e-4)
+    assert slime.center_rewards(args, samples)[1] == scaled
+    for each in samples:
+        each.group_index = None
+    assert slime.center_rewards(args, samples)[1] == scaled
+    args.rewards_normalization = False
+    assert slime.center_rewards(args, samples) == (rewards, rewards)
