@@ -122,14 +122,18 @@ def _interval(found: CellEstimate) -> str:
 # The steps of a training
 
 
-def describe_steps(episodes: Sequence[AgentEpisode]) -> Parts:
-    """A line for each step of which episodes were kept. All but the share of failed ones is of the others."""
+def describe_steps(episodes: Sequence[AgentEpisode], *, is_brief: bool = False) -> Parts:
+    """A line for each step of which episodes were kept. All but the share of failed ones is of the others.
+
+    `is_brief`: the columns that a terminal has room for.
+    """
     by_step: dict[int, list[AgentEpisode]] = {}
     for each in episodes:
         by_step.setdefault(each.training.step if each.training else 0, []).append(each)
     chips = Chips([StyledText(f"{len(episodes):,} episodes"), StyledText(f"{len(by_step):,} steps")])
     lines = [_step_line(step, by_step[step]) for step in sorted(by_step)]
-    known = [name for name in _STEP_COLUMNS if any(line[name] is not None for line in lines)]
+    wanted = [name for name in _STEP_COLUMNS if not (is_brief and name in ("F1", "answered", "too long"))]
+    known = [name for name in wanted if any(line[name] is not None for line in lines)]
     shown = [{name: line[name] for name in known} for line in lines]
     return [chips, DataTable(shown, {name: _STEP_COLUMNS[name] for name in known}, height=20)]
 

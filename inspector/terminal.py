@@ -89,7 +89,7 @@ def show_training(folder: Path, *, id: str | None = None, kind: str | None = Non
     """Print the steps of a training, or with an id or a kind episodes. Raises `InvalidInput` when none matches."""
     opened, console = open_training(folder), Console()
     if id is None and kind is None:
-        console.print(Group(*_views(describe_steps(opened.episodes))))
+        console.print(Group(*_views(describe_steps(opened.episodes, is_brief=True))))
         return
     _show_episodes(opened, console, id=id, kind=kind, count=count)
 
