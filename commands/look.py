@@ -56,7 +56,7 @@ def show(
         str | None,
         typer.Option(
             help="Of trajectories correct, retrieval …; of bundle questions factual, causal …; of KG episodes policy, "
-            "oracle; of graph questions chain, intersection …; of an evaluation a failure tag, right, wrong"
+            "oracle; of graph questions chain, intersection …; of an evaluation or an RL a failure tag, right, wrong"
         ),
     ] = None,
     table: Annotated[str, typer.Option(help="Its rows; by default those that the run is for.")] = "",
@@ -64,12 +64,15 @@ def show(
     bundles: Annotated[bool, typer.Option("--bundles", help="As --table bundle_inputs.")] = False,
     count: Annotated[int, typer.Option(min=1, help="How many.")] = 1,
 ) -> None:
-    """Show rows of a run in the terminal, of any table, rejected ones too; or an evaluation and its episodes."""
-    from trailforge.inspector.evaluations import is_evaluation
-    from trailforge.inspector.terminal import show_evaluation, show_rows
+    """Show rows of a run in the terminal, of any table, rejected ones too; or an evaluation's episodes, or an RL's."""
+    from trailforge.inspector.evaluations import is_evaluation, is_training
+    from trailforge.inspector.terminal import show_evaluation, show_rows, show_training
 
     if is_evaluation(folder):
         show_evaluation(folder, id=id, kind=kind, count=count)
+        return
+    if is_training(folder):
+        show_training(folder, id=id, kind=kind, count=count)
         return
     short = "trees" if tree else "bundle_inputs" if bundles else ""
     show_rows(folder, table=table or short, id=id, kind=kind, count=count)
@@ -90,8 +93,8 @@ def inspect(
     ] = None,
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
 ) -> None:
-    """Look at a data set, finished or running, in a browser, and decide on its rows; or at an evaluation."""
-    from trailforge.inspector.evaluations import is_evaluation
+    """Look at a data set, finished or running, in a browser, and decide on its rows; or at an evaluation, or an RL."""
+    from trailforge.inspector.evaluations import is_evaluation, is_training
     from trailforge.inspector.server import check_port, check_reach, is_shared, serve
     from trailforge.pipelines.runs.intake import read_settings
 
@@ -100,7 +103,7 @@ def inspect(
             continue
         if beside:
             raise InvalidInput("holds no evaluation; --beside compares two of them", file=given)
-        if read_settings(given) is None:
+        if not is_training(given) and read_settings(given) is None:
             raise InvalidInput("holds no run (no run.json)" if given.is_dir() else "no such folder", file=given)
     check_reach(host, is_behind_proxy=behind_proxy)
     check_port(host, port)
@@ -109,7 +112,7 @@ def inspect(
         threading.Timer(2.0, webbrowser.open, (f"http://{address}:{port}",)).start()
     if who is None:
         who = "" if is_shared(host, is_behind_proxy=behind_proxy) else getpass.getuser()
-    if is_evaluation(folder):
+    if is_evaluation(folder) or is_training(folder):
         script, arguments = "evaluation_page.py", [str(each.resolve()) for each in (folder, beside) if each]
     else:
         script, arguments = "page.py", [str(folder.resolve()), who]

@@ -23,6 +23,8 @@ from trailforge.schemas.agent_episode import AgentEpisode
 
 MANIFEST = "evaluation.json"
 EPISODES, INDEXES = "episodes", "indexes"
+STEP_FILES = "step-*.parquet"
+"""In `episodes/` of a training's folder, which has no cells: the episodes of a step, by their names in its order."""
 FORMAT = 1
 
 
@@ -172,3 +174,8 @@ def read_evaluation(folder: Path) -> Evaluation:
 def read_episodes(folder: Path, cell: str = "*") -> Iterator[AgentEpisode]:
     """Its episodes, those of finished shards, in the order of cells and shards. `cell`: a pattern of folder names."""
     yield from read_rows(sorted((folder / EPISODES).glob(f"{cell}/*.parquet")), AgentEpisode)
+
+
+def read_trained(folder: Path) -> Iterator[AgentEpisode]:
+    """The episodes that a training kept, in the order of its steps."""
+    yield from read_rows(sorted((folder / EPISODES).glob(STEP_FILES)), AgentEpisode)

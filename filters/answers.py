@@ -134,15 +134,15 @@ def says_fact(text: str, fact: str) -> bool:
     text = _even_out(text)
     if any(states(text, wording) for wording in wordings):
         return True
-    said = _stems(text)
-    return any((wanted := _stems(wording)) and wanted <= said for wording in wordings)
+    said = content_stems(text)
+    return any((wanted := content_stems(wording)) and wanted <= said for wording in wordings)
 
 
 def _even_out(text: str) -> str:
     return _TIMES.sub(r"\1 times", text)
 
 
-def _stems(text: str) -> set[str]:
+def content_stems(text: str) -> set[str]:
     """Words that say something, without thousands' commas and endings."""
     words = _WORD.findall(re.sub(r"(?<=\d),(?=\d{3})", "", text.casefold()))
     return {_stem(word) for word in words if word not in _EMPTY_WORDS}

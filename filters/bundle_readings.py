@@ -126,7 +126,8 @@ async def closed_book(asked: MeasuredQuestion) -> Verdict:
     """The model answers without any document (R-Search: such a question would not need a search).
 
     Score: share of right draws, corrected for chance: (share - chance) / (1 - chance), 0 when negative. Known is what
-    has `known_rate` or more, with as many right draws as a guesser rarely gets.
+    has `known_rate` or more, with as many right draws as a guesser rarely gets. Of explanations a draw that has part of
+    the key facts is no right one, but counts in the score for what it has.
     """
     config, chance = asked.config, guess_rate(asked.row)
     needed = hits_needed(config.closed_book_samples, chance, config)
@@ -140,7 +141,8 @@ async def closed_book(asked: MeasuredQuestion) -> Verdict:
         draws += await asyncio.gather(*(asked.draw((), sample) for sample in samples))
         hits = sum(draw.is_right for draw in draws)
         misses = sum(not draw.is_right and draw.score is not None for draw in draws)
-    share = hits / (hits + misses) if hits + misses else 0.0
+    worth = sum(_score(draw) for draw in draws) if asked.row.type == "causal" else hits
+    share = worth / (hits + misses) if hits + misses else 0.0
     detail = ""
     if hits >= needed:
         first = next(draw.reply for draw in draws if draw.is_right)

@@ -5,11 +5,13 @@ To those reasons belongs that a named benchmark asks it too: by shared word n-gr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
 from itertools import combinations, permutations, product
 from typing import TYPE_CHECKING
 
+from trailforge.filters.answers import content_stems
 from trailforge.filters.base import count_faults
 from trailforge.protocols.nl_dag import SearchPlan, validate
 from trailforge.retrieval.entities import CaseCounts, names_of
@@ -29,6 +31,9 @@ _SHORTEST_QUOTE = 3
 """Words: a shorter quote shows nothing."""
 FEWEST_CORRECT, MOST_CORRECT = 3, 5
 """Correct options of a multiple-choice question (R-Search, 3.5)."""
+_MARKED = re.compile(r"\b(?=\w*[A-Z\d])\w{3,}\b")
+"""A word with a capital or a figure."""
+_PART_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _LONGEST_FACT, _LONGEST_CAUSE = 15, 80
 """Words of an answer."""
 
@@ -37,14 +42,17 @@ def judge_unread(
     row: BundleQuestion, bundle: Bundle, documents: Mapping[str, SourceDocument], *, since: str | None
 ) -> list[Verdict]:
     """Verdicts of all filters that ask no model. `documents`: those of the bundle by id."""
+    titles = [documents[hop.document_id].title for hop in row.hops if hop.document_id in documents]
     return [
         unsupported_quote(row, documents),
         too_few_documents(row, bundle),
         single_source(row, documents),
         unrelated_hops(row, documents),
         bad_options(row),
+        no_key_facts(row),
         invalid_plan(row),
         answer_in_question(row),
+        gold_in_queries(row, [node.query for node in row.dag_nodes], titles),
         stale_document(row, documents, since=since),
     ]
 
@@ -126,6 +134,16 @@ def bad_options(row: BundleQuestion) -> Verdict:
     return Verdict(keep=problem is None, reason="bad_options", score=float(problem is None), detail=problem or "")
 
 
+def no_key_facts(row: BundleQuestion) -> Verdict:
+    """An explanation without key facts, or whose gold answer says none of those that were named.
+
+    A reader, a judge and a reward would have nothing to hold an answer against but its likeness. Score: their number.
+    """
+    count = len(row.key_facts)
+    detail = "" if row.type != "causal" or count else "its answer says no key fact"
+    return Verdict(keep=not detail, reason="no_key_facts", score=float(count), detail=detail)
+
+
 def invalid_plan(row: BundleQuestion) -> Verdict:
     """The gold plan is no valid NL-DAG, or does not search once for each hop. Score: how many rules it breaks."""
     problems = [problem.message for problem in validate(SearchPlan(nodes=row.dag_nodes, edges=row.dag_edges))]
@@ -142,6 +160,26 @@ def answer_in_question(row: BundleQuestion) -> Verdict:
     texts = () if row.options else (row.question, *(node.query for node in row.dag_nodes))
     leaks = [(gold, text) for text in texts for gold in (row.answer, *row.aliases) if mentions(text, gold)]
     return count_faults("answer_in_question", leaks, lambda leak: "{!r} stands in {!r}".format(*leak))
+
+
+def gold_in_queries(
+    row: BundleQuestion, queries: Iterable[str], titles: Iterable[str], *, most: float = 1.0
+) -> Verdict:
+    """Queries know what nobody knows who has read the question alone. Score: the largest share of a query's words.
+
+    Counted are words that say something and stand in the gold documents' titles, the answer or its key facts, but
+    neither in the question nor in its options; parts of a name that the question holds (`BadVideo`) are the question's.
+    At the question the score alone is of use, for agents draw plans of their own; a gold plan with more than `most` is
+    no episode (`filters.episodes`).
+    """
+    known = content_stems(" ".join((row.question, *row.options, *_PART_OF_NAME.findall(row.question))))
+    gold = content_stems(" ".join((*titles, row.answer, *row.key_facts))) - known
+    found = {query: sorted(content_stems(query) & gold) for query in queries}
+    shares = {query: len(words) / len(content_stems(query)) for query, words in found.items() if words}
+    worst = max(shares, key=lambda query: shares[query], default="")
+    score = shares.get(worst, 0.0)
+    detail = "" if score <= most else f"{worst!r} knows {', '.join(found[worst])}"
+    return Verdict(keep=score <= most, reason="gold_in_queries", score=round(score, 6), detail=detail)
 
 
 def stale_document(row: BundleQuestion, documents: Mapping[str, SourceDocument], *, since: str | None) -> Verdict:
@@ -171,6 +209,7 @@ def duplicate_question(row: BundleQuestion, vector: np.ndarray, earlier: Sequenc
 
     The same words are one question whatever the vectors say. With other words a twin has the same answer, and is as
     near as `most_alike` or ends on the same evidence: by its vector `Where was X born?` is `In which year was X born?`.
+    Two open questions of one bundle that go over one bridge are twins, too, whatever they ask for at its ends.
     """
     if not earlier:
         return Verdict(keep=True, reason="duplicate_question", score=0.0)
@@ -179,13 +218,39 @@ def duplicate_question(row: BundleQuestion, vector: np.ndarray, earlier: Sequenc
     twin, score = next((e for e in earlier if normalize_answer(e.question) == words), None), 1.0
     for place in () if twin else (-cosines).argsort(kind="stable"):
         other = earlier[place]
-        if (cosines[place] >= most_alike or _ends_alike(row, other)) and is_same_answer(row, other):
+        is_twin = (cosines[place] >= most_alike or _ends_alike(row, other)) and is_same_answer(row, other)
+        if is_twin or has_same_bridge(row, other):
             twin, score = other, float(cosines[place])
             break
     if twin is None:
         return Verdict(keep=True, reason="duplicate_question", score=round(float(cosines.max()), 6))
     detail = f"as {twin.uid}: {twin.question!r}"
     return Verdict(keep=False, reason="duplicate_question", score=round(score, 6), detail=detail)
+
+
+def has_same_bridge(row: BundleQuestion, other: BundleQuestion) -> bool:
+    """Are these chains of one bundle whose documents are joined by one thing, perhaps with their roles exchanged?
+
+    The bridge is what the quotes of a question's hops have in common and its own words have not: of the benchmark that
+    one document names and the other has a figure for, both questions hold everything but its name.
+    """
+    if row.bundle_id != other.bundle_id or not (row.dag_edges and other.dag_edges):
+        return False
+    if {hop.document_id for hop in row.hops} != {hop.document_id for hop in other.hops}:
+        return False
+    return bool(_bridge_of(row) & _bridge_of(other))
+
+
+def _bridge_of(row: BundleQuestion) -> set[str]:
+    """Words of two hops' evidence of different documents, and not of the question or its answer."""
+    said = {hop.document_id: _bridge_words(hop.evidence) for hop in row.hops}
+    shared = {word for one, two in combinations(said.values(), 2) for word in one & two}
+    return shared - _bridge_words(f"{row.question} {row.answer}")
+
+
+def _bridge_words(text: str) -> set[str]:
+    """Names and figures: other words stand in any two quotes of a subject."""
+    return {word.casefold() for word in _MARKED.findall(text)}
 
 
 def is_same_answer(row: BundleQuestion, other: BundleQuestion) -> bool:

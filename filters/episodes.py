@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from trailforge.filters.answers import content_stems
 from trailforge.filters.base import count_faults, reject_low_reward
+from trailforge.filters.bundles import gold_in_queries
 from trailforge.filters.thoughts import find_tag, find_unseen_names
 from trailforge.protocols import R_SEARCH
 from trailforge.protocols.nl_dag import TOOLS, SearchPlan
@@ -54,6 +56,8 @@ class EpisodeFilterConfig:
 
     min_reward: float
     min_evidence: float
+    most_gold: float = 1.0
+    """Of a query's words; see `gold_in_episode`."""
 
 
 def judge_episode(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFilterConfig) -> list[Verdict]:
@@ -74,6 +78,7 @@ def judge_plan(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFilte
         answer_leaked(episode),
         evidence_not_found(episode, row, least=config.min_evidence),
         needless_search(episode, row),
+        gold_in_episode(episode, row, most=config.most_gold),
     ]
 
 
@@ -143,6 +148,30 @@ def needless_search(episode: SearchEpisode, row: BundleQuestion) -> Verdict:
 def has_needless_search(episode: SearchEpisode, row: BundleQuestion) -> bool:
     """Does one of its several searches bring all evidence?"""
     return len(episode.searches) > 1 and needless_search(episode, row).score == 1.0
+
+
+def gold_in_episode(episode: SearchEpisode, row: BundleQuestion, *, most: float) -> Verdict:
+    """A gold plan's queries know what only the gold documents say; `filters.bundles.gold_in_queries` has the score.
+
+    It would teach to search with words that no agent can have. Draws are ranked by it: what a model guesses of a title
+    is its own knowledge, and the cleanest draw is kept. Titles are those of the passages that bring evidence.
+    """
+    evidence = [hop.evidence for hop in row.hops]
+    gold = {hop.document_id for hop in row.hops}
+    found = [passage for search in episode.searches for passage in search.passages]
+    titles = {each.title for each in found if each.id in gold or evidence_recall(evidence, [each])}
+    verdict = gold_in_queries(row, [node.query for node in episode.plan_nodes], sorted(titles), most=most)
+    return verdict if episode.origin == "oracle" else replace(verdict, keep=True, detail="")
+
+
+def names_the_missing(episode: SearchEpisode, row: BundleQuestion) -> bool:
+    """Does the thought before the search say what each search is for, and what of it the question wants?
+
+    "Two papers are needed" does not: it shares no word with a query, or none with the question but names.
+    """
+    said = content_stems(episode.thought)
+    wanted = content_stems(" ".join(word for word in row.question.split() if word.islower()))
+    return bool(said & wanted) and all(said & content_stems(node.query) for node in episode.plan_nodes)
 
 
 def unfounded_thought(thought: str, row: BundleQuestion, plan: SearchPlan, *, max_words: int) -> Verdict:

@@ -30,7 +30,7 @@ class FilterConfig:
     """What is asked of a trajectory."""
 
     max_tokens: int = 16384
-    """By `estimate_tokens` (the paper trains on 16k, section 4.4)."""
+    """By `count_tokens` (the paper trains on 16k, section 4.4)."""
     max_tool_calls: int = 10
     """As in the paper's RL stage (section 4.4)."""
     grounded: bool = True

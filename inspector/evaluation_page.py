@@ -1,4 +1,4 @@
-"""The page of an evaluation: its table and plots, its episodes, two runs side by side.
+"""The page of an evaluation: its table and plots, its episodes, two runs side by side; or of a training's episodes.
 
 `trailforge inspect` has Streamlit run it as `evaluation_page.py FOLDER [OTHER]`, anew for each thing a person does;
 runs of the other folder are compared with.
@@ -23,17 +23,23 @@ from trailforge.inspector.evaluation_parts import (
     describe_comparison,
     describe_episode,
     describe_results,
+    describe_steps,
     episode_cells,
 )
 from trailforge.inspector.evaluations import (
     SIDES,
     VERDICTS,
+    OpenEpisodes,
     OpenEvaluation,
     RunOfAgent,
     Side,
+    is_training,
     open_evaluation,
+    open_training,
     split_questions,
     stamp_evaluation,
+    stamp_training,
+    step_of,
 )
 from trailforge.inspector.views.drawing import Canvas, draw
 from trailforge.inspector.views.frame import View, guard, leave_own_folder, open_page, pages_of
@@ -44,6 +50,7 @@ from trailforge.schemas.agent_episode import AgentEpisode
 _EPISODES, _COMPARED = "episodes", "compared"
 """What the rows of the lists are, in the names of widgets."""
 _COLUMNS = ("question", "gold", "answer", "verdict", "agent", "back end", "seed", "searches", "tags")
+_TRAINED_COLUMNS = ("question", "gold", "answer", "verdict", "step", "reward", "searches", "stop", "tags")
 _COLOURS = ("#d1453b", "#e8963e", "#8d69b8", "#3fa7b5", "#84584e", "#d57dbe", "#3b75af", "#9aa0a6", "#509e3d")
 _RESAMPLES = 2_000
 """Of the intervals of a comparison, for which a person waits."""
@@ -61,6 +68,12 @@ class _Compared:
 def open_cached(folder: Path, stamp: Any) -> OpenEvaluation:
     """The evaluation of a folder as it is now."""
     return open_evaluation(folder)
+
+
+@st.cache_resource(max_entries=2, show_spinner="Opening the training …")
+def open_trained(folder: Path, stamp: Any) -> OpenEpisodes:
+    """The episodes of a training's folder as it is now."""
+    return open_training(folder)
 
 
 @st.cache_resource(max_entries=2, show_spinner="Drawing …")
@@ -90,6 +103,22 @@ def show_page(folder: Path, other: Path | None = None) -> None:
     st.navigation(list(pages_of(views).values()), position="top").run()
 
 
+def show_training(folder: Path) -> None:
+    """The whole page of a training."""
+    opened = open_trained(folder, stamp_training(folder))
+    views = [
+        View(name="steps", title="Steps", icon=":material/table_chart:", show=partial(show_steps, opened)),
+        View(name="episodes", title="Episodes", icon=":material/forum:", show=partial(show_episodes, opened)),
+    ]
+    st.navigation(list(pages_of(views).values()), position="top").run()
+
+
+def show_steps(opened: OpenEpisodes) -> None:
+    """A line for each step of a training."""
+    st.html(f'<div class="runhead"><b>{escape_text(opened.folder.name)}</b></div>')
+    draw(describe_steps(opened.episodes), _canvas(opened, "steps"))
+
+
 def show_results(opened: OpenEvaluation) -> None:
     """The table, what went wrong in each run, and the plots."""
     given = opened.evaluation
@@ -117,7 +146,7 @@ def _count_tags(opened: OpenEvaluation) -> dict[str, tuple[str, dict[str, int]]]
     return {tag: (_COLOURS[place % len(_COLOURS)], counts[tag]) for place, tag in enumerate(sorted(counts))}
 
 
-def show_episodes(opened: OpenEvaluation) -> None:
+def show_episodes(opened: OpenEpisodes) -> None:
     """Choose an episode, and read it."""
     line = st.container(horizontal=True, vertical_alignment="bottom")
     everything = opened.episodes
@@ -125,6 +154,8 @@ def show_episodes(opened: OpenEvaluation) -> None:
         "agent": _offer("agent", [each.agent for each in everything], line),
         "backend": _offer("back end", [each.backend for each in everything], line),
         "model": _offer("model", [each.model for each in everything], line),
+        "step": _offer("step", [step for each in everything if (step := step_of(each)) is not None], line),
+        "stop": _offer("stop", [each.stop for each in everything], line),
         "tag": _offer("failure tag", [tag for each in everything for tag in each.failures], line),
         "verdict": line.selectbox("verdict", ["", *VERDICTS], key="episodes.verdict", format_func=_or_all,
                                   on_change=to_top, args=(_EPISODES,)),
@@ -132,14 +163,15 @@ def show_episodes(opened: OpenEvaluation) -> None:
                                  args=(_EPISODES,)),
     }  # fmt: skip
     numbers = opened.select(**chosen)
+    columns = _TRAINED_COLUMNS if everything and everything[0].training else _COLUMNS
     number = pick_among(
-        _EPISODES, numbers, lambda number: episode_cells(opened.episodes[number]), _COLUMNS, line, find=opened.find
+        _EPISODES, numbers, lambda number: episode_cells(opened.episodes[number]), columns, line, find=opened.find
     )
     if number is not None:
         draw(describe_episode(opened.whole(number)), _canvas(opened, opened.episodes[number].uid))
 
 
-def _offer(name: str, values: Sequence[str], line: Any) -> str:
+def _offer(name: str, values: Sequence[Any], line: Any) -> Any:
     """A filter, where there is more than one value to choose from."""
     known = sorted(set(values))
     if len(known) < 2 and name != "failure tag":
@@ -149,8 +181,8 @@ def _offer(name: str, values: Sequence[str], line: Any) -> str:
     )
 
 
-def _or_all(value: str) -> str:
-    return visible(value.replace("_", " ")) if value else "all"
+def _or_all(value: Any) -> str:
+    return "all" if value == "" else visible(str(value).replace("_", " "))
 
 
 def show_two(opened: OpenEvaluation, other: OpenEvaluation | None) -> None:
@@ -213,7 +245,7 @@ def _name(run: RunOfAgent) -> str:
     return f"{run.agent} over {run.backend}"
 
 
-def _canvas(opened: OpenEvaluation, key: str) -> Canvas:
+def _canvas(opened: OpenEpisodes, key: str) -> Canvas:
     return Canvas(opened.run, "episodes", key)
 
 
@@ -221,7 +253,7 @@ def main(folder: Path, other: Path | None = None) -> None:
     """The page, once."""
     leave_own_folder()
     if open_page(folder.name):
-        guard(partial(show_page, folder, other))
+        guard(partial(show_training, folder) if is_training(folder) else partial(show_page, folder, other))
 
 
 if __name__ == "__main__":

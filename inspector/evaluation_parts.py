@@ -1,8 +1,10 @@
-"""An evaluation as parts that the page and a terminal draw: its table, an episode, two runs beside each other."""
+"""An evaluation or a training as parts that page and terminal draw: a table, an episode, two runs side by side."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 from trailforge.evaluation.compare import Comparison
@@ -117,6 +119,58 @@ def _interval(found: CellEstimate) -> str:
     return f"{100 * found.low:.1f} – {100 * found.high:.1f}"
 
 
+# The steps of a training
+
+
+def describe_steps(episodes: Sequence[AgentEpisode], *, is_brief: bool = False) -> Parts:
+    """A line for each step of which episodes were kept. All but the share of failed ones is of the others.
+
+    `is_brief`: the columns that a terminal has room for.
+    """
+    by_step: dict[int, list[AgentEpisode]] = {}
+    for each in episodes:
+        by_step.setdefault(each.training.step if each.training else 0, []).append(each)
+    chips = Chips([StyledText(f"{len(episodes):,} episodes"), StyledText(f"{len(by_step):,} steps")])
+    lines = [_step_line(step, by_step[step]) for step in sorted(by_step)]
+    wanted = [name for name in _STEP_COLUMNS if not (is_brief and name in ("F1", "answered", "too long"))]
+    known = [name for name in wanted if any(line[name] is not None for line in lines)]
+    shown = [{name: line[name] for name in known} for line in lines]
+    return [chips, DataTable(shown, {name: _STEP_COLUMNS[name] for name in known}, height=20)]
+
+
+_STEP_COLUMNS = {
+    "step": "The optimizer step that was the first to train them; 0: the framework does not say.",
+    "episodes": "That were kept.",
+    "reward": "What they were paid; empty where they were paid later, by the framework.",
+    "right": LEGEND["right"],
+    "F1": LEGEND["f1"],
+    "recall": LEGEND["supporting_recall"],
+    "searches": LEGEND["searches"],
+    "answered": "Ended by an answer, in %.",
+    "too long": "Ended for want of room, in %.",
+    "failed": "Ended by a search that failed, in %; they are paid and trained nothing.",
+}
+
+
+def _step_line(step: int, episodes: Sequence[AgentEpisode]) -> dict[str, Any]:
+    known = [each for each in episodes if each.stop != "failed"]
+    searches = [len(each.searches) for each in known]
+    rewards = [each.training.reward for each in known if each.training and each.training.reward is not None]
+    recalls = [each.scores.supporting_recall for each in known if each.scores.supporting_recall is not None]
+    return {
+        "step": step, "episodes": len(episodes), "reward": round(fmean(rewards), 3) if rewards else None,
+        "right": _percent([each.scores.right for each in known]), "F1": _percent([each.scores.f1 for each in known]),
+        "recall": _percent(recalls), "searches": round(fmean(searches), 2) if searches else None,
+        "answered": _percent([each.stop == "answered" for each in known]),
+        "too long": _percent([each.stop == "too_long" for each in known]),
+        "failed": _percent([each.stop == "failed" for each in episodes]),
+    }  # fmt: skip
+
+
+def _percent(values: Sequence[float]) -> float | None:
+    return round(100 * fmean(values), 1) if values else None
+
+
 # An episode
 
 
@@ -125,7 +179,8 @@ def episode_cells(episode: AgentEpisode) -> dict[str, Any]:
     return {
         "uid": episode.uid, "question": episode.question, "answer": episode.answer, "gold": episode.golds[0],
         "verdict": verdict_of(episode), "agent": episode.agent, "back end": episode.backend, "seed": episode.seed,
-        "searches": len(episode.searches), "tags": list(episode.failures),
+        "searches": len(episode.searches), "tags": list(episode.failures), "stop": episode.stop,
+        **({"step": paid.step, "reward": paid.reward} if (paid := episode.training) else {}),
     }  # fmt: skip
 
 
@@ -167,10 +222,21 @@ def _chips_of(episode: AgentEpisode) -> list[StyledText]:
         StyledText(episode.agent, "", "The agent."),
         StyledText(episode.backend, "", "What it searched with."),
         StyledText(episode.model, "", "Who wrote its turns."),
-        StyledText(f"seed {episode.seed}"),
+        *_chips_of_training(episode),
         StyledText(f"{len(episode.searches)} search{'' if len(episode.searches) == 1 else 'es'}"),
         *([] if episode.costs.seconds is None else [StyledText(f"{episode.costs.seconds:.1f} s")]),
     ]
+
+
+def _chips_of_training(episode: AgentEpisode) -> list[StyledText]:
+    paid = episode.training
+    if paid is None:
+        return [StyledText(f"seed {episode.seed}")]
+    chips = [StyledText(f"step {paid.step}"), StyledText(f"number {episode.seed}", "", "In its step and process.")]
+    if paid.reward is None:
+        return chips
+    parts = ", ".join(f"{part.name} {'unknown' if part.value is None else f'{part.value:.3g}'}" for part in paid.parts)
+    return [*chips, StyledText(f"reward {paid.reward:.3g}", "", parts)]
 
 
 def _meaning_of_tag(tag: str) -> str:
@@ -186,7 +252,8 @@ def _describe_searches(episode: AgentEpisode) -> Grid | Note:
         found = [StyledText(f"document {hop}", f"hop{(hop - 1) % 4}") for hop in hops]
         line = [piece for each in found for piece in (each, " ")] or [StyledText("nothing new", "quiet")]
         cells: list[Line] = [str(number + 1), _query(search), _results(search), line]
-        rows.append(GridRow([*cells, f"{search.context_tokens:,} tokens\n{search.seconds:.2f} s"]))
+        seconds = f"\n{search.seconds:.2f} s" if search.seconds else ""
+        rows.append(GridRow([*cells, f"{search.context_tokens:,} tokens{seconds}"]))
     return Grid(("#", "asked for", "given, with scores", "of the gold documents", "took"), rows, (0.3, 3, 4, 1.3, 1))
 
 
@@ -217,6 +284,8 @@ def _describe_calls(episode: AgentEpisode) -> Parts:
 def _describe_scores(episode: AgentEpisode) -> Parts:
     meters = {name: (getattr(episode.scores, name), LEGEND[name]) for name in _SCORES}
     origin = {"uid": episode.uid, "question_id": episode.question_id, "protocol": episode.protocol or "none of ours"}
+    if episode.training:
+        meters |= {f"reward: {part.name}": (part.value, "Of what it was paid.") for part in episode.training.parts}
     return [Meters(meters), values({**origin, "index": episode.index or "none", **to_dict(episode.costs)})]
 
 

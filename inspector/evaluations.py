@@ -1,4 +1,4 @@
-"""An evaluation's folder, opened to look at: which episodes it holds, which of them are asked for."""
+"""The folder of an evaluation or a training, opened to look at: which episodes it holds, which are asked for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from trailforge.evaluation.failures import is_right
-from trailforge.evaluation.folder import EPISODES, MANIFEST, Evaluation, read_episodes, read_evaluation
+from trailforge.evaluation.folder import (
+    EPISODES,
+    MANIFEST,
+    STEP_FILES,
+    Evaluation,
+    read_episodes,
+    read_evaluation,
+    read_trained,
+)
 from trailforge.evaluation.metrics import by_question
 from trailforge.evaluation.table import EvaluationTable, lighten, make_table
 from trailforge.pipelines.runs.finished import OpenRun
@@ -39,12 +47,10 @@ class PlaceOfEpisode(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenEvaluation:
-    """An evaluation's folder as it was when it was opened. Texts of an episode are read when it is looked at."""
+class OpenEpisodes:
+    """A folder's episodes as they were when it was opened. Texts of an episode are read when it is looked at."""
 
     folder: Path
-    evaluation: Evaluation
-    table: EvaluationTable
     episodes: tuple[AgentEpisode, ...]
     """Light ones: see `evaluation.table.lighten`."""
     places: tuple[PlaceOfEpisode, ...]
@@ -62,7 +68,16 @@ class OpenEvaluation:
         return next((number for number, each in enumerate(self.episodes) if each.uid == uid), None)
 
     def select(
-        self, *, agent: str = "", backend: str = "", model: str = "", tag: str = "", verdict: str = "", words: str = ""
+        self,
+        *,
+        agent: str = "",
+        backend: str = "",
+        model: str = "",
+        step: int | Literal[""] = "",
+        stop: str = "",
+        tag: str = "",
+        verdict: str = "",
+        words: str = "",
     ) -> list[int]:
         """Numbers of the episodes of which all this is true; what is empty does not count. `words`: as `_has_words`."""
         return [
@@ -71,10 +86,20 @@ class OpenEvaluation:
             if agent in ("", each.agent)
             and backend in ("", each.backend)
             and model in ("", each.model)
+            and step in ("", step_of(each))
+            and stop in ("", each.stop)
             and (not tag or tag in each.failures)
             and verdict in ("", verdict_of(each))
             and _has_words(each, words)
         ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenEvaluation(OpenEpisodes):
+    """An evaluation's folder."""
+
+    evaluation: Evaluation
+    table: EvaluationTable
 
     def runs(self) -> dict[RunOfAgent, list[int]]:
         """Numbers of the episodes of each run, runs in the order of the table."""
@@ -92,6 +117,11 @@ def is_evaluation(folder: Path) -> bool:
     return (folder / MANIFEST).is_file()
 
 
+def is_training(folder: Path) -> bool:
+    """Whether a folder is one of a training that kept episodes."""
+    return not is_evaluation(folder) and any((folder / EPISODES).glob(STEP_FILES))
+
+
 def open_evaluation(folder: Path) -> OpenEvaluation:
     """The episodes of its finished shards. Raises as `read_evaluation`."""
     evaluation, cells = read_evaluation(folder), tables_of(folder / EPISODES)
@@ -101,20 +131,41 @@ def open_evaluation(folder: Path) -> OpenEvaluation:
         light = [lighten(each) for each in read_episodes(folder, glob.escape(cell))]
         episodes += light
         places += [PlaceOfEpisode(cell, number) for number in range(len(light))]
-    run = OpenRun(
-        folder=folder / EPISODES, run_id=evaluation.seal, dataset="", config={}, sources=(), manifest=None, books=(),
-        tables=tuple(cells),
-    )  # fmt: skip
     return OpenEvaluation(
         folder=folder, evaluation=evaluation, table=make_table(evaluation, episodes), episodes=tuple(episodes),
-        places=tuple(places), run=run,
+        places=tuple(places), run=_as_run(folder / EPISODES, evaluation.seal, cells),
     )  # fmt: skip
+
+
+def open_training(folder: Path) -> OpenEpisodes:
+    """The episodes that a training kept. Raises `InvalidInput` for files that hold others, or are damaged."""
+    episodes = tuple(lighten(each) for each in read_trained(folder))
+    return OpenEpisodes(
+        folder=folder, episodes=episodes, places=tuple(PlaceOfEpisode(EPISODES, n) for n in range(len(episodes))),
+        run=_as_run(folder, folder.name, [EPISODES]),
+    )  # fmt: skip
+
+
+def _as_run(folder: Path, run_id: str, tables: Sequence[str]) -> OpenRun:
+    return OpenRun(
+        folder=folder, run_id=run_id, dataset="", config={}, sources=(), manifest=None, books=(), tables=tuple(tables)
+    )
 
 
 def stamp_evaluation(folder: Path) -> tuple[Any, ...]:
     """Differs when the folder holds something else than before."""
     files = sorted((folder / EPISODES).glob("*/*.parquet"))
     return tuple((str(path), path.stat().st_mtime_ns) for path in (folder / MANIFEST, *files))
+
+
+def stamp_training(folder: Path) -> tuple[Any, ...]:
+    """The same of a training's."""
+    return tuple((path.name, path.stat().st_mtime_ns) for path in sorted((folder / EPISODES).glob(STEP_FILES)))
+
+
+def step_of(episode: AgentEpisode) -> int | None:
+    """The step of a training that it was made in; None: an evaluation's."""
+    return None if episode.training is None else episode.training.step
 
 
 def verdict_of(episode: AgentEpisode) -> Verdict:
@@ -130,7 +181,7 @@ def _has_words(episode: AgentEpisode, words: str) -> bool:
     return not words.strip() or any(words.strip().casefold() in text.casefold() for text in texts)
 
 
-def find_episodes(opened: OpenEvaluation, *, id: str | None, kind: str | None, count: int) -> list[int]:
+def find_episodes(opened: OpenEpisodes, *, id: str | None, kind: str | None, count: int) -> list[int]:
     """The first `count` episodes of an id, the episode's own or its question's, and with a tag, or a verdict.
 
     Raises `InvalidInput` when none matches.

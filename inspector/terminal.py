@@ -21,8 +21,8 @@ from rich.text import Text
 from rich.tree import Tree as RichTree
 
 from trailforge.evaluation.report import REPORT
-from trailforge.inspector.evaluation_parts import describe_episode, describe_results
-from trailforge.inspector.evaluations import find_episodes, open_evaluation
+from trailforge.inspector.evaluation_parts import describe_episode, describe_results, describe_steps
+from trailforge.inspector.evaluations import OpenEpisodes, find_episodes, open_evaluation, open_training
 from trailforge.inspector.showing import count_kinds, describe, find_rows, kinds_of, product_of, show_of
 from trailforge.inspector.visible_text import visible
 from trailforge.pipelines.cards.card import describe_empty
@@ -83,6 +83,19 @@ def show_evaluation(folder: Path, *, id: str | None = None, kind: str | None = N
         if (folder / REPORT).is_file():
             console.print(_text((f"All of it: {folder / REPORT}", "dim")), soft_wrap=True)
         return
+    _show_episodes(opened, console, id=id, kind=kind, count=count)
+
+
+def show_training(folder: Path, *, id: str | None = None, kind: str | None = None, count: int = 1) -> None:
+    """Print the steps of a training, or with an id or a kind episodes. Raises `InvalidInput` when none matches."""
+    opened, console = open_training(folder), Console()
+    if id is None and kind is None:
+        console.print(Group(*_views(describe_steps(opened.episodes, is_brief=True))))
+        return
+    _show_episodes(opened, console, id=id, kind=kind, count=count)
+
+
+def _show_episodes(opened: OpenEpisodes, console: Console, *, id: str | None, kind: str | None, count: int) -> None:
     for number in find_episodes(opened, id=id, kind=kind, count=count):
         console.print(view(describe_episode(opened.whole(number)), opened.episodes[number].uid, "episode"))
 

@@ -23,6 +23,10 @@ _TOKEN = re.compile(r"(?:[^\W\d_]\.){2,}|\w+(?:['’&‑-]\w+|\.\d\w*)*")
 _POSSESSIVE = re.compile(r"['’]s?$")
 _EXPLAINED = re.compile(r"\b(\w+) \((\w*[A-Z][\w-]*[A-Z])s?\)")
 """The last word of what an acronym in brackets is short for: magnetic resonance imaging (MRI)."""
+_MANY = re.compile(r"\b([A-Z]{2,})s\b")
+"""An acronym in the plural: GPUs."""
+_FEWEST_PLURALS = 2
+"""Texts that have it, for it to be a kind of thing."""
 _PLURAL = re.compile(r"(?<=[A-Z][A-Z])s$|(?<=[a-z][A-Z])s$")
 """Of an acronym: LLMs, ViTs."""
 _NO_NAMES = frozenset(
@@ -81,6 +85,7 @@ class CaseCounts:
                 for last, acronym in _EXPLAINED.findall(sentence):
                     if last[0].casefold() == acronym[-1].casefold():
                         (plain if last.islower() else capital).add(f"({_key(acronym)})")
+                plain.update(f"({_key(acronym)})s" for acronym in _MANY.findall(sentence))
             counts.plain.update(plain)
             counts.capital.update(capital)
         return counts
@@ -89,8 +94,12 @@ class CaseCounts:
         """A word of the language, though it may be written with a capital."""
         if key in COMMON_WORDS or key in _NO_NAMES or 2 * self.plain[key] > self.capital[key]:
             return True
-        explained = self.plain[f"({key})"]
-        return bool(explained) and 3 * explained >= self.capital[f"({key})"]
+        explained, as_name = self.plain[f"({key})"], self.capital[f"({key})"]
+        if explained or as_name:
+            return 3 * explained >= as_name
+        # Nobody says what GPUs are, and there are many: a kind of thing, as a word in small letters.
+        many = self.plain[f"({key})s"]
+        return many >= _FEWEST_PLURALS and 4 * many > self.capital[key]
 
 
 class _Token(NamedTuple):

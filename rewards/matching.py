@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
-from importlib.resources import files
 
 from trailforge.rewards.answers import is_abstention, is_yes_and_no
+from trailforge.rewards.lists import ASIDE, lists_others
 from trailforge.rewards.reading import (
+    LONGEST_NAME,
     Date,
     WordSequence,
     covers_date,
@@ -24,6 +24,8 @@ from trailforge.rewards.reading import (
     find_dates,
     fold,
     is_number,
+    name_key,
+    nations,
     read,
     readings,
     spell_in_figures,
@@ -37,8 +39,6 @@ _MOST_PLACES = 4
 """Of a gold within an answer that are looked at."""
 _MOST_PARTS = 8
 """Joined by "or", of an answer that may be right."""
-_SHORT_WORDS = 3
-"""An item of a list has at most so many."""
 
 _CONTRACTED = "isn wasn aren weren doesn didn isnt wasnt arent werent doesnt didnt".split()
 _NEGATORS = frozenset(
@@ -47,14 +47,7 @@ _NEGATORS = frozenset(
 """What follows one of these in a clause is what the answer is not."""
 _NO_NEGATION = frozenset("only until just merely".split())
 """After a negator: "not only Paris", "not until 1944"."""
-_ASIDE = frozenset("in at on of from by for near within to into during since under as".split())
-"""Before a gold these make it part of a description ("the capital of France"), and they begin no item of a list."""
 _CLAUSE = re.compile(r"[,;:.!?()]")
-_ARTICLE = re.compile(r"[a-z]")
-"""In a gap, which holds no other letters but a possessive's."""
-_LIST_MARK = re.compile(r"[/&|+;]")
-_RANGE = re.compile(r"[,;/–—-]")
-_RANGE_WORDS = frozenset("and to through until till thru".split())
 _BOUNDS = frozenset("before after over under above below exceeding beyond least most".split())
 """Right before a number or date these make it another one: "before 953" is not 953."""
 _BOUNDS_WITH_TO = frozenset("up prior".split())
@@ -65,8 +58,6 @@ _NUMBER_AND_UNIT = re.compile(r"\S+[ -][a-z]+|[$€£]\S+(?: [a-z]+)?")
 _DIGITS = re.compile(r"(?:(?<![^\s(])-)?\d+")
 _YES_OR_NO = frozenset(("yes", "no"))
 _NO_OF_A_PHRASE = frozenset("longer one more other doubt such known".split())
-_LONGEST_NAME = 200
-"""Characters; what is longer is no name."""
 _DATE_GIVEN = "dategiven"
 """Stands for a date where one is looked at as any other answer."""
 _KIND = (
@@ -191,9 +182,9 @@ def _covers_wording(given: str, wanted: str) -> bool:
 
 def _asserts(answer: WordSequence, start: int, end: int) -> bool:
     """Do these words of an answer stand in it as what is parts, not as what is denied, or one of several?"""
-    if _is_denied(answer, start, end) or _is_listed(answer, start, end) or _is_bound(answer.words, start):
+    if _is_denied(answer, start, end) or lists_others(answer, start, end) or _is_bound(answer.words, start):
         return False
-    if len(answer.words) > _MOST_RATIO * (end - start) and start > 1 and answer.words[start - 1] in _ASIDE:
+    if len(answer.words) > _MOST_RATIO * (end - start) and start > 1 and answer.words[start - 1] in ASIDE:
         return False
     is_owner = answer.gaps[end].startswith("'s")
     return not (is_owner and end < len(answer.words))
@@ -219,40 +210,6 @@ def _is_bound(words: Sequence[str], start: int) -> bool:
     if not start or not (is_number(words[start]) or words[start] == _DATE_GIVEN):
         return False
     return words[start - 1] in _BOUNDS or (words[start - 1] == "to" and words[start - 2] in _BOUNDS_WITH_TO)
-
-
-def _is_listed(answer: WordSequence, start: int, end: int) -> bool:
-    """Does it name other candidates beside these words: "Paris and Rome", "12, 13", "1998 to 2000"?"""
-    words, gaps = answer.words, answer.gaps
-    first = start
-    while first > 0 and words[first - 1] in _ASIDE:
-        first -= 1
-    has_left, has_right = first > 0, end < len(words)
-    left, right = gaps[start] if has_left else "", gaps[end] if has_right else ""
-    if (has_left and words[first - 1] == "and") or (has_right and words[end] == "and"):
-        return True
-    if _LIST_MARK.search(left) or (has_right and _LIST_MARK.search(right) and not _is_unit(words, end)):
-        return True
-    if is_number(words[start]) and end - start == 1:
-        if has_left and _is_range(words[max(0, start - 2) : start][::-1], left):
-            return True
-        if has_right and _is_range(words[end : end + 2], right):
-            return True
-    if "," in right and words[end] not in _ASIDE and not _ARTICLE.search(right):
-        return "and" in words[end : end + _SHORT_WORDS + 1]
-    return False
-
-
-def _is_unit(words: Sequence[str], end: int) -> bool:
-    """Is what follows a number and a slash no candidate: "120/km"?"""
-    return is_number(words[end - 1]) and not is_number(words[end])
-
-
-def _is_range(beside: Sequence[str], gap: str) -> bool:
-    """Is the next word another number, or the one after a word that links two?"""
-    if is_number(beside[0]):
-        return bool(_RANGE.search(gap))
-    return len(beside) > 1 and beside[0] in _RANGE_WORDS and is_number(beside[1])
 
 
 def _without_days(given: str, gold: str) -> str:
@@ -322,26 +279,14 @@ def other_names(name: str) -> tuple[str, ...]:
     Metropolis, and "Jeanne de Bar, Countess of Marle" is Jeanne de Bar; but "Paris, Texas" is not Paris, nor is "Louis,
     Duke of Orléans" just any Louis.
     """
-    nation = _nations().get(_name_key(name), ())
-    match = _NAMESAKE.fullmatch(fold(name)) if len(name) < _LONGEST_NAME else None
+    nation = nations().get(name_key(name), ())
+    match = _NAMESAKE.fullmatch(fold(name)) if len(name) < LONGEST_NAME else None
     if match is None:
         return nation
     core = match["bracketed"] or match["ranked"]
     words = [word for word in read(core, joined=True).words if not _NUMERAL.fullmatch(word)]
     is_name = bool(words) and not is_number(words[0]) and (bool(match["bracketed"]) or len(words) > 1)
     return (*nation, core) if is_name else nation
-
-
-@cache
-def _nations() -> dict[str, tuple[str, ...]]:
-    """By each name of a country or its people all of them, as `nations.txt` has them, a line each."""
-    lines = files("trailforge.rewards").joinpath("nations.txt").read_text(encoding="utf-8").splitlines()
-    names = [tuple(name.strip() for name in re.split(r"[:/]", line)) for line in lines if line.strip()]
-    return {_name_key(name): each for each in names for name in each}
-
-
-def _name_key(name: str) -> str:
-    return str(read(fold(name), joined=True)) if len(name) < _LONGEST_NAME else ""
 
 
 # Does a text have it?

@@ -1,4 +1,4 @@
-"""A text as the matcher compares it: words without case, accents and articles; numbers as numbers; dates.
+"""A text as the matcher compares it: words without case, accents and articles; numbers as numbers; dates; countries.
 
 Two readings of punctuation within a word: joined ("U.S." is `us`, "AC/DC" is `acdc`) and parted ("Oslo-based" is
 `oslo based`). Whatever the reading, a number is one word: nothing is found inside "23,597" or "3.12".
@@ -10,7 +10,8 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.resources import files
 
 _LONGEST_KEPT = 2000
 """Characters: the readings of shorter texts are kept, for passages are asked for many an answer."""
@@ -67,6 +68,8 @@ _DATE = re.compile(
     r")(?![^\W_]|[.,:/-]\d)"
 )
 
+LONGEST_NAME = 200
+"""Characters; what is longer is no name."""
 Date = tuple[int | None, int | None, int | None]
 """Year, month and day; None for what is not said."""
 
@@ -95,6 +98,10 @@ class WordSequence:
             word += text.count(" ", counted, at)
             yield word
             counted, at = at, at + 1
+
+    def part(self, start: int, end: int) -> WordSequence:
+        """The words from `start` to `end`."""
+        return WordSequence(self.words[start:end], self.gaps[start : end + 1])
 
     def has(self, other: WordSequence) -> bool:
         """Do the words of another reading, which has some, stand in this one in a row?"""
@@ -170,6 +177,19 @@ def covers_date(date: Date, gold: Date) -> bool:
 def is_number(word: str) -> bool:
     """Is a word of a reading a number?"""
     return word.lstrip("-").replace(".", "", 1).isdecimal()
+
+
+@cache
+def nations() -> dict[str, tuple[str, ...]]:
+    """By each name of a country or its people all of them, as `nations.txt` has them, a line each."""
+    lines = files("trailforge.rewards").joinpath("nations.txt").read_text(encoding="utf-8").splitlines()
+    names = [tuple(name.strip() for name in re.split(r"[:/]", line)) for line in lines if line.strip()]
+    return {name_key(name): each for each in names for name in each}
+
+
+def name_key(name: str) -> str:
+    """The same for a name however it is written; empty for what is too long for one."""
+    return str(read(fold(name), joined=True)) if len(name) < LONGEST_NAME else ""
 
 
 def _whole(figures: str | None) -> int | None:

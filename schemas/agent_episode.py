@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from trailforge.schemas.trajectory import Message
+from trailforge.schemas.versions import Earlier, migration
 
 AgentStop = Literal["answered", "too_many_turns", "malformed", "too_long", "failed"]
 """`answered`: by the agent itself. `too_many_turns`: it would have gone on. `malformed`: its last turn cannot be read.
@@ -35,7 +36,7 @@ class AgentSearch:
     context_tokens: int
     """Of what it was given to read."""
     seconds: float
-    """That the search took."""
+    """That the search took; 0: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +80,32 @@ class AgentScores:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RewardPart:
+    """What a reward is made of, by the name that the equations of its preset give."""
+
+    name: str
+    value: float | None
+    """None: not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingStep:
+    """Where in a training an episode was made, and what it was paid there."""
+
+    step: int
+    """The optimizer step that was the first to train it, from 1; 0: the framework does not say."""
+    reward: float | None = None
+    """None: it was paid nothing, as its search failed, or later, by the framework."""
+    parts: tuple[RewardPart, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentEpisode:
-    """One episode of an agent, one question over one back end: a row of `episodes/` of an evaluation."""
+    """One episode of an agent, one question over one back end: a row of `episodes/` of an evaluation or a training."""
 
     STORED_AS: ClassVar[str] = "AgentEpisode"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
 
     uid: str
     """Hash of question, agent with its settings, back end with its index, model and seed."""
@@ -100,6 +122,7 @@ class AgentEpisode:
     """Hash of what was searched; empty: the question's own paragraphs, or the web."""
     model: str
     seed: int
+    """In a training, which draws without one for each episode: its number in the step."""
     messages: tuple[Message, ...]
     """The conversation: what the model was sent and what it wrote, in order."""
     searches: tuple[AgentSearch, ...]
@@ -114,4 +137,6 @@ class AgentEpisode:
     scores: AgentScores
     failures: tuple[str, ...] = ()
     """Tags of what went wrong, from `evaluation.failures`; empty for a right answer that its searches bear out."""
+    training: TrainingStep | None = None
+    """None: an evaluation's."""
     schema_version: str = SCHEMA_VERSION

@@ -54,8 +54,9 @@ class SearchEpisode:
     """One answer to a bundle's question in the R-Search protocol. The table `episodes`."""
 
     STORED_AS: ClassVar[str] = "SearchEpisode"
-    SCHEMA_VERSION: ClassVar[str] = "1.2"
-    EARLIER: ClassVar[Earlier] = {"1.0": _with_thoughts, "1.1": migration()}  # 1.0: without thoughts and scored_by
+    SCHEMA_VERSION: ClassVar[str] = "1.3"
+    EARLIER: ClassVar[Earlier] = {"1.0": _with_thoughts, "1.1": migration(), "1.2": migration()}
+    # 1.0: without thoughts and scored_by; 1.2: without gold_in_queries
 
     uid: str
     """Hash of question and conversation: the same episode has the same uid in every run."""
@@ -96,6 +97,9 @@ class SearchEpisode:
     """Who worded the thought before the search: the model, or sentences from pools."""
     scored_by: AnswerScoredBy = "words"
     """What `reward.answer` is the score of. A gold plan's is 1: it answers with the gold answer."""
+    gold_in_queries: float = 0.0
+    """Largest share of a query's words that are the gold documents' titles', answer's or key facts' and not the
+    question's. 0 also in rows from before it was measured."""
     schema_version: str = SCHEMA_VERSION
 
 

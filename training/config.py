@@ -199,12 +199,16 @@ class RlConfig(TrainerConfig):
     """For episodes that vLLM made."""
     importance_cap: float = 3.0
     """TRL's."""
+    keep_episodes: bool = True
+    """Write them beside the checkpoints, for `trailforge inspect`."""
+    keep_every: int = 1
+    """Those of every so many batches of episodes: 10 keeps those of the first, the eleventh …"""
 
     def __post_init__(self) -> None:
         TrainerConfig.__post_init__(self)
         self._more_than_zero("prompts_per_step", "samples", "mini_batch", "clip_low", "clip_high")
         self._more_than_zero("temperature", "max_tokens", "max_observation_tokens", "max_searches", "top_k")
-        self._more_than_zero("importance_cap")
+        self._more_than_zero("importance_cap", "keep_every")
         if self.samples < 2:
             raise InvalidInput("a group has at least 2 episodes", field="samples")
         if not 0.0 < self.top_p <= 1.0:

@@ -12,9 +12,14 @@ def processes() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def process_rank() -> int:
+    """Number of this process among them, from 0."""
+    return int(os.environ.get("RANK", "0"))
+
+
 def is_main_process() -> bool:
     """Whether this is the one that writes."""
-    return os.environ.get("RANK", "0") == "0"
+    return process_rank() == 0
 
 
 def log(line: str) -> None:

@@ -48,21 +48,8 @@ class Recorder:
             start = time.perf_counter()
             found = await respond(search)
             seconds = time.perf_counter() - start
-            made = [source for each in found.passages if isinstance(each, MadePassage) for source in each.sources]
             self.searches.append(
-                AgentSearch(
-                    query=search.query,
-                    entities=search.entities,
-                    relations=search.relations,
-                    document_ids=tuple(passage.id for passage in found.passages),
-                    titles=tuple(passage.title for passage in found.passages),
-                    source_ids=tuple(id for id, _ in made),
-                    source_titles=tuple(title for _, title in made),
-                    scores=tuple(passage.score for passage in found.passages),
-                    triples=tuple(map(triple_line, found.triples)),
-                    context_tokens=self._tools.count(show(found)),
-                    seconds=seconds,
-                )
+                record_search(search, found, context_tokens=self._tools.count(show(found)), seconds=seconds)
             )
             return found
 
@@ -121,6 +108,24 @@ class Recorder:
             priority=asker.priority,
         )
         return await asker.client.complete(request, asker.meter)
+
+
+def record_search(search: Search, found: Observation, *, context_tokens: int, seconds: float) -> AgentSearch:
+    """A search and what it brought, as it is stored. `seconds`: 0.0 where they are not known."""
+    made = [source for each in found.passages if isinstance(each, MadePassage) for source in each.sources]
+    return AgentSearch(
+        query=search.query,
+        entities=search.entities,
+        relations=search.relations,
+        document_ids=tuple(passage.id for passage in found.passages),
+        titles=tuple(passage.title for passage in found.passages),
+        source_ids=tuple(id for id, _ in made),
+        source_titles=tuple(title for _, title in made),
+        scores=tuple(passage.score for passage in found.passages),
+        triples=tuple(map(triple_line, found.triples)),
+        context_tokens=context_tokens,
+        seconds=seconds,
+    )
 
 
 def check_documents(tools: AgentTools, agent: str) -> None:

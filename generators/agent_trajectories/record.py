@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from trailforge.schemas import FilterScore, Hop, Message, Provenance
 from trailforge.schemas.agent_episode import AgentEpisode
+from trailforge.schemas.versions import Earlier, migration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,8 @@ class AgentTrajectory:
     """A verified episode: one row of `agent_trajectories/`."""
 
     STORED_AS: ClassVar[str] = "AgentTrajectory"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
 
     uid: str
     """Hash of the episode's and of the draw."""

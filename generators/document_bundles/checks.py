@@ -10,7 +10,7 @@ import numpy as np
 
 from trailforge.filters.answers import AnswerScorer
 from trailforge.filters.bundles import judge_unread
-from trailforge.filters.episodes import unfounded_thought
+from trailforge.filters.episodes import gold_in_episode, unfounded_thought
 from trailforge.generators import selecting
 from trailforge.generators.document_bundles import search_thoughts
 from trailforge.generators.document_bundles.bundling.duplicates import exact_key
@@ -202,7 +202,8 @@ class BundleRowChecks(RowChecks):
         if verdict is not None:
             yield f"filter {verdict.reason} rejects it: {verdict.detail}"
         score, by = self._score_of(episode, row)
-        made = made_of(episode.messages, row, score)
+        made = dict(made_of(episode.messages, row, score))
+        made["gold_in_queries"] = gold_in_episode(episode, row, most=1.0).score
         different = next((name for name, value in made.items() if getattr(episode, name) != value), None)
         if different:
             yield f"{different} is not what follows from its question and conversation"

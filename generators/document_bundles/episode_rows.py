@@ -10,9 +10,9 @@ from typing import Any
 from trailforge.generators.document_bundles.write import render_question
 from trailforge.generators.sft_rows import whole_conversation
 from trailforge.protocols import R_SEARCH, nl_dag, r_search
-from trailforge.protocols.base import estimate_tokens
 from trailforge.rewards import evidence_recall, score_answer, score_choice
 from trailforge.schemas import BundleQuestion, Message, PlannedSearch, SearchEpisode, SftRow
+from trailforge.schemas.text import count_conversation
 
 
 def made_of(messages: Sequence[Message], row: BundleQuestion, score: float) -> Mapping[str, Any]:
@@ -34,7 +34,7 @@ def made_of(messages: Sequence[Message], row: BundleQuestion, score: float) -> M
         "correct_options": row.correct_options,
         "final_answer": R_SEARCH.answer_of(messages),
         "num_hops": len(row.hops),
-        "token_estimate": length_of(messages),
+        "token_estimate": count_conversation(messages),
         "reward": reward,
     }
 
@@ -61,11 +61,6 @@ def uid_of(row: BundleQuestion, messages: Sequence[Message]) -> str:
     """Of an episode: a hash of question and conversation."""
     content = "\0".join([row.uid, *(message.content for message in messages)])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
-
-
-def length_of(messages: Sequence[Message]) -> int:
-    """Of a conversation in tokens, by the rule of `estimate_tokens`."""
-    return sum(estimate_tokens(message.content) for message in messages)
 
 
 def found_evidence(row: BundleQuestion, results: Sequence[nl_dag.NodeResult]) -> float:

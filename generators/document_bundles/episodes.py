@@ -17,16 +17,17 @@ from trailforge.filters.answers import AnswerJudgeOptions, open_scorer
 from trailforge.filters.base import first_rejection
 from trailforge.filters.episodes import (
     EpisodeFilterConfig,
+    gold_in_episode,
     has_needless_search,
     judge_episode,
     judge_plan,
+    names_the_missing,
     unfounded_thought,
 )
 from trailforge.generators.document_bundles import search_thoughts
 from trailforge.generators.document_bundles.episode_rows import (
     found_evidence,
     gold_answer,
-    length_of,
     made_of,
     search_of,
     uid_of,
@@ -51,6 +52,7 @@ from trailforge.schemas import (
     ThoughtSource,
     Verdict,
 )
+from trailforge.schemas.text import count_conversation
 
 _TOKENS_PER_WORD = 1.4
 """Of English, about."""
@@ -79,6 +81,9 @@ class PlannedEpisodeConfig:
     """Of an episode that is good enough: format and plan are right, and the answer by six tenths."""
     min_evidence: float = 1.0
     """Share of the hops whose evidence the searches have to bring."""
+    most_gold: float = 1.0
+    """Share of a query's words that stand in the gold documents' titles, answer or key facts and not in the question:
+    a gold plan with more is no episode, and draws go on up to one with less. 1: it is only measured."""
     gold_fallback: bool = True
     """Tell the gold plan when the filters keep no draw."""
     result_role: Literal["user", "tool"] = "user"
@@ -94,7 +99,7 @@ class PlannedEpisodeConfig:
     @property
     def limits(self) -> EpisodeFilterConfig:
         """Of the filters."""
-        return EpisodeFilterConfig(min_reward=self.min_reward, min_evidence=self.min_evidence)
+        return EpisodeFilterConfig(min_reward=self.min_reward, min_evidence=self.min_evidence, most_gold=self.most_gold)
 
     @property
     def reply_limits(self) -> dict[str, int]:
@@ -152,10 +157,11 @@ def planner_of(config: PlannedEpisodeConfig, kinds: Collection[SourceKind] | Non
 async def make_episodes(row: BundleQuestion, context: EpisodeContext, meter: Meter) -> list[Candidate]:
     """Candidates, the best first: it is the question's episode if its verdict is None.
 
-    Sampled: each different draw. Kept ones come first, of these the ones without a needless search, then by reward,
-    evidence found, fewer searches, number of the draw. If the filters keep none and the fall-back is on, the gold way
-    is tried, and comes first where they keep that. Raises `MalformedReply` for a gold plan that cannot be run, and the
-    kinds of `ProviderError`.
+    Sampled: each different draw. Kept ones come first, of these the ones whose queries know no more of the gold than
+    they may, whose thought names what is missing, and without a needless search; then by how little the queries know,
+    reward, evidence found, fewer searches, number of the draw. If the filters keep none and the fall-back is on, the
+    gold way is tried, and comes first where they keep that. Raises `MalformedReply` for a gold plan that cannot be run,
+    and the kinds of `ProviderError`.
     """
     config, work = context.config, _Work(row, context, meter)
     if config.plan == "gold":
@@ -164,19 +170,28 @@ async def make_episodes(row: BundleQuestion, context: EpisodeContext, meter: Met
     for number in range(config.samples):
         draw = await work.sampled(number)
         different.setdefault(draw.episode.uid, draw)
-        if draw.verdict is None and not has_needless_search(draw.episode, row):
+        is_clean = draw.episode.gold_in_queries <= config.most_gold
+        if draw.verdict is None and is_clean and not has_needless_search(draw.episode, row):
             break
-    candidates = sorted(different.values(), key=lambda draw: _rank(draw, row))
+    candidates = sorted(different.values(), key=lambda draw: _rank(draw, row, config.most_gold))
     if config.gold_fallback and candidates[0].verdict is not None:
         gold = await work.gold()
         candidates.insert(len(candidates) if gold.verdict else 0, gold)
     return [await work.worded(candidates[0]), *candidates[1:]]
 
 
-def _rank(draw: Candidate, row: BundleQuestion) -> tuple[float, ...]:
+def _rank(draw: Candidate, row: BundleQuestion, most_gold: float) -> tuple[float, ...]:
     episode = draw.episode
-    needless = has_needless_search(episode, row)
-    return draw.verdict is not None, needless, -episode.reward.total, -episode.evidence_found, episode.num_tool_calls
+    return (
+        draw.verdict is not None,
+        episode.gold_in_queries > most_gold,
+        not names_the_missing(episode, row),
+        has_needless_search(episode, row),
+        episode.gold_in_queries,
+        -episode.reward.total,
+        -episode.evidence_found,
+        episode.num_tool_calls,
+    )
 
 
 def against(episode: SearchEpisode, row: BundleQuestion, config: PlannedEpisodeConfig) -> Verdict | None:
@@ -233,7 +248,7 @@ class _Work:
             thought=thought,
             thoughts="model",
             messages=messages,
-            token_estimate=length_of(messages),
+            token_estimate=count_conversation(messages),
             provenance=replace(told.provenance, call_keys=keys),
         )
         return self._judged(worded)
@@ -303,7 +318,10 @@ class _Work:
         return end_turn(reply, R_SEARCH) if config.thought_tokens else reply
 
     def _judged(self, episode: SearchEpisode) -> Candidate:
-        return Candidate(episode, against(episode, self.row, self.context.config))
+        config = self.context.config
+        known = gold_in_episode(episode, self.row, most=config.most_gold)
+        episode = replace(episode, gold_in_queries=known.score)
+        return Candidate(episode, against(episode, self.row, config))
 
     def _drawn(
         self,

@@ -34,7 +34,7 @@ def refit(row: BundleQuestion, old: BundleQuestion) -> BundleQuestion:
     for answer in sorted(new):
         if not _is_supported(answer, row):
             raise InvalidInput(f"no evidence of the question says {answer!r}", field="answer")
-    return replace(row, filters=remeasure(row.filters, verdicts, _MEASURED_ON_OTHERS))
+    return replace(row, filters=remeasure(row.filters, [*verdicts, bundles.no_key_facts(row)], _MEASURED_ON_OTHERS))
 
 
 def _with_chosen(row: BundleQuestion, old: BundleQuestion) -> BundleQuestion:

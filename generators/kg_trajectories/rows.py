@@ -11,7 +11,6 @@ from trailforge.filters.base import is_never_quoted
 from trailforge.generators.kg_trajectories.config import KgContext, KgGeneratorConfig
 from trailforge.generators.sft_rows import whole_conversation
 from trailforge.protocols import KG_SEARCH
-from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.environment import labels
 from trailforge.protocols.episodes import EpisodeRun
 from trailforge.protocols.turns import Observation, Search
@@ -35,6 +34,7 @@ from trailforge.schemas import (
     SftRow,
     SoughtDocument,
 )
+from trailforge.schemas.text import count_conversation
 
 _LETTERS = 3
 """The fewest of a graph's name that is taken for a right answer."""
@@ -53,6 +53,7 @@ def row_of(
 
     `nearest`: how near they came to each of the question's supporting documents, where that was measured.
     """
+    assert run.stop != "failed", run.error  # a tool that fails here raises
     row = KgTrajectory(
         uid="",
         question_id=question.id,
@@ -105,7 +106,7 @@ def made_of(row: KgTrajectory, question: Question, config: KgGeneratorConfig) ->
         "plan": tuple(hop.question for hop in question.decomposition) if is_guided else (),
         "num_tool_calls": len(row.steps),
         "num_hops": question.hop_count or 0,
-        "token_estimate": sum(estimate_tokens(message.content) for message in row.messages),
+        "token_estimate": count_conversation(row.messages),
         "gold_hops": question.decomposition,
         "supporting": _sought(question, [document.similarity for document in row.supporting]),
         "flags": ("stale_or_conflicting",) if row.conflicts else (),

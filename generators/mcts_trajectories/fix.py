@@ -23,7 +23,8 @@ from trailforge.generators.mcts_trajectories.story import (
     with_answer,
 )
 from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer, score_answer
-from trailforge.schemas import InvalidInput, SftRow, Trajectory, estimate_tokens
+from trailforge.schemas import InvalidInput, SftRow, Trajectory
+from trailforge.schemas.text import count_conversation
 
 
 def rows_for_sft(row: Trajectory, config: MctsRunConfig) -> list[SftRow]:
@@ -47,7 +48,7 @@ def refit(row: Trajectory, old: Trajectory) -> Trajectory:
     check_verdicts(trajectories.wrong_answer(row), trajectories.answer_leaked(row))
     is_judged_right = row.judge_score is not None and old.reward.total > 0
     reward = score_answer(row.final_answer, (row.answer, *row.answer_aliases), judged_right=is_judged_right)
-    tokens = sum(estimate_tokens(message.content) for message in row.messages)
+    tokens = count_conversation(row.messages)
     return replace(row, reward=reward, token_estimate=tokens)
 
 

@@ -45,9 +45,9 @@ from trailforge.schemas import (
     StepPair,
     Trajectory,
     Verdict,
-    estimate_tokens,
     to_dict,
 )
+from trailforge.schemas.text import count_conversation
 
 _WORDS_PER_HOP = 7
 
@@ -290,7 +290,7 @@ class _Writer:
             final_answer=right.answer,
             num_tool_calls=sum(m.role == "tool" for m in messages),
             num_hops=len(plan),
-            token_estimate=sum(estimate_tokens(m.content) for m in messages),
+            token_estimate=count_conversation(messages),
             reward=score_answer(right.answer, question.golds, judged_right=judge.accepts(right.judge_score)),
             judge_score=right.judge_score,
             step_pair=pair,

@@ -29,8 +29,8 @@ from trailforge.schemas import (
     Step,
     TextSpan,
     Trajectory,
-    estimate_tokens,
 )
+from trailforge.schemas.text import count_conversation
 
 PROMPTS = Prompts("trailforge.generators.mcts_trajectories", "trailforge.generators")
 ReasoningRows = Literal["search", "reread"]
@@ -205,7 +205,7 @@ def sft_row(row: Trajectory) -> SftRow:
         trajectory_kind=row.kind,
         reflection_error=row.reflection_error,
         num_tool_calls=sum(message.role == "tool" for message in row.messages),
-        token_estimate=sum(estimate_tokens(message.content) for message in row.messages),
+        token_estimate=count_conversation(row.messages),
         spans=row.spans,
     )
 

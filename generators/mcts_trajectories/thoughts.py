@@ -31,7 +31,8 @@ from trailforge.inference.asker import Asker, fill
 from trailforge.mcts.plan import resolve
 from trailforge.protocols.base import passage_lines
 from trailforge.rewards import normalize_answer, states
-from trailforge.schemas import MalformedReply, Step, ThoughtSource, Trajectory, Verdict, estimate_tokens
+from trailforge.schemas import MalformedReply, Step, ThoughtSource, Trajectory, Verdict
+from trailforge.schemas.text import count_conversation
 
 PURPOSE = "thoughts"
 
@@ -119,7 +120,7 @@ def with_thoughts(row: Trajectory, story: Story, reply: ThoughtsReply) -> Trajec
         for number, turn in enumerate(outline(story), start=1)
     ]
     messages, spans = conversation(story, thoughts)
-    tokens = sum(estimate_tokens(message.content) for message in messages)
+    tokens = count_conversation(messages)
     return replace(row, messages=messages, spans=spans, thoughts="model", token_estimate=tokens)
 
 

@@ -202,9 +202,29 @@ async def test_explanations_are_judged(scores: dict[str, float | None], reason: 
 
     scorer = AnswerScorer(judge=judge, options=AnswerJudgeOptions(free_answers=True))
     reader = ScriptedReader(memory=["UNKNOWN"], both=["both"], news=["news"], arxiv=["arxiv"])
-    row = question(type="causal", answer="The blades turn even in slow water")
+    row = question(type="causal", answer="The blades turn even in slow water", key_facts=("slow water",))
     verdicts = await judge_question(row, ITEM, reader, BundleFilterConfig(), scorer)
     assert [v.reason for v in verdicts if not v.keep] == ([reason] if reason else [])
+
+
+async def test_half_known_explanations_are_not_known_but_their_score_says_it() -> None:
+    """Of two key facts the model knows one at each draw."""
+    facts = ("blades turn in slow water", "drawn in 1911")
+    row = question(type="causal", answer=" and ".join(facts), key_facts=facts)
+    memory = ["The blades turn in slow water"]
+    reader = ScriptedReader(memory=memory, both=[row.answer], news=["UNKNOWN"], arxiv=["UNKNOWN"])
+    verdicts = {verdict.reason: verdict for verdict in await judge_question(row, ITEM, reader, BundleFilterConfig())}
+    assert all(verdict.keep for verdict in verdicts.values())
+    assert verdicts["closed_book"].score == 0.5
+
+
+async def test_an_explanation_without_key_facts_is_rejected_before_anything_is_asked() -> None:
+    row = question(type="causal", answer="The blades turn even in slow water", key_facts=())
+    verdicts = await judge_question(
+        row, ITEM, ScriptedReader(memory=[], both=[], news=[], arxiv=[]), BundleFilterConfig()
+    )
+    assert [verdict.reason for verdict in verdicts if not verdict.keep] == ["no_key_facts"]
+    assert verdicts[-1].reason == "stale_document"
 
 
 def test_every_single_document_is_tried_and_every_set_that_lacks_one_where_that_is_asked_for() -> None:

@@ -15,6 +15,7 @@ from trailforge.filters.bundles import (
     benchmarks_of,
     contaminated,
     duplicate_question,
+    gold_in_queries,
     invalid_plan,
     judge_unread,
     single_source,
@@ -31,10 +32,33 @@ def quoting(*quotes: tuple[str, str]):
     return question(hops=tuple(BundleHop(document_id=d, evidence=e, reasoning="") for d, e in quotes))
 
 
+@pytest.mark.parametrize(
+    ("query", "score", "known"),
+    [
+        ("BadVideo attack on video", 0.0, []),
+        ("BadVideo stealthy backdoor attack", 0.5, ["backdoor", "stealthy"]),
+        ("temporal dimension of BadVideo attacks", 0.5, ["dimension", "temporal"]),
+        ("what hides BadVideo from moderators", 0.0, []),
+    ],
+)
+def test_queries_use_the_words_of_the_question(query: str, score: float, known: list[str]) -> None:
+    """Not those of titles and key facts; a part of a name that the question holds is the question's."""
+    row = replace(
+        question(),
+        question="How does the attack BadVideo keep from being detected?",
+        type="causal",
+        answer="By time",
+        key_facts=("temporal dimension",),
+    )
+    verdict = gold_in_queries(row, ["BadVideo", query], ["BadVideo: Stealthy Backdoor Attack"], most=0.2)
+    assert (verdict.keep, verdict.score) == (score == 0, score)
+    assert verdict.detail == (f"{query!r} knows {', '.join(known)}" if known else "")
+
+
 def test_a_sound_question_passes_all_that_can_be_seen() -> None:
     verdicts = judge_unread(question(), BUNDLE, DOCUMENTS, since="2025-04-01")
     assert [v.reason for v in verdicts if not v.keep] == []
-    assert len({v.reason for v in verdicts}) == len(verdicts) == 8 and all(not v.detail for v in verdicts)
+    assert len({v.reason for v in verdicts}) == len(verdicts) == 10 and all(not v.detail for v in verdicts)
 
 
 @pytest.mark.parametrize(
@@ -181,6 +205,31 @@ def test_a_question_is_a_duplicate_by_words_or_by_meaning() -> None:
         (False, 1.0), (False, 0.95), (True, 0.6), (True, 0.0)
     ]  # fmt: skip
     assert alike.detail.startswith("as 1: ")
+
+
+def test_questions_over_one_bridge_are_twins_though_their_roles_are_exchanged() -> None:
+    """Both go over GSM8K; what is asked for at its ends, and how alike they are, does not matter."""
+    swirl = "SWiRL outperforms baselines by 21.5% on GSM8K and 12.3% on HotPotQA"
+    synthetic = "Adding 100 demonstrations improves GSM8K only by 0.4 pp"
+
+    def asks(uid: str, text: str, answer: str, *quotes: str, **changes: Any) -> BundleQuestion:
+        names = {swirl: "a:1", synthetic: "b:2"}
+        hops = tuple(BundleHop(document_id=names.get(quote, "b:2"), evidence=quote, reasoning="") for quote in quotes)
+        return question(uid=uid, question=text, answer=answer, hops=hops, **changes)
+
+    first = asks("1", "By how much did SWiRL win where 100 demonstrations helped little?", "21.5%", synthetic, swirl)
+    mirrored = asks("2", "How little did demonstrations help where SWiRL won by 21.5%?", "0.4 pp", swirl, synthetic)
+    others = [
+        asks("3", "On GSM8K, how little did demonstrations help?", "0.4 pp", swirl, synthetic),
+        replace(mirrored, bundle_id="another"),
+        replace(mirrored, dag_edges=()),
+        asks("4", "Where is it?", "7", swirl, "HotPotQA had gains of 7 points"),
+    ]
+    apart = np.array([1.0, 0.0]), np.array([[0.0, 1.0]])
+    found = duplicate_question(mirrored, apart[0], [first], apart[1], most_alike=0.92)
+    assert not found.keep and found.detail.startswith("as 1: ")
+    for other in others:
+        assert duplicate_question(other, apart[0], [first], apart[1], most_alike=0.92).keep
 
 
 def from_elsewhere(**changes: Any) -> BundleQuestion:

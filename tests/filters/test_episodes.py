@@ -12,10 +12,12 @@ from trailforge.filters.episodes import (
     EpisodeFilterConfig,
     answer_leaked,
     evidence_not_found,
+    gold_in_episode,
     has_needless_search,
     judge_episode,
     low_reward,
     malformed,
+    names_the_missing,
     needless_search,
     placeholder_query,
     unfounded_thought,
@@ -54,8 +56,39 @@ def test_a_sound_episode_is_kept_by_all(episode: SearchEpisode) -> None:
         ("answer_leaked", True, 0.0, ""),
         ("evidence_not_found", True, 1.0, ""),
         ("needless_search", True, 0.666667, ""),
+        ("gold_in_queries", True, 0.25, ""),
         ("low_reward", True, 1.0, ""),
     ]
+
+
+def test_a_gold_plan_with_words_of_its_documents_titles_is_no_episode(episode: SearchEpisode) -> None:
+    """Titles are those of passages that bring evidence; a draw with the same queries is ranked by it."""
+    config = replace(CONFIG, most_gold=0.2)
+    (rejection,) = [verdict for verdict in judge_episode(episode, ISLAND, config) if not verdict.keep]
+    assert (rejection.reason, rejection.score) == ("gold_in_queries", episode.gold_in_queries)
+    assert rejection.detail.endswith(" knows bridg, tunnel")
+    drawn = gold_in_episode(replace(episode, origin="policy"), ISLAND, most=0.2)
+    assert (drawn.keep, drawn.score) == (True, rejection.score)
+    assert gold_in_episode(with_query(episode, ISLAND.question), replace(ISLAND, hops=()), most=0.2).keep
+
+
+@pytest.mark.parametrize(
+    ("thought", "is_named"),
+    [
+        ("I need both abstracts.", False),
+        ("Mills and Bergen are wanted.", False),
+        ("What is missing is the designer of the turbine and the university of the mills.", True),
+    ],
+)
+def test_a_thought_that_names_no_more_than_names_does_not_say_what_is_missing(
+    episode: SearchEpisode, thought: str, is_named: bool
+) -> None:
+    row = replace(ISLAND, question="At which university did the designer of the Bergen turbine study?")
+    nodes = (
+        replace(episode.plan_nodes[0], query="designer of the turbine of Bergen"),
+        replace(episode.plan_nodes[1], query="university of the maker of mills"),
+    )
+    assert names_the_missing(replace(episode, thought=thought, plan_nodes=nodes), row) == is_named
 
 
 def test_malformed(episode: SearchEpisode) -> None:

@@ -347,6 +347,21 @@ async def test_a_needless_search_costs_a_draw_its_place_and_not_its_life(tools: 
     assert (kept.origin, len(kept.searches)) == ("policy", 2)
 
 
+async def test_draws_go_on_to_a_plan_in_the_words_of_the_question(tools: Tools) -> None:
+    """The first one knows words of titles; it is kept where there is no other."""
+    knowing, plain = (
+        f"<think>Which plants?</think><search>\nNodes:\nA: {query} (General)\nEdges:\n"
+        for query in ("Øresund bridge tunnel Peberholm plants species Rotne", f"{ISLAND.question} Peberholm Rotne")
+    )
+    model = Draws(lambda number, searching: (knowing, plain)[number % 2] if searching else RIGHT)
+    found = await model.episodes(tools, samples=4, top_k=12, most_gold=0.2)
+    assert [round(episode.gold_in_queries, 1) for episode in found] == [0.1, 0.6]
+    assert all(not rejections(episode, ISLAND) for episode in found) and len(model.client.requests) == 4
+    alone = Draws(lambda number, searching: knowing if searching else RIGHT)
+    (kept,) = await alone.episodes(tools, samples=2, top_k=12, most_gold=0.2)
+    assert kept.gold_in_queries > 0.2
+
+
 @pytest.mark.parametrize(
     ("turn", "reward"),
     [

@@ -9,17 +9,21 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.support.agent_episodes import episode
-from tests.support.evaluations import evaluation, play_cell, whole_folder, write_folder
+from tests.support.evaluations import evaluation, play_cell, whole_folder, write_folder, write_training
 from trailforge.cli import app
 from trailforge.evaluation.folder import read_episodes
 from trailforge.inspector.evaluations import (
     OpenEvaluation,
     find_episodes,
+    is_training,
     open_evaluation,
+    open_training,
     split_questions,
     stamp_evaluation,
+    step_of,
     verdict_of,
 )
+from trailforge.inspector.terminal import show_training
 from trailforge.schemas import InvalidInput, write_parquet
 from trailforge.schemas.agent_episode import AgentEpisode
 
@@ -124,3 +128,16 @@ def test_a_run_is_not_compared_with_an_evaluation(folder: Path, tmp_path: Path) 
     for one, other in ((folder, tmp_path), (tmp_path, folder)):
         done = CliRunner().invoke(app, ["inspect", str(one), "--beside", str(other), "--no-open"])
         assert isinstance(done.exception, InvalidInput) and "holds no evaluation" in str(done.exception)
+
+
+def test_a_training_is_printed_by_step_and_its_episodes_by_tag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_training(tmp_path)
+    assert is_training(folder) and not is_training(tmp_path / "episodes")
+    show_training(folder)
+    shown = capsys.readouterr().out
+    assert "60 episodes" in shown and "3 steps" in shown and "reward" in shown
+    show_training(folder, kind="failed", count=3)
+    assert capsys.readouterr().out.count("ended: failed") == 3
+    assert {step_of(open_training(folder).episodes[number]) for number in (0, 20, 40)} == {1, 2, 12}

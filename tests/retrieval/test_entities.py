@@ -44,6 +44,20 @@ def test_names_are_told_from_words_with_capitals(text: str, found: list[str]) ->
     assert keys(text) == found
 
 
+def test_an_acronym_in_the_plural_that_nobody_explains_is_a_kind_of_thing() -> None:
+    """GPUs are no entity, though the word has no small letters; what texts explain is a term with a name."""
+    texts = [
+        "It runs on many GPUs.",
+        "It needs a GPU, of all GPUs.",
+        "We train deep ViTs and BERTs.",
+        "On GSM8K it is best.",
+    ]
+    texts += ["We use Large Vision-Language Models (LVLMs).", "All LVLMs are slow.", "It was Nasa.", "So NASA said."]
+    found = CaseCounts.of(texts)
+    is_ordinary = {key: found.is_ordinary(key) for key in ("gpu", "gsm8k", "lvlm", "nasa")}
+    assert is_ordinary == {"gpu": True, "gsm8k": False, "lvlm": False, "nasa": False}
+
+
 def test_a_headline_in_title_case_names_only_what_is_no_ordinary_word() -> None:
     assert keys("Slow.", title="Learning From Apple Trees: Nvidia Reads a New Paper in Case of the Bank") == ["nvidia"]
 

@@ -69,6 +69,19 @@ TEXTS = st.lists(PIECES, max_size=7).map(" ".join) | st.text(max_size=20)
         ("yes", "Yes, both are Danish"),
         ("no", "No, they are not"),
         ("unknown", "Unknown"),
+        ("21.5%", "21.5%, up from 12.3%"),
+        ("21.5%", "21.5% against 12.3% of the baseline"),
+        ("21.5%", "21.5% in 2024"),
+        ("120 km/h", "120 km/h, 75 mph"),
+        ("12", "12 in total, 5 in Europe"),
+        ("Bengali and Marathi", "Yes, Bengali and Marathi"),
+        ("Bengali and Marathi", "In Nepal, Bengali and Marathi"),
+        ("Bengali and Marathi", "Bengali and Marathi, both in India"),
+        ("Film and Television Institute of India", "Film and Television Institute of India, Pune"),
+        ("Washington, D.C.", "Washington, D.C., USA"),
+        ("Springfield", "Springfield, Sangamon County, Illinois, USA"),
+        ("Illinois", "Chicago, Illinois, USA"),
+        ("United States", "Portland, Oregon, United States"),
     ],
 )
 def test_right_answers_are_right(gold: str, answer: str) -> None:
@@ -129,6 +142,25 @@ def test_right_answers_are_right(gold: str, answer: str) -> None:
         ("12", "unknown"),
         ("not specified", "not mentioned in the passages"),
         ("CSU", "USC"),
+        ("Bengali and Marathi", "Hindi, Bengali and Marathi"),
+        ("Bengali and Marathi", "the languages are Hindi, Bengali and Marathi"),
+        ("Bengali and Marathi", "Bengali, Hindi and Marathi"),
+        ("Bengali and Marathi", "Bengali and Marathi, Hindi"),
+        ("Tom, Dick and Harry", "Bill, Tom, Dick and Harry"),
+        ("apples, pears", "plums, apples, pears"),
+        ("21.5%", "21.5%, 12.3%, 14.8%"),
+        ("21.5%", "12.3%, 21.5%"),
+        ("21.5%", "On GSM8K 21.5%, HotPotQA 12.3%"),
+        ("21.5%", "21.5% on GSM8K, 12.3% on HotPotQA"),
+        ("21.5%", "21.5 percent, 12.3"),
+        ("$5 million", "$3 million, $5 million"),
+        ("12", "12 in 2019, 14 in 2020"),
+        ("Paris", "London, Rome, Paris"),
+        ("Paris", "London, Paris, Rome"),
+        ("Paris", "Paris, London, Rome, Berlin"),
+        ("Paris", "Paris, London & Rome"),
+        ("France", "Germany, France"),
+        ("France", "France, Germany"),
     ],
 )
 def test_wrong_answers_are_wrong(gold: str, answer: str) -> None:
@@ -208,6 +240,32 @@ def test_a_judge_raises_the_total_alone() -> None:
     plain, judged = score_answer("Obama", ["Barack Obama"]), score_answer("Obama", ["Barack Obama"], judged_right=True)
     assert (plain.total, judged.total) == (0.0, 1.0)
     assert (plain.exact_match, plain.f1) == (judged.exact_match, judged.f1)
+
+
+@given(
+    st.lists(st.integers(1, 10**6), min_size=2, max_size=3, unique=True),
+    st.sampled_from(["{}%", "{} percent", "${}", "€{} million", "{} years", "{}.5 kg"]),
+    st.sampled_from([", ", "; ", " and ", " / ", ", and ", " & "]),
+)
+def test_a_quantity_listed_with_another_in_its_unit_is_no_answer(numbers: list[int], form: str, separator: str) -> None:
+    quantities = [form.format(number) for number in numbers]
+    for gold in quantities:
+        assert mcts_reward(gold, [gold]) == mcts_reward(f"It is {gold}", [gold]) == 1.0
+        assert mcts_reward(separator.join(quantities), [gold]) == 0.0
+
+
+@given(st.permutations(["Hindi", "Odia", "Bengali", "Marathi", "Tamil"]), st.integers(1, 4), st.booleans())
+def test_a_longer_list_is_no_answer(names: list[str], size: int, is_first: bool) -> None:
+    """Whether the other candidates stand before or behind the gold's names."""
+    gold = list_names(names[:size])
+    longer = list_names([*names[size:], *names[:size]] if is_first else names)
+    assert mcts_reward(f"They are {gold}", [gold]) == 1.0
+    assert mcts_reward(longer, [gold]) == 0.0
+    assert mcts_reward(f"{names[4]}, {gold}", [gold]) == float(size == 1)  # "Paris, Texas" may say where it is
+
+
+def list_names(names: list[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
 
 
 @given(TEXTS, TEXTS)

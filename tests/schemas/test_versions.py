@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.schemas.test_arrow import RECORDS
+from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.pipelines.runs.finish import MANIFEST, read_manifest
 from trailforge.schemas import (
     BundleQuestion,
@@ -33,6 +34,7 @@ from trailforge.schemas import (
     version_of,
     write_parquet,
 )
+from trailforge.schemas.agent_episode import AgentEpisode
 from trailforge.schemas.versions import Earlier, migration
 
 BEFORE = Path(__file__).parent / "before"
@@ -200,6 +202,13 @@ def test_rows_before_do_not_say_what_found_their_passages(record: type, version:
     path = BEFORE / f"{stored_name(record).lower()}-{version}.parquet"
     assert "retriever" not in str(pq.read_schema(path).field("provenance").type)
     assert {row.provenance.retriever for row in read_parquet(path, record)} == {""}
+
+
+def test_episodes_of_agents_before_were_of_no_training() -> None:
+    rows = read_parquet(BEFORE / "agentepisode-1.0.parquet", AgentEpisode)
+    (verified,) = read_parquet(BEFORE / "agenttrajectory-1.0.parquet", AgentTrajectory)
+    assert len(rows) == 2 and {row.schema_version for row in rows} == {version_of(AgentEpisode)}
+    assert {row.training for row in (*rows, verified.episode)} == {None}
 
 
 def test_episodes_before_had_thoughts_of_the_model_where_the_model_drew_them() -> None:

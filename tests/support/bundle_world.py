@@ -119,6 +119,7 @@ def _sound(number: int, *documents: tuple[int, str, str]) -> dict[str, Any]:
         "answer": "; ".join(options[ord(c) - ord("A")] for c in correct) or names[0],
         "options": options,
         "correct": correct,
+        "key_facts": names[:1] if kind == "causal" else [],
         "hops": list(_hops(documents, is_chain=number % 2 == 0)),
     }  # fmt: skip
 

@@ -12,7 +12,7 @@ from tests.support.agent_episodes import COSTS, episode
 from trailforge.evaluation.failures import tag_failures
 from trailforge.evaluation.folder import EPISODES, AgentChoice, BackendChoice, Evaluation, write_evaluation
 from trailforge.schemas import Message, write_parquet
-from trailforge.schemas.agent_episode import AgentEpisode, AgentSearch
+from trailforge.schemas.agent_episode import AgentEpisode, AgentSearch, RewardPart, TrainingStep
 
 AGENTS = ("single_shot", "search_o1", "graph_search")
 BACKENDS = ("dense", "linear_rag", "raptor")
@@ -98,3 +98,22 @@ def write_folder(folder: Path, grid: Evaluation, cells: Mapping[tuple[str, str],
 def whole_folder(folder: Path) -> Path:
     """A finished grid."""
     return write_folder(folder, evaluation(), {(a, b): play_cell(a, b) for a in AGENTS for b in BACKENDS})
+
+
+def write_training(folder: Path) -> Path:
+    """A folder of a training that kept the episodes of three steps, of which one failed in each."""
+    for number, step in enumerate((1, 2, 12)):
+        rows = play_cell("search_o1", "raptor", seeds=(number,))
+        rows = [replace(row, training=_paid(step, row.scores.right)) for row in rows]
+        broken = replace(rows[0], stop="failed", failures=("failed",), training=TrainingStep(step=step))
+        write_parquet(_made(folder / EPISODES) / f"step-{step:06}-rank-0.parquet", AgentEpisode, [broken, *rows[1:]])
+    return folder
+
+
+def _paid(step: int, right: float) -> TrainingStep:
+    return TrainingStep(step=step, reward=right - 0.25, parts=(RewardPart(name="r_ans", value=right),))
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -113,6 +113,7 @@ class FakeRouter:
     fails: list[int] = field(default_factory=list)
     bodies: list[Mapping[str, Any]] = field(default_factory=list)
     port: int = 0
+    weight_version: str = "default"
 
     async def answer(self, request: web.Request) -> web.Response:
         """One continuation."""
@@ -122,6 +123,7 @@ class FakeRouter:
             return web.Response(status=self.fails.pop(0), text="busy")
         ids = self.sampler.sample(body["input_ids"])
         told = {"finish_reason": {"type": self.finish}, "output_token_logprobs": [[LOGPROB, i, None] for i in ids]}
+        told["weight_version"] = self.weight_version
         if (body["sampling_params"].get("custom_params") or {}).get("return_top_p_token_ids"):
             told |= nucleus(ids)
         return web.json_response({"text": "not read", "meta_info": told})

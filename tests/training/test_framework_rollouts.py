@@ -15,8 +15,10 @@ import yaml
 from tests.support.truths import score_messages
 from tests.training.framework_servers import ANSWER, LOGPROB, FakeSampler, expected, router, searched
 from tests.training.tiny import rl_rows
+from trailforge.evaluation.folder import read_trained
 from trailforge.protocols import PROTOCOLS
 from trailforge.schemas import InvalidInput, RequestRefused, RlRow, ServerUnavailable, to_dict
+from trailforge.schemas.agent_episode import TrainingStep
 from trailforge.training.adapters import search_episodes, slime, verl
 from trailforge.training.adapters.search_episodes import (
     known_of,
@@ -298,3 +300,53 @@ async def test_slime_is_told_what_is_wrong(at: Any, tokenizer: Any, monkeypatch:
     monkeypatch.delenv("TRAILFORGE_SEARCH")
     with pytest.raises(InvalidInput, match="TRAILFORGE_SEARCH"):
         await generate(fake.port, text)
+
+
+async def test_an_episode_of_slime_is_kept_with_the_version_of_the_weights(
+    section: dict[str, Any], at: Any, tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a question that the data set names; without a folder, and without a question, none is."""
+    row, kept = row_of("react"), tmp_path / "kept"
+    (tmp_path / "kept.yaml").write_text(yaml.safe_dump(section | {"keep_in": str(kept)}))
+    known = {"uid": row.uid, "question": row.question}
+    for settings, metadata in (("search", known), ("kept", {}), ("kept", known)):
+        monkeypatch.setenv("TRAILFORGE_SEARCH", str(tmp_path / f"{settings}.yaml"))
+        sample: Any = Sample(row, [to_dict(m) for m in row.prompt])
+        sample.metadata |= metadata
+        async with router(FakeSampler(tokenizer, "react"), weight_version="4") as fake:
+            await slime.generate(at(fake.port), sample, PARAMS)
+    search_episodes._writer_to(str(kept)).close()
+    (episode,) = read_trained(kept)
+    assert episode.training == TrainingStep(step=4) and episode.scores.right == 1.0 and episode.agent == "react"
+    assert (episode.question_id, episode.question, episode.golds) == (row.uid, row.question, (ANSWER,))
+    assert [message.content for message in episode.messages] == [
+        message.content for message in read_messages(sample.metadata["transcript"])
+    ]
+    assert episode.costs.completion_tokens == sum(sample.loss_mask) and len(episode.searches) == 1
+    assert episode.backend and episode.index and episode.model == str(tokenizer.name_or_path)
+
+
+def test_slime_leaves_a_failed_episode_out_of_its_groups_mean() -> None:
+    """All else is as slime itself centers rewards: by group, with the unbiased deviation, or without."""
+    rewards = [1.0, 0.0, 0.0, 0.0, 0.5, 0.5, 0.5, 0.25]
+    stops = ["answered", "answered", "failed", "too_long", "failed", "failed", "failed", "answered"]
+    samples: list[Any] = [
+        SimpleNamespace(
+            metadata={"stop": stop}, group_index=number // 4, get_reward_value=lambda args, reward=reward: reward
+        )
+        for number, (reward, stop) in enumerate(zip(rewards, stops, strict=True))
+    ]
+    args = SimpleNamespace(
+        advantage_estimator="grpo", rewards_normalization=True, grpo_std_normalization=False, n_samples_per_prompt=4
+    )
+    centered = [2 / 3, -1 / 3, 0.0, -1 / 3, 0.0, 0.0, 0.0, 0.0]
+    assert slime.center_rewards(args, samples) == (rewards, pytest.approx(centered))
+    args.grpo_std_normalization = True
+    deviation = (2 * (1 / 3) ** 2 / 2 + (2 / 3) ** 2 / 2) ** 0.5
+    scaled = pytest.approx([each / deviation for each in centered], rel=1e-4)
+    assert slime.center_rewards(args, samples)[1] == scaled
+    for each in samples:
+        each.group_index = None
+    assert slime.center_rewards(args, samples)[1] == scaled
+    args.rewards_normalization = False
+    assert slime.center_rewards(args, samples) == (rewards, rewards)

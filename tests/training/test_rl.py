@@ -26,10 +26,13 @@ from tests.training.tiny import (
     training_set,
 )
 from tests.training.worth import worth_of
+from trailforge.evaluation.folder import read_trained
+from trailforge.inspector.evaluations import is_training, open_training
 from trailforge.protocols import GRAPH_R1, REACT
 from trailforge.protocols.environment import Environment
 from trailforge.protocols.turns import Search, Turn
 from trailforge.schemas import InvalidInput, OutputError
+from trailforge.schemas.agent_episode import AgentEpisode
 from trailforge.training.config import KlConfig, TrainPreset, load_train_preset
 from trailforge.training.masks import END
 from trailforge.training.sets.build import make_training_set
@@ -479,3 +482,50 @@ def test_two_questions_with_one_id_are_refused_and_left_over_ones_are_told(capsy
     assert "the last 1 of 3 questions do not fill a step of 2: left out" in capsys.readouterr().err
     with pytest.raises(InvalidInput, match="same id"):
         check_questions([rows[0], rows[0]], config)
+
+
+def kept(out: Path) -> list[AgentEpisode]:
+    """The episodes in a training's folder."""
+    return list(read_trained(out))
+
+
+def test_every_episode_is_kept_with_its_step_and_what_it_was_paid(
+    questions: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    trained(questions, tiny_model, tmp_path / "out", searching)
+    names = [path.name for path in sorted((tmp_path / "out" / "episodes").iterdir())]
+    assert names == ["step-000001-rank-0.parquet", "step-000002-rank-0.parquet"]
+    rows = kept(tmp_path / "out")
+    assert [row.training.step for row in rows if row.training] == [1] * 8 + [2] * 8
+    assert len({row.uid for row in rows}) == 16 and {row.protocol for row in rows} == {"react"}
+    curves = list(csv.DictReader((tmp_path / "out" / "curves.csv").read_text().splitlines()))
+    for step, figures in enumerate(curves, start=1):
+        paid = [row.training for row in rows if row.training and row.training.step == step]
+        assert float(figures["reward"]) == pytest.approx(sum(each.reward or 0.0 for each in paid) / 8, abs=1e-5)
+        parts = {part.name: part.value for each in paid for part in each.parts}
+        assert parts and {name for name in parts if f"episodes/reward_{name}" in figures} == {
+            name for name, value in parts.items() if value is not None
+        }
+    one = rows[0]
+    asked = {row.question_id: row for row in questions_of(questions, "train", "react")}[one.question_id]
+    assert one.question == asked.question and one.golds == asked.reward_model.ground_truth.target
+    assert len(one.searches) == 1 and one.searches[0].titles and len(one.searches[0].scores) == 2
+    assert one.costs.calls == 2 and 0 < one.costs.completion_tokens < one.costs.prompt_tokens
+    assert one.stop == "answered" and one.messages[-1].role == "assistant"
+    opened = open_training(tmp_path / "out")
+    assert is_training(tmp_path / "out") and opened.whole(9) == rows[9]
+    assert opened.select(step=2, stop="answered") == list(range(8, 16)) and opened.select(stop="failed") == []
+
+
+def test_a_training_that_goes_on_replaces_what_came_after_its_checkpoint(
+    questions: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    """And keeps of every second batch alone, if told so, which another preset may change in between."""
+    trained(questions, tiny_model, tmp_path / "out", searching, keep_every=2, save_steps=2, steps=3)
+    folder = tmp_path / "out" / "episodes"
+    assert [path.name[:11] for path in sorted(folder.iterdir())] == ["step-000001", "step-000003"]
+    (folder / "step-000009-rank-0.parquet").write_bytes(b"of a run that was killed")
+    trained(questions, tiny_model, tmp_path / "out", searching, keep_episodes=False, resume=True, save_steps=2, steps=3)
+    assert len(list(folder.iterdir())) == 3
+    trained(questions, tiny_model, tmp_path / "out", searching, resume=True, save_steps=2, steps=3)
+    assert [path.name[:11] for path in sorted(folder.iterdir())] == ["step-000001", "step-000003"]

@@ -18,8 +18,10 @@ from tests.support import finished_runs as made
 from tests.support.truths import score_messages
 from tests.training.framework_servers import LOGPROB, FakeSampler, FakeServerManager, expected, searched
 from tests.training.tiny import rl_rows
+from trailforge.evaluation.folder import read_trained
 from trailforge.protocols import PROTOCOLS
 from trailforge.schemas import InvalidInput, RlRow
+from trailforge.training.adapters import search_episodes
 from trailforge.training.adapters.verl import compute_score
 from trailforge.training.exports import export
 from trailforge.training.exports.verl import AGENT, rl_row
@@ -119,6 +121,22 @@ async def test_verl_gets_tokens_mask_and_reward(protocol: str, entry: Path, toke
     sampling = server.requests[0]["sampling_params"]
     assert sampling["include_stop_str_in_output"] and sampling["max_tokens"] == LIMITS["response_length"] - 1
     assert sampling["stop"] == list(PROTOCOLS[protocol].stop) and tokenizer.eos_token_id in sampling["stop_token_ids"]
+
+
+async def test_episodes_of_verl_are_kept_by_the_step_of_the_weights(
+    entry: Path, tokenizer: Any, tmp_path: Path
+) -> None:
+    (loop,) = yaml.safe_load(entry.read_text())
+    keeping = tmp_path / "agent_loop.yaml"
+    keeping.write_text(yaml.safe_dump([loop | {"search": loop["search"] | {"keep_in": str(tmp_path / "out")}}]))
+    rows = rl_rows("react")[-2:]
+    await Worker(keeping, tokenizer, FakeServerManager(FakeSampler(tokenizer, "react"))).batch(rows, logprobs=False)
+    search_episodes._writer_to(str(tmp_path / "out")).close()
+    kept = list(read_trained(tmp_path / "out"))
+    assert sorted(each.question for each in kept) == sorted(row.question for row in rows)
+    assert {each.dataset for each in kept} == {row.data_source for row in rows}
+    assert {each.training.step for each in kept if each.training} <= {4, 5}  # the weights' version grows by the turn
+    assert all(len(each.searches) == 1 and each.stop == "answered" for each in kept)
 
 
 async def test_without_log_probabilities_none_are_made_up(entry: Path, tokenizer: Any) -> None:

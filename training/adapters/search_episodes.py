@@ -7,6 +7,9 @@ An agent speaks the protocol that its question names, and searches what the fram
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
+import socket
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -19,12 +22,19 @@ import yaml
 from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.schemas import ChatMessage, InvalidInput, from_dict
 from trailforge.training.generation import Continuation, cut_at_end
+from trailforge.training.kept_episodes import EpisodePlace, EpisodeWriter, TrainedQuestion, hash_searched, make_row
 from trailforge.training.masks import prepare_tokenizer
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out_one
+from trailforge.training.scoring import read_truth
 from trailforge.training.searched import open_environment
 
 _END_OF_TEXT = "<|endoftext|>"
 """With which base models end a turn."""
+
+_GATHER_S = 5.0
+"""How long episodes wait for others to stand in one file with."""
+_PROCESS = f"{socket.gethostname()}.{os.getpid()}"
+_numbers = itertools.count()
 
 GoOn = Callable[[list[int], int, Sequence[str], Collection[int]], Awaitable[Continuation]]
 """(ids so far, room, strings to stop at, tokens to stop at) -> what the server sampled."""
@@ -44,6 +54,8 @@ class SearchSettings(EnvironmentConfig):
     """Of one tool turn; more is cut."""
     max_searches: int | None = None
     """Of an episode; None: its length alone ends it."""
+    keep_in: str = ""
+    """The folder in whose `episodes/` all of them are kept; empty: none is."""
 
     def __post_init__(self) -> None:
         EnvironmentConfig.__post_init__(self)
@@ -86,8 +98,13 @@ async def search_episode(
     go_on: GoOn,
     tokenizer: Any,
     max_tokens: int,
+    asked: TrainedQuestion | None = None,
+    step: Callable[[], int] = lambda: 0,
 ) -> TokenEpisode:
     """An episode of at most `max_tokens` after the prompt. `tokenizer`: after `prepare_tokenizer`.
+
+    It is kept where settings and question (`asked`) are given for that. `step`: asked when it is over, which step of
+    the training it is of; 0: not known.
 
     Raises as `training.searched.open_environment` and `roll_out_one`.
     """
@@ -106,8 +123,39 @@ async def search_episode(
         max_observation_tokens=settings.max_observation_tokens,
         max_searches=settings.max_searches,
     )
-    return await roll_out_one(
+    episode = await roll_out_one(
         prompt, protocol, environment, go_on=ask, end_ids=end_ids, tokenizer=tokenizer, limits=limits
+    )
+    if settings.keep_in and asked is not None:
+        place = EpisodePlace(
+            step=step(),
+            protocol=protocol,
+            backend=environment.retriever,
+            index=hash_searched(environment),
+            model=str(getattr(tokenizer, "name_or_path", "")),
+            process=_PROCESS,
+        )
+        number = next(_numbers)
+        _writer_to(settings.keep_in).keep(place.step, lambda: [make_row(asked, episode, place, number=number)])
+    return episode
+
+
+@cache
+def _writer_to(folder: str) -> EpisodeWriter:
+    return EpisodeWriter(Path(folder), _PROCESS, gather_s=_GATHER_S)
+
+
+def asked_of(truth: Any, known: Mapping[str, Any] | None, dataset: str = "") -> TrainedQuestion | None:
+    """The question of a framework's row, for episodes to be kept; None for a row that does not say it.
+
+    `truth`: as of `read_truth`. `known`: the `extra_info` of our exports.
+    """
+    known = known or {}
+    if not known.get("question"):
+        return None
+    question = str(known["question"])
+    return TrainedQuestion(
+        truth=read_truth(truth), id=str(known.get("uid") or question), question=question, dataset=dataset
     )
 
 

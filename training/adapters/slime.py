@@ -9,6 +9,9 @@ questions. `sample.metadata` may have what the data set or a generate function k
 that the environment variable TRAILFORGE_SEARCH names (`SearchSettings`). Not for `--partial-rollout`: an episode that
 slime breaks off is made anew. Turns are appended by slime's own `Sample.append_response_tokens`, so slime has to be of
 August 2026 or later (tried at its commit 624b824).
+
+`--custom-reward-post-process-path trailforge.training.adapters.slime.center_rewards`: as slime makes advantages of the
+rewards of a group, but an episode whose search failed counts in no mean.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from array import array
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from itertools import groupby
+from statistics import fmean, stdev
 from typing import Any, Protocol
 
 import aiohttp
@@ -28,6 +32,7 @@ import aiohttp
 from trailforge.schemas import ChatMessage, InvalidInput, RequestRefused, ServerUnavailable
 from trailforge.training.adapters.search_episodes import (
     SearchSettings,
+    asked_of,
     known_of,
     logprobs_of,
     search_episode,
@@ -75,6 +80,12 @@ class RolloutSample(Sample, Protocol):
     status: Any
     Status: Any
     """The enumeration of its states."""
+    group_index: int | None
+    """The same of all episodes on a question; None: nobody numbered them."""
+
+    def get_reward_value(self, args: Any) -> float:
+        """What it was paid."""
+        ...
 
     def append_response_tokens(
         self,
@@ -107,6 +118,31 @@ async def reward(args: Any, sample: Sample, **_: Any) -> float:
     return (await pending.wait()).total
 
 
+_CENTERED = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")
+"""Estimators for which slime takes off a group's mean; for all but the last it divides by the deviation too."""
+
+
+def center_rewards(args: Any, samples: Sequence[RolloutSample]) -> tuple[list[float], list[float]]:
+    """Rewards as they were paid, and as they are trained. 0 for a failed episode, and where it leaves one alone."""
+    paid = [float(sample.get_reward_value(args)) for sample in samples]
+    if args.advantage_estimator not in _CENTERED or not args.rewards_normalization:
+        return paid, paid
+    groups: dict[int, list[int]] = {}
+    for at, sample in enumerate(samples):
+        if (sample.metadata or {}).get("stop") != "failed":
+            number = at // args.n_samples_per_prompt if sample.group_index is None else sample.group_index
+            groups.setdefault(number, []).append(at)
+    trained = [0.0] * len(samples)
+    for places in groups.values():
+        rewards = [paid[at] for at in places]
+        mean, scale = fmean(rewards), 1.0
+        if args.advantage_estimator in _CENTERED[:-1] and args.grpo_std_normalization and len(rewards) > 1:
+            scale = stdev(rewards) + 1e-6  # as slime has it
+        for at, reward in zip(places, rewards, strict=True):
+            trained[at] = (reward - mean) / scale
+    return paid, trained
+
+
 async def generate(args: Any, sample: RolloutSample, sampling_params: Mapping[str, Any]) -> RolloutSample:
     """An episode on the sample's question, written into the sample; an aborted one leaves it as it was.
 
@@ -124,6 +160,8 @@ async def generate(args: Any, sample: RolloutSample, sampling_params: Mapping[st
                 go_on=server.go_on,
                 tokenizer=tokenizer,
                 max_tokens=sampling_params["max_new_tokens"],
+                asked=asked_of(sample.label, sample.metadata),
+                step=server.step,
             )
         except _Aborted:
             sample.status = sample.Status.ABORTED
@@ -192,6 +230,11 @@ class _Server:
         self._session, self._url, self._sampling = session, url, sampling
         self.turns: list[dict[str, Any]] = []
         """What it said of each turn that has tokens."""
+
+    def step(self) -> int:
+        """That trains what was sampled last, by the version of SGLang's weights; 0 where that is no number."""
+        version = str(self.turns[-1].get("weight_version", "")) if self.turns else ""
+        return int(version) if version.isdecimal() else 0
 
     async def go_on(self, ids: list[int], room: int, stop: Sequence[str], end_ids: Collection[int]) -> Continuation:
         """As `search_episodes.GoOn`."""

@@ -24,7 +24,7 @@ from uuid import uuid4
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
 from trailforge.schemas import InvalidInput
-from trailforge.training.adapters.search_episodes import known_of, logprobs_of, read_settings, search_episode
+from trailforge.training.adapters.search_episodes import asked_of, known_of, logprobs_of, read_settings, search_episode
 from trailforge.training.generation import Continuation
 from trailforge.training.scoring import read_messages, read_truth
 
@@ -53,6 +53,8 @@ class SearchAgentLoop(AgentLoopBase):
             go_on=server.go_on,
             tokenizer=self.tokenizer,
             max_tokens=self.rollout_config.response_length,
+            asked=asked_of(kwargs["reward_model"], kwargs.get("extra_info"), str(kwargs.get("data_source") or "")),
+            step=server.step,
         )
         elapsed = time.perf_counter() - started
         room = self.rollout_config.prompt_length
@@ -83,6 +85,11 @@ class _Server:
         # Both engines by default take the string that they stopped at off their text. The tokens stay either way.
         keep = "no_stop_trim" if engine == "sglang" else "include_stop_str_in_output"
         self._sampling = {**sampling, keep: True}
+
+    def step(self) -> int:
+        """That trains what was sampled last, from 1; 0 where verl does not say."""
+        steps = self.weights.get("max_global_steps")
+        return 0 if steps is None else int(steps) + 1
 
     async def go_on(self, ids: list[int], room: int, stop: Sequence[str], end_ids: Collection[int]) -> Continuation:
         """As `search_episodes.GoOn`."""

@@ -32,6 +32,7 @@ from trailforge.training.exports.verl import RL, rl_row
 _TURNS = pa.list_(pa.struct([("role", STR), ("content", STR), ("step_loss_mask", INT)]))
 SFT = schema([("messages", _TURNS), ("uid", STR), ("question", STR), ("data_source", STR)])
 REWARD = "trailforge.training.adapters.slime.reward"
+CENTER = "trailforge.training.adapters.slime.center_rewards"
 GENERATE = "trailforge.training.adapters.slime.generate"
 _ARRAYS = '"${MODEL_ARGS[@]}" "${CLUSTER_ARGS[@]}"'
 
@@ -105,6 +106,7 @@ def _rl_command(export: Export) -> str:
         "--apply-chat-template",
         f"--custom-generate-function-path {GENERATE}",
         f"--custom-rm-path {REWARD}",
+        f"--custom-reward-post-process-path {CENTER}",
         f"--num-epoch {numbers.epochs}",
         f"--rollout-batch-size {numbers.prompts_per_step}",
         f"--n-samples-per-prompt {numbers.samples}",

@@ -293,7 +293,7 @@ class VerlFiles:
         if (out / "checkpoints").exists() and not self.resume:
             raise InvalidInput("a training was begun there; go on with --resume, or take another folder", file=out)
         _check_shares(self.recipe.rl, self.options)
-        search = self._search(documents, kg)
+        search = self._search(documents, kg, out)
         folder = out.absolute() / "verl"
         (folder / "rl").mkdir(parents=True, exist_ok=True)
         opened = open_set(training_set)
@@ -310,11 +310,12 @@ class VerlFiles:
         script.write_text(self._script(folder, longest_of(opened)), encoding="utf-8")
         return script
 
-    def _search(self, documents: Sequence[Path], kg: Path | None) -> dict[str, object]:
+    def _search(self, documents: Sequence[Path], kg: Path | None, out: Path) -> dict[str, object]:
         searches_graph = grammar_of(self.recipe.protocol).searches == "graph"
         search = search_of(self.recipe) | {
             "documents": [str(each.absolute()) for each in documents],
             "kg": str(kg.absolute()) if kg and searches_graph else None,
+            "keep_in": str(out.absolute()) if self.recipe.rl.keep_episodes else "",
         }
         read_settings(search)
         return search

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal, TypeVar
 from trailforge.pipelines.runs.finished import MANIFEST, RUN, check_hash
 from trailforge.schemas import (
     FileEntry,
+    GroundTruth,
     InvalidInput,
     PreferenceRow,
     Question,
@@ -165,18 +166,24 @@ def held_out_questions(folder: Path) -> list[Question]:
     if len(plain) < len(rows):
         log(f"rl/validation: {len(rows) - len(plain):,} questions have options, and are left out")
     return [
-        Question(
-            id=rows[key].question_id,
-            question=rows[key].question,
-            answer=truths[key].target[0],
-            answer_aliases=truths[key].target[1:],
-            decomposition=truths[key].hops,
-            dataset=rows[key].data_source,
-            num_hops=truths[key].num_hops,
-            supporting=tuple(SupportingDocument(title=title) for title in truths[key].support_titles if title),
-        )
+        make_question(truths[key], id=rows[key].question_id, question=rows[key].question, dataset=rows[key].data_source)
         for key in plain
     ]
+
+
+def make_question(truth: GroundTruth, *, id: str, question: str, dataset: str) -> Question:
+    """A question of a training as evaluations have it: for one with options the letters are the answer."""
+    golds = (", ".join(truth.correct_options),) if truth.correct_options else truth.target
+    return Question(
+        id=id,
+        question=question,
+        answer=golds[0],
+        answer_aliases=golds[1:],
+        decomposition=truth.hops,
+        dataset=dataset,
+        num_hops=truth.num_hops,
+        supporting=tuple(SupportingDocument(title=title) for title in truth.support_titles if title),
+    )
 
 
 def questions_of(folder: Path, split: Split, protocol: str) -> list[RlRow]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trailforge.schemas import ChatMessage, InvalidInput, install_hint
-from trailforge.schemas.text import count_tokens
+from trailforge.schemas.text import count_conversation
 from trailforge.training.masks import masked_tokens, prepare_tokenizer, prompt_ids, teach
 
 
@@ -21,13 +21,13 @@ class Lengths:
     def of(self, messages: Sequence[ChatMessage]) -> int:
         """Of a conversation with its template. Raises `InvalidInput` for text that is a special token."""
         if self._tokenizer is None:
-            return _estimated(messages)
+            return count_conversation(messages)
         return len(masked_tokens(self._tokenizer, messages).input_ids)
 
     def of_prompt(self, messages: Sequence[ChatMessage]) -> int:
         """Of what stands before the agent's first turn. Raises as `of`."""
         if self._tokenizer is None:
-            return _estimated(messages)
+            return count_conversation(messages)
         return len(prompt_ids(self._tokenizer, messages))
 
 
@@ -45,8 +45,3 @@ def load_tokenizer(name: str) -> Any:
     teach(tokenizer)
     prepare_tokenizer(tokenizer)
     return tokenizer
-
-
-def _estimated(messages: Sequence[ChatMessage]) -> int:
-    """What SmolLM2's tokenizer makes of the demo's conversations is 0.5 to 7 % less, template included."""
-    return sum(count_tokens(message.content) for message in messages)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from trailforge.schemas import ChatMessage, InvalidInput, PreferenceRow, SftRow, TextSpan, Verdict, estimate_tokens
-from trailforge.schemas.text import chat_token_in
+from trailforge.schemas import ChatMessage, InvalidInput, PreferenceRow, SftRow, TextSpan, Verdict
+from trailforge.schemas.text import chat_token_in, count_conversation
 from trailforge.training.frames import END, START
 from trailforge.training.masks import pieces
 from trailforge.training.sets.benchmarks import QuestionNgrams
@@ -39,7 +39,7 @@ def segments(row: SftRow) -> Iterator[SftRow]:
             segment_index=number,
             segment_count=len(turns),
             num_tool_calls=sum(message.role == "tool" for message in messages),
-            token_estimate=sum(estimate_tokens(message.content) for message in messages),
+            token_estimate=count_conversation(messages),
         )
 
 

@@ -75,7 +75,8 @@ def trainer_arguments(config: TrainerConfig, out: Path, parts: Batches, *, max_s
 
 def deciding(config: TrainerConfig) -> dict[str, Any]:
     """The fields that decide the weights: a training goes on with the same ones only."""
-    return {name: value for name, value in asdict(config).items() if name not in ("logging", "save_steps")}
+    free = ("logging", "save_steps", "keep_episodes", "keep_every")
+    return {name: value for name, value in asdict(config).items() if name not in free}
 
 
 def peft_config(config: TrainerConfig) -> Any:

@@ -4,6 +4,7 @@
     OUT/checkpoints/checkpoint-N/     after N optimizer steps; whole once `whole.json` lists its files
     OUT/logs/                         TensorBoard
     OUT/model/                        weights and tokenizer, there whole or not at all
+    OUT/episodes/                     those of RL as rows of `AgentEpisode` (`training.kept_episodes`)
     OUT/curves.csv                    what the trainer told of each step, with every checkpoint anew
     OUT/training.json                 figures of the finished training
 
@@ -54,6 +55,11 @@ def find_last_whole(out: Path) -> Path | None:
             return checkpoint
         log(f"{checkpoint} is not whole, as when its writing was interrupted: passed over")
     return None
+
+
+def step_of(checkpoint: Path | None) -> int:
+    """Optimizer steps that a checkpoint was written after; 0 without one."""
+    return 0 if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-"))
 
 
 def open_folder(out: Path, settings: Mapping[str, Any], *, resume: bool) -> Path | None:
@@ -128,7 +134,7 @@ def _drop_interrupted(out: Path) -> None:
 
 def _newest_first(folder: Path) -> Iterator[Path]:
     found = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
-    yield from sorted(found, key=lambda path: -int(path.name.removeprefix("checkpoint-")))
+    yield from sorted(found, key=lambda path: -step_of(path))
 
 
 def _sizes(folder: Path) -> dict[str, int]:

@@ -33,16 +33,17 @@ from trailforge.training.generation import (
     VllmColocatedGenerator,
     VllmServerGenerator,
 )
+from trailforge.training.kept_episodes import EpisodePlace, EpisodeWriter, hash_searched
 from trailforge.training.masks import prompt_ids
-from trailforge.training.processes import is_main_process, log, processes
+from trailforge.training.processes import is_main_process, log, process_rank, processes
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode
 from trailforge.training.scoring import ToScore, scorer_of_training
 from trailforge.training.sets.files import questions_of, set_hash
 from trailforge.training.trl.arguments import Batches, batches, deciding, peft_config, trainer_arguments
-from trailforge.training.trl.checkpoints import open_together, save_model, write_result
+from trailforge.training.trl.checkpoints import open_together, save_model, step_of, write_result
 from trailforge.training.trl.fit import fit
 from trailforge.training.trl.memory import check_memory
-from trailforge.training.trl.rollouts import Pay, SearchRollouts, episode_reward
+from trailforge.training.trl.rollouts import Pay, SearchRollouts, StepKeeper, episode_reward
 from trailforge.training.weights import base_model as resolved
 from trailforge.training.weights import load_model, load_tokenizer
 
@@ -109,6 +110,7 @@ def train_rl(
         limits=limits_of(config),
         open_generator=open_generator or (lambda trainer: make_generator(trainer, config)),
         mask_too_long=config.mask_truncated,
+        keeper=open_keeper(out, preset, environment, source, done=step_of(checkpoint)),
     )
     trainer = grpo_trainer(model, tokenizer, rows, arguments, config, rollouts)
     try:
@@ -289,6 +291,28 @@ def make_pay(preset: TrainPreset) -> Pay:
         return scorer.score([to_score(row, episode) for row, episode in played])
 
     return pay
+
+
+def open_keeper(
+    out: Path, preset: TrainPreset, environment: Environment, model: str, *, done: int
+) -> StepKeeper | None:
+    """Who keeps the episodes of this process; None where the preset keeps none. Those of steps after `done`, from which
+    a training goes on, are removed."""
+    config = preset.rl
+    if not config.keep_episodes:
+        return None
+    writer = EpisodeWriter(out, str(process_rank()))
+    if is_main_process():
+        writer.drop_after(done)
+    place = EpisodePlace(
+        step=0,
+        protocol=preset.protocol,
+        backend=environment.retriever,
+        index=hash_searched(environment),
+        model=model,
+        process=str(process_rank()),
+    )
+    return StepKeeper(writer, place, every=config.keep_every, updates=config.updates_per_step)
 
 
 def to_score(row: RlRow, episode: TokenEpisode) -> ToScore:

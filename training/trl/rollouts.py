@@ -8,7 +8,8 @@ failed has none: TRL then leaves it out of its group's mean, and no token of it 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -16,7 +17,9 @@ from trailforge.protocols.environment import Environment
 from trailforge.protocols.transcripts import read_transcript
 from trailforge.rewards.episode import Reward
 from trailforge.schemas import RlRow
+from trailforge.schemas.agent_episode import AgentEpisode
 from trailforge.training.generation import Generator, TurnServer
+from trailforge.training.kept_episodes import EpisodePlace, EpisodeWriter, TrainedQuestion, make_row
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out
 from trailforge.training.turns import EpisodeLoop
 
@@ -33,6 +36,35 @@ class Paid:
     reward: Reward
 
 
+class StepKeeper:
+    """Keeps the episodes of one process, all that are made between two changes of the policy together."""
+
+    def __init__(self, writer: EpisodeWriter, place: EpisodePlace, *, every: int, updates: int) -> None:
+        """`every`: batches of episodes, of which one is kept. `updates`: optimizer steps on each batch."""
+        self._writer, self._place, self._every, self._updates = writer, place, every, updates
+
+    def keep(self, step: int, paid: Sequence[Paid]) -> None:
+        """`step`: the optimizer step that trains them first, from 1. Comes back at once."""
+        if (step - 1) // self._updates % self._every == 0:
+            self._writer.keep(step, partial(_rows_of, paid, replace(self._place, step=step)))
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._writer.close()
+
+
+def _rows_of(paid: Sequence[Paid], place: EpisodePlace) -> list[AgentEpisode]:
+    return [
+        make_row(_asked(one.row), one.episode, place, number=number, reward=one.reward)
+        for number, one in enumerate(paid)
+    ]
+
+
+def _asked(row: RlRow) -> TrainedQuestion:
+    truth = row.reward_model.ground_truth
+    return TrainedQuestion(truth=truth, id=row.question_id, question=row.question, dataset=row.data_source)
+
+
 class SearchRollouts:
     """Makes and pays the episodes of a step. One for the whole training: the tools stay on one event loop."""
 
@@ -47,24 +79,29 @@ class SearchRollouts:
         limits: RolloutLimits,
         open_generator: Callable[[Any], Generator | TurnServer],
         mask_too_long: bool = False,
+        keeper: StepKeeper | None = None,
     ) -> None:
         """`open_generator` makes the generator of a trainer when it first rolls out. `mask_too_long`: episodes that
-        end for want of room have no loss, whatever token they end with."""
+        end for want of room have no loss, whatever token they end with. `keeper`: who keeps them; None: nobody."""
         self._rows: Mapping[str, RlRow] = {row.uid: row for row in rows}
         self._environment, self._pay, self._protocol = environment, pay, protocol
         self._tokenizer, self._limits = tokenizer, limits
         self._open_generator = open_generator
         self._generator: Generator | TurnServer | None = None
-        self._mask_too_long = mask_too_long
+        self._mask_too_long, self._keeper = mask_too_long, keeper
         self._loop = EpisodeLoop()
 
     def close(self) -> None:
-        """End the tools' event loop."""
+        """End the tools' event loop, and write what is left to keep."""
         self._loop.close()
+        if self._keeper is not None:
+            self._keeper.close()
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
         """What TRL calls: ids of rows to tokens, masks and rewards."""
         paid = self._roll_out([self._rows[uid] for uid in prompts], trainer)
+        if self._keeper is not None:
+            self._keeper.keep(trainer.state.global_step + 1, paid)
         episodes = [one.episode for one in paid]
         sampled = any(each is not None for episode in episodes for each in episode.logprobs if each != 0.0)
         return {

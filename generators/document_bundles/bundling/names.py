@@ -21,19 +21,25 @@ _IN_PASSING = 0.5
 def name_weights(documents: Sequence[Sequence[Name]], config: BundleConfig) -> list[dict[str, float]]:
     """For each document the names that it may be joined by, with weights: two share the sum of the products.
 
-    A weight is the root of the name's rarity, half of it where the document names it in passing.
+    A weight is the root of the name's rarity, half of it where the document names it in passing. What stands in titles
+    alone, and no text says, joins nothing: capitals of a heading may be any word's ("Stealthy").
     """
     total, frequencies = len(documents), document_frequencies(documents)
+    said = {name.key for names in documents for name in names if not _is_heading_word(name)}
     most = max(_ALWAYS_RARE, config.max_name_share * total)
     return [
         {
             name.key: math.sqrt(rarity(name.key, frequencies, total))
             * (1.0 if name.is_in_title or name.count > 1 else _IN_PASSING)
             for name in names
-            if 2 <= frequencies[name.key] <= most
+            if 2 <= frequencies[name.key] <= most and name.key in said
         }
         for names in documents
     ]
+
+
+def _is_heading_word(name: Name) -> bool:
+    return name.is_in_title and name.count == 1 and name.text.istitle()
 
 
 def name_arrays(documents: Sequence[Mapping[str, float]]) -> tuple[np.ndarray, np.ndarray]:

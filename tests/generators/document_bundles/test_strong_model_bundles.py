@@ -59,9 +59,15 @@ def _titles(shown: str) -> list[str]:
 
 
 def production_config() -> BundleRunConfig:
-    """The preset, but for the questions of a bundle and the draws of the recording."""
+    """The preset, but for the questions of a bundle and the draws of the recording.
+
+    Those ended with the first that is kept, whatever words of titles its queries have.
+    """
     config = read_config(BundleRunConfig, load_preset("r-search", "document_bundles"), source="r-search")
-    writer, episodes = replace(config.writer, questions_per_bundle=2), replace(config.episodes, samples=2)
+    writer, episodes = (
+        replace(config.writer, questions_per_bundle=2),
+        replace(config.episodes, samples=2, most_gold=1.0),
+    )
     return replace(config, writer=writer, episodes=episodes)
 
 

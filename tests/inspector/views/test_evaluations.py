@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.evaluations import evaluation, play_cell, whole_folder, write_folder
-from trailforge.evaluation.folder import read_episodes
+from tests.support.evaluations import evaluation, play_cell, whole_folder, write_folder, write_training
+from trailforge.evaluation.folder import read_episodes, read_trained
 from trailforge.schemas import Message
 
 pytest.importorskip("streamlit")
@@ -39,6 +39,17 @@ def page(name: str, folder: str, other: str = "") -> None:
         getattr(evaluation_page, f"show_{name}")(opened[0])
 
 
+def trained_page(name: str, folder: str) -> None:
+    """The same of a training."""
+    from pathlib import Path
+
+    from trailforge.inspector import evaluation_page
+    from trailforge.inspector.evaluations import stamp_training
+
+    opened = evaluation_page.open_trained(Path(folder), stamp_training(Path(folder)))
+    getattr(evaluation_page, f"show_{name}")(opened)
+
+
 def opened(name: str, folder: Path, other: Path | None = None, **asked: str) -> AppTest:
     app = AppTest.from_function(page, args=(name, str(folder), str(other or "")), default_timeout=60)
     app.query_params.update(asked)
@@ -56,7 +67,7 @@ def lists(app: AppTest) -> list[list[dict[str, Any]]]:
     return [each.value.to_dict("records") for each in app.dataframe]
 
 
-def choose(app: AppTest, label: str, value: str) -> list[dict[str, Any]]:
+def choose(app: AppTest, label: str, value: Any) -> list[dict[str, Any]]:
     """The list of episodes after a filter is set."""
     next(each for each in app.selectbox if each.label == label).select(value).run()
     assert not app.exception
@@ -193,3 +204,51 @@ def test_a_damaged_folder_is_said_in_a_line(folder: Path, tmp_path: Path) -> Non
     assert not app.exception and "not a readable Parquet file" in app.code[0].value
     app = AppTest.from_function(whole_page, args=(str(folder),), default_timeout=60).run()
     assert not app.exception and not app.error and len(lists(app)[0]) == 9
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_training(tmp_path_factory.mktemp("training"))
+
+
+def trained(name: str, folder: Path, **asked: str) -> AppTest:
+    app = AppTest.from_function(trained_page, args=(name, str(folder)), default_timeout=60)
+    app.query_params.update(asked)
+    app.run()
+    assert not app.exception
+    return app
+
+
+def test_a_training_has_a_line_for_each_step(training: Path) -> None:
+    (table,) = lists(trained("steps", training))
+    rows = list(read_trained(training))
+    assert [(row["step"], row["episodes"]) for row in table] == [(1, 20), (2, 20), (12, 20)]
+    paid = [each.training.reward for each in rows[:20] if each.training and each.training.reward is not None]
+    assert len(paid) == 19 and table[0]["reward"] == pytest.approx(sum(paid) / 19, abs=1e-3)
+    assert [row["failed"] for row in table] == [5.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("label", "value", "holds"),
+    [
+        ("step", 12, lambda row: row["step"] == 12),
+        ("stop", "failed", lambda row: row["stop"] == "failed"),
+        ("failure tag", "miss_at_hop_2", lambda row: "miss_at_hop_2" in row["tags"]),
+        ("verdict", "wrong", lambda row: row["verdict"] == "wrong"),
+    ],
+)
+def test_episodes_of_a_training_are_chosen_by_step_and_stop_too(
+    training: Path, label: str, value: Any, holds: Callable[[dict[str, Any]], bool]
+) -> None:
+    app = trained("episodes", training)
+    assert not all(map(holds, lists(app)[0]))
+    rows = choose(app, label, value)
+    assert rows and all(map(holds, rows))
+
+
+def test_an_episode_of_a_training_shows_what_it_was_paid(training: Path) -> None:
+    episode = list(read_trained(training))[25]
+    shown = html(trained("episodes", training, row=episode.uid))
+    assert episode.training and episode.training.reward is not None
+    assert "step 2" in shown and f"reward {episode.training.reward:.3g}" in shown and "r_ans" in shown
+    assert all(message.content in shown for message in episode.messages)

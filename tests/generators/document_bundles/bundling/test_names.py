@@ -77,6 +77,15 @@ def test_bundles_by_names_are_the_same_in_parts_and_in_any_order() -> None:
                 assert 2 * sum(shared) >= len(shared)
 
 
+def test_a_word_of_titles_that_no_text_says_joins_nothing() -> None:
+    stealthy, named = Name("stealthy", "Stealthy", 1, True), Name("gpt-4", "GPT-4", 1, True)
+    other = Name("other", "Other", 2, False)
+    both = [[stealthy, named, other], [stealthy, named, other], *([[]] * 8)]
+    assert set(name_weights(both, CONFIG)[0]) == {"gpt-4", "other"}
+    said = [*both[:2], [stealthy._replace(is_in_title=False)], *([[]] * 7)]
+    assert "stealthy" in name_weights(said, CONFIG)[0]
+
+
 def test_weights_are_roots_of_rarity_and_less_in_passing() -> None:
     told, passing = Name("ftx", "FTX", 2, False), Name("ftx", "FTX", 1, False)
     weights = name_weights([[told], [passing], [Name("arm", "Arm", 1, True)], []], CONFIG)

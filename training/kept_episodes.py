@@ -1,0 +1,181 @@
+"""The episodes of a training, kept as rows of an evaluation, so that the same page shows them.
+
+    OUT/episodes/step-NNNNNN-rank-R.parquet           of one process, by the optimizer step that trains them first
+    OUT/episodes/step-NNNNNN-rank-R-part-K.parquet    where episodes come one by one, as in frameworks
+
+Rows are made and written on a thread of their own. Episodes that cannot be written are no reason to end a training:
+one line says why, and no more are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+
+from trailforge.evaluation.agents.declaration import AgentRun
+from trailforge.evaluation.agents.free_form import record_search
+from trailforge.evaluation.failures import tag_failures
+from trailforge.evaluation.folder import EPISODES
+from trailforge.evaluation.metrics import EpisodeSetting, make_episode
+from trailforge.pipelines.engine.files import write_atomically
+from trailforge.protocols.environment import Environment
+from trailforge.protocols.episodes import EpisodeRun
+from trailforge.rewards.episode import Reward
+from trailforge.rewards.options import score_choice
+from trailforge.schemas import GroundTruth, estimate_tokens, write_parquet
+from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode, AgentSearch, RewardPart, TrainingStep
+from trailforge.training.rollouts import TokenEpisode
+from trailforge.training.sets.files import make_question
+
+Rows = Callable[[], Sequence[AgentEpisode]]
+"""Makes them on the writer's thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedQuestion:
+    """The question of an episode, as a training knows it."""
+
+    truth: GroundTruth
+    id: str
+    question: str
+    dataset: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodePlace:
+    """What episodes of one step and process have in common."""
+
+    step: int
+    """See `TrainingStep.step`."""
+    protocol: str
+    backend: str
+    index: str
+    model: str
+    """That the training began with."""
+    process: str
+    """Tells episodes apart that have the same number in a step."""
+
+
+def hash_searched(environment: Environment) -> str:
+    """What an environment searches, as one hash; empty where that is not known."""
+    searched = environment.searched
+    return hashlib.sha256(json.dumps(dict(searched), sort_keys=True).encode()).hexdigest()[:16] if searched else ""
+
+
+def make_row(
+    asked: TrainedQuestion, episode: TokenEpisode, place: EpisodePlace, *, number: int, reward: Reward | None = None
+) -> AgentEpisode:
+    """The row of an episode, scored and tagged as in an evaluation. `number`: its own, in step and process.
+
+    `reward`: what it was paid; None where that is not known yet. Of a failed episode it is not kept.
+    """
+    run, truth = episode.run, asked.truth
+    searches = _searches(run)
+    question = make_question(truth, id=asked.id, question=asked.question, dataset=asked.dataset)
+    setting = EpisodeSetting(
+        agent=place.protocol,
+        agent_config=f"step {place.step} of {place.process}",
+        protocol=place.protocol,
+        backend=place.backend,
+        index=place.index,
+        model=place.model,
+        seed=number,
+    )
+    did = AgentRun(answer=run.answer, stop=run.stop, messages=run.messages, searches=searches)
+    row = make_episode(question, did, setting, costs=_costs(episode, searches), error=run.error)
+    if truth.correct_options:
+        found = score_choice(run.answer, truth.correct_options)
+        right = {"exact_match": found.exact_match, "f1": found.f1, "right": found.total}
+        row = replace(row, scores=replace(row.scores, contain_em=found.cover_exact_match, **right))
+        row = replace(row, failures=tag_failures(row))
+    paid = None if episode.failed else reward
+    parts = () if paid is None else tuple(RewardPart(name=name, value=value) for name, value in paid.parts.items())
+    return replace(
+        row, training=TrainingStep(step=place.step, reward=None if paid is None else paid.total, parts=parts)
+    )
+
+
+def _searches(run: EpisodeRun) -> tuple[AgentSearch, ...]:
+    shown = [estimate_tokens(message.content) for message in run.messages if message.role == "tool"]
+    read = [step for step in run.steps if step.observation is not None]  # each is followed by what it shows
+    return tuple(
+        record_search(step.turn.search, step.observation, context_tokens=tokens, seconds=0.0)
+        for step, tokens in zip(read, shown, strict=True)
+        if step.turn is not None and step.turn.search is not None and step.observation is not None
+    )
+
+
+def _costs(episode: TokenEpisode, searches: Sequence[AgentSearch]) -> AgentCosts:
+    """Tokens as the trainer counts them; those of a failed episode, whose mask says nothing of turns, are 0."""
+    turns = [at for at, own in enumerate(episode.mask) if own and (at == 0 or not episode.mask[at - 1])]
+    return AgentCosts(
+        calls=sum(message.role == "assistant" for message in episode.messages),
+        prompt_tokens=sum(len(episode.prompt_ids) + at for at in turns),
+        completion_tokens=sum(episode.mask),
+        context_tokens=sum(search.context_tokens for search in searches),
+        seconds=None,
+    )
+
+
+class EpisodeWriter:
+    """Writes the episodes of one process below a training's folder."""
+
+    def __init__(self, out: Path, process: str, *, gather_s: float | None = None) -> None:
+        """`gather_s`: how long to wait for more episodes before a file is written; None: each call is a whole step."""
+        self._folder, self._process, self._gather_s = out / EPISODES, process, gather_s
+        self._lock, self._closing = threading.Lock(), threading.Event()
+        self._waiting: list[tuple[int, Rows]] = []
+        self._parts, self._has_failed = 0, False
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kept-episodes")
+
+    def keep(self, step: int, rows: Rows) -> None:
+        """Have episodes of a step written; comes back at once."""
+        with self._lock:
+            if self._has_failed:
+                return
+            self._waiting.append((step, rows))
+            is_first = len(self._waiting) == 1
+        if is_first:
+            self._thread.submit(self._write)
+
+    def drop_after(self, step: int) -> None:
+        """Remove what a training wrote behind the checkpoint that it now goes on from. For one process alone."""
+        for path in self._folder.glob("step-*.parquet"):
+            if int(path.name.split("-")[1]) > step:
+                path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._closing.set()
+        self._thread.shutdown()
+
+    def _write(self) -> None:
+        if self._gather_s is not None:
+            self._closing.wait(self._gather_s)
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        if self._has_failed:
+            return
+        try:
+            for step, given in groupby(sorted(waiting, key=_step_of), key=_step_of):
+                self._write_step(step, [row for _, rows in given for row in rows()])
+        except Exception as error:
+            self._has_failed = True
+            print(f"episodes are no longer kept, and the training goes on: {error}", file=sys.stderr, flush=True)
+
+    def _write_step(self, step: int, rows: Sequence[AgentEpisode]) -> None:
+        part = "" if self._gather_s is None else f"-part-{self._parts:05}"
+        path = self._folder / f"step-{step:06}-rank-{self._process}{part}.parquet"
+        write_atomically(path, lambda unfinished: write_parquet(unfinished, AgentEpisode, rows))
+        self._parts += 1
+
+
+def _step_of(waiting: tuple[int, Rows]) -> int:
+    return waiting[0]
