@@ -116,7 +116,10 @@ def histogram(values: np.ndarray, unit: str, bins: int = 30) -> go.Figure:
     """How often which value; few whole numbers get a bar each. Rows without a value do not count."""
     values = values[~np.isnan(values)]
     whole = bool(len(values)) and bool(np.all(values == np.round(values))) and np.ptp(values) < bins
-    counts, edges = np.histogram(values, bins=np.arange(values.min(), values.max() + 2) - 0.5 if whole else bins)
+    try:
+        counts, edges = np.histogram(values, bins=np.arange(values.min(), values.max() + 2) - 0.5 if whole else bins)
+    except ValueError:  # they are too near to each other for so many bars
+        counts, edges = np.histogram(values, bins=1, range=(values.min() - 0.5, values.max() + 0.5))
     figure = go.Figure(
         go.Bar(
             x=(edges[:-1] + edges[1:]) / 2,

@@ -48,7 +48,7 @@ class AgentTrajectory:
     gold_hops: tuple[Hop, ...]
     num_hops: int
     token_estimate: int
-    """Of the conversation, by the rule of `schemas.estimate_tokens`."""
+    """Of the conversation, by `schemas.text.count_conversation`."""
     draws: int
     """Episodes that were drawn on the question; one that broke off is none."""
     right_draws: int

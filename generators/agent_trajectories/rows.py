@@ -12,9 +12,9 @@ from trailforge.evaluation.failures import tag_failures
 from trailforge.evaluation.metrics import score_run
 from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.protocols import PROTOCOLS
-from trailforge.protocols.base import estimate_tokens
 from trailforge.rewards import cover_exact_match, mcts_reward, score_answer
 from trailforge.schemas import ChatMessage, MalformedReply, Question, SftRow
+from trailforge.schemas.text import count_conversation
 
 
 def is_known(answer: str, golds: Sequence[str]) -> bool:
@@ -36,7 +36,7 @@ def made_of(row: AgentTrajectory, question: Question) -> dict[str, Any]:
         "episode": episode,
         "gold_hops": question.decomposition,
         "num_hops": question.hop_count or 0,
-        "token_estimate": sum(estimate_tokens(message.content) for message in old.messages),
+        "token_estimate": count_conversation(old.messages),
     }
 
 

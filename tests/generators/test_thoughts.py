@@ -22,7 +22,8 @@ from trailforge.generators.mcts_trajectories.story import mismatch, rereads, sft
 from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, describe, reply_schema
 from trailforge.inference import Prices, Request, Usage
 from trailforge.retrieval import RetrievalConfig, open_retrieval
-from trailforge.schemas import Trajectory, Verdict, estimate_tokens
+from trailforge.schemas import Trajectory, Verdict
+from trailforge.schemas.text import count_conversation
 
 THOUGHTS = ThoughtsConfig(source="model", max_tokens=2048)
 FILTERS = FilterConfig()
@@ -85,7 +86,7 @@ def test_a_row_is_told_in_the_models_words(name: str) -> None:
     (request,) = model.requests
     assert (request.purpose, request.sampling.max_tokens) == ("thoughts", 2048)
     assert told.provenance.call_keys == (*row.provenance.call_keys, request.key)
-    assert told.token_estimate == sum(estimate_tokens(message.content) for message in told.messages)
+    assert told.token_estimate == count_conversation(told.messages)
     assert (told.uid, told.steps, told.final_answer) == (row.uid, row.steps, row.final_answer)
     assert texts_of(told, "query", "answer") == texts_of(row, "query", "answer")
     fields = [(field, text) for turn in REPLIES[name].values() for field, text in turn.items()]

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -48,6 +48,7 @@ def test_parts_of_a_bar_are_counted_by_name() -> None:
 
 
 @given(arrays.arrays(np.float64, st.integers(1, 50), elements=st.floats(-1e6, 1e6)), st.integers(0, 3))
+@example(np.array([5e-324, 0.0]), 0)
 def test_every_value_is_in_one_bar(values: np.ndarray, missing: int) -> None:
     (bar,) = traces(histogram(np.append(values, [np.nan] * missing), "tokens"))
     assert sum(bar.y) == len(values)
