@@ -88,7 +88,7 @@ def test_ray(words: list[str]) -> None:
     assert command.make_context(words[0], list(words[1:])).params["head"]
 
 
-def verifiers(words: list[str], folder: Path) -> None:
+def check_read_by_verifiers(words: list[str], folder: Path) -> None:
     """Its own command reads them and writes down what it read."""
     pytest.importorskip("verifiers.v1")
     program = shutil.which("vf-eval", path=str(Path(sys.executable).parent))
@@ -100,11 +100,11 @@ def verifiers(words: list[str], folder: Path) -> None:
 
 
 @pytest.mark.parametrize("words", commands("vf-eval"), ids=" ".join)
-def test_verifiers(words: list[str], tmp_path: Path) -> None:
-    verifiers(words, tmp_path)
+def test_verifiers_reads_the_command(words: list[str], tmp_path: Path) -> None:
+    check_read_by_verifiers(words, tmp_path)
 
 
 @pytest.mark.parametrize("block", blocks("toml"))
 def test_verifiers_reads_the_file(block: str, tmp_path: Path) -> None:
     (tmp_path / "train.toml").write_text(block)
-    verifiers(["@", "train.toml"], tmp_path)
+    check_read_by_verifiers(["@", "train.toml"], tmp_path)
