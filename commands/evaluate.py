@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trailforge.commands.index import documents_of, show_build
+from trailforge.commands.index import documents_of
 from trailforge.commands.options import MaxCalls, MaxCost, MaxTokens, ServerPrices, read_prices
 from trailforge.schemas import InvalidInput
 from trailforge.schemas.text import visible
@@ -173,6 +173,7 @@ def _run(request: _Request, served: _Served, out: Path) -> None:
     from trailforge.evaluation.grid import plan_grid
     from trailforge.evaluation.report import write_report
     from trailforge.pipelines.engine.files import exclusive
+    from trailforge.pipelines.engine.progress import show_parts
 
     async def work(grid: EvaluationGrid) -> None:
         async with _open_model(request, served, out) as model:
@@ -180,7 +181,7 @@ def _run(request: _Request, served: _Served, out: Path) -> None:
 
     with exclusive(out):
         claim_folder(out, request.evaluation)
-        with show_build() as report:
+        with show_parts() as report:
             choices = request.corpora.prepare(report)
         wanted = dataclasses.replace(request.evaluation, backends=choices)
         grid = plan_grid(wanted, claim_folder(out, wanted), request.corpora, request.config)

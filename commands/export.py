@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -103,6 +101,7 @@ def training_set(
     seed: Annotated[int, typer.Option(help="Seed of split, mixture and order.")] = 0,
 ) -> None:
     """Make a training set of finished runs: SFT rows and RL rows, split by question, in the order of learning."""
+    from trailforge.pipelines.engine.progress import show_parts
     from trailforge.training.sets.build import make_training_set
     from trailforge.training.sets.config import ViewConfig
 
@@ -121,8 +120,8 @@ def training_set(
         benchmarks=tuple(map(str, benchmark or ())),
         ngram=ngram,
     )
-    with _progress() as tell:
-        manifest = make_training_set(runs or (), out, config, questions=questions or (), progress=tell)
+    with show_parts() as report:
+        manifest = make_training_set(runs or (), out, config, questions=questions or (), progress=report)
     _show(manifest, out)
 
 
@@ -132,10 +131,11 @@ def export(
     out: _Out,
 ) -> None:
     """Write a training set in the format of another trainer, with the command that starts it."""
+    from trailforge.pipelines.engine.progress import show_parts
     from trailforge.training.exports import export as write
 
-    with _progress() as tell:
-        rows = write(folder, to.value, out, progress=tell)
+    with show_parts() as report:
+        rows = write(folder, to.value, out, progress=report)
     for name, number in rows.items():
         print(f"{out / name}: {number:,} rows")
     print(f"How to train on it: {out / 'README.md'}")
@@ -156,25 +156,6 @@ def _share(text: str) -> Any:
     except ValueError as error:
         wrong = text if equals else f"{text} (no `=`)"
         raise typer.BadParameter(f"{wrong!r}: expected DATASET=WEIGHT", param_hint="--mix") from error
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar for each part of the work, on standard error; none where that is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
-        known: dict[str, Any] = {}
-
-        def tell(what: str, done: int, total: int) -> None:
-            if what not in known:
-                known[what] = bars.add_task(what, total=total)
-            bars.update(known[what], completed=done)
-
-        yield tell
 
 
 def _show(manifest: Any, out: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from trailforge.retrieval.backends import Backend, FoundPassage
     from trailforge.retrieval.corpus import Chunking
     from trailforge.retrieval.indexes.manifest import IndexManifest
-    from trailforge.retrieval.indexes.shards import Report
     from trailforge.schemas import Document
 
 app = typer.Typer(
@@ -118,6 +116,7 @@ def build(
 ) -> None:
     """Make the index of a corpus."""
     from trailforge.inference import Caps
+    from trailforge.pipelines.engine.progress import show_parts
     from trailforge.retrieval import Encoder
     from trailforge.retrieval.backends import load_backend
     from trailforge.retrieval.indexes.store import build_index, check_model
@@ -142,7 +141,7 @@ def build(
                 options["encoder"] = Encoder(
                     encoder_name, query_prefix=query_prefix, passage_prefix=passage_prefix, device=device
                 )
-            with show_build() as report:
+            with show_parts() as report:
                 return await build_index(documents, out, backend, config, asker=asker, report=report, **options)
 
     _print_figures(out, asyncio.run(make()))
@@ -169,6 +168,7 @@ def add(
 ) -> None:
     """Add documents to an index, with the settings that it was made with."""
     from trailforge.inference import Caps
+    from trailforge.pipelines.engine.progress import show_parts
     from trailforge.retrieval.indexes.store import add_to_index
 
     caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
@@ -178,7 +178,7 @@ def add(
     async def make() -> IndexManifest:
         options: dict[str, Any] = {"prices": prices_of(server), "encoder": _open_encoder(folder, encoder_name, device)}
         async with ask_server(server, folder) as asker:
-            with show_build() as report:
+            with show_parts() as report:
                 return await add_to_index(documents, folder, asker=asker, report=report, **options)
 
     _print_figures(folder, asyncio.run(make()))
@@ -341,24 +341,6 @@ def _show_estimate(
     print(f"{len(texts):,} documents, {len(passages):,} passages, about {tokens:,} tokens")
     model, caps = (server.config, server.caps) if server else (ModelConfig(), Caps())
     show_build_estimate(backend, config, passages, model, caps)
-
-
-@contextlib.contextmanager
-def show_build() -> Iterator[Report]:
-    """A bar for each part of a build, as `store.build_index` reports it."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, Any] = {}
-
-        def report(name: str, done: int, total: int) -> None:
-            if name not in tasks:
-                tasks[name] = bars.add_task(name.replace("_", " "), total=total)
-            bars.update(tasks[name], completed=done)
-
-        yield report
 
 
 def _print_figures(folder: Path, manifest: IndexManifest) -> None:

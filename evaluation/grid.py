@@ -115,11 +115,12 @@ def choose_agent(name: str, numbers: Mapping[str, Any], prompt: Literal["ours", 
 def choose_agents(
     names: Iterable[str], numbers: Mapping[str, Any], prompt: Literal["ours", "published"] = "ours", *, has_graph: bool
 ) -> tuple[AgentChoice, ...]:
-    """`choose_agent` of each. Raises as that, and for one that searches a knowledge graph where there is none."""
-    for name in names:
-        if load_agent(name).searches == "graph" and not has_graph:
-            raise InvalidInput(f"{name} searches a knowledge graph too; give one", field="--kg")
-    return tuple(choose_agent(name, numbers.get(name) or {}, prompt) for name in dict.fromkeys(names))
+    """`choose_agent` of each. Raises as that, where one lacks its knowledge graph, and where none reads the given."""
+    names = list(dict.fromkeys(names))
+    reads = [name for name in names if load_agent(name).searches in ("graph", "any")]
+    for name in reads if has_graph and reads else names:
+        load_agent(name).check_graph(has_graph)
+    return tuple(choose_agent(name, numbers.get(name) or {}, prompt) for name in names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

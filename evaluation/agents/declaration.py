@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from trailforge.inference.asker import Asker
 from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.environment import Environment
 from trailforge.protocols.grammar import Searched
-from trailforge.schemas import Message
+from trailforge.schemas import InvalidInput, Message
 from trailforge.schemas.agent_episode import AgentCall, AgentSearch, AgentStop
 
 
@@ -54,6 +54,14 @@ class Agent:
     """A frozen dataclass of its numbers; the defaults are its paper's where no field says otherwise."""
     run: Callable[[str, AgentTools, Any], Coroutine[Any, Any, AgentRun]]
     """Question -> what it did. Raises what tools and client raise; a reply that cannot be read is an end, no error."""
-    searches: Searched = "documents"
+    searches: Searched | Literal["any"] = "documents"
+    """`any`: documents, and a knowledge graph where there is one."""
     protocol: str = ""
     """Of `protocols`, that its conversation follows; empty: none."""
+
+    def check_graph(self, has_graph: bool) -> None:
+        """Raises `InvalidInput` where a knowledge graph is missing, or given in vain."""
+        if self.searches == "graph" and not has_graph:
+            raise InvalidInput(f"{self.name} searches a knowledge graph too; give one", field="--kg")
+        if has_graph and self.searches not in ("graph", "any"):
+            raise InvalidInput(f"{self.name} searches no knowledge graph; leave it out", field="--kg")

@@ -68,7 +68,7 @@ _DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*+)("|\Z|\\)', re.DOTALL)
 _SINGLE = re.compile(r"'((?:[^'\\]|\\.)*+)('|\Z|\\)", re.DOTALL)
 _TRIPLE = re.compile(rf"[\[(]\s*+{_TEXT}\s*+,\s*+{_TEXT}\s*+,\s*+{_TEXT}\s*+[\])]", re.DOTALL)
 _ENTITY = re.compile(r"Entity#(\d{1,9})")
-_NAMED = re.compile(r"^[^\w\n]*+Entity#(\d{1,9})\s*+[=:](.*)$", re.MULTILINE)
+_NAMED = re.compile(r"^[^\w\n]*+Entity#(\d{1,9})[\s*`_]*+[=:][\s*`_]*+(.*)$", re.MULTILINE)
 _VERDICT = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 _UNKNOWN = frozenset({"", "unknown", "none", "n/a", "not known", "not given", "nothing"})
 _NOT_GIVEN = re.compile(
@@ -356,7 +356,7 @@ def unknown_entities(triples: Sequence[Labels]) -> list[int]:
 
 def read_entities(reply: str, unknown: Sequence[int]) -> dict[int, str]:
     """Names by number, of the entities that were asked for; a name without any for the only one that was."""
-    named = {int(number): read_answer_line(name) for number, name in _NAMED.findall(reply)}
+    named = {int(number): read_answer_line(name.rstrip(" *`_")) for number, name in _NAMED.findall(reply)}
     lines = [line for line in reply.splitlines() if line.strip()]
     if len(unknown) == len(lines) == 1 and not _ENTITY.search(reply):
         named = {unknown[0]: read_answer_line(reply)}
@@ -397,4 +397,4 @@ def _plain(text: str) -> str:
     return " ".join(text.encode("utf-8", "replace").decode().split())
 
 
-AGENT = Agent(name="graph_search", config=GraphSearchConfig, run=run)
+AGENT = Agent(name="graph_search", config=GraphSearchConfig, run=run, searches="any")

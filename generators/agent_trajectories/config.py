@@ -214,13 +214,10 @@ class AgentRunConfig(RunConfig):
 
         Raises `InvalidInput` when one is missing or given in vain, and as `KgStore.open` and `KgStore.check_once`.
         """
-        folder, searches = str(kg) if kg is not None else self.kg, self.generator.declared.searches
+        folder = str(kg) if kg is not None else self.kg
+        self.generator.declared.check_graph(bool(folder))
         if not folder:
-            if searches == "graph":
-                raise InvalidInput(f"{self.generator.agent} searches a knowledge graph too; give --kg", field="kg")
             return self
-        if self.generator.declared.protocol and searches != "graph":
-            raise InvalidInput(f"{self.generator.agent} searches no knowledge graph; leave --kg out", field="kg")
         KgStore.open(Path(folder)).check_once()
         return replace(self, kg=str(Path(folder).absolute()), kg_hash=sha256_of(Path(folder) / MANIFEST))
 

@@ -25,6 +25,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -165,6 +166,31 @@ def count_shown(items: Iterable[Any], what: str, total: int) -> Iterable[Any]:
     """The items, counted on the terminal as they pass."""
     console = Console(stderr=True)
     return track(items, what, total=total, console=console, disable=not console.is_terminal)
+
+
+@contextlib.contextmanager
+def show_parts() -> Iterator[Callable[[str, int, int], None]]:
+    """Show work in parts: the block calls what it gets with a part's name, how much is done, and of how much.
+
+    A bar for each part on a terminal; else a line when a part begins and one every half minute.
+    """
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        tasks: dict[str, TaskID] = {}
+        next_line = 0.0
+
+        def report(name: str, done: int, total: int) -> None:
+            nonlocal next_line
+            shown, is_new = name.replace("_", " "), name not in tasks
+            if is_new:
+                tasks[name] = bars.add_task(shown, total=total)
+            bars.update(tasks[name], completed=done)
+            if not console.is_terminal and (is_new or time.monotonic() >= next_line):
+                console.print(f"{shown} {done:,}/{total:,}", highlight=False, soft_wrap=True)
+                next_line = time.monotonic() + _LINE_EVERY_S
+
+        yield report
 
 
 class _Watch:

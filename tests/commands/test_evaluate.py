@@ -129,6 +129,7 @@ def test_a_checkpoint_is_evaluated_on_the_held_out_questions_of_a_training_set(t
         (("--agent", "react", "--backend", "a/b=http://x"), InvalidInput, "NAME=FOLDER of an index"),
         (("--agent", "react", "--backend", f"wiki={SAMPLE}"), RetrievalError, "holds no index"),
         (("--agent", "kg_search", "--backend", "bm25"), InvalidInput, "searches a knowledge graph too"),
+        ((*CELL, "--kg", "."), InvalidInput, "searches no knowledge graph; leave it out"),
         ((*CELL, "--backend", "bm25=http://127.0.0.1:9"), InvalidInput, "two back ends are called bm25"),
         ((*CELL, "--prompt", "published"), InvalidInput, "no published prompt of react"),
         ((*CELL, "--preset", "msearcher"), InvalidInput, "no preset 'msearcher'; there are demo, ragsearch"),

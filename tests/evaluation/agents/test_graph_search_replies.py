@@ -88,6 +88,8 @@ def test_entities_are_named_by_line_and_only_those_asked_for() -> None:
     reply = "- Entity#1 = James Cameron\nEntity#2: unknown\nEntity#9 = Rome"
     assert read_entities(reply, [1, 2]) == {1: "James Cameron"}
     assert read_entities("James Cameron", [1]) == {1: "James Cameron"}
+    for line in ("**Entity#1** = James Cameron", "- **Entity#1:** James Cameron", "Entity#1 = **James Cameron**"):
+        assert read_entities(line, [1]) == {1: "James Cameron"}
     assert read_entities("James Cameron", [1, 2]) == {}
     assert read_entities("It is\nJames Cameron", [1]) == {}
     for reply in ("none", "No entities found.", "Entity#1 =", "Entity#1 = not named in the context"):

@@ -221,8 +221,9 @@ def test_another_agent_keeps_settings_that_are_its_own_too() -> None:
 @pytest.mark.parametrize(
     ("agent", "options", "message"),
     [
-        (KG_SEARCH.name, {}, "searches a knowledge graph too; give --kg"),
-        (SEARCH_R1.name, {"kg": Path("graph")}, "leave --kg out"),
+        (KG_SEARCH.name, {}, "kg_search searches a knowledge graph too; give one"),
+        (SEARCH_R1.name, {"kg": Path("graph")}, "searches no knowledge graph; leave it out"),
+        ("search_o1", {"kg": Path("graph")}, "searches no knowledge graph; leave it out"),
         (SEARCH_R1.name, {"scope": "moon"}, "expected question or corpus"),
         (SEARCH_R1.name, {"scope": "question", "documents": Path("c.jsonl")}, "leave --documents out"),
         (SEARCH_R1.name, {"retrieval": "web", "scope": "corpus"}, "leave them out"),
