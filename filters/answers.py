@@ -138,6 +138,15 @@ def says_fact(text: str, fact: str) -> bool:
     return any((wanted := content_stems(wording)) and wanted <= said for wording in wordings)
 
 
+def speaks_of_fact(text: str, fact: str) -> bool:
+    """Does a text say a key fact, or at least half of the words of one of its wordings?
+
+    Looser than `says_fact`: whoever wrote both used other words for the same, and a judge reads past them.
+    """
+    said, wordings = content_stems(_even_out(text)), map(content_stems, map(_even_out, fact.split(_WORDINGS)))
+    return says_fact(text, fact) or any(2 * len(wanted & said) >= len(wanted) for wanted in wordings if wanted)
+
+
 def _even_out(text: str) -> str:
     return _TIMES.sub(r"\1 times", text)
 

@@ -11,7 +11,7 @@ from datetime import date
 from itertools import combinations, permutations, product
 from typing import TYPE_CHECKING
 
-from trailforge.filters.answers import content_stems
+from trailforge.filters.answers import content_stems, speaks_of_fact
 from trailforge.filters.base import count_faults
 from trailforge.protocols.nl_dag import SearchPlan, validate
 from trailforge.retrieval.entities import CaseCounts, names_of
@@ -135,13 +135,15 @@ def bad_options(row: BundleQuestion) -> Verdict:
 
 
 def no_key_facts(row: BundleQuestion) -> Verdict:
-    """An explanation without key facts, or whose gold answer says none of those that were named.
+    """An explanation without key facts, or with one that its gold answer does not say: fewer than half of its words.
 
-    A reader, a judge and a reward would have nothing to hold an answer against but its likeness. Score: their number.
+    A reader, a judge and a reward would have nothing to hold an answer against but its likeness, or ask for what the
+    gold answer lacks itself; and without that fact one document may be enough. Score: how many facts the answer says.
     """
-    count = len(row.key_facts)
-    detail = "" if row.type != "causal" or count else "its answer says no key fact"
-    return Verdict(keep=not detail, reason="no_key_facts", score=float(count), detail=detail)
+    unsaid = [fact for fact in row.key_facts if not speaks_of_fact(row.answer, fact)]
+    is_held = row.type != "causal" or bool(row.key_facts and not unsaid)
+    detail = "" if is_held else f"its answer does not say {unsaid[0]!r}" if unsaid else "it names no key fact"
+    return Verdict(keep=is_held, reason="no_key_facts", score=float(len(row.key_facts) - len(unsaid)), detail=detail)
 
 
 def invalid_plan(row: BundleQuestion) -> Verdict:

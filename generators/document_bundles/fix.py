@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trailforge.filters import bundles
-from trailforge.filters.answers import says_fact
+from trailforge.filters.answers import speaks_of_fact
 from trailforge.generators.fixes import check_verdicts, remeasure
 from trailforge.rewards import mentions, normalize_answer
 from trailforge.schemas import BundleQuestion, InvalidInput
@@ -27,7 +27,9 @@ def refit(row: BundleQuestion, old: BundleQuestion) -> BundleQuestion:
     if row.options:
         row = _with_chosen(row, old)
     if row.answer != old.answer:  # what was said in other words was the old answer
-        row = replace(row, aliases=(), key_facts=tuple(fact for fact in row.key_facts if says_fact(row.answer, fact)))
+        row = replace(
+            row, aliases=(), key_facts=tuple(fact for fact in row.key_facts if speaks_of_fact(row.answer, fact))
+        )
     verdicts = [bundles.bad_options(row), bundles.answer_in_question(row)]
     check_verdicts(*verdicts)
     new = _chosen(row) - _chosen(old) if row.options else {row.answer} - {old.answer}

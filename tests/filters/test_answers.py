@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.bundle_questions import choice, question
 from tests.support.scripted import ScriptedModel, prompt_text
-from trailforge.filters.answers import AnswerJudgeOptions, AnswerScorer, open_scorer, says_fact, score
+from trailforge.filters.answers import AnswerJudgeOptions, AnswerScorer, open_scorer, says_fact, score, speaks_of_fact
 from trailforge.inference import Meter
 from trailforge.inference.judge import Judged
 from trailforge.schemas import BundleQuestion
@@ -158,6 +158,13 @@ async def test_a_judge_that_is_off_is_never_asked() -> None:
 )
 def test_a_key_fact_is_said_with_all_its_words_in_one_wording(text: str, fact: str, said: bool) -> None:
     assert says_fact(text, fact) is said
+    assert speaks_of_fact(text, fact) or not said
+
+
+def test_a_key_fact_is_spoken_of_in_other_words() -> None:
+    answer = "Semi-supervised learning helps, and segmentation accuracy significantly affects the quality of models."
+    assert speaks_of_fact(answer, "segmentation accuracy affects 3D model quality")
+    assert not speaks_of_fact(answer, "annotations are costly | labels cost much in cities")
 
 
 async def test_what_a_judge_is_asked_is_the_question_and_all_its_golds() -> None:

@@ -218,8 +218,11 @@ async def test_half_known_explanations_are_not_known_but_their_score_says_it() -
     assert verdicts["closed_book"].score == 0.5
 
 
-async def test_an_explanation_without_key_facts_is_rejected_before_anything_is_asked() -> None:
-    row = question(type="causal", answer="The blades turn even in slow water", key_facts=())
+@pytest.mark.parametrize("facts", [(), ("slow water", "magnets lose their force in salt water")])
+async def test_an_explanation_is_rejected_unasked_without_key_facts_or_with_one_it_does_not_say(
+    facts: tuple[str, ...],
+) -> None:
+    row = question(type="causal", answer="The blades turn even in slow water", key_facts=facts)
     verdicts = await judge_question(
         row, ITEM, ScriptedReader(memory=[], both=[], news=[], arxiv=[]), BundleFilterConfig()
     )

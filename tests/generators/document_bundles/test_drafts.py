@@ -98,12 +98,12 @@ def test_searches_that_need_nothing_of_each_other_run_side_by_side() -> None:
     assert made.dag_text.endswith("Edges:\nA -> C; B -> C")
 
 
-def test_aliases_are_other_words_and_key_facts_are_what_the_gold_answer_says() -> None:
+def test_aliases_are_other_words_and_key_facts_are_of_explanations_alone() -> None:
     made = row(aliases=["UiB", " ", "UiB", "University of Bergen"], key_facts=["Bergen"])
     assert made.aliases == ("UiB",) and made.key_facts == ()
     facts = ["slow water | still water", "in 1911", "blades"]
     causal = row(type="causal", answer="The blades turn even in slow water", key_facts=facts)
-    assert causal.key_facts == ("slow water | still water", "blades")
+    assert causal.key_facts == tuple(facts)
     assert row(type="multiple_choice", options=list(OPTIONS), correct=["A", "B", "C"], aliases=["x"]).aliases == ()
     assert row().aliases == row().key_facts == ()
 
