@@ -17,8 +17,8 @@ it. What differs:
 - By default the answer is asked for in a box (`GraphSearchConfig.boxed`), and drafts say what the context lacks.
 
 The authors' channel of triples reads entities and relations alone, RAGSearch's the same passages as that of texts. Ours
-reads the facts that a search tells (`free_form.facts_of`) or a knowledge graph has, and the passages with them; over
-back ends without facts, as `dense`, the two channels differ in their queries and in what is made of the passages.
+reads facts (`free_form.facts_of`, a knowledge graph) and passages; over back ends without facts, as `dense`, the two
+channels differ in queries and in what is made of the passages. What is not known yet (`#k`) is no word to search for.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ _DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*+)("|\Z|\\)', re.DOTALL)
 _SINGLE = re.compile(r"'((?:[^'\\]|\\.)*+)('|\Z|\\)", re.DOTALL)
 _TRIPLE = re.compile(rf"[\[(]\s*+{_TEXT}\s*+,\s*+{_TEXT}\s*+,\s*+{_TEXT}\s*+[\])]", re.DOTALL)
 _ENTITY = re.compile(r"Entity#(\d{1,9})")
+_NOT_KNOWN = re.compile(r" ?#\d{1,9}")
 _NAMED = re.compile(r"^[^\w\n]*+Entity#(\d{1,9})[\s*`_]*+[=:][\s*`_]*+(.*)$", re.MULTILINE)
 _VERDICT = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 _UNKNOWN = frozenset({"", "unknown", "none", "n/a", "not known", "not given", "nothing"})
@@ -238,8 +239,7 @@ class _Workflow:
         return text, Search(query=" ".join(_ENTITY.sub(" ", text).split()))
 
     async def _conclude(self, context: str) -> tuple[str, tuple[Message, ...], AgentStop]:
-        config = self._config
-        end = _BOXED_END if config.boxed else ""
+        config, end = self._config, _BOXED_END if self._config.boxed else ""
         prompt = fill(_prompt("answer"), question=self._question, context=context, end=end).strip()
         reply = await self.recorder.turn(
             prompt,
@@ -254,7 +254,7 @@ class _Workflow:
 
     async def _read_texts(self, query: str) -> str:
         """What documents say that a query finds."""
-        found = await self.recorder.search_documents(self._question, query)
+        found = await self.recorder.search_documents(self._question, _NOT_KNOWN.sub("", query))
         return await self._ask("summarise", query=query, documents=document_text(found))
 
     async def _read_facts(self, search: Search) -> str:

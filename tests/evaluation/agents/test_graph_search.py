@@ -106,10 +106,10 @@ def test_entities_and_relations_of_triples_are_searched_for() -> None:
     assert (search.entities, search.relations) == (("James Cameron", "town"), ("born in", "is a"))
 
 
-def test_an_unknown_answer_is_not_filled_in() -> None:
+def test_an_unknown_answer_is_neither_filled_in_nor_searched_for() -> None:
     library = Library()
     run(Steps(answer_sub_query="unknown", name_entities="I do not know.\nSorry."), library=library)
-    assert library.queries[3] == "Where was #1 born?"
+    assert library.queries[3] == "Where was born?"
     assert library.queries[5] == "born in; is a town"
 
 
