@@ -24,7 +24,7 @@ from trailforge.retrieval.kg.folding import (
 )
 from trailforge.retrieval.kg.layout import reads
 from trailforge.retrieval.kg.store import Direction, KgStore
-from trailforge.retrieval.kg.vocabulary import agreement
+from trailforge.retrieval.kg.vocabulary import agreement, edits
 from trailforge.schemas import EntityMatch, MatchKind, RelationMatch
 
 MIN_SCORE = 0.65
@@ -39,7 +39,8 @@ _CONTINUED = 0.9
 _CUT_AT_COMMA = 0.85
 """… and with what stands before the mention's own comma: Springfield is not surely "Springfield, Oregon"."""
 _OTHER_WORD = 0.85
-"""Weight where a name lacks a word of the mention that others have, and is more than an edit away: Jim is not Van …"""
+"""Weight where a name lacks a word of the mention that others have, and is more than an edit away: Jim is not Van. Each
+word counts that no word of the name is an edit from: Gaozong of Tang is still less Taizong of Song …"""
 _OTHER_NUMBER = 0.65
 """… and where that is a number: the 16th Academy Awards are not the 36th."""
 _ALIKE = 0.75
@@ -275,7 +276,11 @@ class _Asked(NamedTuple):
         if any(map(_is_number, lacking)):
             return _OTHER_NUMBER
         is_one_edit = (1 - agreed) * max(len(" ".join(self.words)), len(" ".join(name))) < 1.5
-        return 1.0 if is_one_edit else _OTHER_WORD
+        if is_one_edit:
+            return 1.0
+        if len(lacking) == 1 or agreed * _OTHER_WORD < MIN_SCORE:
+            return _OTHER_WORD
+        return _OTHER_WORD ** max(1, sum(int(edits(word, name, 2).min()) > 1 for word in lacking))
 
 
 def _is_number(word: str) -> bool:

@@ -156,6 +156,9 @@ QUALIFIED = {
     "Q10": ["36th Academy Awards"],
     "Q11": ["Albert, Margrave of Meissen (1934–2012)"],
     "Q12": ["Alberta"],
+    "Q13": ["Emperor Taizong of Song"],
+    "Q14": ["Gaozong"],
+    "Q15": ["Tang"],
 }
 
 
@@ -178,6 +181,8 @@ def qualified(tmp_path_factory: pytest.TempPathFactory) -> KgStore:
         ("Tisch School of the Arts", []),
         ("Galileo (1975 film)", []),
         ("Jim Morrison", []),
+        ("Emperor Gaozong of Tang", []),
+        ("Emperor Taizong of Tang", ["Q13"]),
         ("16th Academy Awards", []),
         ("Albert, Margrave of Meissen", ["Q11"]),
         ("Albert, Duke of Saxony", []),
