@@ -196,7 +196,7 @@ class _Seen:
             capitals = [token[0] if token[0].isupper() else " " for token in tokens]
             self._initials.update("".join(capitals).split())
         self._acronyms = {token for text in texts for token in _TOKEN.findall(text) if token.isupper()}
-        self._stems = {stem for word in self._words for stem in _stems(word)}
+        self._stems = {stem for word in self._words for stem in country_stems(word)}
 
     def has_word(self, word: str) -> bool:
         """In any case and with or without accents; of a country, those who live there."""
@@ -208,7 +208,7 @@ class _Seen:
             return all(part == part.lower() or part[0].isdigit() or self.has_word(part) for part in parts)
         if word.isupper() and len(folded) > 1 and any(folded.upper() in initials for initials in self._initials):
             return True
-        return any(stem in self._stems for stem in _stems(folded))
+        return any(stem in self._stems for stem in country_stems(folded))
 
     def has_initials(self, names: tuple[str, str]) -> bool:
         """Of two words: "New York", where NY was seen."""
@@ -241,7 +241,8 @@ def _bare_number(word: str) -> str:
     return re.sub(r"(?<=\d),(?=\d{3})|(?:st|nd|rd|th|s)$", "", word.lower()).strip(".,")
 
 
-def _stems(word: str) -> set[str]:
+def country_stems(word: str) -> set[str]:
+    """A word, and what is left of it without the endings of countries and of those who live there: Germany, German."""
     cut = (word.removesuffix(ending) for ending in _ENDINGS)
     return {word, *(stem for stem in cut if len(stem) >= _SHORTEST_STEM)}
 

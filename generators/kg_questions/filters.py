@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from trailforge.filters.base import count_faults
+from trailforge.filters.thoughts import country_stems
 from trailforge.rewards import (
     cover_exact_match,
     exact_match,
@@ -179,17 +180,17 @@ def start_missing(row: KgQuestion) -> Verdict:
 def ungrounded_name(row: KgQuestion) -> Verdict:
     """It has names or numbers that the facts do not have: a model added what no graph has borne out.
 
-    Score: how many capitalised words and numbers, the first word aside, neither facts nor kinds have. Names of bridges
-    and answer, and placeholders, have reasons of their own.
+    Score: how many capitalised words and numbers, the first word aside, neither facts nor kinds have, a "German state"
+    being a state of Germany. Names of bridges and answer, and placeholders, have reasons of their own.
     """
     chain = row.chain
     nodes, triples = (*chain.starts, *chain.found), [fact.triple for fact in chain.facts]
     texts = [text for node in nodes for text in (node.id, node.label, *node.aliases, node.kind, node.role)]
     texts += [text for triple in triples for text in (triple.relation, triple.relation_label)]
     texts += [alias for fact in chain.facts for alias in fact.relation_aliases]
-    known = {word.casefold() for text in texts for word in _WORD.findall(text)} | {"s"}
+    known = {stem for text in texts for word in _WORD.findall(text) for stem in country_stems(word.casefold())} | {"s"}
     words = _WORD.findall(row.question)[1:]
-    added = [w for w in words if (w[0].isupper() or w[0].isdigit()) and w.casefold() not in known]
+    added = [w for w in words if (w[0].isupper() or w[0].isdigit()) and not country_stems(w.casefold()) & known]
     added = [w for w in added if not re.fullmatch(r"X\d+|ANSWER", w)]
     return count_faults("ungrounded_name", added, lambda word: f"{word!r} stands in no fact")
 

@@ -19,6 +19,7 @@ from trailforge.generators.kg_questions.filters import (
     judge_question,
     malformed,
     names_of,
+    ungrounded_name,
 )
 from trailforge.schemas import FilterScore, Hop, InvalidInput, KgQuestion, Verdict
 
@@ -28,6 +29,13 @@ FACTS = DUST.facts
 
 def told(*texts: str) -> tuple[Hop, ...]:
     return tuple(replace(hop, question=text) for hop, text in zip(SUBS, texts, strict=True))
+
+
+def test_a_german_state_is_a_state_of_germany() -> None:
+    of_germany = replace(DUST, answer=replace(DUST.answer, kind="state of Germany"))
+    asked = {"question": "In which German state was the director of the film Red Dust born?"}
+    assert ungrounded_name(question(chain=of_germany, **asked)).keep
+    assert ungrounded_name(question(**asked)).detail == "'German' stands in no fact"
 
 
 async def test_a_sound_question_is_kept_by_all() -> None:
