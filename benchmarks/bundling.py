@@ -72,7 +72,7 @@ class _Archive:
     names: list[list[Name]]
 
     def bundle(self, config: BundleConfig, seed: int) -> Bundling:
-        names = name_weights(self.names, config)
+        names = name_weights(self.names, config, CaseCounts.of(()))
         return bundle_documents(self.vectors, self.sources, config, seed, self.published, names=names)
 
     def take(self, rows: list[int]) -> _Archive:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb
 from typing import Protocol
 
-from trailforge.filters.answers import AnswerScorer
+from trailforge.filters.answers import AnswerScorer, chosen_options
 from trailforge.filters.bundles import FEWEST_CORRECT, MOST_CORRECT, judge_unread
 from trailforge.schemas import BundleInput, BundleQuestion, InvalidInput, SourceDocument, Verdict
+
+_ENOUGH_OPTIONS = 2 / 3
+"""F1 of the letters: who is right of so many from one document has little to look for in the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,17 +112,25 @@ class MeasuredQuestion:
         score, by = await self.scorer.score(self.row, reply)
         return ScoredReply(reply, score, self.scorer.accepts(score, by))
 
-    async def draws_until_wrong(self, documents: Sequence[SourceDocument], least: int = 1) -> list[ScoredReply]:
+    async def draws_until_wrong(
+        self, documents: Sequence[SourceDocument], least: int = 1, share: float = 1.0
+    ) -> list[ScoredReply]:
         """Replies until one is not right: as many right ones as a guesser rarely gets show that the documents do.
 
-        `least`: so many at least.
+        `least`: so many at least. `share`: of several correct options so much is right, if no wrong one is named.
         """
         draws: list[ScoredReply] = []
-        for sample in range(max(least, right_draws_needed(guess_rate(self.row), self.config.most_chance))):
-            draws.append(await self.draw(documents, sample))
+        chance = guess_rate(self.row, share)
+        for sample in range(max(least, right_draws_needed(chance, self.config.most_chance))):
+            draw = await self.draw(documents, sample)
+            draws.append(replace(draw, is_right=draw.is_right or self._has_share(draw, share)))
             if not draws[-1].is_right:
                 break
         return draws
+
+    def _has_share(self, draw: ScoredReply, share: float) -> bool:
+        chosen = chosen_options(draw.reply or "", self.row) if self.row.type == "multiple_choice" else frozenset()
+        return bool(chosen) and chosen <= set(self.row.correct_options) and _score(draw) >= share
 
 
 async def closed_book(asked: MeasuredQuestion) -> Verdict:
@@ -166,7 +177,7 @@ async def not_answerable(asked: MeasuredQuestion, documents: Sequence[SourceDocu
 
 
 async def fewer_documents_suffice(asked: MeasuredQuestion, documents: Sequence[SourceDocument]) -> Verdict:
-    """One document alone gives the answer; with `leave_one_out`, or all but one do.
+    """One document alone gives the answer, or most of several correct options; with `leave_one_out`, or all but one do.
 
     Score: how right the best of these smaller sets is, 0 to 1: the mean score of its replies. The document of the last
     hop is read first, as it most often gives the answer away; the first set that suffices, or was not read to an end,
@@ -174,7 +185,7 @@ async def fewer_documents_suffice(asked: MeasuredQuestion, documents: Sequence[S
     """
     best = 0.0
     for part in smaller_sets(tuple(reversed(documents)), leave_one_out=asked.config.leave_one_out):
-        draws = await asked.draws_until_wrong(part, asked.config.right_reads)
+        draws = await asked.draws_until_wrong(part, asked.config.right_reads, _ENOUGH_OPTIONS)
         best = max(best, sum(_score(draw) for draw in draws) / len(draws))
         names, last = " and ".join(document.id for document in part), draws[-1]
         detail = f"{names} give it: {last.reply!r}" if last.is_right else ""
@@ -185,17 +196,19 @@ async def fewer_documents_suffice(asked: MeasuredQuestion, documents: Sequence[S
     return Verdict(keep=True, reason="fewer_documents_suffice", score=round(best, 6))
 
 
-def guess_rate(row: BundleQuestion) -> float:
+def guess_rate(row: BundleQuestion, share: float = 1.0) -> float:
     """How often one is right who guesses and knows the form: one option, or one of the sets that may be correct.
 
-    0 for open questions.
+    `share`: as of `MeasuredQuestion.draws_until_wrong`. 0 for open questions.
     """
-    count = len(row.options)
+    count, right = len(row.options), len(row.correct_options)
     if not count:
         return 0.0
     if row.type == "single_choice":
         return 1 / count
-    return 1 / sum(comb(count, right) for right in range(FEWEST_CORRECT, min(MOST_CORRECT, count - 1) + 1))
+    sizes = range(FEWEST_CORRECT, min(MOST_CORRECT, count - 1) + 1)
+    enough = sum(comb(right, size) for size in sizes if size < right and 2 * size / (size + right) >= share)
+    return (1 + enough) / sum(comb(count, size) for size in sizes)
 
 
 def right_draws_needed(chance: float, most_chance: float) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
-from itertools import combinations, permutations, product
+from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 from trailforge.filters.answers import content_stems, speaks_of_fact
@@ -16,23 +16,26 @@ from trailforge.filters.base import count_faults
 from trailforge.protocols.nl_dag import SearchPlan, validate
 from trailforge.retrieval.entities import CaseCounts, names_of
 from trailforge.retrieval.words import COMMON_WORDS, ngrams_of
-from trailforge.rewards import cover_exact_match, evidence_recall, f1, mentions, normalize_answer
+from trailforge.rewards import evidence_recall, mentions, normalize_answer
 from trailforge.schemas import Bundle, BundleHop, BundleQuestion, Passage, SourceDocument, Verdict
 
 if TYPE_CHECKING:
     import numpy as np
 from dataclasses import dataclass
 
-_CAUSE_AGREES = 0.5
-"""F1 from which two explanations are taken for the same: all that is asked here is whether two questions are twins."""
 _TELLING = 4
 """Letters, at least, of a word that says what a text is about."""
+_SHORTEST_ROOT = 5
+"""Letters of a word that others are made of."""
 _SHORTEST_QUOTE = 3
 """Words: a shorter quote shows nothing."""
 FEWEST_CORRECT, MOST_CORRECT = 3, 5
 """Correct options of a multiple-choice question (R-Search, 3.5)."""
-_MARKED = re.compile(r"\b(?=\w*[A-Z\d])\w{3,}\b")
-"""A word with a capital or a figure."""
+_SHARE_OR_RATE = re.compile(r"\d(?:[\d.,]*\d)?\s?(?:\\?%|percent\b|\w+/s(?:ec)?\b)", re.IGNORECASE)
+"""`37.1%`, `2585 tokens/s`."""
+NUMBER = re.compile(r"\d(?:[\d.,]*\d)?")
+"""`37.1`, `13,000`."""
+_DOUBLE = re.compile(r"\brather than\b|\binstead of\b", re.IGNORECASE)
 _PART_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _LONGEST_FACT, _LONGEST_CAUSE = 15, 80
 """Words of an answer."""
@@ -48,6 +51,7 @@ def judge_unread(
         too_few_documents(row, bundle),
         single_source(row, documents),
         unrelated_hops(row, documents),
+        named_by_score(row, documents),
         bad_options(row),
         no_key_facts(row),
         invalid_plan(row),
@@ -124,11 +128,25 @@ def unrelated_hops(row: BundleQuestion, documents: Mapping[str, SourceDocument])
     return Verdict(keep=count < 2, reason="unrelated_hops", score=float(count), detail=detail)
 
 
+def named_by_score(row: BundleQuestion, documents: Mapping[str, SourceDocument]) -> Verdict:
+    """It calls a thing by a share or a rate (`the model with 37.1% on ScreenSpot-Pro`) that its document names.
+
+    Nobody asks so. Of a chain such a clue is what leads to a thing that the question may not name. Score: how many.
+    """
+    quoted = [documents[hop.document_id].text for hop in row.hops if hop.document_id in documents]
+    scores = [] if row.dag_edges else [found[0] for found in _SHARE_OR_RATE.finditer(row.question)]
+    told = [
+        score for score in scores if any(_bare(score) in map(_bare, _SHARE_OR_RATE.findall(text)) for text in quoted)
+    ]
+    return count_faults("named_by_score", told, lambda score: f"it calls something by {score!r}")
+
+
 def bad_options(row: BundleQuestion) -> Verdict:
     """Options or answer do not have the form that the type asks for. Score: 1 for the right form, else 0.
 
     Single choice: four or five options, one of them right. Multiple choice: five to seven, three to five right, and at
-    least one wrong (R-Search asks for three to five of about six). Open questions have no options, and an answer.
+    least one wrong (R-Search asks for three to five of about six). No option is `X rather than Y`, which is two. Open
+    questions have no options, and an answer.
     """
     problem = _choice_problem(row) if row.type in ("single_choice", "multiple_choice") else _open_problem(row)
     return Verdict(keep=problem is None, reason="bad_options", score=float(problem is None), detail=problem or "")
@@ -170,12 +188,15 @@ def gold_in_queries(
     """Queries know what nobody knows who has read the question alone. Score: the largest share of a query's words.
 
     Counted are words that say something and stand in the gold documents' titles, the answer or its key facts, but
-    neither in the question nor in its options; parts of a name that the question holds (`BadVideo`) are the question's.
+    neither in the question nor in its options; other forms of its words (`satirical`, of satire) and parts of a name
+    that it holds (`BadVideo`) are the question's.
     At the question the score alone is of use, for agents draw plans of their own; a gold plan with more than `most` is
     no episode (`filters.episodes`).
     """
     known = content_stems(" ".join((row.question, *row.options, *_PART_OF_NAME.findall(row.question))))
-    gold = content_stems(" ".join((*titles, row.answer, *row.key_facts))) - known
+    roots = tuple(word for word in known if len(word) >= _SHORTEST_ROOT)
+    told = content_stems(" ".join((*titles, row.answer, *row.key_facts))) - known
+    gold = {word for word in told if not word.startswith(roots)}
     found = {query: sorted(content_stems(query) & gold) for query in queries}
     shares = {query: len(words) / len(content_stems(query)) for query, words in found.items() if words}
     worst = max(shares, key=lambda query: shares[query], default="")
@@ -202,65 +223,9 @@ def stale_document(row: BundleQuestion, documents: Mapping[str, SourceDocument],
     return Verdict(keep=days >= 0, reason="stale_document", score=float(days), detail=detail)
 
 
-def duplicate_question(row: BundleQuestion, vector: np.ndarray, earlier: Sequence[BundleQuestion], vectors: np.ndarray,
-                       *, most_alike: float) -> Verdict:  # fmt: skip
-    """It asks what an accepted question asks already, in the same words or others, or finds out the same.
-
-    Score: cosine with its twin, 1 for the same words, or with the nearest accepted question when it has no twin;
-    `vectors`: theirs, of length 1, shape (len(earlier), dim).
-
-    The same words are one question whatever the vectors say. With other words a twin has the same answer, and is as
-    near as `most_alike` or ends on the same evidence: by its vector `Where was X born?` is `In which year was X born?`.
-    Two open questions of one bundle that go over one bridge are twins, too, whatever they ask for at its ends.
-    """
-    if not earlier:
-        return Verdict(keep=True, reason="duplicate_question", score=0.0)
-    cosines = vectors @ vector
-    words = normalize_answer(row.question)
-    twin, score = next((e for e in earlier if normalize_answer(e.question) == words), None), 1.0
-    for place in () if twin else (-cosines).argsort(kind="stable"):
-        other = earlier[place]
-        is_twin = (cosines[place] >= most_alike or _ends_alike(row, other)) and is_same_answer(row, other)
-        if is_twin or has_same_bridge(row, other):
-            twin, score = other, float(cosines[place])
-            break
-    if twin is None:
-        return Verdict(keep=True, reason="duplicate_question", score=round(float(cosines.max()), 6))
-    detail = f"as {twin.uid}: {twin.question!r}"
-    return Verdict(keep=False, reason="duplicate_question", score=round(score, 6), detail=detail)
-
-
-def has_same_bridge(row: BundleQuestion, other: BundleQuestion) -> bool:
-    """Are these chains of one bundle whose documents are joined by one thing, perhaps with their roles exchanged?
-
-    The bridge is what the quotes of a question's hops have in common and its own words have not: of the benchmark that
-    one document names and the other has a figure for, both questions hold everything but its name.
-    """
-    if row.bundle_id != other.bundle_id or not (row.dag_edges and other.dag_edges):
-        return False
-    if {hop.document_id for hop in row.hops} != {hop.document_id for hop in other.hops}:
-        return False
-    return bool(_bridge_of(row) & _bridge_of(other))
-
-
-def _bridge_of(row: BundleQuestion) -> set[str]:
-    """Words of two hops' evidence of different documents, and not of the question or its answer."""
-    said = {hop.document_id: _bridge_words(hop.evidence) for hop in row.hops}
-    shared = {word for one, two in combinations(said.values(), 2) for word in one & two}
-    return shared - _bridge_words(f"{row.question} {row.answer}")
-
-
-def _bridge_words(text: str) -> set[str]:
-    """Names and figures: other words stand in any two quotes of a subject."""
-    return {word.casefold() for word in _MARKED.findall(text)}
-
-
-def is_same_answer(row: BundleQuestion, other: BundleQuestion) -> bool:
-    """Do two questions have one answer? One says the other in whole words; what is longer than a fact says about it."""
-    if "factual" not in (row.type, other.type) and f1(row.answer, [other.answer]) >= _CAUSE_AGREES:
-        return True
-    answers = permutations((row.answer, other.answer))
-    return any(cover_exact_match(one, [asked], word_boundary=True) > 0 for one, asked in answers)
+def _bare(score: str) -> str:
+    """A share or rate as a number alone."""
+    return NUMBER.findall(score)[0].replace(",", "")
 
 
 def _occurs(quote: str, document: SourceDocument | None) -> bool:
@@ -315,18 +280,14 @@ def _choice_problem(row: BundleQuestion) -> str | None:
         return f"{len(row.options)} options; a {row.type} question has {fewest} to {most}"
     if len({normalize_answer(option) for option in row.options}) < len(row.options):
         return "two options say the same"
+    if double := next((option for option in row.options if _DOUBLE.search(option)), None):
+        return f"{double!r} is two options"
     if not set(row.correct_options) <= set(letters) or len(set(row.correct_options)) < right:
         return f"correct options {', '.join(row.correct_options)} of {letters[0]} to {letters[-1]}"
     if row.type == "single_choice":
         return None if right == 1 else f"{right} correct options; a single_choice question has one"
     is_form = FEWEST_CORRECT <= right <= MOST_CORRECT and right < len(row.options)
     return None if is_form else f"{right} of {len(row.options)} options are correct"
-
-
-def _ends_alike(row: BundleQuestion, other: BundleQuestion) -> bool:
-    """Do the last hops quote the same words of the same document?"""
-    a, b = row.hops[-1], other.hops[-1]
-    return a.document_id == b.document_id and normalize_answer(a.evidence) == normalize_answer(b.evidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from trailforge.filters.answers import content_stems
@@ -49,6 +49,9 @@ _POINTS_BACK = re.compile(
 )
 """`identified above`, `from the first search`, `{city}`, `[the author]`: no id, and a pointer all the same."""
 
+_FIGURE = re.compile(r"(?<![\w.-])(?:\d+\.\d+|\d{2,}|\d+(?=[kKmMbBtT]\b))[kKmMbBtT]?(?!\w)")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeFilterConfig:
@@ -76,6 +79,7 @@ def judge_plan(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFilte
     return [
         placeholder_query(episode),
         answer_leaked(episode),
+        unread_figure(episode, row),
         evidence_not_found(episode, row, least=config.min_evidence),
         needless_search(episode, row),
         gold_in_episode(episode, row, most=config.most_gold),
@@ -102,11 +106,22 @@ def answer_leaked(episode: SearchEpisode) -> Verdict:
 
     Score: how many of thought and queries mention the answer. What stands in the question is no leak, and options do.
     """
-    early = [episode.thought, *(node.query for node in episode.plan_nodes)]
+    early = [episode.thought, *_queries(episode)]
     if episode.options or mentions(episode.question, episode.answer):
         early = []
     leaks = [text for text in early if mentions(text, episode.answer)]
     return count_faults("answer_leaked", leaks, lambda text: f"{episode.answer!r} stands in {text[:200]!r}")
+
+
+def unread_figure(episode: SearchEpisode, row: BundleQuestion) -> Verdict:
+    """A query has a figure of the evidence or the answer (`13M`) that its question has not: nobody has read it yet.
+
+    Years, and single digits, are none: they stand in any query. Score: how many queries have one.
+    """
+    known = _figures(" ".join((row.question, *row.options)))
+    gold = _figures(" ".join((*(hop.evidence for hop in row.hops), row.answer))) - known
+    leaks = [(query, found) for query in _queries(episode) if (found := _figures(query) & gold)]
+    return count_faults("unread_figure", leaks, lambda leak: f"{leak[0]!r} knows {', '.join(sorted(leak[1]))}")
 
 
 def low_reward(episode: SearchEpisode, *, least: float) -> Verdict:
@@ -134,7 +149,7 @@ def needless_search(episode: SearchEpisode, row: BundleQuestion) -> Verdict:
 
     It would teach to ask for what is at hand: its plan has parts and an order that it has no need of. Score: the
     largest share of the question's evidence that one search brings. A single search is never needless, and an agent
-    could not know what its searches would bring: among its draws that ranks (`has_needless_search`).
+    could not know what its searches would bring: its draws are ranked by `count_idle_searches`.
     """
     evidence = [hop.evidence for hop in row.hops]
     shares = {search.node_id: evidence_recall(evidence, search.passages) for search in episode.searches}
@@ -145,9 +160,23 @@ def needless_search(episode: SearchEpisode, row: BundleQuestion) -> Verdict:
     return Verdict(keep=keep, reason="needless_search", score=score, detail=detail)
 
 
-def has_needless_search(episode: SearchEpisode, row: BundleQuestion) -> bool:
-    """Does one of its several searches bring all evidence?"""
-    return len(episode.searches) > 1 and needless_search(episode, row).score == 1.0
+def count_idle_searches(episode: SearchEpisode, row: BundleQuestion) -> int:
+    """Searches that bring no evidence that none before them brought, as far as there are more searches than hops.
+
+    Whoever plans one search for each fact could not know that the first would bring two.
+    """
+    found: set[str] = set()
+    idle = 0
+    for search in episode.searches:
+        brought = {hop.evidence for hop in row.hops if evidence_recall([hop.evidence], search.passages)}
+        idle += not brought - found
+        found |= brought
+    return max(0, min(idle, len(episode.searches) - len(row.hops)))
+
+
+def count_needless_edges(episode: SearchEpisode, row: BundleQuestion) -> int:
+    """Edges of a plan beyond those of the question's own: all of them where its hops can be looked up side by side."""
+    return max(0, len(episode.plan_edges) - len(row.dag_edges))
 
 
 def gold_in_episode(episode: SearchEpisode, row: BundleQuestion, *, most: float) -> Verdict:
@@ -160,7 +189,7 @@ def gold_in_episode(episode: SearchEpisode, row: BundleQuestion, *, most: float)
     gold = {hop.document_id for hop in row.hops}
     found = [passage for search in episode.searches for passage in search.passages]
     titles = {each.title for each in found if each.id in gold or evidence_recall(evidence, [each])}
-    verdict = gold_in_queries(row, [node.query for node in episode.plan_nodes], sorted(titles), most=most)
+    verdict = gold_in_queries(row, _queries(episode), sorted(titles), most=most)
     return verdict if episode.origin == "oracle" else replace(verdict, keep=True, detail="")
 
 
@@ -192,6 +221,15 @@ def unfounded_thought(thought: str, row: BundleQuestion, plan: SearchPlan, *, ma
     if any(mentions(thought, gold) and not mentions(row.question, gold) for gold in _golds(row)):
         faults.append("it says the answer")
     return count_faults("unfounded_thought", faults, str)
+
+
+def _queries(episode: SearchEpisode) -> Sequence[str]:
+    return [node.query for node in episode.plan_nodes]
+
+
+def _figures(text: str) -> set[str]:
+    """Numbers as they are written, with what is joined to them (`13M`, `37.1`); no single digit and no year."""
+    return {found.casefold() for found in _FIGURE.findall(text.replace(",", "")) if not _YEAR.fullmatch(found)}
 
 
 def _golds(row: BundleQuestion) -> tuple[str, ...]:

@@ -17,8 +17,9 @@ from trailforge.filters.answers import AnswerJudgeOptions, open_scorer
 from trailforge.filters.base import first_rejection
 from trailforge.filters.episodes import (
     EpisodeFilterConfig,
+    count_idle_searches,
+    count_needless_edges,
     gold_in_episode,
-    has_needless_search,
     judge_episode,
     judge_plan,
     names_the_missing,
@@ -56,6 +57,8 @@ from trailforge.schemas.text import count_conversation
 
 _TOKENS_PER_WORD = 1.4
 """Of English, about."""
+_NOISE = 0.1
+"""Of `gold_in_queries`: a word or two of ten."""
 _KINDS: dict[str, SourceKind] = {"News": "news", "Academic": "academic"}
 
 
@@ -157,9 +160,10 @@ def planner_of(config: PlannedEpisodeConfig, kinds: Collection[SourceKind] | Non
 async def make_episodes(row: BundleQuestion, context: EpisodeContext, meter: Meter) -> list[Candidate]:
     """Candidates, the best first: it is the question's episode if its verdict is None.
 
-    Sampled: each different draw. Kept ones come first, of these the ones whose queries know no more of the gold than
-    they may, whose thought names what is missing, and without a needless search; then by how little the queries know,
-    reward, evidence found, fewer searches, number of the draw. If the filters keep none and the fall-back is on, the
+    Sampled: each different draw, until one is kept and clean: its queries know no more of the gold than they may, and
+    it has no idle search and no needless edge. Of kept ones those come first whose queries know little more than those
+    that know least, and whose thought names what is missing; then by idle searches, needless edges, how little the
+    queries know, reward, evidence found, number of the draw. If the filters keep none and the fall-back is on, the
     gold way is tried, and comes first where they keep that. Raises `MalformedReply` for a gold plan that cannot be run,
     and the kinds of `ProviderError`.
     """
@@ -170,10 +174,11 @@ async def make_episodes(row: BundleQuestion, context: EpisodeContext, meter: Met
     for number in range(config.samples):
         draw = await work.sampled(number)
         different.setdefault(draw.episode.uid, draw)
-        is_clean = draw.episode.gold_in_queries <= config.most_gold
-        if draw.verdict is None and is_clean and not has_needless_search(draw.episode, row):
+        if draw.verdict is None and _is_clean(draw.episode, row, config.most_gold):
             break
-    candidates = sorted(different.values(), key=lambda draw: _rank(draw, row, config.most_gold))
+    kept = [draw.episode.gold_in_queries for draw in different.values() if draw.verdict is None]
+    most_gold = max(config.most_gold, min(kept, default=0.0) + _NOISE)
+    candidates = sorted(different.values(), key=lambda draw: _rank(draw, row, most_gold))
     if config.gold_fallback and candidates[0].verdict is not None:
         gold = await work.gold()
         candidates.insert(len(candidates) if gold.verdict else 0, gold)
@@ -186,12 +191,17 @@ def _rank(draw: Candidate, row: BundleQuestion, most_gold: float) -> tuple[float
         draw.verdict is not None,
         episode.gold_in_queries > most_gold,
         not names_the_missing(episode, row),
-        has_needless_search(episode, row),
+        count_idle_searches(episode, row),
+        count_needless_edges(episode, row),
         episode.gold_in_queries,
         -episode.reward.total,
         -episode.evidence_found,
-        episode.num_tool_calls,
     )
+
+
+def _is_clean(episode: SearchEpisode, row: BundleQuestion, most_gold: float) -> bool:
+    needless = count_idle_searches(episode, row) + count_needless_edges(episode, row)
+    return episode.gold_in_queries <= most_gold and not needless
 
 
 def against(episode: SearchEpisode, row: BundleQuestion, config: PlannedEpisodeConfig) -> Verdict | None:

@@ -164,11 +164,11 @@ async def test_what_a_guess_could_be_is_read_again(
 
 
 async def test_verdicts_carry_how_right_the_replies_were() -> None:
-    reader = ScriptedReader(both=["A, B, C, D"], news=["A, B"], arxiv=["D"])
+    reader = ScriptedReader(both=["A, B, C, D"], news=["A, B, D"], arxiv=["D"])
     whole = await not_answerable(asked(MULTIPLE, reader), [STREET, PAPER])
     assert not whole.keep and whole.score == pytest.approx(6 / 7)
     part = await fewer_documents_suffice(asked(MULTIPLE, reader), [STREET, PAPER])
-    assert part.keep and part.score == pytest.approx(0.8)
+    assert part.keep and part.score == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize(
@@ -237,6 +237,29 @@ def test_every_single_document_is_tried_and_every_set_that_lacks_one_where_that_
                                    ("1", "2", "3")})  # fmt: skip
     assert [len(smaller_sets(four[:n], leave_one_out=True)) for n in (1, 2, 3)] == [0, 2, 6]
     assert [len(smaller_sets(four[:n])) for n in (1, 2, 3, 4)] == [0, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("replies", "reads", "keep"),
+    [
+        (["A, B", "A, B"], ["arxiv", "arxiv"], False),  # two of three, and nothing wrong
+        (["A, B", "A, D"], ["arxiv", "arxiv", "news"], True),
+        (["A"], ["arxiv", "news"], True),
+        (["A, B, D"], ["arxiv", "news"], True),
+    ],
+)
+async def test_who_gets_most_options_right_from_one_document_has_no_need_of_the_other(
+    replies: list[str], reads: list[str], keep: bool
+) -> None:
+    reader = ScriptedReader(arxiv=replies, news=["UNKNOWN"])
+    verdict = await fewer_documents_suffice(asked(MULTIPLE, reader), (STREET, PAPER))
+    assert (verdict.keep, reader.asked) == (keep, reads)
+
+
+def test_a_guess_has_most_options_right_more_often_than_all() -> None:
+    four = choice("A", "B", "C", "D")
+    assert guess_rate(four) == 1 / 41 and guess_rate(four, 2 / 3) == 5 / 41
+    assert guess_rate(SINGLE, 2 / 3) == guess_rate(SINGLE) and guess_rate(question(), 2 / 3) == 0
 
 
 @pytest.mark.parametrize(

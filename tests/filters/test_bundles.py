@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from tests.support.bundle_questions import BUNDLE, DOCUMENTS, PAPER, STREET, choice, question
+from trailforge.filters.bundle_twins import duplicate_question, rank_of_form, used_fact
 from trailforge.filters.bundles import (
     answer_in_question,
     bad_options,
     benchmarks_of,
     contaminated,
-    duplicate_question,
     gold_in_queries,
     invalid_plan,
     judge_unread,
+    named_by_score,
     single_source,
     stale_document,
     too_few_documents,
@@ -58,7 +59,7 @@ def test_queries_use_the_words_of_the_question(query: str, score: float, known: 
 def test_a_sound_question_passes_all_that_can_be_seen() -> None:
     verdicts = judge_unread(question(), BUNDLE, DOCUMENTS, since="2025-04-01")
     assert [v.reason for v in verdicts if not v.keep] == []
-    assert len({v.reason for v in verdicts}) == len(verdicts) == 10 and all(not v.detail for v in verdicts)
+    assert len({v.reason for v in verdicts}) == len(verdicts) == 11 and all(not v.detail for v in verdicts)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +149,7 @@ def test_hops_of_one_document_are_joined_and_a_third_one_joins_two() -> None:
         (choice("A", "B", "G"), "A, B, G of A to F"),
         (choice("A", "B", "B"), "A, B, B of A to F"),
         (replace(choice("A", "B", "C"), options=("x", "The X!", "y", "z", "w")), "two options say the same"),
+        (replace(choice("A", "B", "C"), options=("x rather than y", "z", "v", "u", "w")), "is two options"),
         (question(answer=" the "), "no answer"),
         (question(answer="a word " * 9), "18 words are no factual answer"),
         (question(answer="a word " * 9, type="causal"), None),
@@ -296,3 +298,49 @@ def test_a_text_shorter_than_an_ngram_is_one() -> None:
     assert ngrams_of("Who was it?", 8) == {"who was it"}
     assert ngrams_of("a b c d", 3) == {"a b c", "b c d"}
     assert ngrams_of(" … ", 3) == set()
+
+
+def quoted(uid: str, *evidence: str, **changes: Any) -> BundleQuestion:
+    """Hops of these quotes, in turn of both documents."""
+    return replace(quoting(*zip(("news:1", "arxiv:2") * 2, evidence, strict=False)), uid=uid, **changes)
+
+
+TEXTS = {
+    "news:1": "The model was trained on 17K samples and reaches 37.1% on the test. It is named Ida.",
+    "arxiv:2": "Atlas uses only 0.02% of the data (3K vs. 13M) against others.",
+}
+
+
+def test_of_two_questions_on_one_sentence_the_second_is_rejected() -> None:
+    first = quoted("first", "trained on 17K samples", "only 0.02% of the data (3K vs. 13M)")
+    same = quoted("second", "reaches 37.1% on the test", "It is named Ida")
+    verdict = used_fact(same, [first], TEXTS)
+    assert (verdict.keep, verdict.score, verdict.detail) == (False, 1.0, "first rests on the same sentence")
+    assert used_fact(quoted("third", "It is named Ida"), [first], TEXTS).keep
+    assert used_fact(same, [], TEXTS).keep
+
+
+def test_a_chain_comes_before_what_is_read_and_that_before_what_is_calculated() -> None:
+    edges = (PlanEdge(src="A", dst="B"),)
+    chain = quoted("c", "17K samples", "3K vs. 13M", answer="14K", dag_edges=edges)
+    read = quoted("r", "17K samples", "3K vs. 13M", answer="17K", dag_edges=())
+    calculated = replace(read, answer="14K")
+    assert [rank_of_form(row) for row in (chain, read, calculated)] == [0, 1, 2]
+    assert rank_of_form(replace(calculated, type="causal")) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        ("How many samples had the model with 37.1% on the test?", "37.1%"),
+        ("Which has more than 37.1 percent?", "37.1 percent"),
+        ("What explains the loss of 40%?", ""),
+        ("How many samples were there in May 2025?", ""),
+    ],
+)
+def test_a_thing_is_called_by_its_name_and_not_by_its_score(text: str, score: str) -> None:
+    row = quoted("q", "trained on 17K samples", question=text, dag_edges=())
+    documents = {"news:1": replace(STREET, text=TEXTS["news:1"]), "arxiv:2": replace(PAPER, text=TEXTS["arxiv:2"])}
+    verdict = named_by_score(row, documents)
+    assert (verdict.keep, verdict.detail) == (not score, f"it calls something by {score!r}" if score else "")
+    assert named_by_score(replace(row, dag_edges=(PlanEdge(src="A", dst="B"),)), documents).keep

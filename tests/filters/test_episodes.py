@@ -11,9 +11,10 @@ from tests.support.bundle_rows import CHURCH, ISLAND, sample_documents
 from trailforge.filters.episodes import (
     EpisodeFilterConfig,
     answer_leaked,
+    count_idle_searches,
+    count_needless_edges,
     evidence_not_found,
     gold_in_episode,
-    has_needless_search,
     judge_episode,
     low_reward,
     malformed,
@@ -21,6 +22,7 @@ from trailforge.filters.episodes import (
     needless_search,
     placeholder_query,
     unfounded_thought,
+    unread_figure,
 )
 from trailforge.generators.document_bundles.episodes import EpisodeContext, PlannedEpisodeConfig, make_episodes
 from trailforge.inference import Meter
@@ -54,6 +56,7 @@ def test_a_sound_episode_is_kept_by_all(episode: SearchEpisode) -> None:
         ("malformed", True, 0.0, ""),
         ("placeholder_query", True, 0.0, ""),
         ("answer_leaked", True, 0.0, ""),
+        ("unread_figure", True, 0.0, ""),
         ("evidence_not_found", True, 1.0, ""),
         ("needless_search", True, 0.666667, ""),
         ("gold_in_queries", True, 0.25, ""),
@@ -126,9 +129,43 @@ def test_needless_search(episode: SearchEpisode) -> None:
     assert needless_search(replace(episode, searches=()), ISLAND).keep
     rejections = [v.reason for v in judge_episode(replace(episode, searches=searches), ISLAND, CONFIG) if not v.keep]
     assert rejections == ["needless_search"]
-    drawn = replace(episode, searches=searches, origin="policy")
-    assert needless_search(drawn, ISLAND).keep and has_needless_search(drawn, ISLAND)
-    assert not has_needless_search(replace(drawn, searches=(all_at_once,)), ISLAND)
+    assert needless_search(replace(episode, searches=searches, origin="policy"), ISLAND).keep
+
+
+def test_idle_are_searches_that_bring_nothing_new_beyond_one_for_each_hop(episode: SearchEpisode) -> None:
+    everything = tuple(passage for search in episode.searches for passage in search.passages)
+    first, second, third = episode.searches
+    at_once = replace(first, passages=everything)
+    assert count_idle_searches(episode, ISLAND) == 0
+    assert count_idle_searches(replace(episode, searches=(at_once, second, third)), ISLAND) == 0
+    assert count_idle_searches(replace(episode, searches=(first, second, third, second)), ISLAND) == 1
+    assert count_idle_searches(replace(episode, searches=(*episode.searches, at_once, first)), ISLAND) == 2
+    assert count_idle_searches(replace(episode, searches=(at_once,)), ISLAND) == 0
+
+
+def test_needless_are_edges_beyond_those_of_the_question(episode: SearchEpisode) -> None:
+    assert count_needless_edges(episode, ISLAND) == 0
+    assert count_needless_edges(episode, replace(ISLAND, dag_edges=())) == 2
+    assert count_needless_edges(replace(episode, plan_edges=()), ISLAND) == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "leaked"),
+    [
+        ("OS-Atlas amount of data 13M", "13m"),
+        ("model with 37.1% on the benchmark", ""),
+        ("Turin data of 2025, part 3", ""),
+        ("samples 17K against 13M", "13m, 17k"),
+    ],
+)
+def test_a_figure_that_nobody_has_read_stands_in_no_query(episode: SearchEpisode, query: str, leaked: str) -> None:
+    hops = (
+        replace(ISLAND.hops[0], evidence="trained on 17K samples in 2025, it achieves 37.1% in part 3"),
+        replace(ISLAND.hops[1], evidence="only 0.02% of the data (3K vs. 13M)"),
+    )
+    row = replace(ISLAND, question="What share of the data did the model with 37.1% use?", hops=hops, answer="0.13%")
+    verdict = unread_figure(with_query(episode, query), row)
+    assert (verdict.keep, verdict.detail) == (not leaked, f"{query!r} knows {leaked}" if leaked else "")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from trailforge.generators.document_bundles.bundling.config import BundleConfig
-from trailforge.retrieval.entities import Name, document_frequencies, rarity
+from trailforge.retrieval.entities import CaseCounts, Name, document_frequencies, rarity
 
 _MOST_NAMES = 64
 """Of a document, those with the greatest weight."""
@@ -18,11 +18,14 @@ _IN_PASSING = 0.5
 """Of a name that stands once, and not in the title."""
 
 
-def name_weights(documents: Sequence[Sequence[Name]], config: BundleConfig) -> list[dict[str, float]]:
+def name_weights(
+    documents: Sequence[Sequence[Name]], config: BundleConfig, counts: CaseCounts
+) -> list[dict[str, float]]:
     """For each document the names that it may be joined by, with weights: two share the sum of the products.
 
     A weight is the root of the name's rarity, half of it where the document names it in passing. What stands in titles
-    alone, and no text says, joins nothing: capitals of a heading may be any word's ("Stealthy").
+    alone, and no text says, joins nothing: capitals of a heading may be any word's ("Stealthy"). Neither does a field's
+    word, by `counts`: texts on SQL speak of nothing in common.
     """
     total, frequencies = len(documents), document_frequencies(documents)
     said = {name.key for names in documents for name in names if not _is_heading_word(name)}
@@ -32,7 +35,7 @@ def name_weights(documents: Sequence[Sequence[Name]], config: BundleConfig) -> l
             name.key: math.sqrt(rarity(name.key, frequencies, total))
             * (1.0 if name.is_in_title or name.count > 1 else _IN_PASSING)
             for name in names
-            if 2 <= frequencies[name.key] <= most and name.key in said
+            if 2 <= frequencies[name.key] <= most and name.key in said and not counts.is_field_word(name.text)
         }
         for names in documents
     ]

@@ -169,7 +169,7 @@ def _meta(folder: Path, shards: Sequence[Shard], config: BundleConfig) -> _Meta:
         sources=[source for _, source, _, _ in known],
         origins=[origin for _, _, origin, _ in known],
         published=[published for _, _, _, published in known],
-        names=name_weights(names, config),
+        names=name_weights(names, config, counts),
         files=[(shard.input, row) for shard in shards for row in range(shard.rows)],
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trailforge.filters.answers import open_scorer
 from trailforge.filters.bundle_readings import judge_question
+from trailforge.filters.bundle_twins import rank_of_form, used_fact
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.stages.embedding import encoder_of
 from trailforge.generators.document_bundles.write import BundleContext, open_writer, seal
@@ -35,16 +36,19 @@ def open_context(work: ModelWork, client: ModelClient) -> BundleContext:
 
 
 async def questions_of(item: BundleInput, context: BundleContext, config: BundleRunConfig) -> ItemResult:
-    """Drafts of a bundle, each with its verdicts."""
+    """Drafts of a bundle, each with its verdicts. Of those on one fact the better one is asked about first."""
     work = open_writer(item, context)
     drafts = await work.write()
     total = work.meter
     accepted: list[BundleQuestion] = []
     rejected: list[RejectedRow] = []
-    for draft in drafts:
+    texts = {document.id: document.text for document in item.documents}
+    for draft in sorted(drafts, key=rank_of_form):
         reader = open_writer(item, context)  # a row's calls are those that it was written and measured by
         scorer = open_scorer(context.judge, context.client, context.model, reader.meter)
-        verdicts = await judge_question(draft, item, reader, config.filters, scorer)
+        fresh = used_fact(draft, accepted, texts)
+        judged = await judge_question(draft, item, reader, config.filters, scorer) if fresh.keep else []
+        verdicts = [fresh, *judged]
         # In order of key, since of calls made at once another may be answered first when the run goes on.
         keys = (*sorted(work.meter.keys), *sorted(reader.meter.keys))
         row = seal(draft, verdicts, keys, item.documents)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from trailforge.filters.bundles import Benchmarks, benchmarks_of, contaminated, duplicate_question
+from trailforge.filters.bundle_twins import duplicate_question
+from trailforge.filters.bundles import Benchmarks, benchmarks_of, contaminated
 from trailforge.generators.document_bundles.config import BundleRunConfig, SelectionConfig
 from trailforge.generators.document_bundles.stages.embedding import encoder_of
 from trailforge.generators.selecting import finish_selection, only_shard, read_candidates, write_parts

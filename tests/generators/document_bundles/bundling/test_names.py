@@ -12,9 +12,10 @@ from trailforge.generators.document_bundles.bundling.clustering import bundle_do
 from trailforge.generators.document_bundles.bundling.config import BundleConfig, Leftover
 from trailforge.generators.document_bundles.bundling.names import name_arrays, name_weights, shared_names
 from trailforge.generators.document_bundles.bundling.units import without_source
-from trailforge.retrieval.entities import Name
+from trailforge.retrieval.entities import CaseCounts, Name
 
 CONFIG = BundleConfig(method="greedy", min_cosine=0.5, min_shared=2.0)
+COUNTS = CaseCounts.of(())
 
 
 def alike(count: int) -> np.ndarray:
@@ -79,20 +80,36 @@ def test_bundles_by_names_are_the_same_in_parts_and_in_any_order() -> None:
 
 def test_a_word_of_titles_that_no_text_says_joins_nothing() -> None:
     stealthy, named = Name("stealthy", "Stealthy", 1, True), Name("gpt-4", "GPT-4", 1, True)
-    other = Name("other", "Other", 2, False)
-    both = [[stealthy, named, other], [stealthy, named, other], *([[]] * 8)]
-    assert set(name_weights(both, CONFIG)[0]) == {"gpt-4", "other"}
+    ottawa = Name("ottawa", "Ottawa", 2, False)
+    both = [[stealthy, named, ottawa], [stealthy, named, ottawa], *([[]] * 8)]
+    assert set(name_weights(both, CONFIG, COUNTS)[0]) == {"gpt-4", "ottawa"}
     said = [*both[:2], [stealthy._replace(is_in_title=False)], *([[]] * 7)]
-    assert "stealthy" in name_weights(said, CONFIG)[0]
+    assert "stealthy" in name_weights(said, CONFIG, COUNTS)[0]
+
+
+def test_the_words_of_a_field_join_nothing() -> None:
+    """Nobody says `CLIP agents`, and many say `GUI agents`, `LMMs` and `LLM-based`."""
+    texts = [
+        "They train GUI agents for GUI tasks. The GUI is large. We use CLIP and LMMs.",
+        "Here LMMs see a GUI element, an LLM-based agent acts, and CLIP is frozen, as in CLIP.",
+    ]
+    counts = CaseCounts.of(texts)
+    keys = ["gui", "lmm", "clip", "agent", "deepseek-r1"]
+    names = [
+        Name(key, text, 2, False)
+        for key, text in zip(keys, ["GUI", "LMM", "CLIP", "Agent", "DeepSeek-R1"], strict=True)
+    ]
+    weights = name_weights([names, names, *([[]] * 8)], CONFIG, counts)
+    assert set(weights[0]) == {"clip", "deepseek-r1"}
 
 
 def test_weights_are_roots_of_rarity_and_less_in_passing() -> None:
     told, passing = Name("ftx", "FTX", 2, False), Name("ftx", "FTX", 1, False)
-    weights = name_weights([[told], [passing], [Name("arm", "Arm", 1, True)], []], CONFIG)
+    weights = name_weights([[told], [passing], [Name("arm", "Arm", 1, True)], []], CONFIG, COUNTS)
     assert weights == [{"ftx": math.sqrt(math.log(2))}, {"ftx": math.sqrt(math.log(2)) / 2}, {}, {}]
     assert shared_names(*weights[:2]) == [("ftx", pytest.approx(math.log(2) / 2))]
     everywhere = [[Name("ai", "AI", 2, True)] for _ in range(11)]
-    assert name_weights([*everywhere, []], CONFIG) == [{}] * 12
+    assert name_weights([*everywhere, []], CONFIG, COUNTS) == [{}] * 12
 
 
 def test_arrays_hold_the_same_number_for_the_same_name() -> None:

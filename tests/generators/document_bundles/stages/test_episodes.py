@@ -128,19 +128,37 @@ async def test_draws_end_with_the_first_that_is_kept_and_all_are_on_record(tools
     assert {from_dict(SearchEpisode, json.loads(row.payload)).final_answer for row in rows} == {"A", "C"}
 
 
-async def test_a_draw_that_gives_way_to_a_better_one_says_so(tools: Tools) -> None:
-    """The first brings all evidence with each of its two searches; the second with its only one."""
-    both = "mother ship of the comet lander Philae, a mass spectrometer built at Bern (General)"
-    plans = [f"Nodes:\nA: {both}\nB: Rosetta (General)\nEdges:", f"Nodes:\nA: {both}\nEdges:"]
+async def test_draws_go_on_past_needless_edges_and_idle_searches_and_end_with_a_clean_one(tools: Tools) -> None:
+    nodes = "\n".join(f"{node.node_id}: {node.query} ({node.tool})" for node in INSTRUMENT.dag_nodes)
+    again = INSTRUMENT.dag_nodes[0]
+    plans = [
+        f"Nodes:\n{nodes}\nX: {again.query} ({again.tool})\nEdges:",
+        f"Nodes:\n{nodes}\nEdges: A -> B",
+        f"Nodes:\n{nodes}\nEdges:",
+    ]
 
     def reply(request: Request) -> str:
-        return student(INSTRUMENT, "B", plan=plans[request.sample % 2])(request)
+        return student(INSTRUMENT, "B", plan=plans[request.sample])(request)
 
-    result = await result_of(INSTRUMENT, tools, reply, top_k=8)
+    row = replace(INSTRUMENT, dag_edges=())
+    result = await result_of(row, tools, reply)
     (episode,) = result.rows[TABLE]
-    (row,) = result.rows["rejected"]
-    assert len(episode.searches) == 1 and episode.reward.total == 1.0
-    assert (row.stage, row.reason, row.detail) == ("draw", ANOTHER, f"{episode.uid} is")
+    assert result.usage.calls == 6 and not episode.plan_edges and len(episode.searches) == len(INSTRUMENT.hops)
+    lost = result.rows["rejected"]
+    assert [(each.stage, each.reason, each.detail) for each in lost] == [("draw", ANOTHER, f"{episode.uid} is")] * 2
+
+
+async def test_of_kept_draws_a_word_of_a_title_more_weighs_less_than_an_idle_search(tools: Tools) -> None:
+    """Noise is up to a tenth of a query's words."""
+    nodes = "\n".join(f"{node.node_id}: {node.query} ({node.tool})" for node in INSTRUMENT.dag_nodes)
+    again = INSTRUMENT.dag_nodes[0]
+    plans = [f"Nodes:\n{nodes}\nX: {again.query} ({again.tool})\nEdges:", f"Nodes:\n{nodes}\nEdges: A -> B"]
+
+    def reply(request: Request) -> str:
+        return student(INSTRUMENT, "B", plan=plans[request.sample])(request)
+
+    result = await result_of(replace(INSTRUMENT, dag_edges=()), tools, reply, samples=2)
+    assert result.rows[TABLE][0].plan_edges, "an idle search is worse than a needless edge"
 
 
 async def test_without_a_good_draw_the_gold_plan_is_told(tools: Tools) -> None:

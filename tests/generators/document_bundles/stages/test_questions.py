@@ -72,10 +72,13 @@ async def test_a_flawed_question_is_rejected_for_its_flaw_and_costs_no_more_than
 
 
 async def test_drafts_of_one_bundle_are_judged_one_by_one() -> None:
-    other = {**SOUND, "question": SOUND["question"].replace("At which", "In which")}
-    result = await result_of(MADE_UP, SOUND, other)
-    assert [row.question for row in result.rows[TABLE]] == [SOUND["question"], other["question"]]
-    assert [row.reason for row in result.rows["rejected"]] == ["unsupported_quote"]
+    again = {**SOUND, "question": SOUND["question"].replace("At which", "In which")}
+    mill, water = "The Ludlow prize went to the Orkney tide mill", "We measure their yield in slow water"
+    hops = [{**SOUND["hops"][0], "evidence": mill}, {**SOUND["hops"][1], "evidence": water, "needs": []}]
+    other = {**again, "hops": hops}
+    result = await result_of(other, SOUND, again)
+    assert [row.question for row in result.rows[TABLE]] == [SOUND["question"], other["question"]], "the chain first"
+    assert [row.reason for row in result.rows["rejected"]] == ["used_fact"]
     assert books(result) == [("write", 1, 1), ("filter", 3, 2)]
     first, second = (set(row.provenance.call_keys) for row in result.rows[TABLE])
     assert len(first) == len(second) == 6 and len(first & second) == 1, "they share the call that wrote them"

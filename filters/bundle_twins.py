@@ -1,0 +1,120 @@
+"""Whether two questions of bundles are one: they ask the same, find out the same, or rest on the same fact."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import combinations, permutations
+from typing import TYPE_CHECKING
+
+from trailforge.filters.bundles import NUMBER
+from trailforge.retrieval.sentences import split_sentences
+from trailforge.rewards import cover_exact_match, f1, normalize_answer
+from trailforge.schemas import BundleQuestion, Verdict
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_CAUSE_AGREES = 0.5
+"""F1 from which two explanations are taken for the same: all that is asked here is whether two questions are twins."""
+_MARKED = re.compile(r"\b(?=\w*[A-Z\d])\w{3,}\b")
+"""A word with a capital or a figure."""
+
+
+def duplicate_question(row: BundleQuestion, vector: np.ndarray, earlier: Sequence[BundleQuestion], vectors: np.ndarray,
+                       *, most_alike: float) -> Verdict:  # fmt: skip
+    """It asks what an accepted question asks already, in the same words or others, or finds out the same.
+
+    Score: cosine with its twin, 1 for the same words, or with the nearest accepted question when it has no twin;
+    `vectors`: theirs, of length 1, shape (len(earlier), dim).
+
+    The same words are one question whatever the vectors say. With other words a twin has the same answer, and is as
+    near as `most_alike` or ends on the same evidence: by its vector `Where was X born?` is `In which year was X born?`.
+    Two open questions of one bundle that go over one bridge are twins, too, whatever they ask for at its ends.
+    """
+    if not earlier:
+        return Verdict(keep=True, reason="duplicate_question", score=0.0)
+    cosines = vectors @ vector
+    words = normalize_answer(row.question)
+    twin, score = next((e for e in earlier if normalize_answer(e.question) == words), None), 1.0
+    for place in () if twin else (-cosines).argsort(kind="stable"):
+        other = earlier[place]
+        is_twin = (cosines[place] >= most_alike or _ends_alike(row, other)) and is_same_answer(row, other)
+        if is_twin or has_same_bridge(row, other):
+            twin, score = other, float(cosines[place])
+            break
+    if twin is None:
+        return Verdict(keep=True, reason="duplicate_question", score=round(float(cosines.max()), 6))
+    detail = f"as {twin.uid}: {twin.question!r}"
+    return Verdict(keep=False, reason="duplicate_question", score=round(score, 6), detail=detail)
+
+
+def has_same_bridge(row: BundleQuestion, other: BundleQuestion) -> bool:
+    """Are these chains of one bundle whose documents are joined by one thing, perhaps with their roles exchanged?
+
+    The bridge is what the quotes of a question's hops have in common and its own words have not: of the benchmark that
+    one document names and the other has a figure for, both questions hold everything but its name.
+    """
+    if row.bundle_id != other.bundle_id or not (row.dag_edges and other.dag_edges):
+        return False
+    if {hop.document_id for hop in row.hops} != {hop.document_id for hop in other.hops}:
+        return False
+    return bool(_bridge_of(row) & _bridge_of(other))
+
+
+def used_fact(row: BundleQuestion, accepted: Sequence[BundleQuestion], texts: Mapping[str, str]) -> Verdict:
+    """An accepted question of its bundle rests on the same sentence. Score: on how many such sentences or quotes.
+
+    `texts`: of the documents, by id.
+    """
+    own = _facts_of(row, texts)
+    shared = [(len(own & facts), other.uid) for other in accepted if own & (facts := _facts_of(other, texts))]
+    count, uid = max(shared, default=(0, ""))
+    detail = f"{uid} rests on the same sentence" if count else ""
+    return Verdict(keep=not count, reason="used_fact", score=float(count), detail=detail)
+
+
+def rank_of_form(row: BundleQuestion) -> int:
+    """Of questions on one fact the better one has the lower rank: a chain, what is read, what is calculated."""
+    if row.dag_edges:
+        return 0
+    said = {number for hop in row.hops for number in NUMBER.findall(hop.evidence)}
+    is_calculated = not row.options and row.type == "factual" and bool(set(NUMBER.findall(row.answer)) - said)
+    return 2 if is_calculated else 1
+
+
+def is_same_answer(row: BundleQuestion, other: BundleQuestion) -> bool:
+    """Do two questions have one answer? One says the other in whole words; what is longer than a fact says about it."""
+    if "factual" not in (row.type, other.type) and f1(row.answer, [other.answer]) >= _CAUSE_AGREES:
+        return True
+    answers = permutations((row.answer, other.answer))
+    return any(cover_exact_match(one, [asked], word_boundary=True) > 0 for one, asked in answers)
+
+
+def _bridge_of(row: BundleQuestion) -> set[str]:
+    """Words of two hops' evidence of different documents, and not of the question or its answer."""
+    said = {hop.document_id: _bridge_words(hop.evidence) for hop in row.hops}
+    shared = {word for one, two in combinations(said.values(), 2) for word in one & two}
+    return shared - _bridge_words(f"{row.question} {row.answer}")
+
+
+def _bridge_words(text: str) -> set[str]:
+    """Names and figures: other words stand in any two quotes of a subject."""
+    return {word.casefold() for word in _MARKED.findall(text)}
+
+
+def _ends_alike(row: BundleQuestion, other: BundleQuestion) -> bool:
+    """Do the last hops quote the same words of the same document?"""
+    a, b = row.hops[-1], other.hops[-1]
+    return a.document_id == b.document_id and normalize_answer(a.evidence) == normalize_answer(b.evidence)
+
+
+def _facts_of(row: BundleQuestion, texts: Mapping[str, str]) -> set[tuple[str, str]]:
+    """Documents and sentences that its evidence is of; a quote that stands in none is one for itself."""
+    facts: set[tuple[str, str]] = set()
+    for hop in row.hops:
+        quote = normalize_answer(hop.evidence)
+        sentences = map(normalize_answer, split_sentences(texts.get(hop.document_id, "")))
+        held = {sentence for sentence in sentences if sentence and (quote in sentence or sentence in quote)}
+        facts |= {(hop.document_id, fact) for fact in held or {quote}}
+    return facts
