@@ -101,6 +101,26 @@ def read_texts(transcript: Transcript, question: str) -> list[str]:
     return [*shown, *(triple for search in transcript.searches for triple in search.triples)]
 
 
+def asked_at(transcript: Transcript) -> list[int | None]:
+    """For each search the message that asks for it, in the agent's own words; None: none does."""
+    turns = [place for place, message in enumerate(transcript.messages) if message.role == "assistant"]
+    found: list[int | None] = []
+    taken: set[tuple[int, str]] = set()
+    last = -1
+    for search in transcript.searches:
+        asking = (
+            turn
+            for turn in turns
+            if turn >= last and search.query in transcript.messages[turn].content and (turn, search.query) not in taken
+        )
+        place = next(asking, None)
+        found.append(place)
+        if place is not None:
+            last = place
+            taken.add((place, search.query))
+    return found
+
+
 # The rules
 
 

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from trailforge.evaluation.agents.declaration import AgentRun
-from trailforge.evaluation.failures import is_right, read_texts, tag_failures
+from trailforge.evaluation.failures import asked_at, is_right, read_texts, tag_failures
 from trailforge.rewards import normalize_answer, same_title, score_answer
 from trailforge.schemas import InvalidInput, Question, SupportingDocument
 from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode, AgentScores
@@ -104,18 +104,19 @@ def find_supporting(question: Question, run: AgentRun) -> tuple[int | None, ...]
 
     A passage is a document if it has its title, case and white space aside. Where other paragraphs of the question have
     the same title, it also has to have its id or, if it has the id of none of them, the document's text or facts have
-    to stand in what the agent read. A passage without a title, or of a document without one, is told by its id alone,
-    which may be that of a part of it (`ID#3`). A passage that was made from documents is all of them.
+    to stand in what the agent had read before it searched again. A passage without a title, or of a document without
+    one, is told by its id alone, which may be that of a part of it (`ID#3`). A passage that was made from documents is
+    all of them.
     """
     supporting = order_supporting(question)
-    shown = f" {normalize_answer(' '.join(read_texts(run, question.question)))} " if supporting else ""
+    shown = _read_until(run, question.question) if supporting else []
     return tuple(
         next(
             (
                 place
                 for place, search in enumerate(run.searches)
                 if any(
-                    _is_document(question, document, id, title, shown)
+                    _is_document(question, document, id, title, shown[place])
                     for id, title in zip(
                         (*search.document_ids, *search.source_ids), (*search.titles, *search.source_titles), strict=True
                     )
@@ -125,6 +126,20 @@ def find_supporting(question: Question, run: AgentRun) -> tuple[int | None, ...]
         )
         for document in supporting
     )
+
+
+def _read_until(run: AgentRun, question: str) -> list[str]:
+    """For each search what was read, normalised, before the next turn that searches; where none is known, all."""
+    asked = asked_at(run)
+    ends = [
+        None if at is None else next((later for later in asked if later is not None and later > at), None)
+        for at in asked
+    ]
+    read = {
+        end: f" {normalize_answer(' '.join(read_texts(replace(run, messages=run.messages[:end]), question)))} "
+        for end in set(ends)
+    }
+    return [read[end] for end in ends]
 
 
 def order_supporting(question: Question) -> tuple[SupportingDocument, ...]:

@@ -12,19 +12,34 @@ assistant   <think>…</think>
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from trailforge.protocols.base import NOTHING_FOUND, one_line, passages_of_lines
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.turns import Observation, read_plain_answer, read_plain_search, write_plain_search
 
-SYSTEM_PROMPT = (
-    "You answer a question with the help of a search engine. "
-    "Each time you have learned something new, first reason about it between <think> and </think>. "
-    "If you still lack knowledge after that, ask the search engine with <search> query </search>; "
-    "its best results come back between <information> and </information>. You may search as often as you need. "
-    "Once nothing is lacking, give the answer between <answer> and </answer>, without explanation. "
-    "For example: <answer>Beijing</answer>."
-)
+MAX_SEARCHES = 5
+"""Of an episode, as long as nobody says otherwise: RAGSearch's (appendix B)."""
+
+
+def system_prompt(max_searches: int = MAX_SEARCHES) -> str:
+    """The rules, with how many searches an agent has."""
+    times = "once" if max_searches == 1 else f"{max_searches} times"
+    return (
+        "You answer a question with the help of a search engine. "
+        "Begin every turn by reasoning between <think> and </think>: what the question asks for, what is known from "
+        "the results so far, and what is lacking. "
+        "If you lack knowledge, ask the search engine with <search> query </search>; "
+        "its best results come back between <information> and </information>. "
+        f"You can search at most {times}. "
+        "A query names only what the question or a result has named: look up what you believe you remember, too. "
+        "Once nothing is lacking, give the answer between <answer> and </answer> in its shortest form, "
+        "a name, a date or a number, without explanation. For example: <answer>Beijing</answer>. "
+        "If your searches have not brought it, the answer is: unknown."
+    )
+
+
+SYSTEM_PROMPT = system_prompt()
 
 _LINE = re.compile(r"Doc \d+\(Title: ")
 
@@ -57,3 +72,8 @@ SEARCH_R1 = Grammar(
     write_result=write_result,
     read_passages=read_passages,
 )
+
+
+def with_searches(max_searches: int) -> Grammar:
+    """The protocol, as it is told to agents that have so many searches."""
+    return replace(SEARCH_R1, system_prompt=system_prompt(max_searches))

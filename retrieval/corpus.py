@@ -171,6 +171,13 @@ def _text_document(file: Path, name: str) -> Document:
 
 def _document(row: dict[str, Any], number: int, source: Path, name: str) -> Document:
     text = row.get("text", row.get("paragraph_text"))
+    if text is None and "question" in row:
+        raise InvalidInput(
+            "is a question, and no passage to search: make an index of the paragraphs that questions bring "
+            f"(trailforge index build {source} --out FOLDER) and search that",
+            file=source,
+            row=number,
+        )
     if not isinstance(text, str) or not text.strip():
         raise InvalidInput("must be a text that is not empty", file=source, row=number, field="text")
     title, key = str(row.get("title") or ""), row.get("id")

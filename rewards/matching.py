@@ -5,7 +5,8 @@ whether a text has an answer, asks here. How a text is read: `rewards.reading`.
 
 Names are looser than other words in two ways, and only where an answer is nothing but the name: countries go by their
 people's names too (`nations.txt`: French for France), and a name goes without what tells it from its namesakes, a
-bracket of a known kind ("(1927 film)") or a title of rank behind a full name (", Countess of Marle").
+bracket of a known kind ("(1927 film)") or a title of rank behind a full name (", Countess of Marle"). A place of which
+the gold answer says where it lies ("Montreal, Quebec") is right without that, as people answer.
 """
 
 from __future__ import annotations
@@ -78,6 +79,29 @@ _NAMESAKE = re.compile(
 )
 """A name and what tells it from its namesakes."""
 _NUMERAL = re.compile(r"[ivxl]+")
+_REGIONS = frozenset(
+    part.strip()
+    for part in (
+        "alabama, alaska, arizona, arkansas, california, colorado, connecticut, delaware, florida, georgia, hawaii, "
+        "idaho, illinois, indiana, iowa, kansas, kentucky, louisiana, maine, maryland, massachusetts, michigan, "
+        "minnesota, mississippi, missouri, montana, nebraska, nevada, new hampshire, new jersey, new mexico, new york, "
+        "north carolina, north dakota, ohio, oklahoma, oregon, pennsylvania, rhode island, south carolina, "
+        "south dakota, tennessee, texas, utah, vermont, virginia, washington, west virginia, wisconsin, wyoming, "
+        "puerto rico, alberta, british columbia, manitoba, new brunswick, newfoundland and labrador, nova scotia, "
+        "ontario, prince edward island, quebec, saskatchewan, new south wales, queensland, south australia, tasmania, "
+        "victoria, western australia"
+    ).split(",")
+)
+"""Of the United States, Canada and Australia, where places are told with them."""
+_OLD_WORLD = frozenset(
+    "alexandria amsterdam athens bath berlin bern birmingham bristol brussels cairo calais cambridge canton carthage "
+    "cordoba delhi dresden dublin edinburgh florence geneva genoa glasgow hamburg hanover havana jerusalem lima lisbon "
+    "liverpool london lyons madrid manchester melbourne memphis milan moscow naples nazareth odessa oxford palermo "
+    "paris perth plymouth portsmouth rome rotterdam sparta sydney syracuse toledo troy turin venice verona versailles "
+    "vienna warsaw york".split()
+)
+"""Cities whose names others have taken: alone such a name is the old one's, and "Paris" is not "Paris, Texas"."""
+_MOST_PLACE_WORDS = 3
 _COMMON = frozenset("of in on at to for and or is was were are by with from his her its their it he she they".split())
 
 
@@ -140,7 +164,7 @@ def _is_equal(prediction: str, gold: str) -> bool:
     return (
         _has_same_words(left, right)
         or bool(exact_match(prediction, (gold,)) and _same_digits(prediction, gold))
-        or any(_has_same_words(left, fold(other)) for other in other_names(gold))
+        or any(_has_same_words(left, fold(other)) for other in (*other_names(gold), _place_alone(gold)))
     )
 
 
@@ -287,6 +311,22 @@ def other_names(name: str) -> tuple[str, ...]:
     words = [word for word in read(core, joined=True).words if not _NUMERAL.fullmatch(word)]
     is_name = bool(words) and not is_number(words[0]) and (bool(match["bracketed"]) or len(words) > 1)
     return (*nation, core) if is_name else nation
+
+
+def _place_alone(gold: str) -> str:
+    """The place of "Montreal, Quebec", without the known region or country that ends the answer; empty for other texts.
+
+    Neither a country or region in a list of such, nor an old city's name before another's region.
+    """
+    place, *around = fold(gold).split(",")
+    name, *regions = (name_key(part).strip() for part in (place, *around))
+    if len(regions) not in (1, 2) or not 1 <= len(name.split()) <= _MOST_PLACE_WORDS:
+        return ""
+    if regions[-1] not in _REGIONS and name_key(around[-1]) not in nations():
+        return ""
+    is_region = name in _REGIONS or name_key(place) in nations()
+    is_taken = name in _OLD_WORLD and not _REGIONS.isdisjoint(regions)
+    return "" if is_region or is_taken or any(map(is_number, name.split())) else place
 
 
 # Does a text have it?

@@ -9,11 +9,12 @@ from typing import Literal
 from trailforge.evaluation.agents.declaration import Agent, AgentRun, AgentTools
 from trailforge.evaluation.agents.free_form import Recorder, sampling_of
 from trailforge.evaluation.agents.published import TEMPLATE, PublishedGrammar, published_grammar
-from trailforge.protocols import KG_SEARCH, PROTOCOLS, R_SEARCH
+from trailforge.protocols import KG_SEARCH, PROTOCOLS, R_SEARCH, SEARCH_R1
 from trailforge.protocols.episodes import EpisodeConfig, run_episode
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.kg_search import with_turns
 from trailforge.protocols.r_search import system_prompt
+from trailforge.protocols.search_r1 import with_searches
 from trailforge.schemas import InvalidInput
 
 
@@ -78,6 +79,8 @@ def _grammar(protocol: str, tools: AgentTools, config: ProtocolAgentConfig) -> G
         return replace(grammar, system_prompt=system, count=tools.count)
     if protocol == KG_SEARCH.name:
         return with_turns(config.max_searches + 1)
+    if protocol == SEARCH_R1.name:
+        return with_searches(config.max_searches)
     if protocol == R_SEARCH.name:
         return replace(R_SEARCH, system_prompt=system_prompt(tools.environment.top_k))
     return PROTOCOLS[protocol]

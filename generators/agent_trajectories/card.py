@@ -54,10 +54,16 @@ def _summary(
     elif rows:
         tables.append(f"`sft` has them as conversations of the protocol `{generator.sft_protocol}`.")
     if pairs:
-        tables.append("`pairs` holds a right and a wrong episode of one question.")
+        tables.append(
+            "`pairs` holds two episodes of one question: a kept one, and one whose answer is wrong or that searched "
+            "for what it had not read."
+        )
     if rows:
         searches = fmean(len(row.episode.searches) for row in rows)
         means = f"; per episode {searches:.2f} searches, ~{fmean(row.token_estimate for row in rows):,.0f} tokens"
+        short_of = [len(row.episode.searches) < row.num_hops for row in rows if row.num_hops]
+        if short_of:
+            means += f"; {fmean(short_of):.0%} search fewer times than their question has hops"
     retriever = rows[0].provenance.retriever if rows else config.retrieval.kind
     return "\n".join(
         [
@@ -75,9 +81,14 @@ def _summary(
 
 
 def _kept_for(config: AgentRunConfig) -> str:
-    if config.generator.memory.draws:
-        return "right, borne out by what its searches brought, and not known without them"
-    return "right, and borne out by what its searches brought"
+    borne_out = "right, and borne out by what its searches brought"
+    asked = config.generator.memory.draws
+    if not asked:
+        return borne_out
+    return (
+        f"{borne_out}; of {asked} answers without them no more than {config.filters.max_known_share:.1%} were right, "
+        "corrected for chance"
+    )
 
 
 def _shares(config: AgentRunConfig, rows: Sequence[AgentTrajectory], rejected: Iterable[RejectedRow]) -> str:
@@ -114,7 +125,9 @@ def _limits(config: AgentRunConfig) -> str:
         lines.append(EMBEDDED_LIMIT.format(and_what=""))
     lines += [
         "- That an answer stands in what was read is judged by words; that it follows from it is not judged.",
-        "- Supporting documents are those that the data set names; where it names none, only answers are looked for.",
+        "- A hop is borne out by the document that the data set names, or by another passage with its answer and a "
+        "word of what it is asked of; where no documents are named, only answers are looked for.",
+        "- Whether the model knows the bridges of a question was not asked, only whether it knows the answer.",
         "- A pair prefers all turns from where the two part; which of them is to blame is not said.",
     ]
     return "\n".join(lines) + "\n"

@@ -7,14 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from trailforge.generators.agent_trajectories import DRAW, EPISODE, FILTER, NAME
+from trailforge.generators.agent_trajectories.choice import Rejected, preference_pairs, select
 from trailforge.generators.agent_trajectories.config import AgentRunConfig
-from trailforge.generators.agent_trajectories.filters import (
-    KNOWN,
-    Rejected,
-    known_from_memory,
-    preference_pairs,
-    select,
-)
+from trailforge.generators.agent_trajectories.filters import KNOWN, known_from_memory
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory, FromMemory
 from trailforge.generators.agent_trajectories.rows import (
     made_of,

@@ -1,27 +1,33 @@
-"""Why an agent's episode is rejected, which of the others are taken, and pairs of a right and a wrong one.
+"""Why an agent's episode is rejected. Which of the others are taken: `choice`.
 
 No filter asks a model: what the model said from memory stands in the row. A filter's score is in the row.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from trailforge.evaluation.failures import read_texts
-from trailforge.filters.base import count_faults, first_rejection, is_never_quoted
-from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory, FromMemory
-from trailforge.generators.agent_trajectories.rows import is_known
+from trailforge.filters.base import count_faults, is_never_quoted
+from trailforge.generators.agent_trajectories.evidence import (
+    find_hops,
+    find_unread,
+    is_borne_out,
+    is_stated,
+    names_of_answer,
+    requests_of,
+    text_given,
+)
+from trailforge.generators.agent_trajectories.record import AgentTrajectory, FromMemory
+from trailforge.generators.agent_trajectories.rows import weigh_known
 from trailforge.protocols import PROTOCOLS
-from trailforge.rewards import is_near_miss, mcts_reward, mentions, normalize_answer, other_names, same_answer, states
-from trailforge.schemas import FilterScore, InvalidInput, Message, Verdict
-from trailforge.schemas.agent_episode import AgentSearch
+from trailforge.rewards import is_near_miss, mcts_reward, mentions, normalize_answer, other_names
+from trailforge.schemas import InvalidInput, Verdict
 
-SURPLUS = "surplus"
-KNOWN = "known_from_memory"
+UNREAD, KNOWN = "unread_query", "known_from_memory"
 _PARTS = re.compile(r"[,;/&]|\b(?:and|or|then)\b")
 """Where a list of answers is parted."""
 _DATA_SET = re.compile(
@@ -43,11 +49,13 @@ class AgentFilterConfig:
     min_right_share: float = 0.25
     """Of the draws on a question: below, a right one may be right by chance. One alone of several may by any share; 0
     asks nothing."""
-    max_known_share: float = 0.0
-    """Of the answers from memory: above, the question needs no search."""
+    max_known_share: float = 0.375
+    """Of the answers from memory: above, the question needs no search. One lucky guess of four is not above it, nor are
+    three half right ones (`rows.weigh_known`); two are."""
     bridges: Literal["read_first", "checked", "any"] = "checked"
     """When a turn may say the answer of a hop, but the last. `read_first`: once it was given a text that does.
-    `checked`: before that, too, as a guess that a later search bears out. `any`: whenever."""
+    `checked`: before that, too, as a guess that a later search bears out, but not in a query: what is searched for has
+    to have been read. `any`: whenever."""
     max_tokens: int = 16384
     """Of a conversation, as `token_estimate` has it."""
     most: int = 2
@@ -61,11 +69,8 @@ class AgentFilterConfig:
             raise InvalidInput("must be 1 or more", field="most")
 
 
-def judge_episode(row: AgentTrajectory, earlier: Sequence[AgentTrajectory], config: AgentFilterConfig) -> list[Verdict]:
-    """Every filter's verdict, the gravest first; none on memory where nobody was asked.
-
-    `earlier`: the kept draws before this one.
-    """
+def judge_episode(row: AgentTrajectory, config: AgentFilterConfig) -> list[Verdict]:
+    """Every filter's verdict, the gravest first; none on memory where nobody was asked."""
     verdicts = [
         unfinished(row),
         malformed(row),
@@ -73,6 +78,7 @@ def judge_episode(row: AgentTrajectory, earlier: Sequence[AgentTrajectory], conf
         near_miss(row),
         wrong_answer(row),
         no_search(row),
+        unread_query(row, bridges=config.bridges),
         missing_evidence(row),
         ungrounded_answer(row),
         answer_leaked(row, bridges=config.bridges),
@@ -80,7 +86,6 @@ def judge_episode(row: AgentTrajectory, earlier: Sequence[AgentTrajectory], conf
         repeated_search(row),
         right_by_chance(row, least=config.min_right_share),
         too_long(row, most=config.max_tokens),
-        duplicate_episode(row, earlier),
     ]
     memory = row.from_memory
     return [*verdicts, known_from_memory(memory, most=config.max_known_share)] if memory.draws else verdicts
@@ -134,18 +139,28 @@ def no_search(row: AgentTrajectory) -> Verdict:
     return Verdict(keep=searches > 0, reason="no_search", score=float(searches), detail=detail)
 
 
+def unread_query(row: AgentTrajectory, *, bridges: Literal["read_first", "checked", "any"] = "checked") -> Verdict:
+    """A query of its own names what it has not read, though a search may bear it out: it claims before it searches.
+
+    That is a name, a number or a hop's answer found neither in the question nor in what it was given before. Score: how
+    many queries do.
+    """
+    unread = find_unread(row)
+    verdict = count_faults(UNREAD, unread, str)
+    return replace(verdict, keep=True, detail="") if bridges == "any" else verdict
+
+
 def missing_evidence(row: AgentTrajectory) -> Verdict:
     """No search brought what a hop needs: the right answer is luck. Score: share of the hops that have theirs.
 
-    That is each supporting document that the data set names. Where it names none, the answers of all hops but the last
-    have to stand in what was read; where there are no hops either, nothing is known and the score is 1.
+    What a hop needs: `evidence.find_hops`. Where no documents are known, the answers of all hops but the last have to
+    stand in what was read; where there are no hops either, nothing is known and the score is 1.
     """
-    found_at = row.episode.scores.found_at
-    has = [place is not None for place in found_at]
+    has = [place is not None for place in find_hops(row)]
     if not has:
         texts = read_texts(row.episode, row.episode.question)
         answers = [hop.answer for hop in row.gold_hops[:-1] if not is_never_quoted(hop.answer)]
-        has = [_is_stated(texts, [answer]) for answer in answers]
+        has = [is_stated(texts, [answer]) for answer in answers]
     detail = "" if all(has) else f"nothing was found for hop {has.index(False) + 1} of {len(has)}"
     score = round(sum(has) / len(has), 6) if has else 1.0
     return Verdict(keep=all(has), reason="missing_evidence", score=score, detail=detail)
@@ -159,9 +174,9 @@ def ungrounded_answer(row: AgentTrajectory) -> Verdict:
     where no search brought it.
     """
     names = names_of_answer(row)
-    is_found = _is_stated(read_texts(row.episode, row.episode.question), names)
-    given = (text for message in row.episode.messages if (text := _given(message, row)))
-    stating = sum(_is_stated([text], names) for text in given) if is_found else 0
+    is_found = is_stated(read_texts(row.episode, row.episode.question), names)
+    given = (text for message in row.episode.messages if (text := text_given(message, row)))
+    stating = sum(is_stated([text], names) for text in given) if is_found else 0
     keep = stating > 0 or is_never_quoted(row.episode.answer)
     where = "that who answers was given" if is_found else "that was found"
     detail = "" if keep else f"nothing {where} says {row.episode.answer!r}"
@@ -174,7 +189,7 @@ def answer_leaked(row: AgentTrajectory, *, bridges: Literal["read_first", "check
     Queries count as what is said, the turn that answers does not. The answer itself may not be guessed. What stands in
     the question is no leak, nor are yes and no. Score: how many turns do.
     """
-    question, texts = row.episode.question, [_given(message, row) for message in row.episode.messages]
+    question, texts = row.episode.question, [text_given(message, row) for message in row.episode.messages]
     hops = [] if bridges == "any" else [(hop.answer, *other_names(hop.answer)) for hop in row.gold_hops[:-1]]
     sought = [(names_of_answer(row), False), *((names, bridges == "checked") for names in hops)]
     leaks: list[tuple[str, str]] = []
@@ -184,7 +199,7 @@ def answer_leaked(row: AgentTrajectory, *, bridges: Literal["read_first", "check
                 said = next((name for name in names if mentions(message.content, name)), "")
                 if not said or any(is_never_quoted(name) or mentions(question, name) for name in names):
                     continue
-                if not _is_stated(texts[:place], names) and not (may_guess and _is_borne_out(row, names, place)):
+                if not is_stated(texts[:place], names) and not (may_guess and is_borne_out(row, names, place)):
                     leaks.append((said, message.content[:200]))
                     break
     return count_faults("answer_leaked", leaks, lambda leak: f"{leak[0]!r} stands in {leak[1]!r}")
@@ -208,7 +223,7 @@ def repeated_search(row: AgentTrajectory) -> Verdict:
     its choice. Score: how many searches do."""
     said = [message.content for message in row.episode.messages if message.role == "assistant"]
     own = [search for search in row.episode.searches if any(search.query in turn for turn in said)]
-    asked = _requests(own)
+    asked = requests_of(own)
     again = [request for place, request in enumerate(asked) if request in asked[:place]]
     return count_faults("repeated_search", again, lambda request: f"{request[0]!r} was searched for before")
 
@@ -231,23 +246,20 @@ def too_long(row: AgentTrajectory, *, most: int) -> Verdict:
     return Verdict(keep=keep, reason="too_long", score=float(row.token_estimate), detail=detail)
 
 
-def duplicate_episode(row: AgentTrajectory, earlier: Sequence[AgentTrajectory]) -> Verdict:
-    """It searches and answers the same as an earlier draw that was kept. Score: how many do."""
-    same = [other for other in earlier if _signature(other) == _signature(row)]
-    return count_faults("duplicate_episode", same, lambda other: f"same as {other.uid}")
-
-
 def known_from_memory(memory: FromMemory, *, most: float) -> Verdict:
-    """The same model answers the question without any search. Score: share of right answers, corrected for chance.
+    """The same model answers the question without any search. Score: share of right answers, corrected for chance, half
+    right ones by half.
 
     When all replies were cut nobody knows, and the question is not taken.
     """
     if not memory.answers:
         detail = f"no verdict: all {memory.draws} replies were cut"
         return Verdict(keep=False, reason=KNOWN, score=0.0, detail=detail)
-    known = [answer for answer in memory.answers if is_known(answer, memory.golds)]
-    share = correct_for_chance(len(known) / len(memory.answers), memory.question, memory.golds)
-    detail = "" if share <= most else f"{len(known)} of {len(memory.answers)} know it, as {known[0]!r}"
+    weights = {answer: weigh_known(answer, memory.golds) for answer in memory.answers}
+    known = sum(weights[answer] for answer in memory.answers)
+    share = correct_for_chance(known / len(memory.answers), memory.question, memory.golds)
+    best = max(memory.answers, key=lambda answer: weights[answer])
+    detail = "" if share <= most else f"{known:g} of {len(memory.answers)} know it, as {best!r}"
     return Verdict(keep=share <= most, reason=KNOWN, score=round(share, 6), detail=detail)
 
 
@@ -258,138 +270,3 @@ def correct_for_chance(share: float, question: str, golds: Sequence[str]) -> flo
     """
     is_choice = is_never_quoted(golds[0]) or mentions(question, golds[0])
     return max(0.0, 2 * share - 1) if is_choice else share
-
-
-def names_of_answer(row: AgentTrajectory) -> tuple[str, ...]:
-    """The answer, the gold answers that it says in other words, and what each goes by, too."""
-    answer = row.episode.answer
-    said = [answer, *(gold for gold in row.golds if same_answer(answer, gold))]
-    return tuple(dict.fromkeys(name for each in said for name in (each, *other_names(each)) if name.strip()))
-
-
-# Which are taken, and pairs
-
-
-Rejected = tuple[AgentTrajectory, Verdict]
-"""With the first verdict against it."""
-
-
-def select(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> tuple[list[AgentTrajectory], list[Rejected]]:
-    """All draws on a question, each once and with what its filters measured: those that are taken, best first, and the
-    others in the order of their draws.
-
-    The best is the one with the fewest searches, then the shortest: all of them are right. The cap comes last.
-    """
-    sound: list[AgentTrajectory] = []
-    rejected: list[Rejected] = []
-    for row in rows:
-        verdicts = judge_episode(row, sound, config)
-        row, against = replace(row, filters=_scores(verdicts)), first_rejection(verdicts)
-        if against is None:
-            sound.append(row)
-        else:
-            rejected.append((row, against))
-    sound.sort(key=lambda row: (len(row.episode.searches), row.token_estimate, row.sample))
-    detail = f"{config.most} better ones were taken"
-    surplus = Verdict(keep=False, reason=SURPLUS, score=float(config.most), detail=detail)
-    rejected += [(row, surplus) for row in sound[config.most :]]
-    return sound[: config.most], sorted(rejected, key=lambda each: each[0].sample)
-
-
-def preference_pairs(good: Sequence[AgentTrajectory], rejected: Sequence[Rejected], most: int) -> list[AgentPair]:
-    """At most so many pairs of a right and a wrong episode of one question, those that part latest first.
-
-    The wrong one answers, and not nearly right: a pair must not rest on the form of a name. Both have the same prompt
-    up to a turn of the agent's; where they differ before, as agents of several calls do in what they are sent, there is
-    no pair. Each wrong one is used once, and none that is the same from there on as one that was taken.
-    """
-    pairs: dict[tuple[object, ...], AgentPair] = {}
-    for row, verdict in rejected:
-        if not is_plainly_wrong(row):
-            continue
-        parted = [(place, one) for one in good if (place := parting(one, row)) is not None]
-        if parted:
-            place, one = max(parted, key=lambda each: each[0])
-            pairs.setdefault(row.episode.messages[: place + 1], _pair(one, row, verdict, place))
-    return sorted(pairs.values(), key=lambda pair: (-pair.diverges_at, pair.uid))[:most]
-
-
-def is_plainly_wrong(row: AgentTrajectory) -> bool:
-    """Does it end with an answer that is wrong, and shares no name or number with a gold one?"""
-    episode = row.episode
-    is_wrong = episode.stop == "answered" and bool(episode.answer.strip()) and episode.scores.right < 1.0
-    return is_wrong and not is_near_miss(episode.answer, row.golds)
-
-
-def parting(good: AgentTrajectory, bad: AgentTrajectory) -> int | None:
-    """The message at which two episodes differ first, if it is the agent's in both; else None."""
-    messages = list(zip(good.episode.messages, bad.episode.messages, strict=False))
-    place = next((n for n, (one, other) in enumerate(messages) if one != other), None)
-    if place is None or any(message.role != "assistant" for message in messages[place]):
-        return None
-    return place
-
-
-def _pair(good: AgentTrajectory, bad: AgentTrajectory, verdict: Verdict, place: int) -> AgentPair:
-    keys = tuple(dict.fromkeys((*good.provenance.call_keys, *bad.provenance.call_keys)))
-    episode = good.episode
-    return AgentPair(
-        uid=hashlib.sha256(f"{good.uid}\0{bad.uid}".encode()).hexdigest()[:16],
-        question_id=good.question_id,
-        question=episode.question,
-        answer=good.golds[0],
-        agent=good.agent,
-        agent_config=good.agent_config,
-        protocol=good.sft_protocol,
-        backend=episode.backend,
-        index=episode.index,
-        good_uid=good.uid,
-        bad_uid=bad.uid,
-        good_messages=episode.messages,
-        bad_messages=bad.episode.messages,
-        diverges_at=place,
-        bad_answer=bad.episode.answer,
-        reason=verdict.reason,
-        detail=verdict.detail,
-        provenance=replace(good.provenance, call_keys=keys),
-    )
-
-
-def _scores(verdicts: Sequence[Verdict]) -> tuple[FilterScore, ...]:
-    return tuple(
-        FilterScore(name=each.reason, score=each.score, passed=each.keep, reason=each.detail) for each in verdicts
-    )
-
-
-def _is_stated(texts: Sequence[str], names: Sequence[str]) -> bool:
-    return any(states(text, name) for text in texts for name in names)
-
-
-def _is_borne_out(row: AgentTrajectory, names: Sequence[str], place: int) -> bool:
-    """Does something state the guess of the turn at `place` after it?
-
-    That the hop's own document came is for `missing_evidence`. Where the documents are not known, it has to be what a
-    turn was given that did not search for the guess: a passage that is found by a name has the name.
-    """
-    messages, queries = row.episode.messages, [search.query for search in row.episode.searches]
-    is_known, asked = bool(row.episode.scores.found_at), False
-    for message in messages[place:]:
-        if message.role == "assistant":
-            own = [query for query in queries if query in message.content]
-            asked = any(mentions(query, name) for query in own for name in names)
-        elif _is_stated([_given(message, row)], names) and (is_known or not asked):
-            return True
-    return False
-
-
-def _given(message: Message, row: AgentTrajectory) -> str:
-    """What a turn gives to the agent, without the question; empty for its own turns and for rules."""
-    return message.content.replace(row.episode.question, " ") if message.role in ("user", "tool") else ""
-
-
-def _requests(searches: Sequence[AgentSearch]) -> list[tuple[str, ...]]:
-    return [tuple(map(normalize_answer, (each.query, *each.entities, *each.relations))) for each in searches]
-
-
-def _signature(row: AgentTrajectory) -> tuple[object, ...]:
-    return tuple(_requests(row.episode.searches)), normalize_answer(row.episode.answer)

@@ -81,7 +81,10 @@ class AgentTrajectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentPair:
-    """A right and a wrong episode of one agent over one back end on one question, for DPO: one row of `pairs/`."""
+    """A better and a worse episode of one agent over one back end on one question, for DPO: one row of `pairs/`.
+
+    The worse one's answer is wrong, or it is right and a query of it names what had not been read.
+    """
 
     STORED_AS: ClassVar[str] = "AgentPair"
     SCHEMA_VERSION: ClassVar[str] = "1.0"

@@ -12,14 +12,38 @@ from trailforge.evaluation.failures import tag_failures
 from trailforge.evaluation.metrics import score_run
 from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.protocols import PROTOCOLS
-from trailforge.rewards import cover_exact_match, mcts_reward, score_answer
+from trailforge.rewards import cover_exact_match, mcts_reward, normalize_answer, score_answer
+from trailforge.rewards.reading import date_of, fold
 from trailforge.schemas import ChatMessage, MalformedReply, Question, SftRow
 from trailforge.schemas.text import count_conversation
 
+_SMALL = frozenset("of in on at to for and by from".split())
 
-def is_known(answer: str, golds: Sequence[str]) -> bool:
-    """Does an answer from memory say a gold one? Also where it says more: who may know it needs no search."""
-    return bool(mcts_reward(answer, golds) or cover_exact_match(answer, golds, word_boundary=True))
+
+def weigh_known(answer: str, golds: Sequence[str]) -> float:
+    """How far an answer from memory knows a gold one: 1.0, 0.5 or 0.0. Lenient: who may know it needs no search.
+
+    1.0 where it says a gold answer and maybe more, has all of its words, or names its place or person ("Saginaw" for
+    "Saginaw, Michigan"); 0.5 for a date's year, and for the region of such a place.
+    """
+    if mcts_reward(answer, golds) or cover_exact_match(answer, golds, word_boundary=True):
+        return 1.0
+    return max((_weigh_part(answer, gold) for gold in golds), default=0.0)
+
+
+def _weigh_part(answer: str, gold: str) -> float:
+    said, wanted = normalize_answer(answer).split(), normalize_answer(gold).split()
+    date = date_of(fold(gold))
+    if date is not None:
+        return 0.5 * (str(date[0]) in said)
+    named, (name, *around) = _first_part(answer), map(normalize_answer, gold.split(", "))
+    if wanted and (set(wanted) - _SMALL <= set(said) or (around and named == name)):
+        return 1.0
+    return 0.5 * (bool(named) and named in around)
+
+
+def _first_part(answer: str) -> str:
+    return normalize_answer(answer.partition(", ")[0])
 
 
 def made_of(row: AgentTrajectory, question: Question) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is shown of agents' episodes, and of pairs of a right and a wrong one."""
+"""What is shown of agents' episodes, and of pairs of a better and a worse one."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _MEANINGS = {
     "near_miss": "1: wrong, and part of a gold answer's name",
     "wrong_answer": "1: right by the one matcher",
     "no_search": "executed searches",
-    "missing_evidence": "share of the hops whose documents its searches brought",
+    "unread_query": "its queries that name what it had not read",
+    "missing_evidence": "share of the hops that its searches bear out",
     "ungrounded_answer": "turns it was given that state the answer which its searches brought",
     "answer_leaked": "turns that say the answer before anything it was given does, or a hop's against the rule for it",
     "speaks_of_data_set": "turns that speak of the index or of how the question was made",
     "repeated_search": "searches that ask what was asked before",
     "right_by_chance": "share of the draws on the question that are right, corrected for chance",
     "too_long": "tokens of the conversation, estimated",
-    "duplicate_episode": "kept draws that search and answer the same",
-    "known_from_memory": "share of right answers without any search, corrected for chance",
+    "known_from_memory": "share of right answers without any search, half right ones by half, corrected for chance",
 }
 """By filter."""
 
@@ -54,7 +54,7 @@ def agent_trajectory(run: OpenRun, row: AgentTrajectory) -> Parts:
     if row.episode.calls:
         tabs.append(tab("Calls beside it", lambda: _calls(row)))
     if pairs:
-        contrast = tab("Against a wrong one", lambda: [p for n in pairs for p in _contrast(run.record("pairs", n))])
+        contrast = tab("Against a worse one", lambda: [p for n in pairs for p in _contrast(run.record("pairs", n))])
         tabs.append(contrast)
     return [*_head(row), Tabs(tabs)]
 
@@ -105,9 +105,9 @@ def _calls(row: AgentTrajectory) -> Parts:
 
 def _contrast(row: AgentPair) -> Parts:
     start = row.diverges_at
-    sides = (("right", "right", row.good_messages, row.good_uid), ("wrong", "wrong", row.bad_messages, row.bad_uid))
+    sides = (("better", "right", row.good_messages, row.good_uid), ("worse", "wrong", row.bad_messages, row.bad_uid))
     return [
-        Note(("The wrong one was put aside by ", StyledText(row.reason, "strong"), f": {row.detail}"), "wrong"),
+        Note(("The worse one was put aside by ", StyledText(row.reason, "strong"), f": {row.detail}"), "wrong"),
         Fold(f"The {start} turns that both begin with", [Conversation(row.good_messages[:start])]),
         Columns(
             [

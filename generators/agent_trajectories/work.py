@@ -14,8 +14,9 @@ from trailforge.evaluation.agents import AgentTools
 from trailforge.evaluation.agents.declaration import AgentRun
 from trailforge.evaluation.metrics import EpisodeSetting, make_episode
 from trailforge.generators.agent_trajectories import DATASET, DRAW, EPISODE, FILTER, NAME
+from trailforge.generators.agent_trajectories.choice import preference_pairs, select
 from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS, AgentRunConfig
-from trailforge.generators.agent_trajectories.filters import known_from_memory, preference_pairs, select
+from trailforge.generators.agent_trajectories.filters import known_from_memory
 from trailforge.generators.agent_trajectories.record import AgentTrajectory, FromMemory
 from trailforge.generators.agent_trajectories.rows import made_of, sft_rows, with_shares
 from trailforge.inference import Client, Meter, ModelClient, Sampling

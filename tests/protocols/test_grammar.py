@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.protocols import GRAPH_R1, KG_SEARCH, R_SEARCH, SEARCH_R1, graph_r1, kg_search
+from trailforge.protocols import GRAPH_R1, KG_SEARCH, R_SEARCH, SEARCH_R1, graph_r1, kg_search, search_r1
 from trailforge.protocols.base import TAGS, tags_in
 from trailforge.protocols.episodes import EpisodeConfig
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.repair import Repair
 from trailforge.protocols.turns import Labels, Observation, Search, Turn
+from trailforge.rewards.answers import is_abstention
 from trailforge.schemas import MalformedReply, Message, Passage
 
 GRAMMARS = [KG_SEARCH, SEARCH_R1, GRAPH_R1]
@@ -244,6 +245,14 @@ def test_the_rules_tell_how_many_turns_there_are() -> None:
     fewer = kg_search.with_turns(4)
     assert "at most 4 turns" in fewer.opening("Why?")[0].content
     assert replace(fewer, system_prompt=KG_SEARCH.system_prompt) == KG_SEARCH
+
+
+def test_the_rules_of_search_r1_tell_how_many_searches_there_are_and_what_to_say_in_the_end() -> None:
+    rules = SEARCH_R1.opening("Why?")[0].content
+    assert "at most 5 times" in rules and is_abstention(rules.rpartition("the answer is: ")[2])
+    fewer = search_r1.with_searches(1)
+    assert "at most once" in fewer.opening("Why?")[0].content
+    assert replace(fewer, system_prompt=SEARCH_R1.system_prompt) == SEARCH_R1
 
 
 def test_graph_r1_takes_a_query_as_object_or_statement() -> None:

@@ -99,6 +99,12 @@ def test_the_documents_of_a_folder_come_by_name(tmp_path: Path) -> None:
     assert [d.id for d in read_corpus(tmp_path / "b" / "list.json")] == ["1", "7"]
 
 
+def test_a_question_file_is_no_corpus_and_the_mend_is_told(tmp_path: Path) -> None:
+    (tmp_path / "q.jsonl").write_text(json.dumps({"id": "1", "question": "Who?", "paragraphs": []}))
+    with pytest.raises(InvalidInput, match=r"row 1: is a question, .*trailforge index build .*q\.jsonl --out FOLDER"):
+        list(read_corpus(tmp_path / "q.jsonl"))
+
+
 def test_what_cannot_be_read_in_a_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"holds no document \(\.txt, \.md"):
         list(read_corpus(tmp_path))

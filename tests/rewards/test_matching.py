@@ -196,6 +196,37 @@ def test_a_nation_name_means_one_nation() -> None:
     assert len(names) == len(set(names)) > 400
 
 
+@pytest.mark.parametrize(
+    ("gold", "answer", "right"),
+    [
+        ("Montreal, Quebec", "Montreal", 1.0),
+        ("Montreal, Quebec", "Montréal", 1.0),
+        ("Claygate, Surrey, England", "Claygate", 1.0),
+        ("Paris, France", "Paris", 1.0),
+        ("Springfield, Illinois", "Springfield", 1.0),
+        ("Peoria, Illinois", "Springfield", 0.0),
+        ("Springfield, Illinois", "Springfield, Ohio", 0.0),
+        ("Springfield, Illinois", "Illinois", 0.0),
+        ("Springfield, Illinois", "Springfield or Peoria", 0.0),
+        ("Springfield, Illinois", "Springfield and Peoria", 0.0),
+        ("Springfield, Illinois", "not Springfield", 0.0),
+        ("Springfield, Illinois", "The Simpsons live in Springfield", 0.0),
+        ("Paris, Texas", "Paris", 0.0),
+        ("London, Ontario, Canada", "London", 0.0),
+        ("Quebec, Canada", "Quebec", 0.0),
+        ("France, Germany", "France", 0.0),
+        ("Oslo, Bergen", "Oslo", 0.0),
+        ("Louis, Duke of Orléans", "Louis", 0.0),
+        ("University of California, Berkeley", "University of California", 0.0),
+        ("Ministry of Foreign Affairs, Kenya", "Ministry of Foreign Affairs", 0.0),
+        ("1920, Kenya", "1920", 0.0),
+    ],
+)
+def test_a_place_is_right_without_the_region_that_ends_the_gold_answer(gold: str, answer: str, right: float) -> None:
+    """It pays as the gold answer's beginning: not the region, another place, or the name of a more famous one."""
+    assert mcts_reward(answer, [gold]) == right
+
+
 def test_an_answer_that_names_two_golds_is_right() -> None:
     assert mcts_reward("Vienna or Wien", ["Vienna", "Wien"]) == 1.0
     assert mcts_reward("Vienna or Wien", ["Vienna"]) == 0.0

@@ -11,25 +11,26 @@ from hypothesis import strategies as st
 
 from tests.generators.agent_trajectories.made_rows import FOUND, QUESTION, row_of, run_of
 from trailforge.filters import first_rejection
-from trailforge.generators.agent_trajectories.filters import (
+from trailforge.generators.agent_trajectories.choice import (
+    SAME_ROUTE,
     SURPLUS,
-    AgentFilterConfig,
     is_plainly_wrong,
-    judge_episode,
     parting,
     preference_pairs,
     select,
 )
+from trailforge.generators.agent_trajectories.evidence import find_hops, find_unread
+from trailforge.generators.agent_trajectories.filters import AgentFilterConfig, judge_episode
 from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.generators.agent_trajectories.rows import (
-    is_known,
     made_of,
     sft_rows,
     tells_its_searches,
+    weigh_known,
     with_shares,
 )
 from trailforge.protocols import SEARCH_R1
-from trailforge.schemas import InvalidInput, Message, SupportingDocument
+from trailforge.schemas import Document, InvalidInput, Message, SupportingDocument
 from trailforge.schemas.agent_episode import AgentCall
 
 CONFIG = AgentFilterConfig()
@@ -41,12 +42,12 @@ LEAK = ["I think that it is Vienna.", "So it is.", "Yes."]
 
 def reason(row: AgentTrajectory, config: AgentFilterConfig = CONFIG) -> str:
     """The first that rejects it; empty: none."""
-    against = first_rejection(judge_episode(row, (), config))
+    against = first_rejection(judge_episode(row, config))
     return against.reason if against else ""
 
 
 def score(row: AgentTrajectory, name: str) -> float:
-    return next(verdict.score for verdict in judge_episode(row, (), CONFIG) if verdict.reason == name)
+    return next(verdict.score for verdict in judge_episode(row, CONFIG) if verdict.reason == name)
 
 
 def test_a_right_episode_whose_searches_bring_all_hops_is_kept() -> None:
@@ -63,10 +64,12 @@ def test_a_right_episode_whose_searches_bring_all_hops_is_kept() -> None:
         (run_of(stop="failed"), "unfinished"),
         (run_of(answer="Linz"), "wrong_answer"),
         (run_of([]), "no_search"),
-        (run_of([SECOND]), "missing_evidence"),
+        (run_of([SECOND]), "unread_query"),
+        (run_of([("In which city was its director born?", "1")]), "missing_evidence"),
         (run_of([FIRST, ("born where?", "2")]), "missing_evidence"),
         (run_of(thoughts=LEAK), "answer_leaked"),
-        (run_of([FIRST, ("Fritz Lang Vienna", "1")]), "answer_leaked"),
+        (run_of([FIRST, ("Fritz Lang Vienna", "1")]), "unread_query"),
+        (run_of([FIRST, ("fritz lang vienna", "1")]), "answer_leaked"),
         (run_of(answer="Lang"), "wrong_answer"),
         (run_of([FIRST, ("who directed metropolis", "0"), SECOND]), "repeated_search"),
     ],
@@ -94,7 +97,7 @@ def test_an_answer_has_to_stand_in_what_was_found_and_in_what_was_given_of_it() 
     shown = f"(Metropolis) … (Fritz Lang) {QUESTION.paragraphs[1].text}"
     beside = (AgentCall(purpose="read", prompt=shown, reply="nothing"),)
     row = row_of(replace(read, messages=forgotten, calls=beside))
-    verdict = first_rejection(judge_episode(row, (), CONFIG))
+    verdict = first_rejection(judge_episode(row, CONFIG))
     assert verdict is not None and verdict.reason == "ungrounded_answer"
     assert verdict.detail == "nothing that who answers was given says 'Vienna'"
 
@@ -116,9 +119,7 @@ UNCHECKED = run_of([("Where was Fritz Lang born?", "1")], question=NO_DOCUMENTS)
     [
         (run_of(), QUESTION, {"read_first", "checked", "any"}),
         (GUESS, QUESTION, {"checked", "any"}),
-        (ASKED_FOR, QUESTION, {"checked", "any"}),
         (GUESS, NO_DOCUMENTS, {"checked", "any"}),
-        (ASKED_FOR, NO_DOCUMENTS, {"checked", "any"}),
         (UNCHECKED, NO_DOCUMENTS, {"any"}),
         (run_of(thoughts=LEAK), QUESTION, set()),
     ],
@@ -127,15 +128,70 @@ def test_a_bridge_may_be_guessed_where_a_search_bears_it_out_and_the_answer_neve
     run: Any, question: Any, allowed: set[Any]
 ) -> None:
     rules: tuple[Any, ...] = ("read_first", "checked", "any")
-    found = {rule: reason(row_of(run, question=question), AgentFilterConfig(bridges=rule)) for rule in rules}
-    assert found == {rule: "" if rule in allowed else "answer_leaked" for rule in rules}
+    row = row_of(run, question=question)
+    assert {rule for rule in rules if not reason(row, AgentFilterConfig(bridges=rule))} == allowed
+
+
+@pytest.mark.parametrize("run", [ASKED_FOR, run_of([("Where was Fritz Lang born?", "0 1")])])
+def test_a_bridge_from_memory_in_a_query_is_one_fault_however_it_is_borne_out(run: Any) -> None:
+    """By a later search or by the same one."""
+    rules: tuple[Any, ...] = ("read_first", "checked", "any")
+    assert [reason(row_of(run), AgentFilterConfig(bridges=rule)) for rule in rules] == ["unread_query"] * 2 + [""]
+
+
+@pytest.mark.parametrize(
+    ("query", "is_unread"),
+    [
+        ("Metropolis 1927 director", True),
+        ("Metropolis by Thea von Harbou", True),
+        ("fritz lang birthplace", True),
+        ("which city was the director of metropolis born in", False),
+        ("METROPOLIS (film) director, born where?", False),
+    ],
+)
+def test_a_query_may_name_what_the_question_names(query: str, is_unread: bool) -> None:
+    row = row_of(run_of([(query, "0"), SECOND]))
+    assert (reason(row) == "unread_query") == is_unread == bool(find_unread(row))
+
+
+def test_a_query_may_name_what_was_read_before_it() -> None:
+    dated = replace(QUESTION.paragraphs[0], text="Fritz Lang directed it in 1927.")
+    told = replace(QUESTION, paragraphs=(dated, *QUESTION.paragraphs[1:]))
+    row = row_of(run_of([FIRST, ("Fritz Lang 1927 Metropolis", "1")], question=told), question=told)
+    assert find_unread(row) == [] and reason(row) == ""
+    assert find_unread(row_of(run_of([("Fritz Lang 1927 Metropolis", "0"), SECOND], question=told), question=told))
+
+
+def test_a_namesake_that_an_earlier_search_brought_is_not_the_hops_document() -> None:
+    """Told by the text that was read until then, where the corpus has ids of its own."""
+    namesake = Document(id="9", title="Fritz Lang", text="Fritz Lang, the boxer.")
+    born = QUESTION.paragraphs[1]
+    asked = replace(QUESTION, paragraphs=(*QUESTION.paragraphs, namesake))
+    corpus = (QUESTION.paragraphs[0], replace(namesake, id="w9"), replace(born, id="w1"))
+    found = run_of(
+        [("Who directed Metropolis?", "0 w9"), ("Fritz Lang born", "w9 w1")], question=replace(asked, paragraphs=corpus)
+    )
+    assert row_of(found, question=asked).episode.scores.found_at == (0, 1)
+
+
+def test_another_passage_that_says_a_hops_answer_bears_it_out() -> None:
+    """Its own document did not come; and a passage about something else that says the answer is none."""
+    other = replace(QUESTION.paragraphs[2], title="Silent films", text="Fritz Lang, young yet, directed Metropolis.")
+    asked = replace(QUESTION, paragraphs=(*QUESTION.paragraphs[:2], other))
+    row = row_of(run_of([("Who directed Metropolis?", "2"), SECOND], question=asked), question=asked)
+    assert row.episode.scores.found_at == (None, 1) and find_hops(row) == (0, 1) and reason(row) == ""
+    aside = replace(other, text="Fritz Lang had a cat.")
+    unsaid = replace(QUESTION, paragraphs=(*QUESTION.paragraphs[:2], aside))
+    row = row_of(run_of([("Who directed Metropolis?", "2"), SECOND], question=unsaid), question=unsaid)
+    assert find_hops(row) == (None, 1) and reason(row) == "missing_evidence"
 
 
 def test_a_guess_that_no_text_bears_out_is_no_check_though_its_document_came() -> None:
     silent = replace(QUESTION.paragraphs[0], text="Metropolis was shown in 1927.")
     lived = replace(QUESTION.paragraphs[1], title="Lang", text="He was born in Vienna.")
     asked = replace(QUESTION, paragraphs=(silent, lived))
-    row = row_of(run_of(thoughts=["It must be Fritz Lang."], question=asked), question=asked)
+    searches = [FIRST, ("In which city was its director born?", "1")]
+    row = row_of(run_of(searches, thoughts=["It must be Fritz Lang."], question=asked), question=asked)
     assert row.episode.scores.found_at == (0, 1) and reason(row) == "answer_leaked"
 
 
@@ -223,11 +279,51 @@ def test_one_right_draw_of_several_is_too_few_whatever_the_share(draws: int, rig
 
 
 def test_what_the_model_knows_without_a_search_teaches_no_search() -> None:
-    told = {"memory_draws": 4, "memory_answers": ("Linz", "It is Vienna, I think", "Graz", "Graz")}
+    told = {"memory_draws": 4, "memory_answers": ("Linz", "It is Vienna, I think", "Wien", "Graz")}
     row = row_of(**told)
-    assert reason(row) == "known_from_memory" and score(row, "known_from_memory") == 0.25
-    assert reason(row, AgentFilterConfig(max_known_share=0.25)) == ""
+    assert reason(row) == "known_from_memory" and score(row, "known_from_memory") == 0.5
+    assert reason(row, AgentFilterConfig(max_known_share=0.5)) == ""
     assert reason(row_of(memory_draws=4, memory_answers=("Linz",) * 4)) == ""
+
+
+def test_one_answer_from_memory_of_four_may_be_a_lucky_guess() -> None:
+    row = row_of(memory_draws=4, memory_answers=("Linz", "Vienna", "Graz", "Graz"))
+    assert reason(row) == "" and score(row, "known_from_memory") == 0.25
+    assert reason(row, AgentFilterConfig(max_known_share=0.0)) == "known_from_memory"
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "known"),
+    [
+        ("Vienna", "I believe it is Vienna.", 1.0),
+        ("Vienna", "Linz", 0.0),
+        ("Saginaw, Michigan", "Saginaw", 1.0),
+        ("Vienna, Virginia", "Vienna", 1.0),
+        ("Los Angeles, California", "Los Angeles, USA", 1.0),
+        ("Bolko II of Opole", "Bolko II, Duke of Opole", 1.0),
+        ("Bolko II of Opole", "Bolko I, Duke of Opole", 0.0),
+        ("April 22, 1875", "22 April 1875", 1.0),
+        ("April 22, 1875", "1875", 0.5),
+        ("April 22, 1875", "around 1875", 0.5),
+        ("April 22, 1875", "April 22, 1876", 0.0),
+        ("Saginaw, Michigan", "Michigan", 0.5),
+        ("Saginaw, Michigan", "Michigan, USA", 0.5),
+        ("Saginaw, Michigan", "Detroit, Michigan", 0.0),
+        ("15,900", "15,000", 0.0),
+        ("Vienna", "", 0.0),
+    ],
+)
+def test_how_far_an_answer_from_memory_knows_the_gold_one(gold: str, answer: str, known: float) -> None:
+    assert weigh_known(answer, (gold,)) == known
+
+
+def test_two_half_right_answers_from_memory_count_as_one() -> None:
+    asked = replace(QUESTION, answer="April 22, 1875", answer_aliases=())
+    row = row_of(run_of(question=asked), question=asked)
+    told = [replace(row, memory_draws=4, memory_answers=("1875",) * n + ("1851",) * (4 - n)) for n in range(5)]
+    assert [score(each, "known_from_memory") for each in told] == [0.0, 0.125, 0.25, 0.375, 0.5]
+    passed = [next(v.keep for v in judge_episode(each, CONFIG) if v.reason == "known_from_memory") for each in told]
+    assert passed == [True, True, True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -252,26 +348,83 @@ def test_a_conversation_longer_than_trainers_take_is_left_out() -> None:
     assert reason(row, AgentFilterConfig(max_tokens=row.token_estimate - 1)) == "too_long"
 
 
-def test_the_cap_comes_last_and_takes_the_shortest_way() -> None:
-    rows = [
-        row_of(run_of([FIRST, ("What is M?", "2"), SECOND]), sample=0),
-        row_of(run_of(answer="Linz"), sample=1),
-        row_of(sample=2),
-        row_of(run_of(thoughts=["Hm.", "Aha, so it is.", "Good, I know."]), sample=3),
-        row_of(run_of([("Metropolis director", "0"), SECOND]), sample=4),
-    ]
-    taken, rejected = select(with_shares(rows), replace(CONFIG, most=2))
-    assert [row.sample for row in taken] == [4, 2]
+ELSEWHERE = replace(
+    QUESTION,
+    paragraphs=(
+        *QUESTION.paragraphs,
+        replace(QUESTION.paragraphs[0], id="10", title="Films", text="Metropolis was directed by Fritz Lang."),
+        replace(QUESTION.paragraphs[1], id="11", title="Austrians", text="Fritz Lang came from Vienna."),
+    ),
+)
+"""With a second passage for each hop."""
+
+
+def drawn(*runs: Any, question: Any = ELSEWHERE) -> list[AgentTrajectory]:
+    return with_shares([row_of(run, sample=n, question=question) for n, run in enumerate(runs)])
+
+
+def test_of_several_the_best_is_the_one_a_trainer_would_take() -> None:
+    """Exact before with more words, each hop by a search of its own, then few words of its own, whatever was read."""
+    worded = run_of(answer="Vienna in Austria", question=ELSEWHERE)
+    at_once = run_of([("Metropolis director, born where?", "0 1")], question=ELSEWHERE)
+    wordy = run_of(thoughts=["I will look up who directed the film at once."], question=ELSEWHERE)
+    much_read = run_of([("Who directed Metropolis?", "0 2"), SECOND], question=ELSEWHERE)
+    rows = drawn(worded, at_once, wordy, much_read)
+    assert [reason(row) for row in rows] == [""] * 4
+    assert min(rows, key=lambda row: row.token_estimate).sample == 1
+    order = []
+    while rows:
+        (best,), _ = select(rows, replace(CONFIG, most=1, min_right_share=0.0))
+        order.append(best.sample)
+        rows = [row for row in rows if row.sample != best.sample]
+    assert order == [3, 2, 1, 0]
+
+
+def test_where_bridges_may_be_guessed_a_query_that_reads_first_is_still_better() -> None:
+    short = run_of([("Fritz Lang born", "0 1")], thoughts=["So.", "So."])
+    (best,), _ = select(drawn(short, run_of(), question=QUESTION), AgentFilterConfig(bridges="any", most=1))
+    assert best.sample == 1
+
+
+def test_a_second_one_goes_another_way_or_is_left() -> None:
+    again = run_of([("Metropolis director", "0"), SECOND], question=ELSEWHERE)
+    reworded = run_of([("Metropolis director", "0"), ("Fritz Lang birthplace", "1")], question=ELSEWHERE)
+    other_way = run_of([("Film Metropolis: director?", "10"), ("Lang: born?", "11")], question=ELSEWHERE)
+    taken, rejected = select(drawn(run_of(question=ELSEWHERE), again, reworded, other_way), CONFIG)
+    assert [row.sample for row in taken] == [2, 3]
+    assert [(row.sample, verdict.reason) for row, verdict in rejected] == [(0, SAME_ROUTE), (1, SAME_ROUTE)]
+
+
+def test_the_cap_comes_last() -> None:
+    other_way = run_of([("Film Metropolis: director?", "10"), ("Lang: born?", "11")], question=ELSEWHERE)
+    wordy = run_of(thoughts=["Hm, let me see now.", "Aha, so it is.", "Good, I know."], question=ELSEWHERE)
+    (first,), rejected = select(
+        drawn(wordy, run_of(answer="Linz", question=ELSEWHERE), run_of(question=ELSEWHERE), other_way),
+        replace(CONFIG, most=1),
+    )
+    assert first.sample == 3
     assert [(row.sample, verdict.reason) for row, verdict in rejected] == [
-        (0, SURPLUS), (1, "wrong_answer"), (3, "duplicate_episode"),
+        (0, SURPLUS), (1, "wrong_answer"), (2, SURPLUS),
     ]  # fmt: skip
-    assert all({each.name for each in row.filters} >= {"wrong_answer", "right_by_chance"} for row in taken)
-    assert next(each.name for each in rejected[1][0].filters if not each.passed) == "wrong_answer"
+    wrong = rejected[1][0]
+    assert all({each.name for each in row.filters} >= {"wrong_answer", "right_by_chance"} for row in (first, wrong))
+    assert next(each.name for each in wrong.filters if not each.passed) == "wrong_answer"
+
+
+def test_a_right_answer_by_an_unread_bridge_is_the_worse_of_a_pair() -> None:
+    rows = drawn(run_of(), ASKED_FOR, run_of(thoughts=LEAK), run_of(answer="Linz"), question=QUESTION)
+    taken, rejected = select(rows, CONFIG)
+    pairs = preference_pairs(taken, rejected, 3)
+    assert [(pair.reason, pair.bad_uid) for pair in pairs] == [
+        ("wrong_answer", rows[3].uid), ("unread_query", rows[1].uid),
+    ]  # fmt: skip
+    assert pairs[1].bad_answer == "Vienna" and pairs[1].good_uid == rows[0].uid
+    assert [pair.reason for pair in preference_pairs(taken, rejected, 1)] == ["wrong_answer"]
 
 
 RUNS = st.sampled_from(
     [run_of(), run_of(answer="Linz"), run_of([]), run_of([SECOND]), run_of(thoughts=LEAK), run_of(answer="Wien"),
-     run_of([FIRST, ("What is M?", "2"), SECOND]), run_of(answer="", stop="too_long")]
+     run_of([FIRST, ("What is M?", "2"), SECOND]), run_of(answer="", stop="too_long"), ASKED_FOR]
 )  # fmt: skip
 
 
@@ -284,7 +437,7 @@ def test_every_draw_is_taken_or_rejected_once_and_a_taken_one_by_no_filter(
     taken, rejected = select(rows, config)
     assert sorted(row.sample for row in (*taken, *(row for row, _ in rejected))) == list(range(len(runs)))
     assert len(taken) <= most and len({row.uid for row in rows}) == len(rows)
-    assert all(first_rejection(judge_episode(row, (), config)) is None for row in taken)
+    assert all(first_rejection(judge_episode(row, config)) is None for row in taken)
     assert all(not verdict.keep for _, verdict in rejected)
     assert all(row.right_draws / row.draws >= share for row in taken)
     assert not share or all(row.right_draws > 1 or row.draws == 1 for row in taken)
@@ -302,7 +455,8 @@ def test_a_pair_is_right_against_wrong_after_one_prompt(runs: list[Any], most: i
     assert len(pairs) <= most and len({pair.bad_messages for pair in pairs}) == len(pairs)
     for pair in pairs:
         good, bad, at = by_uid[pair.good_uid], by_uid[pair.bad_uid], pair.diverges_at
-        assert good.episode.scores.right == 1.0 and bad.episode.scores.right == 0.0 and bad.episode.answer
+        assert good.episode.scores.right == 1.0 and bad.episode.answer
+        assert bad.episode.scores.right == 0.0 or pair.reason == "unread_query"
         assert pair.good_messages[:at] == pair.bad_messages[:at]
         assert pair.good_messages[at] != pair.bad_messages[at]
         assert pair.good_messages[at].train and pair.bad_messages[at].train
@@ -320,10 +474,6 @@ def test_no_pair_rests_on_the_form_of_a_name_or_on_what_two_were_sent() -> None:
     sent = [Message(role="user", content="other documents", train=False), *bad.episode.messages[1:]]
     assert parting(good, replace(bad, episode=replace(bad.episode, messages=tuple(sent)))) is None
     assert parting(good, good) is None
-
-
-def test_an_answer_from_memory_is_known_with_words_around_it() -> None:
-    assert is_known("I believe it is Vienna.", ("Vienna",)) and not is_known("Linz", ("Vienna",))
 
 
 def test_an_sft_row_is_the_conversation_and_its_loss_is_on_the_agents_turns() -> None:

@@ -104,7 +104,7 @@ def test_a_workflow_of_many_calls_gives_episodes_and_neither_sft_rows_nor_pairs(
     rows = result.rows["agent_trajectories"]
     assert [row.sft_protocol for row in rows] == [""] and rows[0].episode.searches[0].query == MADE.question
     assert len({search.query for search in rows[0].episode.searches}) < len(rows[0].episode.searches)
-    assert {row.reason for row in result.rows["rejected"]} == {"wrong_answer", "duplicate_episode"}
+    assert {row.reason for row in result.rows["rejected"]} == {"wrong_answer", "same_route"}
     assert result.rows["sft"] == [] == result.rows["pairs"]
 
 

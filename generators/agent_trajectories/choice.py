@@ -1,0 +1,141 @@
+"""Which of a question's episodes are taken, best first, and pairs of a better and a worse one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+from trailforge.filters.base import first_rejection
+from trailforge.generators.agent_trajectories.evidence import find_hops, find_unread, requests_of
+from trailforge.generators.agent_trajectories.filters import UNREAD, AgentFilterConfig, judge_episode
+from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
+from trailforge.rewards import is_near_miss
+from trailforge.schemas import FilterScore, Verdict
+from trailforge.schemas.text import count_tokens
+
+SURPLUS, SAME_ROUTE = "surplus", "same_route"
+_MOST_SHARED = 0.5
+"""Of the documents that the shorter of two routes read, that the other may have read, too."""
+Rejected = tuple[AgentTrajectory, Verdict]
+"""With the first verdict against it."""
+
+
+def select(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> tuple[list[AgentTrajectory], list[Rejected]]:
+    """All draws on a question, each once and with what its filters measured: those that are taken, best first, and the
+    others in the order of their draws.
+
+    What is best says `_rank`. One more is taken only if it goes another way than those before it. The cap comes last.
+    """
+    sound: list[AgentTrajectory] = []
+    rejected: list[Rejected] = []
+    for row in rows:
+        verdicts = judge_episode(row, config)
+        row, against = replace(row, filters=_scores(verdicts)), first_rejection(verdicts)
+        if against is None:
+            sound.append(row)
+        else:
+            rejected.append((row, against))
+    taken: list[AgentTrajectory] = []
+    for row in sorted(sound, key=_rank):
+        same = next((other for other in taken if is_same_route(row, other)), None)
+        if same is not None:
+            detail = f"it finds as {same.uid} does, which is taken"
+            rejected.append((row, Verdict(keep=False, reason=SAME_ROUTE, score=1.0, detail=detail)))
+        elif len(taken) == config.most:
+            detail = f"{config.most} better ones were taken"
+            rejected.append((row, Verdict(keep=False, reason=SURPLUS, score=float(config.most), detail=detail)))
+        else:
+            taken.append(row)
+    return taken, sorted(rejected, key=lambda each: each[0].sample)
+
+
+def _rank(row: AgentTrajectory) -> tuple[float, ...]:
+    """Best first: nothing unread in a query, the gold answer's own form, each hop found by a search of its own, and of
+    equals the one whose agent needs the fewest words. What was retrieved is no matter."""
+    scores, hops = row.episode.scores, find_hops(row)
+    shared = len(hops) - len(set(hops))
+    own = sum(count_tokens(message.content) for message in row.episode.messages if message.role == "assistant")
+    return (len(find_unread(row)), -scores.exact_match, -scores.contain_em, shared, own, row.sample)
+
+
+def is_same_route(one: AgentTrajectory, other: AgentTrajectory) -> bool:
+    """Do two episodes ask one thing alike, or read mostly the same documents?"""
+    if set(requests_of(one.episode.searches)) & set(requests_of(other.episode.searches)):
+        return True
+    read = [{key for search in row.episode.searches for key in search.document_ids} for row in (one, other)]
+    return len(read[0] & read[1]) > _MOST_SHARED * min(map(len, read))
+
+
+def preference_pairs(good: Sequence[AgentTrajectory], rejected: Sequence[Rejected], most: int) -> list[AgentPair]:
+    """At most so many pairs of a better and a worse episode of one question, those with a wrong answer and those that
+    part latest first.
+
+    The worse one gives an answer that is not nearly right, as a pair must not rest on the form of a name; or a right
+    one, and searched for what it had not read. Both have the same prompt up to a turn of the agent's; where they differ
+    before, as agents of several calls do in what they are sent, there is no pair. Each worse one is used once, and none
+    that is the same from there on as one that was taken.
+    """
+    pairs: dict[tuple[object, ...], tuple[bool, AgentPair]] = {}
+    for row, verdict in rejected:
+        is_wrong = is_plainly_wrong(row)
+        if not is_wrong and not is_right_unread(row, verdict):
+            continue
+        parted = [(place, one) for one in good if (place := parting(one, row)) is not None]
+        if parted:
+            place, one = max(parted, key=lambda each: each[0])
+            pairs.setdefault(row.episode.messages[: place + 1], (is_wrong, _pair(one, row, verdict, place)))
+    ranked = sorted(pairs.values(), key=lambda each: (not each[0], -each[1].diverges_at, each[1].uid))
+    return [pair for _, pair in ranked[:most]]
+
+
+def is_right_unread(row: AgentTrajectory, verdict: Verdict) -> bool:
+    """Is its answer right, and was it rejected for naming in a query what it had not read?"""
+    return verdict.reason == UNREAD and row.episode.scores.right >= 1.0
+
+
+def is_plainly_wrong(row: AgentTrajectory) -> bool:
+    """Does it end with an answer that is wrong, and shares no name or number with a gold one?"""
+    episode = row.episode
+    is_wrong = episode.stop == "answered" and bool(episode.answer.strip()) and episode.scores.right < 1.0
+    return is_wrong and not is_near_miss(episode.answer, row.golds)
+
+
+def parting(good: AgentTrajectory, bad: AgentTrajectory) -> int | None:
+    """The message at which two episodes differ first, if it is the agent's in both; else None."""
+    messages = list(zip(good.episode.messages, bad.episode.messages, strict=False))
+    place = next((n for n, (one, other) in enumerate(messages) if one != other), None)
+    if place is None or any(message.role != "assistant" for message in messages[place]):
+        return None
+    return place
+
+
+def _pair(good: AgentTrajectory, bad: AgentTrajectory, verdict: Verdict, place: int) -> AgentPair:
+    keys = tuple(dict.fromkeys((*good.provenance.call_keys, *bad.provenance.call_keys)))
+    episode = good.episode
+    return AgentPair(
+        uid=hashlib.sha256(f"{good.uid}\0{bad.uid}".encode()).hexdigest()[:16],
+        question_id=good.question_id,
+        question=episode.question,
+        answer=good.golds[0],
+        agent=good.agent,
+        agent_config=good.agent_config,
+        protocol=good.sft_protocol,
+        backend=episode.backend,
+        index=episode.index,
+        good_uid=good.uid,
+        bad_uid=bad.uid,
+        good_messages=episode.messages,
+        bad_messages=bad.episode.messages,
+        diverges_at=place,
+        bad_answer=bad.episode.answer,
+        reason=verdict.reason,
+        detail=verdict.detail,
+        provenance=replace(good.provenance, call_keys=keys),
+    )
+
+
+def _scores(verdicts: Sequence[Verdict]) -> tuple[FilterScore, ...]:
+    return tuple(
+        FilterScore(name=each.reason, score=each.score, passed=each.keep, reason=each.detail) for each in verdicts
+    )

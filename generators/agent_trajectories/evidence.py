@@ -1,0 +1,128 @@
+"""What an agent had read when it wrote something, and which hops of its question that bears out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trailforge.evaluation.failures import asked_at
+from trailforge.filters.base import is_never_quoted
+from trailforge.filters.grounding import supports
+from trailforge.filters.thoughts import find_unseen_names
+from trailforge.generators.agent_trajectories.record import AgentTrajectory
+from trailforge.mcts.plan import references, resolve
+from trailforge.protocols import PROTOCOLS
+from trailforge.rewards import mentions, normalize_answer, other_names, same_answer, states
+from trailforge.schemas import Hop, Message, Passage
+from trailforge.schemas.agent_episode import AgentSearch
+
+
+def names_of_answer(row: AgentTrajectory) -> tuple[str, ...]:
+    """The answer, the gold answers that it says in other words, and what each goes by, too."""
+    answer = row.episode.answer
+    said = [answer, *(gold for gold in row.golds if same_answer(answer, gold))]
+    return tuple(dict.fromkeys(name for each in said for name in (each, *other_names(each)) if name.strip()))
+
+
+def is_stated(texts: Sequence[str], names: Sequence[str]) -> bool:
+    """Does one of the texts say one of the names?"""
+    return any(states(text, name) for text in texts for name in names)
+
+
+def text_given(message: Message, row: AgentTrajectory) -> str:
+    """What a turn gives to the agent, without the question; empty for its own turns and for rules."""
+    return message.content.replace(row.episode.question, " ") if message.role in ("user", "tool") else ""
+
+
+def requests_of(searches: Sequence[AgentSearch]) -> list[tuple[str, ...]]:
+    """What each search asks for, case and punctuation aside."""
+    return [tuple(map(normalize_answer, (each.query, *each.entities, *each.relations))) for each in searches]
+
+
+def is_borne_out(row: AgentTrajectory, names: Sequence[str], place: int) -> bool:
+    """Does something state the guess of the turn at `place` after it?
+
+    That the hop's own document came is for `missing_evidence`. Where the documents are not known, it has to be what a
+    turn was given that did not search for the guess: a passage that is found by a name has the name.
+    """
+    messages, queries = row.episode.messages, [search.query for search in row.episode.searches]
+    is_known, asked = bool(row.episode.scores.found_at), False
+    for message in messages[place:]:
+        if message.role == "assistant":
+            own = [query for query in queries if query in message.content]
+            asked = any(mentions(query, name) for query in own for name in names)
+        elif is_stated([text_given(message, row)], names) and (is_known or not asked):
+            return True
+    return False
+
+
+def find_unread(row: AgentTrajectory) -> list[str]:
+    """What the agent's own queries name that neither the question nor anything given before them does.
+
+    Names and numbers, and in whatever case the answers of hops; a query that has several counts once. The words by
+    which its rules tell it to ask are known.
+    """
+    episode, found = row.episode, []
+    rules = [message.content for message in episode.messages if message.role == "system"]
+    for place, search in zip(asked_at(episode), episode.searches, strict=True):
+        if place is None:
+            continue
+        texts = [text_given(message, row) for message in episode.messages[:place]]
+        asked = " ; ".join((search.query, *search.entities))
+        unseen = next(find_unseen_names(asked, [episode.question, *rules, *texts]), "")
+        hop = next((hop.answer for hop in row.gold_hops[:-1] if _is_guessed(hop, asked, episode.question, texts)), "")
+        if unseen or hop:
+            found.append(f"{search.query!r}: {unseen or f'{hop!r} stands in nothing it has seen'}")
+    return found
+
+
+def _is_guessed(hop: Hop, asked: str, question: str, texts: Sequence[str]) -> bool:
+    names = [hop.answer, *other_names(hop.answer)]
+    if is_never_quoted(hop.answer) or not any(mentions(asked, name) for name in names):
+        return False
+    return not any(mentions(question, name) for name in names) and not is_stated(texts, names)
+
+
+def find_hops(row: AgentTrajectory) -> tuple[int | None, ...]:
+    """For each hop the 0-based search that first brought what it needs; None: none did.
+
+    That is its supporting document, or another passage that says its answer and a word of what it is asked of. Where
+    not each hop has a document of its own, the supporting documents alone, as the episode's scores have them.
+    """
+    found_at = row.episode.scores.found_at
+    if not found_at or len(found_at) != len(row.gold_hops):
+        return found_at
+    read, answers = _read_by_search(row), {n: hop.answer for n, hop in enumerate(row.gold_hops, start=1)}
+    places: list[int | None] = []
+    for hop, document in zip(row.gold_hops, found_at, strict=True):
+        names = [hop.answer, *(row.golds if hop is row.gold_hops[-1] else ())]
+        given = [answers[each] for each in references(hop.question) if each in answers]
+        asked = resolve(hop.question, answers)
+        told = (
+            place
+            for place, passages in enumerate(read)
+            if not is_never_quoted(hop.answer)
+            and any(supports(passage, asked, name, given) for passage in passages for name in names)
+        )
+        places.append(min((place for place in (document, next(told, None)) if place is not None), default=None))
+    return tuple(places)
+
+
+def _read_by_search(row: AgentTrajectory) -> list[list[Passage]]:
+    """The passages that the agent was given for each search, and the triples; none where no turn of its own asks."""
+    messages, asked = row.episode.messages, asked_at(row.episode)
+    found: list[list[Passage]] = []
+    for place, search in zip(asked, row.episode.searches, strict=True):
+        results = [] if place is None else messages[place + 1 : _next_turn(messages, place)]
+        texts = [text for each in results for text in _passages_of(each.content, row.sft_protocol)]
+        texts += [("", triple) for triple in search.triples]
+        found.append([Passage(id="", title=title, text=text, score=0.0) for title, text in texts])
+    return found
+
+
+def _next_turn(messages: Sequence[Message], place: int) -> int:
+    later = (n for n in range(place + 1, len(messages)) if messages[n].role == "assistant")
+    return next(later, len(messages))
+
+
+def _passages_of(result: str, protocol: str) -> list[tuple[str, str]]:
+    return PROTOCOLS[protocol].read_passages(result) if protocol else [("", result)]
