@@ -336,15 +336,15 @@ async def test_gold_takes_over_whatever_filter_refuses_a_right_draw(
 
 async def test_a_needless_search_costs_a_draw_its_place_and_not_its_life(tools: Tools) -> None:
     everything = "Rotne, Peberholm, and species of plants found since the completion of the Øresund link (General)"
-    plans = [f"A: {everything}\nB: Rotne (News)", f"A: {everything}"]
+    plans = [f"A: {everything}\nB: Rotne (News)\nC: Peberholm (News)\nD: Rotne Peberholm (News)", f"A: {everything}"]
     turns = [f"<think>All at once.</think><search>\nNodes:\n{plan}\nEdges:\n" for plan in plans]
     model = Draws(lambda number, searching: turns[number % 2] if searching else RIGHT)
     found = await model.episodes(tools, samples=4, top_k=8)
-    assert [len(episode.searches) for episode in found] == [1, 2] and len(model.client.requests) == 4
+    assert [len(episode.searches) for episode in found] == [1, 4] and len(model.client.requests) == 4
     assert [rejections(episode, ISLAND) for episode in found] == [[], []]
     alone = Draws(lambda number, searching: turns[0] if searching else RIGHT)
     (kept,) = await alone.episodes(tools, samples=2, top_k=8)
-    assert (kept.origin, len(kept.searches)) == ("policy", 2)
+    assert (kept.origin, len(kept.searches)) == ("policy", 4)
 
 
 async def test_draws_go_on_to_a_plan_in_the_words_of_the_question(tools: Tools) -> None:
