@@ -34,13 +34,14 @@ _SHARED = {
     ],
     "flows": [f"flows/test_{name}.py" for name in ("mcts_trajectories", "nightly", "runs", "train")],
     "site": ["end_to_end/test_schedule.py", "end_to_end/test_nightly.py"],
+    "wheel": ["end_to_end/test_package.py", "end_to_end/test_portable.py"],
     "umap": [
         "generators/document_bundles/bundling/test_clustering.py",
         "generators/document_bundles/test_maps.py",
         "retrieval/backends/test_raptor.py",
     ],
 }
-"""Tests that look at the same runs, use the same Prefect server, or for which numba compiles the same."""
+"""Tests that look at the same runs, use the same Prefect server or wheel, or for which numba compiles the same."""
 _TOGETHER = {f"tests/{file}": shared for shared, files in _SHARED.items() for file in files}
 _prefect_home = tempfile.TemporaryDirectory(prefix="trailforge-tests-", ignore_cleanup_errors=True)
 
