@@ -21,7 +21,7 @@ from trailforge.schemas import Document, InvalidInput, RetrievalError, SftRow, T
 from trailforge.training.adapters.search_episodes import _opened, read_settings
 from trailforge.training.searched import open_environment
 
-QUESTIONS = 4
+QUESTIONS = 2
 
 
 def configured(retrieval: RetrievalConfig) -> MctsRunConfig:
