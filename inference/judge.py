@@ -172,11 +172,6 @@ class JudgeDesk:
         """Raises `ServerUnavailable` when no server answers."""
         self._desk.soon(self._desk.client.check()).result()
 
-    @property
-    def told(self) -> dict[str, int]:
-        """Calls that were paid and calls that the ledger knew, among others."""
-        return self._desk.client.figures
-
     def close(self) -> None:
         """End client, ledger and loop."""
         self._desk.close()

@@ -240,10 +240,10 @@ def _with_documents(environment: Environment, corpus: Corpus | None, search: Pla
     path = corpus if isinstance(corpus, Path) else None
     config = _over_all(path, search)
     if path is not None or search.kind == WEB or config.server:
-        _check_said(config)
+        _require_back_end(config)
         opened, config = open_retrieval(config), resolved(config)
     elif corpus and not isinstance(corpus, Path):
-        _check_said(config)
+        _require_back_end(config)
         documents = [each.document if isinstance(each, SourceDocument) else each for each in corpus]
         opened = over_documents(documents, config)
     else:
@@ -252,7 +252,7 @@ def _with_documents(environment: Environment, corpus: Corpus | None, search: Pla
     return replace(environment, documents=opened.corpus, retriever=opened.name, searched=searched)
 
 
-def _check_said(config: RetrievalConfig) -> None:
+def _require_back_end(config: RetrievalConfig) -> None:
     """No back end is taken where neither the configuration nor an index names one."""
     if not config.kind and not config.server and not (config.corpus_index and Path(config.corpus_index).is_dir()):
         raise InvalidInput(

@@ -28,12 +28,21 @@ _PINNED = {
     "TOKENIZERS_PARALLELISM": "false",
 }
 _SHARED = {
-    "demo": ("end_to_end", ("demo", "document_bundles", "kg_trajectories", "kg_questions", "inspect", "readme")),
-    "site": ("end_to_end", ("schedule", "nightly")),
-    "umap": ("generators/document_bundles/bundling", ("clustering", "plots")),
+    "demo": [
+        f"end_to_end/test_{name}.py"
+        for name in ("demo", "document_bundles", "kg_trajectories", "kg_questions", "inspect", "readme")
+    ],
+    "flows": [f"flows/test_{name}.py" for name in ("mcts_trajectories", "nightly", "runs", "train")],
+    "site": ["end_to_end/test_schedule.py", "end_to_end/test_nightly.py"],
+    "wheel": ["end_to_end/test_package.py", "end_to_end/test_portable.py"],
+    "umap": [
+        "generators/document_bundles/bundling/test_clustering.py",
+        "generators/document_bundles/test_maps.py",
+        "retrieval/backends/test_raptor.py",
+    ],
 }
-"""Tests of a folder that look at the same runs or at the same Prefect server, or for which numba compiles the same."""
-_TOGETHER = {f"tests/{folder}/test_{name}.py": shared for shared, (folder, names) in _SHARED.items() for name in names}
+"""Tests that look at the same runs, use the same Prefect server or wheel, or for which numba compiles the same."""
+_TOGETHER = {f"tests/{file}": shared for shared, files in _SHARED.items() for file in files}
 _prefect_home = tempfile.TemporaryDirectory(prefix="trailforge-tests-", ignore_cleanup_errors=True)
 
 # At import and not in a fixture: test modules import Prefect and tokenizers, which read the environment once.

@@ -220,7 +220,7 @@ def read_final_answer(text: str) -> str:
     return (found[1].strip() if found else "") or text.strip()
 
 
-def asked_and_said(prompt: str, reply: str) -> tuple[Message, Message]:
+def build_exchange(prompt: str, reply: str) -> tuple[Message, Message]:
     """A conversation of one question and one reply."""
     return (
         Message(role="user", content=prompt, train=False),

@@ -33,8 +33,8 @@ from trailforge.evaluation.agents.declaration import Agent, AgentRun, AgentTools
 from trailforge.evaluation.agents.free_form import (
     PROMPTS,
     Recorder,
-    asked_and_said,
     boxed_answer,
+    build_exchange,
     check_documents,
     document_text,
     read_final_answer,
@@ -246,7 +246,7 @@ class _Workflow:
             purpose="graph_search",
             sampling=sampling_of(config.temperature, config.top_p, config.answer_tokens),
         )
-        messages = asked_and_said(prompt, turn_text(reply))
+        messages = build_exchange(prompt, turn_text(reply))
         if reply.is_cut:
             return "", messages, "too_long"
         answer = boxed_answer(reply.text) if config.boxed else read_final_answer(reply.text)

@@ -8,8 +8,8 @@ from trailforge.evaluation.agents.declaration import Agent, AgentRun, AgentTools
 from trailforge.evaluation.agents.free_form import (
     PROMPTS,
     Recorder,
-    asked_and_said,
     boxed_answer,
+    build_exchange,
     check_documents,
     document_text,
     sampling_of,
@@ -41,7 +41,7 @@ async def run(question: str, tools: AgentTools, config: SingleShotConfig) -> Age
     answer = "" if reply.is_cut else boxed_answer(reply.text)
     stop: AgentStop = "too_long" if reply.is_cut else "answered" if answer else "malformed"
     return AgentRun(
-        answer=answer, stop=stop, messages=asked_and_said(prompt, turn_text(reply)), searches=tuple(recorder.searches)
+        answer=answer, stop=stop, messages=build_exchange(prompt, turn_text(reply)), searches=tuple(recorder.searches)
     )
 
 

@@ -1,4 +1,4 @@
-"""What tests of this folder share: runs of the demo, by the commands of README.md, and a Prefect server.
+"""What tests of this folder share: runs of the demo, by the commands of README.md, a Prefect server, what is installed.
 
 Those over a graph ask for less than README's commands do: the model takes most of their time.
 """
@@ -6,6 +6,11 @@ Those over a graph ask for less than README's commands do: the model takes most 
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,11 +20,16 @@ from tests.end_to_end.support import (
     POOL,
     Made,
     Site,
+    build,
     made,
     prefect_server,
     readme_command,
     trailforge,
+    unpythonic,
 )
+from tests.test_architecture import ROOT, packages
+
+BESIDE = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "cli.py")
 
 
 @pytest.fixture(scope="package")
@@ -66,3 +76,38 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         site.ask("work_pools/", name=POOL, type="process")
         site.prefect("deploy", "--all")
         yield site
+
+
+@pytest.fixture(scope="package")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a copy of the tree: a build leaves files behind. Links stay links."""
+    copy = tmp_path_factory.mktemp("tree") / "trailforge"
+    ignored = shutil.ignore_patterns("__pycache__")
+    for name in [*packages(ROOT), "trailforge", "trailforge_search", "tests"]:
+        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=ignored)
+    for name in BESIDE:
+        shutil.copy(ROOT / name, copy / name)
+    return build(copy, "sdist", tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="package")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from the sdist alone."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    (source,) = folder.iterdir()
+    return build(source, "wheel", tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="package")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh environment with the wheel; its dependencies are those of this one, without our checkout."""
+    folder = tmp_path_factory.mktemp("environment") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=120)
+    pip = [sys.executable, "-m", "pip", "--python", folder, "install", "--quiet", "--no-deps", "--no-index", wheel]
+    subprocess.run(pip, check=True, capture_output=True, env=unpythonic(), timeout=120)
+    site = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
+    # A line in a .pth file puts a folder on the path, and does not read the .pth files in it: ours names the checkout.
+    (Path(site) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder

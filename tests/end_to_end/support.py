@@ -199,3 +199,17 @@ def wait_for(url: str, process: subprocess.Popen[bytes], log: Path, *, seconds: 
         except OSError:
             time.sleep(0.1)
     raise AssertionError(f"{url} does not answer:\n{log.read_text()}")
+
+
+def build(folder: Path, kind: str, out: Path) -> Path:
+    """Build an sdist or a wheel of the sources in a folder."""
+    script = f"from setuptools import build_meta; build_meta.build_{kind}({str(out)!r})"
+    done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    (built,) = out.iterdir()
+    return built
+
+
+def unpythonic() -> dict[str, str]:
+    """The environment without variables by which Python would find this checkout."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +15,7 @@ import pytest
 
 from tests.support.kg_agent import searched_store
 from tests.support.model_server import running
+from tests.support.warm import Running
 from tests.support.world import question, write_questions
 from trailforge.evaluation.agents import AGENTS
 from trailforge.evaluation.folder import read_episodes, read_evaluation
@@ -29,7 +27,7 @@ from trailforge.schemas.agent_episode import AgentEpisode
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-QUESTIONS, SHARD = 20, 5
+QUESTIONS, SHARD = 12, 4
 ALL_AGENTS = (*AGENTS, *PROTOCOLS)
 KILLED_AT = 3 * len(ALL_AGENTS) * QUESTIONS // SHARD // 2
 """Shards: half of those of the second back end."""
@@ -64,27 +62,27 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
     log = folder / "calls.log"
     with running(evaluations=1, latency=0.005, log=log) as url:
         out = folder / "out"
-        process = subprocess.Popen(command(folder, url, out, BACKENDS), stderr=subprocess.DEVNULL)
+        process = start(folder, url, out, BACKENDS)
         while len(list((out / "shards").glob("*.json"))) < KILLED_AT:
             assert process.poll() is None, "the grid has ended by itself"
             time.sleep(0.01)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        process.end_group()
         received, finished = len(set(asked_of(log))), written(out)
         with closing(sqlite3.connect(out / LEDGER)) as ledger:
             (kept,) = ledger.execute("SELECT count(*) FROM calls").fetchone()
-        subprocess.run(command(folder, url, out, BACKENDS), check=True, stderr=subprocess.DEVNULL)
+        assert start(folder, url, out, BACKENDS).wait(300) == 0
         calls = asked_of(log)
         undisturbed = folder / "undisturbed"
-        subprocess.run(command(folder, url, undisturbed, BACKENDS[:2]), check=True, stderr=subprocess.DEVNULL)
+        assert start(folder, url, undisturbed, BACKENDS[:2]).wait(300) == 0
     yield Killed(out, undisturbed, finished, received, kept, calls)
 
 
-def command(folder: Path, url: str, out: Path, backends: tuple[str, ...]) -> list[str]:
-    words = [sys.executable, "-m", "trailforge.cli", "evaluate", str(folder / "questions.jsonl"), "--out", str(out)]
+def start(folder: Path, url: str, out: Path, backends: tuple[str, ...]) -> Running:
+    words = ["evaluate", str(folder / "questions.jsonl"), "--out", str(out)]
     words += ["--preset", str(folder / "preset.yaml"), "--kg", str(folder / "kg")]
     words += ["--encoder", f"{url}#words", "--model", url, "--model-name", "scripted"]
-    return [*words, *(f"--agent={name}" for name in ALL_AGENTS), *(f"--backend={name}" for name in backends)]
+    words += [*(f"--agent={name}" for name in ALL_AGENTS), *(f"--backend={name}" for name in backends)]
+    return Running(words, os.environ, folder / "log", folder / "log")
 
 
 def asked_of(log: Path) -> list[str]:

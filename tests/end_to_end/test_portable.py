@@ -6,9 +6,6 @@ The workers have our wheel and not the source tree: its packages are all that is
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -40,9 +37,10 @@ schedule: {{questions_in_flight: 6, tail_questions: 4, worker_start_s: 90, worke
 output: {{shard_size: 3}}
 """
 BUNDLES_PRESET = """\
-content: {min_words: 20, min_characters: 100}
-bundles: {method: partitioned, part_size: 4, within: greedy, min_cosine: 0.25}
-output: {documents_per_shard: 3}
+encoder: {{name: "{url}#words"}}
+content: {{min_words: 20, min_characters: 100}}
+bundles: {{method: partitioned, part_size: 4, within: greedy, min_cosine: 0.25}}
+output: {{documents_per_shard: 3}}
 """
 FOLDERS = ("inputs", "documents", "rejected", "embeddings", "bundles", "bundle_inputs", "plots", "shards")
 """That a run has before the questions."""
@@ -79,17 +77,9 @@ def rows(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cluster.Cluster]:
-    folder = tmp_path_factory.mktemp("wheel")
-    code = folder / "code"
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
-    not_code = shutil.ignore_patterns(".*", "build", "dist", "datasets_out", "tests", "__pycache__", "*.egg-info")
-    shutil.copytree(ROOT, folder / "source", ignore=not_code)  # a build leaves its own files in there
-    build = [*pip, "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", "wheel", "./source"]
-    subprocess.run(build, check=True, cwd=folder)
-    (wheel,) = (folder / "wheel").glob("trailforge-*.whl")
-    subprocess.run([*pip, "install", "--no-deps", "--no-index", "--target", code, wheel], check=True, cwd=folder)
-    with cluster.running(folder / "cluster", code=code) as running:
+def workers(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[cluster.Cluster]:
+    (code,) = environment.glob("lib/python*/site-packages")
+    with cluster.running(tmp_path_factory.mktemp("cluster"), code=code) as running:
         yield running
 
 
@@ -106,10 +96,10 @@ def test_two_workers_make_the_bytes_of_a_local_run(site: Site, workers: cluster.
     assert verify_run(out).problems == []
 
 
-def test_two_workers_make_the_bundles_of_a_local_run(workers: cluster.Cluster, tmp_path: Path) -> None:
+def test_two_workers_make_the_bundles_of_a_local_run(site: Site, workers: cluster.Cluster, tmp_path: Path) -> None:
     """The folder of the run is named from where the command stands, which is not where the workers stand."""
     preset, source = tmp_path / "preset.yaml", tmp_path / "documents.jsonl"
-    preset.write_text(BUNDLES_PRESET)
+    preset.write_text(BUNDLES_PRESET.format(url=site.url))
     documents = sample_documents()
     write_documents(source, [*documents[:4], documents[4], *documents[16:20]])
     config = configuration_of(load_dataset("document_bundles"), str(preset))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -151,11 +151,11 @@ def test_two_hops_that_do_not_rest_on_each_other_are_not_found_by_each_others_qu
     assert reasons(replace(row, steps=(*crossed, row.steps[3])), question) == ["hops_out_of_order", "ungrounded_answer"]
 
 
-@pytest.mark.parametrize("name", ["musique_original20", "musique_reconstructed"])
-def test_two_swapped_hop_answers_reject_a_row_of_musique(data_dir: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "step"), [("musique_original20", 1), ("musique_reconstructed", 3)])
+def test_two_swapped_hop_answers_reject_a_row_of_musique(data_dir: Path, name: str, step: int) -> None:
     accepted = swaps = 0
     passed = []
-    for question in read_questions(data_dir / "musique" / f"{name}.jsonl.gz"):
+    for question in islice(read_questions(data_dir / "musique" / f"{name}.jsonl.gz"), 0, None, step):
         assert isinstance(question, Question)
         row = gold_row(question)
         if not reasons(row, question):

@@ -1,17 +1,17 @@
-"""What a flow does to a folder: a stopped run goes on, people's files stay, strangers' folders are refused.
+"""What a run does to a folder: a stopped run goes on, people's files stay, strangers' folders are refused.
 
-Every test starts the flow itself, as the command does.
+Each run is made by its flow, and made again as commands do, without Prefect: it is the same run.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +24,7 @@ from tests.support.model_server import running, stats
 from tests.support.world import write_questions
 from trailforge.flows.agent_trajectories import agent_trajectories
 from trailforge.flows.document_bundles import document_bundles
+from trailforge.flows.execute import RunRequest, execute
 from trailforge.flows.kg_questions import kg_questions
 from trailforge.flows.kg_trajectories import kg_trajectories
 from trailforge.flows.mcts_trajectories import mcts_trajectories
@@ -81,7 +82,7 @@ class Lab:
     """A finished run of every data set, which no test changes, and how it is made."""
 
     folder: Path
-    flows: dict[str, Callable[..., Manifest]]
+    requests: dict[str, RunRequest]
     urls: dict[str, str]
 
     def copy(self, name: str, out: Path) -> Path:
@@ -89,9 +90,9 @@ class Lab:
         shutil.copytree(self.folder / name, out)
         return out
 
-    def run(self, name: str, out: Path, **options: object) -> Manifest:
-        """The same command again."""
-        return self.flows[name](out=out, **options)
+    def run(self, name: str, out: Path, **changes: Any) -> Manifest:
+        """Make it again."""
+        return execute(replace(self.requests[name], out=out, **changes))
 
     def calls(self, name: str) -> int:
         """That the model server has answered so far."""
@@ -109,6 +110,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     paths_store(folder / "paths")
     for name, preset in PRESETS.items():
         (folder / f"{name}.yaml").write_text(MODEL + preset)
+    files = {
+        "mcts_trajectories": (folder / "questions.jsonl",),
+        "document_bundles": (folder / "documents.jsonl",),
+        "kg_trajectories": (folder / "kg.jsonl",),
+        "agent_trajectories": (folder / "questions.jsonl",),
+    }
+    options = {"kg_trajectories": {"kg": folder / "searched"}, "kg_questions": {"kg": folder / "paths"}}
     with ExitStack() as servers:
         of_kg = servers.enter_context(running(kg=1))
         urls = {
@@ -118,22 +126,22 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             "kg_questions": of_kg,
             "agent_trajectories": servers.enter_context(running(agents=1)),
         }
-        given = {name: {"preset": str(folder / f"{name}.yaml"), "model": url} for name, url in urls.items()}
-        flows: dict[str, Callable[..., Manifest]] = {
-            "mcts_trajectories": partial(mcts_trajectories, folder / "questions.jsonl", **given["mcts_trajectories"]),
-            "document_bundles": partial(document_bundles, [folder / "documents.jsonl"], **given["document_bundles"]),
-            "kg_trajectories": partial(
-                kg_trajectories, folder / "kg.jsonl", kg=folder / "searched", **given["kg_trajectories"]
-            ),
-            "kg_questions": partial(kg_questions, kg=folder / "paths", **given["kg_questions"]),
-            "agent_trajectories": partial(
-                agent_trajectories, folder / "questions.jsonl", **given["agent_trajectories"]
-            ),
+        requests = {
+            name: RunRequest(
+                dataset=name, out=folder / name, preset=str(folder / f"{name}.yaml"), model=url,
+                files=files.get(name, ()), options=options.get(name, {}),
+            )
+            for name, url in urls.items()
+        }  # fmt: skip
+        made = {
+            name: {"out": folder / name, "preset": each.preset, "model": each.model} for name, each in requests.items()
         }
-        lab = Lab(folder, flows, urls)
-        for name in DATASETS:
-            lab.run(name, folder / name)
-        yield lab
+        mcts_trajectories(folder / "questions.jsonl", **made["mcts_trajectories"])
+        document_bundles([folder / "documents.jsonl"], **made["document_bundles"])
+        kg_trajectories(folder / "kg.jsonl", kg=folder / "searched", **made["kg_trajectories"])
+        kg_questions(kg=folder / "paths", **made["kg_questions"])
+        agent_trajectories(folder / "questions.jsonl", **made["agent_trajectories"])
+        yield Lab(folder, requests, urls)
 
 
 def stop(out: Path) -> list[Path]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
-from prefect.testing.utilities import prefect_test_harness
 
 from tests.pipelines.support import make_run, questions_file
 from tests.training.tiny import save_tiny_model
@@ -21,12 +19,6 @@ from trailforge.schemas import CountMismatch, InvalidInput
 from trailforge.training.sets.config import ViewConfig
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _prefect() -> Iterator[None]:
-    with prefect_test_harness():
-        yield
 
 
 @pytest.fixture(scope="module")

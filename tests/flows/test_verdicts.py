@@ -12,7 +12,7 @@ from tests.support.model_server import running, stats
 from tests.support.world import write_questions
 from trailforge.curation.decisions import append
 from trailforge.curation.verdicts import append_pattern, awaits_curation, copies, copy_logs, refusals
-from trailforge.flows.mcts_trajectories import mcts_trajectories
+from trailforge.flows.execute import RunRequest, execute
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import (
@@ -139,7 +139,16 @@ def test_the_next_run_leaves_out_what_was_refused_and_goes_on_only_with_the_same
     preset.write_text("model: {name: scripted}\nretrieval: {kind: bm25}\noutput: {shard_size: 3}\n")
 
     def run(folder: Path, url: str, *verdicts: Path) -> Manifest:
-        return mcts_trajectories(questions, folder, preset=str(preset), model=url, verdicts=list(verdicts))
+        return execute(
+            RunRequest(
+                dataset="mcts_trajectories",
+                files=(questions,),
+                out=folder,
+                preset=str(preset),
+                model=url,
+                verdicts=verdicts,
+            )
+        )
 
     with running() as url:
         before = run(first, url)

@@ -23,7 +23,7 @@ from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.config import read_config
 from trailforge.pipelines.sources import read_questions
 from trailforge.presets import load_preset
-from trailforge.retrieval import open_retrieval
+from trailforge.retrieval import Retrieval, open_retrieval
 from trailforge.schemas import Question
 
 RECORDING = Path(__file__).parent / "strong_model_run.json.gz"
@@ -54,7 +54,7 @@ def production_config() -> MctsRunConfig:
     return read_config(MctsRunConfig, load_preset("msearcher", "mcts_trajectories"), source="msearcher")
 
 
-def context_of(config: MctsRunConfig, client: StrongModel) -> Context:
+def context_of(config: MctsRunConfig, client: StrongModel, retrieval: Retrieval) -> Context:
     return Context(
         run_id="r",
         model=config.model.name,
@@ -62,7 +62,7 @@ def context_of(config: MctsRunConfig, client: StrongModel) -> Context:
         prices=config.model.prices,
         config=config.generator,
         client=client,
-        retrieval=open_retrieval(config.retrieval),
+        retrieval=retrieval,
     )
 
 
@@ -79,10 +79,11 @@ def questions(data_dir: Path, recorded: dict[str, list[list]]) -> dict[str, Ques
 
 async def test_the_rows_of_a_strong_model(questions: dict[str, Question], recorded: dict[str, list[list]]) -> None:
     config = production_config()
+    retrieval = open_retrieval(config.retrieval)
     kinds, calls, results = Counter[str](), 0, list[ItemResult]()
     for uid, replies in recorded.items():
         model = StrongModel(replies, what_is_asked)
-        result = await search_question(questions[uid], context_of(config, model), config)
+        result = await search_question(questions[uid], context_of(config, model, retrieval), config)
         calls += model.check_all_used().total()
         results.append(result)
         kinds.update(row.reflection_error or row.kind for row in result.rows["mcts_trajectories"])

@@ -17,11 +17,12 @@ from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.retrieval import RetrievalConfig
 from trailforge.retrieval.indexes.store import open_index
 from trailforge.retrieval.scope import corpus_hash
+from trailforge.retrieval.service.client import SearchClientConfig
 from trailforge.schemas import Document, InvalidInput, RetrievalError, SftRow, Trajectory, read_rows
 from trailforge.training.adapters.search_episodes import _opened, read_settings
 from trailforge.training.searched import open_environment
 
-QUESTIONS = 4
+QUESTIONS = 2
 
 
 def configured(retrieval: RetrievalConfig) -> MctsRunConfig:
@@ -117,7 +118,8 @@ def test_where_a_corpus_is_does_not_decide_the_rows_and_what_is_in_it_does(tmp_p
     assert configured(replace(config, device="cuda:3", corpus_index=str(tmp_path / "a"))).hash == here.hash
 
 
-def test_a_server_that_is_not_there_is_said_before_a_run() -> None:
+def test_a_server_that_is_not_there_is_said_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trailforge.retrieval.scope._IN_TIME", SearchClientConfig(timeout_s=1.0, limit_s=1.0))
     with pytest.raises(RetrievalError, match=r"127\.0\.0\.1:9/.*is the search server up"):
         configured(RetrievalConfig(kind="http://127.0.0.1:9"))
     with pytest.raises(InvalidInput, match="is no address of a search server"):

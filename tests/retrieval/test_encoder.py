@@ -92,9 +92,10 @@ def test_long_lists_are_encoded_in_chunks_of_one_size(encoder: Encoder, monkeypa
 def test_several_processes_give_the_vectors_of_one_in_order(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     # New processes load the file of `__main__`, and the page's tests leave a script of theirs there.
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
-    texts = [f"{'word ' * (n % 7)}{n}" for n in range(2100)]
+    monkeypatch.setattr("trailforge.retrieval.encoder.PER_CHUNK", 32)
+    texts = [f"{'word ' * (n % 7)}{n}" for n in range(70)]
     several = Encoder(device="cpu,cpu")
-    assert several.per_shard == 2 * encoder.per_shard
+    assert several.per_shard == 2 * encoder.per_shard == 64
     vectors = several.encode_documents(texts)
     assert np.allclose(vectors, encoder.encode_documents(texts), atol=1e-6)
     assert vectors.tobytes() == several.encode_documents(texts).tobytes()

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -158,18 +155,6 @@ async def test_vllm_server(monkeypatch: pytest.MonkeyPatch) -> None:
         await generator.go_on([1], 2, [])
     with pytest.raises(ServerUnavailable):
         await asyncio.to_thread(VllmServerGenerator, trainer)
-
-
-@pytest.mark.slow
-def test_an_engine_that_two_processes_share(tiny_model: Path) -> None:
-    """Episodes of different lengths, and none at all in one process: nobody waits for ever, nobody gets another's."""
-    script = Path(__file__).with_name("roll_out_in_processes.py")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(script)]
-    alone = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(script.parents[2]), "GLOO_SOCKET_IFNAME": "lo"}
-    done = subprocess.run(
-        [*launch, str(tiny_model)], env=os.environ | alone, capture_output=True, text=True, timeout=240
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
 
 
 # As who answers requests

@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -299,30 +297,3 @@ def test_tensorboard_is_written(rows: Path, tiny_model: Path, tmp_path: Path) ->
     model = trained(rows, tiny_model, tmp_path / "out", steps=1, logging="tensorboard", lora=LoraConfig(rank=2))
     assert list((tmp_path / "out" / "logs").glob("events.*"))
     assert (model / "adapter_model.safetensors").exists()
-
-
-@pytest.mark.slow
-def test_two_processes_train_as_one(rows: Path, tiny_model: Path, tmp_path: Path) -> None:
-    """The same global batch over gloo on loopback gives the same losses and weights."""
-    import torch
-
-    one = trained(rows, tiny_model, tmp_path / "one", steps=2)
-    script = Path(__file__).with_name("train_in_processes.py")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(script)]
-    environment = os.environ | {
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(script.parents[2]),
-        "GLOO_SOCKET_IFNAME": "lo",
-    }
-    done = subprocess.run(
-        [*launch, str(rows), str(tiny_model), str(tmp_path / "two")],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e-4)
-    before, after = weights(one), weights(tmp_path / "two" / "model")
-    assert all(torch.allclose(before[name], after[name], atol=2e-3) for name in before)
-    assert is_whole(tmp_path / "two" / "checkpoints" / "checkpoint-2")

@@ -290,7 +290,7 @@ class PathSampler:
         """The record of a tree that the whole graph bears out. Raises `_Unfit`."""
         if max(Counter(link.relation for _, link in links_of(root)).values()) > self._config.max_same:
             raise _Unfit("same_relation")
-        if self._is_told(root):
+        if self._gives_away(root):
             raise _Unfit("told")
         if self._has_shortcut(root, ()):
             raise _Unfit("shortcut")
@@ -339,7 +339,7 @@ class PathSampler:
             for number, count in shared.items()
         )
 
-    def _is_told(self, root: PathNode) -> bool:
+    def _gives_away(self, root: PathNode) -> bool:
         """Does a start's name, a kind, or an earlier finding's name have in it what is to be found: Mexico City in
         Mexico, or a state of Mexico?
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import faiss
 import numpy as np
 import pytest
 
+from tests.retrieval.backends.words import bench
 from tests.retrieval.support import DOCUMENTS, ids, run
 from trailforge.retrieval import DenseIndex, DenseRetriever, Encoder
 from trailforge.retrieval.backends import Workbench, load_backend, map_here
@@ -127,7 +129,7 @@ def test_a_missing_package_comes_with_its_mend(monkeypatch: pytest.MonkeyPatch) 
         DenseIndex.build(DOCUMENTS, np.ones((5, 2), np.float32)).search(np.ones(2, np.float32), 1)
 
 
-def test_an_approximate_index_is_kept_with_the_recall_it_has(encoder: Encoder, tmp_path: Path) -> None:
+def test_an_approximate_index_is_kept_with_the_recall_it_has(tmp_path: Path) -> None:
     """And grows: no passage that was there is embedded again."""
     texts = [f"{name} number {n} was {verb} in {n + 1000}" for n in range(50) for name in "ABCDEF" for verb in VERBS]
     documents = [Document(id=str(n), title="", text=text) for n, text in enumerate(texts)]
@@ -138,7 +140,7 @@ def test_an_approximate_index_is_kept_with_the_recall_it_has(encoder: Encoder, t
         embedded.append(len(items))
         return await map_here(name, work, items, per_shard)
 
-    tools = Workbench(encoder=encoder, map=counting)
+    tools = replace(bench(), map=counting)
     built = run(BACKEND.build(documents[:1100], config, tools))
     built.save(tmp_path)
     assert BACKEND.add is not None

@@ -88,16 +88,17 @@ def test_a_killed_build_that_asks_a_model_pays_for_nothing_twice(
     assert not list(tmp_path.glob(".index*")), "nor is anything left beside it"
 
 
-@pytest.mark.real_model
 def test_a_killed_build_that_encodes_goes_on_with_what_is_missing(tmp_path: Path, corpus: Path) -> None:
     out, worked = tmp_path / "index", tmp_path / "worked"
-    build(7, worked, corpus, *ENCODING, "--out", out)  # texts, then vectors and receipt of each shard
-    done = finished(out, "vectors")
-    assert 1 <= len(done) <= 3
-    first = begun(worked)
-    build(0, worked, corpus, *ENCODING, "--out", out)
-    again = begun(worked)[len(first) :]
-    assert len(again) == 5 - len(done)
-    assert {line.split()[1] for line in again}.isdisjoint({f"p{int(number) * 8}" for number in done})
-    build(0, tmp_path / "other", corpus, *ENCODING, "--out", tmp_path / "whole")
+    with model_server.running() as url:
+        encoding = (*ENCODING, "--encoder", f"{url}#words")
+        build(7, worked, corpus, *encoding, "--out", out)  # texts, then vectors and receipt of each shard
+        done = finished(out, "vectors")
+        assert 1 <= len(done) <= 3
+        first = begun(worked)
+        build(0, worked, corpus, *encoding, "--out", out)
+        again = begun(worked)[len(first) :]
+        assert len(again) == 5 - len(done)
+        assert {line.split()[1] for line in again}.isdisjoint({f"p{int(number) * 8}" for number in done})
+        build(0, tmp_path / "other", corpus, *encoding, "--out", tmp_path / "whole")
     assert read_manifest(out).files == read_manifest(tmp_path / "whole").files

@@ -1,23 +1,27 @@
-"""Episodes of two processes that share one engine of vLLM (tensor parallel), which is scripted here; by torchrun."""
+"""What two processes of torchrun do together, SET MODEL OUT: a short supervised training, then episodes.
+
+Those share one engine of vLLM (tensor parallel), which is scripted here.
+"""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from tests.training.tiny import FACTS, retriever, rl_rows
+from tests.training.tiny import FACTS, preset, retriever, rl_rows
 from trailforge.protocols.environment import Environment
 from trailforge.training.generation import VllmColocatedGenerator
 from trailforge.training.rollouts import RolloutLimits, roll_out
+from trailforge.training.trl.offline import train_sft
 from trailforge.training.weights import load_tokenizer
 
 
-def main(model: str) -> None:
+def share_an_engine(model: str) -> None:
     """Process 0 has one episode without a search, process 1 three, with one to three; each gets its own."""
-    torch.distributed.init_process_group("gloo")
     rank, tokenizer = torch.distributed.get_rank(), load_tokenizer(model)
 
     def turn(ids: list[int]) -> list[int]:
@@ -53,9 +57,12 @@ def main(model: str) -> None:
         numbers = list(range(4))[mine] if rows else []
         assert [episode.run.num_searches for episode in episodes] == numbers
         assert [episode.run.answer for episode in episodes] == [str(number) for number in numbers]
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+    print(f"process {rank} got its episodes", flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    rows, model, out = sys.argv[1:]
+    train_sft(Path(rows), preset(sft={"epochs": 4}), Path(out), base_model=model, max_steps=2)
+    share_an_engine(model)  # in the process group that the training began
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
-import sys
-import sysconfig
 import tarfile
 import zipfile
 from email.parser import Parser
@@ -15,58 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.end_to_end.support import unpythonic
 from tests.test_architecture import ROOT, declared, packages
 
 pytestmark = pytest.mark.slow
 
 SHIPPED = {".py", ".txt", ".yaml", ".svg", ".js"}
-BESIDE = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "cli.py")
 USERS = ("schemas/__init__.py", "inference/__init__.py", "training/__init__.py", "prompts.py", "yaml.py", "openai.py")
 """Modules that a user's folder holds, some named as what we or our packages import."""
-
-
-def build(folder: Path, kind: str, out: Path) -> Path:
-    """Build an sdist or a wheel of the sources in a folder."""
-    script = f"from setuptools import build_meta; build_meta.build_{kind}({str(out)!r})"
-    done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
-    (built,) = out.iterdir()
-    return built
-
-
-@pytest.fixture(scope="module")
-def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a copy of the tree: a build leaves files behind. Links stay links."""
-    copy = tmp_path_factory.mktemp("tree") / "trailforge"
-    ignored = shutil.ignore_patterns("__pycache__")
-    for name in [*packages(ROOT), "trailforge", "trailforge_search", "tests"]:
-        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=ignored)
-    for name in BESIDE:
-        shutil.copy(ROOT / name, copy / name)
-    return build(copy, "sdist", tmp_path_factory.mktemp("sdist"))
-
-
-@pytest.fixture(scope="module")
-def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from the sdist alone."""
-    folder = tmp_path_factory.mktemp("unpacked")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data")
-    (source,) = folder.iterdir()
-    return build(source, "wheel", tmp_path_factory.mktemp("wheel"))
-
-
-@pytest.fixture(scope="module")
-def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh environment with the wheel; its dependencies are those of this one, without our checkout."""
-    folder = tmp_path_factory.mktemp("environment") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=120)
-    pip = [sys.executable, "-m", "pip", "--python", folder, "install", "--quiet", "--no-deps", "--no-index", wheel]
-    subprocess.run(pip, check=True, capture_output=True, env=unpythonic(), timeout=120)
-    site = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
-    # A line in a .pth file puts a folder on the path, and does not read the .pth files in it: ours names the checkout.
-    (Path(site) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return folder
 
 
 @pytest.fixture
@@ -76,11 +28,6 @@ def users_folder(tmp_path: Path) -> Path:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"raise SystemExit('{name} of the user was imported')\n")
     return tmp_path
-
-
-def unpythonic() -> dict[str, str]:
-    """The environment without variables by which Python would find this checkout."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
 def run(environment: Path, folder: Path, *words: str | Path) -> str:
