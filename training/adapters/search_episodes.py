@@ -1,4 +1,4 @@
-"""Episodes of agents whose turns an RL framework's own server samples: what our verl and slime adapters share.
+"""Episodes of agents whose turns an RL framework's own server samples: what our adapters for frameworks share.
 
 An agent speaks the protocol that its question names, and searches what the framework's configuration names
 (`SearchSettings`). Each process opens that once.
@@ -20,6 +20,8 @@ from typing import Any
 import yaml
 
 from trailforge.protocols.environment import Environment, EnvironmentConfig
+from trailforge.protocols.episodes import EpisodeRun
+from trailforge.rewards.episode import Reward
 from trailforge.schemas import ChatMessage, InvalidInput, from_dict
 from trailforge.training.generation import Continuation, cut_at_end
 from trailforge.training.kept_episodes import EpisodePlace, EpisodeWriter, TrainedQuestion, hash_searched, make_row
@@ -54,6 +56,8 @@ class SearchSettings(EnvironmentConfig):
     """Of one tool turn; more is cut."""
     max_searches: int | None = None
     """Of an episode; None: its length alone ends it."""
+    mask_truncated: bool = False
+    """Take no loss on episodes that end for want of room; what they are paid counts all the same."""
     keep_in: str = ""
     """The folder in whose `episodes/` all of them are kept; empty: none is."""
 
@@ -127,17 +131,30 @@ async def search_episode(
         prompt, protocol, environment, go_on=ask, end_ids=end_ids, tokenizer=tokenizer, limits=limits
     )
     if settings.keep_in and asked is not None:
-        place = EpisodePlace(
-            step=step(),
-            protocol=protocol,
-            backend=environment.retriever,
-            index=hash_searched(environment),
-            model=str(getattr(tokenizer, "name_or_path", "")),
-            process=_PROCESS,
-        )
-        number = next(_numbers)
-        _writer_to(settings.keep_in).keep(place.step, lambda: [make_row(asked, episode, place, number=number)])
-    return episode
+        model = str(getattr(tokenizer, "name_or_path", ""))
+        place = make_place(protocol, environment, model, step())
+        keep_episode(settings.keep_in, asked, episode.run, place)
+    return episode.without_loss() if settings.mask_truncated and episode.run.stop == "too_long" else episode
+
+
+def make_place(protocol: str, environment: Environment, model: str, step: int = 0) -> EpisodePlace:
+    """Of an episode of this process. `step`: 0: not known."""
+    return EpisodePlace(
+        step=step,
+        protocol=protocol,
+        backend=environment.retriever,
+        index=hash_searched(environment),
+        model=model,
+        process=_PROCESS,
+    )
+
+
+def keep_episode(
+    folder: str, asked: TrainedQuestion, run: EpisodeRun, place: EpisodePlace, reward: Reward | None = None
+) -> None:
+    """Have an episode written below a folder; comes back at once. `reward`: None: not known."""
+    number = next(_numbers)
+    _writer_to(folder).keep(place.step, lambda: [make_row(asked, run, place, number=number, reward=reward)])
 
 
 @cache
