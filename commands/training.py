@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -310,6 +311,8 @@ def _train_on_verl(recipe: TrainPreset, said: Mapping[str, Any]) -> None:
     )
     script = files.write(said["training_set"], said["out"], said["documents"] or (), said["kg"])
     print(script)
+    if files.note:
+        print(files.note, file=sys.stderr)
     if not said["print_files"]:
         start(script)
 
