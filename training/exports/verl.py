@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from trailforge.protocols import grammar_of
+from trailforge.retrieval.service.client import is_address
 from trailforge.schemas import ClusterError, InvalidInput, RlRow
 from trailforge.training.adapters.search_episodes import read_settings
 from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainerConfig, TrainPreset, describe_preset
@@ -297,7 +298,7 @@ class VerlFiles:
     max_steps: int | None = None
     resume: bool = False
 
-    def write(self, training_set: Path, out: Path, documents: Sequence[Path], kg: Path | None) -> Path:
+    def write(self, training_set: Path, out: Path, documents: Sequence[Path], kg: str | None) -> Path:
         """Write to `OUT/verl/` what verl reads and the script that starts it, which is returned.
 
         The questions in the recipe's protocol alone. Raises `InvalidInput` for settings that are missing or cannot be,
@@ -328,11 +329,11 @@ class VerlFiles:
         """What of the recipe verl cannot do; empty: it does all."""
         return note_unsaid(self.recipe.rl, _SCHEDULERS).strip()
 
-    def _search(self, documents: Sequence[Path], kg: Path | None, out: Path) -> dict[str, object]:
+    def _search(self, documents: Sequence[Path], kg: str | None, out: Path) -> dict[str, object]:
         searches_graph = grammar_of(self.recipe.protocol).searches == "graph"
         search = search_of(self.recipe) | {
             "documents": [str(each.absolute()) for each in documents],
-            "kg": str(kg.absolute()) if kg and searches_graph else None,
+            "kg": (kg if is_address(kg) else str(Path(kg).absolute())) if kg and searches_graph else None,
             "keep_in": str(out.absolute()) if self.recipe.rl.keep_episodes else "",
         }
         read_settings(search)
