@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import re
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -25,11 +26,16 @@ from trailforge.rewards.episode import Reward
 from trailforge.schemas import ChatMessage, InvalidInput, from_dict
 from trailforge.training.generation import Continuation, cut_at_end
 from trailforge.training.kept_episodes import EpisodePlace, EpisodeWriter, TrainedQuestion, hash_searched, make_row
-from trailforge.training.masks import prepare_tokenizer
+from trailforge.training.masks import END, START, prepare_tokenizer, render
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out_one
-from trailforge.training.scoring import read_truth
+from trailforge.training.scoring import read_messages, read_truth
 from trailforge.training.searched import open_environment
 
+SETTINGS = "TRAILFORGE_SEARCH"
+"""Environment variable with the path of the settings, for frameworks whose configuration has no place for them."""
+_OPENING = re.compile(
+    rf"{re.escape(START)}system\n(.*?){re.escape(END)}\n{re.escape(START)}user\n(.*?){re.escape(END)}\n", re.DOTALL
+)
 _END_OF_TEXT = "<|endoftext|>"
 """With which base models end a turn."""
 
@@ -92,6 +98,27 @@ def settings_of(path: str) -> SearchSettings:
         return read_settings(section)
     except InvalidInput as error:
         raise InvalidInput(error.problem, file=path, field=error.field) from error
+
+
+def named_settings() -> SearchSettings:
+    """Those that the environment variable names, for frameworks whose configuration has no place for them."""
+    path = os.environ.get(SETTINGS)
+    if not path:
+        raise InvalidInput("set it to the path of the search settings (`search.yaml` of the export)", field=SETTINGS)
+    return settings_of(path)
+
+
+def read_opening(prompt: Any) -> tuple[ChatMessage, ...]:
+    """System turn and question, from messages or from what our template makes of them."""
+    if not isinstance(prompt, str):
+        return read_messages(list(prompt))
+    found = _OPENING.match(prompt)
+    messages = ()
+    if found is not None:
+        messages = ChatMessage(role="system", content=found[1]), ChatMessage(role="user", content=found[2])
+    if render(messages, add_generation_prompt=True) != prompt:
+        raise InvalidInput("not a system turn and a question in ChatML; give the model our template", field="prompt")
+    return messages
 
 
 async def search_episode(

@@ -8,7 +8,7 @@ import pyarrow as pa
 import yaml
 
 from trailforge.schemas import SftRow
-from trailforge.training.adapters.slime import SETTINGS
+from trailforge.training.adapters.search_episodes import SETTINGS
 from trailforge.training.config import RlConfig, Scheduler, SftConfig
 from trailforge.training.exports.common import (
     INT,
