@@ -241,3 +241,8 @@ async def test_a_wrong_setting_is_said_before_anything_runs(world: Path) -> None
     environment = ours.load_environment(str(world / "react"), str(world / "none.yaml"))
     with pytest.raises(Exception, match=r"none\.yaml"):
         list(environment.taskset)
+    said = yaml.safe_load((world / "search.yaml").read_text()) | {"mask_truncated": True}
+    (world / "masking.yaml").write_text(yaml.safe_dump(said))
+    environment = ours.load_environment(str(world / "react"), str(world / "masking.yaml"))
+    with pytest.raises(Exception, match=r"masking\.yaml.*mask_truncated|verifiers trains all"):
+        list(environment.taskset)

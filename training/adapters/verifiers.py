@@ -29,7 +29,15 @@ from trailforge.inference import ChatTurn, Meter, Reply, Request
 from trailforge.protocols import PROTOCOLS, REACT, grammar_of
 from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.episodes import EpisodeRun, turn_text
-from trailforge.schemas import ChatMessage, ContextOverflow, RequestRefused, RetrievalError, ServerUnavailable, to_dict
+from trailforge.schemas import (
+    ChatMessage,
+    ContextOverflow,
+    InvalidInput,
+    RequestRefused,
+    RetrievalError,
+    ServerUnavailable,
+    to_dict,
+)
 from trailforge.training.adapters.search_episodes import (
     SearchSettings,
     environment_of,
@@ -156,7 +164,10 @@ class SearchTaskset(vf.Taskset[SearchTask, SearchTasksetConfig]):
     def load(self) -> Iterator[SearchTask]:
         """Raises `InvalidInput` for a set without such questions, and for settings that are none."""
         config = self.config
-        settings_of(str(config.search))
+        if settings_of(str(config.search)).mask_truncated:
+            raise InvalidInput(
+                "verifiers trains all that was sampled; leave it out", file=config.search, field="mask_truncated"
+            )
         for row in questions_of(config.training_set, config.split, config.protocol):
             data = SearchData(
                 id=row.uid,
