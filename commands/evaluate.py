@@ -100,7 +100,10 @@ _Documents = Annotated[
         help="What back ends are built over, in place of the paragraphs: passages, a question file, or a run."
     ),
 ]
-_Kg = Annotated[Path | None, typer.Option(help="Folder that `kg build` made, for agents that search one.")]
+_Kg = Annotated[
+    str | None,
+    typer.Option(help="For agents that search a graph: folder that `kg build` made, or URL of a `serve-search --kg`."),
+]
 _Encoder = Annotated[
     str | None, typer.Option(help="Of back ends that are built: minilm, a name or path, or URL#MODEL.")
 ]
@@ -136,14 +139,15 @@ def evaluate(
     """Let agents answer questions over back ends, every agent over every one with every seed, and write the report."""
     from trailforge.evaluation.corpora import Corpora, read_asked, read_sources
     from trailforge.evaluation.grid import choose_agents, describe_evaluation, read_evaluation_config
+    from trailforge.retrieval.service.client import is_address
 
     config = _configure(read_evaluation_config(preset), top_k, encoder, judge, prices)
     caps = _read_caps(config, max_cost, max_calls, max_tokens)
     chosen = choose_agents(agents, config.agents, prompt.value, has_graph=kg is not None)
     numbers = _read_seeds(seeds)
-    for path, name in ((documents, "--documents"), (kg, "--kg")):
-        if path is not None and not path.exists():
-            raise InvalidInput("no such file or folder", file=path, field=name)
+    for place, name in ((documents, "--documents"), (kg, "--kg")):
+        if place is not None and not is_address(str(place)) and not Path(place).exists():
+            raise InvalidInput("no such file or folder", file=place, field=name)
     served = _served(config, model, model_name)
     asked = _read_held_out(questions, limit) if questions.is_dir() else read_asked(questions, question_format, limit)
     if asked.problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -95,7 +96,10 @@ _EncoderDevice = Annotated[
     str | None,
     typer.Option(help="Where the encoder runs: cpu, cuda:7, auto; several with commas. Default: the preset's."),
 ]
-_Kg = Annotated[Path | None, typer.Option(help="Folder that `kg build` made, for agents that search one.")]
+_Kg = Annotated[
+    str | None,
+    typer.Option(help="For agents that search a graph: folder that `kg build` made, or URL of a `serve-search --kg`."),
+]
 _Rollouts = Annotated[
     Rollouts | None,
     typer.Option(help="Who generates: a vLLM server apart, vLLM on the trainer's devices, or the trainer's model."),
@@ -288,7 +292,7 @@ def _searching(recipe: TrainPreset, retrieval: str | None, *encoder_options: str
     return dataclasses.replace(recipe, retrieval=dataclasses.replace(recipe.retrieval.of_kind(retrieval), **given))
 
 
-def _environment(recipe: TrainPreset, documents: list[Path] | None, kg: Path | None) -> Environment:
+def _environment(recipe: TrainPreset, documents: list[Path] | None, kg: str | None) -> Environment:
     from trailforge.training.searched import open_environment
 
     return open_environment(recipe.protocol, documents or (), search=recipe.retrieval, kg=kg, top_k=recipe.rl.top_k)
@@ -310,6 +314,8 @@ def _train_on_verl(recipe: TrainPreset, said: Mapping[str, Any]) -> None:
     )
     script = files.write(said["training_set"], said["out"], said["documents"] or (), said["kg"])
     print(script)
+    if files.note:
+        print(files.note, file=sys.stderr)
     if not said["print_files"]:
         start(script)
 

@@ -119,10 +119,14 @@ def gather_paragraphs(questions: Sequence[Question]) -> Iterator[Document]:
         )
 
 
-def hash_place(path: Path | None) -> str:
-    """SHA-256 of a file, of a folder's manifest, or of the names and hashes of its files; empty for None."""
-    if path is None:
-        return ""
+def hash_place(place: Path | str | None) -> str:
+    """SHA-256 of a file, of a folder's manifest, or of the names and hashes of its files; empty for None.
+
+    Of a graph's server, which does not tell what it holds, the URL.
+    """
+    if place is None or (isinstance(place, str) and is_address(place)):
+        return place or ""
+    path = Path(place)
     if path.is_file() or (path / MANIFEST).is_file():
         return file_hash(path if path.is_file() else path / MANIFEST)
     files = [[file.name, file.sha256] for file in describe_files(path)]
@@ -143,7 +147,8 @@ class Corpora:
     """Reads that."""
     search: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     """Encoder of the back ends that are built, and how graphs are searched and results filtered."""
-    kg: Path | None = None
+    kg: Path | str | None = None
+    """A graph's folder, or the URL of a server of one."""
     top_k: int = 5
 
     def check(self) -> None:

@@ -97,6 +97,9 @@ class EpisodeRun:
     """Length after the question, as `EpisodeConfig.max_tokens` counts it."""
     error: str = ""
     """What failed."""
+    prompt_tokens: int = 0
+    """Of all calls together, as the server counts; 0 where it does not."""
+    completion_tokens: int = 0
 
     @property
     def searches(self) -> tuple[Search, ...]:
@@ -175,6 +178,7 @@ class _Episode:
         self._messages: list[Message] = [*grammar.opening(question)]
         self._segments: list[Segment] = []
         self._tokens, self._opening_tokens, self._refusals = 0, 0, 0
+        self._prompt_tokens, self._completion_tokens = 0, 0
 
     def prompt(self) -> str | tuple[ChatTurn, ...]:
         """What the model reads next."""
@@ -242,6 +246,8 @@ class _Episode:
             answer=(turn.answer or "") if turn is not None and stop == "answered" else "",
             tokens=self._tokens,
             error=error,
+            prompt_tokens=self._prompt_tokens,
+            completion_tokens=self._completion_tokens,
         )
 
     def _read(self, text: str, is_cut: bool) -> tuple[Turn | None, str]:
@@ -257,6 +263,8 @@ class _Episode:
 
         Of a reasoning model's turns what follows their thoughts is estimated: servers count those in.
         """
+        self._prompt_tokens += reply.prompt_tokens
+        self._completion_tokens += reply.completion_tokens
         if self._config.thought_tokens or not reply.prompt_tokens:
             self._tokens += estimate_tokens(text.rpartition("</think>")[2] if self._config.thought_tokens else text)
             return

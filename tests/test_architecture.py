@@ -672,8 +672,9 @@ def test_loads_nothing_heavy(statements: str) -> None:
 @pytest.mark.parametrize("adapter", sorted(path.stem for path in (ROOT / "training" / "adapters").glob("[a-z]*.py")))
 def test_adapters_of_trainers_load_no_scheduler(adapter: str) -> None:
     """They run inside another engine, beside the core and the extra `agent` alone."""
+    engines = ("verl", "verifiers", "renderers", "openrlhf")
     without_engine = (
-        "except ModuleNotFoundError as error:\n    assert error.name.partition('.')[0] in ('verl', 'verifiers'), error"
+        f"except ModuleNotFoundError as error:\n    assert error.name.partition('.')[0] in {engines}, error"
     )
     loaded = loaded_by(f"try:\n    import trailforge.training.adapters.{adapter}\n{without_engine}")
     assert "trailforge" in loaded

@@ -31,7 +31,6 @@ from trailforge.rewards.episode import Reward
 from trailforge.rewards.options import score_choice
 from trailforge.schemas import GroundTruth, estimate_tokens, write_parquet
 from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode, AgentSearch, RewardPart, TrainingStep
-from trailforge.training.rollouts import TokenEpisode
 from trailforge.training.sets.files import make_question
 
 Rows = Callable[[], Sequence[AgentEpisode]]
@@ -70,13 +69,13 @@ def hash_searched(environment: Environment) -> str:
 
 
 def make_row(
-    asked: TrainedQuestion, episode: TokenEpisode, place: EpisodePlace, *, number: int, reward: Reward | None = None
+    asked: TrainedQuestion, run: EpisodeRun, place: EpisodePlace, *, number: int, reward: Reward | None = None
 ) -> AgentEpisode:
     """The row of an episode, scored and tagged as in an evaluation. `number`: its own, in step and process.
 
     `reward`: what it was paid; None where that is not known yet. Of a failed episode it is not kept.
     """
-    run, truth = episode.run, asked.truth
+    truth = asked.truth
     searches = _searches(run)
     question = make_question(truth, id=asked.id, question=asked.question, dataset=asked.dataset)
     setting = EpisodeSetting(
@@ -89,13 +88,13 @@ def make_row(
         seed=number,
     )
     did = AgentRun(answer=run.answer, stop=run.stop, messages=run.messages, searches=searches)
-    row = make_episode(question, did, setting, costs=_costs(episode, searches), error=run.error)
+    row = make_episode(question, did, setting, costs=_costs(run, searches), error=run.error)
     if truth.correct_options:
         found = score_choice(run.answer, truth.correct_options)
         right = {"exact_match": found.exact_match, "f1": found.f1, "right": found.total}
         row = replace(row, scores=replace(row.scores, contain_em=found.cover_exact_match, **right))
         row = replace(row, failures=tag_failures(row))
-    paid = None if episode.failed else reward
+    paid = None if run.stop == "failed" else reward
     parts = () if paid is None else tuple(RewardPart(name=name, value=value) for name, value in paid.parts.items())
     return replace(
         row, training=TrainingStep(step=place.step, reward=None if paid is None else paid.total, parts=parts)
@@ -112,13 +111,11 @@ def _searches(run: EpisodeRun) -> tuple[AgentSearch, ...]:
     )
 
 
-def _costs(episode: TokenEpisode, searches: Sequence[AgentSearch]) -> AgentCosts:
-    """Tokens as the trainer counts them; those of a failed episode, whose mask says nothing of turns, are 0."""
-    turns = [at for at, own in enumerate(episode.mask) if own and (at == 0 or not episode.mask[at - 1])]
+def _costs(run: EpisodeRun, searches: Sequence[AgentSearch]) -> AgentCosts:
     return AgentCosts(
-        calls=sum(message.role == "assistant" for message in episode.messages),
-        prompt_tokens=sum(len(episode.prompt_ids) + at for at in turns),
-        completion_tokens=sum(episode.mask),
+        calls=sum(message.role == "assistant" for message in run.messages),
+        prompt_tokens=run.prompt_tokens,
+        completion_tokens=run.completion_tokens,
         context_tokens=sum(search.context_tokens for search in searches),
         seconds=None,
     )

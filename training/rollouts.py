@@ -72,6 +72,10 @@ class TokenEpisode:
         """Whether a search ended it, by no fault of the agent's: it is paid nothing, and counts in no mean."""
         return self.run.stop == "failed"
 
+    def without_loss(self) -> TokenEpisode:
+        """The same, of which no token is trained."""
+        return replace(self, mask=[0] * len(self.ids), logprobs=[0.0] * len(self.ids))
+
 
 class _Writer:
     """One episode under way: a model client to `run_episode`, a sequence of tokens to the trainer."""
@@ -248,9 +252,7 @@ async def _run(
     episode = TokenEpisode(
         prompt_ids=writer.prompt_ids, ids=writer.ids, mask=writer.mask, logprobs=writer.logprobs, run=run
     )
-    if not episode.failed:
-        return episode
-    return replace(episode, mask=[0] * len(episode.ids), logprobs=[0.0] * len(episode.ids))
+    return episode.without_loss() if episode.failed else episode
 
 
 async def lead_episode(

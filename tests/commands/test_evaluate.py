@@ -15,6 +15,7 @@ from tests.support.world import question, write_questions
 from tests.training.tiny import SAMPLE, rl_rows, save_tiny_model, training_set
 from trailforge.cli import app
 from trailforge.commands import evaluate
+from trailforge.evaluation.corpora import hash_place
 from trailforge.evaluation.folder import read_episodes, read_evaluation
 from trailforge.schemas import InvalidInput, ProviderError, RetrievalError, ServerUnavailable, TrailforgeError
 from trailforge.training.weights import PACKAGED
@@ -75,6 +76,16 @@ def test_two_evaluations_are_made_added_to_and_compared(url: str, questions: Pat
     with pytest.raises(InvalidInput, match="it was evaluated with 2, not 3") as error:
         run(*common, *CELL, "--top-k", 3)
     assert error.value.field == "top_k"
+
+
+def test_a_graph_may_be_a_servers(questions: Path, tmp_path: Path) -> None:
+    """Its URL says which one it is; what is neither a URL nor a folder is said."""
+    common = ("evaluate", questions, *NOBODY, "--model-name", "m", "--agent", "kg_search", "--backend", "bm25")
+    said = run(*common, "--kg", "http://127.0.0.1:9", "--out", tmp_path / "out", "--dry-run")
+    assert "1 agents × 1 back ends × 1 seeds × 6 questions" in said
+    assert hash_place("http://127.0.0.1:9") == "http://127.0.0.1:9"
+    with pytest.raises(InvalidInput, match="no such file or folder"):
+        run(*common, "--kg", "127.0.0.1:9", "--out", tmp_path / "out", "--dry-run")
 
 
 def test_a_judge_is_asked_and_kept(url: str, questions: Path, tmp_path: Path) -> None:

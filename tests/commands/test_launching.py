@@ -77,3 +77,16 @@ def test_verl_starts_on_its_own_cluster_with_the_python_that_was_said(tmp_path: 
         printed(*words, "--engine-python", "false")
     with pytest.raises(InvalidInput, match="Ray cluster"):
         printed(*words, "--launcher", "slurm")
+
+
+@pytest.mark.parametrize("kg", ["http://10.0.0.5:8990", "a store"])
+def test_verl_searches_the_graph_that_was_said_in_a_folder_or_on_a_server(
+    kg: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = made.kg_run(tmp_path / "run", [made.question(number) for number in range(3)])
+    make_training_set([run], tmp_path / "set", ViewConfig(validation_share=0.0))
+    words = ["train", "rl", "set", "--preset", "dynasearcher", "--retrieval", "http://10.0.0.5:8990", "--kg", kg]
+    script = Path(printed(*words, "--out", "out", "--engine", "verl", "--print").splitlines()[0])
+    (loop,) = yaml.safe_load((script.parent / "agent_loop.yaml").read_text())
+    assert loop["search"]["kg"] == (kg if kg.startswith("http") else str(tmp_path / kg))

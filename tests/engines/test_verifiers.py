@@ -24,8 +24,11 @@ from tests.support.tiny_tokenizer import tiny_tokenizer
 from tests.support.truths import score_messages
 from tests.training.framework_servers import LOGPROB, FakeSampler, says, searched
 from tests.training.tiny import rl_rows, training_set
+from trailforge.evaluation.folder import read_trained
 from trailforge.protocols import PROTOCOLS, grammar_of
 from trailforge.schemas import ChatMessage, RetrievalError
+from trailforge.schemas.agent_episode import TrainingStep
+from trailforge.training.adapters import search_episodes
 from trailforge.training.adapters.search_episodes import read_settings, search_episode
 from trailforge.training.generation import Continuation
 from trailforge.training.masks import prepare_tokenizer, prompt_ids, render
@@ -35,7 +38,7 @@ vf: Any = pytest.importorskip("verifiers.v1")
 ours: Any = pytest.importorskip("trailforge.training.adapters.verifiers")
 pytestmark = pytest.mark.slow
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
-RENDERER = {"name": "custom", "import_path": "trailforge.training.adapters.verifiers.Renderer"}
+RENDERER = {"name": "custom", "import_path": "trailforge.training.adapters.verifiers_renderer.Renderer"}
 
 
 @dataclass
@@ -130,11 +133,13 @@ async def our_episode(protocol: str, number: int, world: Path, tokenizer: Any) -
 async def test_its_evaluation_command_pays_and_converses_as_we_do(
     protocol: str, world: Path, tokenizer: Any, tmp_path: Path
 ) -> None:
-    """On every question of the set, with a server that takes closing tags off: they are back in the conversation."""
+    """On every question of the set, with a server that takes closing tags off: they are back in the conversation. The
+    command's process ends with every episode kept."""
+    keeping = keep_in(tmp_path / "kept", world)
     async with serving(FakeSampler(tokenizer, protocol)) as server:
         command = (
             f"trailforge-search --env.taskset.training-set {world / protocol} --env.taskset.protocol {protocol} "
-            f"--env.taskset.search {world / 'search.yaml'} --env.taskset.tokenizer {tokenizer.folder} "
+            f"--env.taskset.search {keeping} --env.taskset.tokenizer {tokenizer.folder} "
             f"--model m --client.base-url {server.url} --no-rich --no-push --output-dir {tmp_path} --run.name run"
         )
         process = await asyncio.create_subprocess_exec(
@@ -157,6 +162,22 @@ async def test_its_evaluation_command_pays_and_converses_as_we_do(
         direct = score_messages(episode.messages, truth).total
         assert trace["rewards"]["reward"]["score"] == pytest.approx(direct, abs=1e-9)
         assert trace["metrics"]["num_searches"] == 1 and trace["info"]["stop"] == "answered"
+    kept = {row.question_id: row for row in read_trained(tmp_path / "kept")}
+    assert set(kept) == {row.uid for row in rl_rows(protocol)} == {trace["task"]["data"]["name"] for trace in traces}
+    for trace in traces:
+        row = kept[trace["task"]["data"]["name"]]
+        assert [node["message"]["content"] for node in trace["nodes"]] == [m.content for m in row.messages]
+        assert row.training is not None and row.training.reward == trace["rewards"]["reward"]["score"]
+        assert (row.agent, row.stop, row.model, len(row.searches)) == (protocol, "answered", "m", 1)
+        assert (row.costs.calls, row.costs.completion_tokens, row.costs.prompt_tokens) == (2, 14, 100 * (2 + 4))
+        assert row.dataset == rl_rows(protocol)[0].data_source and row.golds and row.index
+
+
+def keep_in(folder: Path, world: Path) -> Path:
+    """The settings of a world by which episodes are kept in a folder."""
+    path = folder.with_suffix(".yaml")
+    path.write_text(yaml.safe_dump(yaml.safe_load((world / "search.yaml").read_text()) | {"keep_in": str(folder)}))
+    return path
 
 
 def traces_of(line: dict[str, Any]) -> list[dict[str, Any]]:
@@ -199,21 +220,29 @@ class NothingFound:
 
 
 async def test_an_episode_whose_search_fails_is_kept_out_of_training(
-    world: Path, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+    world: Path, tokenizer: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It has no reward, and says why; verifiers drops what is not ok."""
+    """It has no reward, and says why; verifiers drops what is not ok. The page shows it all the same."""
     real = ours.environment_of
     monkeypatch.setattr(ours, "environment_of", lambda *given: replace(real(*given), documents=NothingFound()))
-    environment = ours.load_environment(str(world / "react"), str(world / "search.yaml"))
+    environment = ours.load_environment(str(world / "react"), str(keep_in(tmp_path / "kept", world)))
     (task, *_) = environment.taskset
     async with serving(FakeSampler(tokenizer, "react")) as server, environment.serving():
         client = vf.EvalClientConfig(base_url=server.url)
         (trace,) = (await environment.run_episode(task, vf.ModelContext(model="m", client=client))).traces
     assert not trace.ok and "the index is gone" in trace.last_error.message and trace.reward == 0
+    search_episodes._writer_to(str(tmp_path / "kept")).close()
+    (row,) = read_trained(tmp_path / "kept")
+    assert row.stop == "failed" and "the index is gone" in row.error and row.training == TrainingStep(step=0)
 
 
 async def test_a_wrong_setting_is_said_before_anything_runs(world: Path) -> None:
     """By the taskset."""
     environment = ours.load_environment(str(world / "react"), str(world / "none.yaml"))
     with pytest.raises(Exception, match=r"none\.yaml"):
+        list(environment.taskset)
+    said = yaml.safe_load((world / "search.yaml").read_text()) | {"mask_truncated": True}
+    (world / "masking.yaml").write_text(yaml.safe_dump(said))
+    environment = ours.load_environment(str(world / "react"), str(world / "masking.yaml"))
+    with pytest.raises(Exception, match=r"masking\.yaml.*mask_truncated|verifiers trains all"):
         list(environment.taskset)

@@ -51,7 +51,12 @@ def row_of(protocol: str) -> RlRow:
 
 
 async def episode_of(
-    protocol: str, section: dict[str, Any], sampler: FakeSampler, *, logprob: float | None = LOGPROB
+    protocol: str,
+    section: dict[str, Any],
+    sampler: FakeSampler,
+    *,
+    logprob: float | None = LOGPROB,
+    max_tokens: int = 2000,
 ) -> TokenEpisode:
     """By the core that both adapters wrap."""
 
@@ -66,8 +71,24 @@ async def episode_of(
         read_settings(section),
         go_on=go_on,
         tokenizer=sampler.tokenizer,
-        max_tokens=2000,
+        max_tokens=max_tokens,
     )
+
+
+async def test_an_episode_without_room_is_trained_unless_the_settings_mask_it(
+    section: dict[str, Any], tokenizer: Any
+) -> None:
+    """One that answers is trained either way."""
+    trained = {}
+    for masks in (False, True):
+        for room in (60, 2000):
+            settings = section | {"mask_truncated": masks}
+            episode = await episode_of("react", settings, FakeSampler(tokenizer, "react"), max_tokens=room)
+            trained[episode.run.stop, masks] = any(episode.mask)
+            assert len(episode.ids) == len(episode.mask) == len(logprobs_of(episode) or ())
+    assert trained == {
+        ("too_long", False): True, ("answered", False): True, ("too_long", True): False, ("answered", True): True
+    }  # fmt: skip
 
 
 @every_protocol

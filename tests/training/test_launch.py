@@ -266,6 +266,7 @@ def test_kubernetes() -> None:
         ({"partition": "gpu\n"}, "slurm", "partition"),
         ({"account": "me # you"}, "slurm", "account"),
         ({"mount": "data"}, "k8s", "mount"),
+        ({"sequence_parallel": 2}, "accelerate", "sequence_parallel"),
     ],
 )
 def test_what_cannot_be_is_refused(changes: dict[str, Any], launcher: Launcher, field: str) -> None:

@@ -313,6 +313,17 @@ def test_what_saves_memory_reaches_trl(tmp_path: Path, monkeypatch: pytest.Monke
         grpo_arguments(recipe(liger=True).rl, tmp_path, update_batches(config, 1), max_steps=1, vllm=VllmOptions())
 
 
+@pytest.mark.parametrize("kind", ["CP", "SP"])
+def test_rows_that_accelerate_would_part_are_verls(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As its launcher tells processes; TRL itself asks its own arguments alone."""
+    monkeypatch.setenv(f"PARALLELISM_CONFIG_{kind}_SIZE", "2")
+    config = recipe().rl
+    with pytest.raises(InvalidInput, match="--engine verl, with sequence_parallel"):
+        grpo_arguments(config, tmp_path, update_batches(config, 1), max_steps=1, vllm=VllmOptions())
+    monkeypatch.setenv(f"PARALLELISM_CONFIG_{kind}_SIZE", "1")
+    assert grpo_arguments(config, tmp_path, update_batches(config, 1), max_steps=1, vllm=VllmOptions()).max_steps == 1
+
+
 def test_a_vllm_that_is_not_there_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trailforge.training.trl.rl.importlib.util.find_spec", lambda name: None)
     config = recipe(rollouts="vllm-colocate").rl

@@ -1,4 +1,4 @@
-"""Episodes of agents whose turns an RL framework's own server samples: what our verl and slime adapters share.
+"""Episodes of agents whose turns an RL framework's own server samples: what our adapters for frameworks share.
 
 An agent speaks the protocol that its question names, and searches what the framework's configuration names
 (`SearchSettings`). Each process opens that once.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import re
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -20,14 +21,21 @@ from typing import Any
 import yaml
 
 from trailforge.protocols.environment import Environment, EnvironmentConfig
+from trailforge.protocols.episodes import EpisodeRun
+from trailforge.rewards.episode import Reward
 from trailforge.schemas import ChatMessage, InvalidInput, from_dict
 from trailforge.training.generation import Continuation, cut_at_end
 from trailforge.training.kept_episodes import EpisodePlace, EpisodeWriter, TrainedQuestion, hash_searched, make_row
-from trailforge.training.masks import prepare_tokenizer
+from trailforge.training.masks import END, START, prepare_tokenizer, render
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out_one
-from trailforge.training.scoring import read_truth
+from trailforge.training.scoring import read_messages, read_truth
 from trailforge.training.searched import open_environment
 
+SETTINGS = "TRAILFORGE_SEARCH"
+"""Environment variable with the path of the settings, for frameworks whose configuration has no place for them."""
+_OPENING = re.compile(
+    rf"{re.escape(START)}system\n(.*?){re.escape(END)}\n{re.escape(START)}user\n(.*?){re.escape(END)}\n", re.DOTALL
+)
 _END_OF_TEXT = "<|endoftext|>"
 """With which base models end a turn."""
 
@@ -54,6 +62,8 @@ class SearchSettings(EnvironmentConfig):
     """Of one tool turn; more is cut."""
     max_searches: int | None = None
     """Of an episode; None: its length alone ends it."""
+    mask_truncated: bool = False
+    """Take no loss on episodes that end for want of room; what they are paid counts all the same."""
     keep_in: str = ""
     """The folder in whose `episodes/` all of them are kept; empty: none is."""
 
@@ -88,6 +98,27 @@ def settings_of(path: str) -> SearchSettings:
         return read_settings(section)
     except InvalidInput as error:
         raise InvalidInput(error.problem, file=path, field=error.field) from error
+
+
+def named_settings() -> SearchSettings:
+    """Those that the environment variable names, for frameworks whose configuration has no place for them."""
+    path = os.environ.get(SETTINGS)
+    if not path:
+        raise InvalidInput("set it to the path of the search settings (`search.yaml` of the export)", field=SETTINGS)
+    return settings_of(path)
+
+
+def read_opening(prompt: Any) -> tuple[ChatMessage, ...]:
+    """System turn and question, from messages or from what our template makes of them."""
+    if not isinstance(prompt, str):
+        return read_messages(list(prompt))
+    found = _OPENING.match(prompt)
+    messages = ()
+    if found is not None:
+        messages = ChatMessage(role="system", content=found[1]), ChatMessage(role="user", content=found[2])
+    if render(messages, add_generation_prompt=True) != prompt:
+        raise InvalidInput("not a system turn and a question in ChatML; give the model our template", field="prompt")
+    return messages
 
 
 async def search_episode(
@@ -127,17 +158,30 @@ async def search_episode(
         prompt, protocol, environment, go_on=ask, end_ids=end_ids, tokenizer=tokenizer, limits=limits
     )
     if settings.keep_in and asked is not None:
-        place = EpisodePlace(
-            step=step(),
-            protocol=protocol,
-            backend=environment.retriever,
-            index=hash_searched(environment),
-            model=str(getattr(tokenizer, "name_or_path", "")),
-            process=_PROCESS,
-        )
-        number = next(_numbers)
-        _writer_to(settings.keep_in).keep(place.step, lambda: [make_row(asked, episode, place, number=number)])
-    return episode
+        model = str(getattr(tokenizer, "name_or_path", ""))
+        place = make_place(protocol, environment, model, step())
+        keep_episode(settings.keep_in, asked, episode.run, place)
+    return episode.without_loss() if settings.mask_truncated and episode.run.stop == "too_long" else episode
+
+
+def make_place(protocol: str, environment: Environment, model: str, step: int = 0) -> EpisodePlace:
+    """Of an episode of this process. `step`: 0: not known."""
+    return EpisodePlace(
+        step=step,
+        protocol=protocol,
+        backend=environment.retriever,
+        index=hash_searched(environment),
+        model=model,
+        process=_PROCESS,
+    )
+
+
+def keep_episode(
+    folder: str, asked: TrainedQuestion, run: EpisodeRun, place: EpisodePlace, reward: Reward | None = None
+) -> None:
+    """Have an episode written below a folder; comes back at once. `reward`: None: not known."""
+    number = next(_numbers)
+    _writer_to(folder).keep(place.step, lambda: [make_row(asked, run, place, number=number, reward=reward)])
 
 
 @cache

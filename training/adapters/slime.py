@@ -18,8 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
-import re
 from array import array
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
@@ -29,28 +27,22 @@ from typing import Any, Protocol
 
 import aiohttp
 
-from trailforge.schemas import ChatMessage, InvalidInput, RequestRefused, ServerUnavailable
+from trailforge.schemas import RequestRefused, ServerUnavailable
 from trailforge.training.adapters.search_episodes import (
-    SearchSettings,
     asked_of,
     known_of,
     logprobs_of,
+    named_settings,
+    read_opening,
     search_episode,
-    settings_of,
 )
 from trailforge.training.generation import Continuation
-from trailforge.training.masks import END, START, render
 from trailforge.training.rollouts import TokenEpisode
 from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of, split_text
 
-SETTINGS = "TRAILFORGE_SEARCH"
-"""Environment variable with the path of the settings."""
 _ATTEMPTS, _FIRST_WAIT_S = 6, 1.0
 _TOP_P_KEYS = (("top_p_token_ids", "top_p_token_offsets"), ("top_p_kept_token_ids", "top_p_kept_token_offsets"))
 """By which SGLang says which tokens top-p left for each token of a turn."""
-_OPENING = re.compile(
-    rf"{re.escape(START)}system\n(.*?){re.escape(END)}\n{re.escape(START)}user\n(.*?){re.escape(END)}\n", re.DOTALL
-)
 
 
 class Sample(Protocol):
@@ -154,9 +146,9 @@ async def generate(args: Any, sample: RolloutSample, sampling_params: Mapping[st
         server = _Server(session, f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate", sampling_params)
         try:
             episode = await search_episode(
-                _messages(sample.prompt),
+                read_opening(sample.prompt),
                 read_truth(sample.label).protocol,
-                _settings(),
+                named_settings(),
                 go_on=server.go_on,
                 tokenizer=tokenizer,
                 max_tokens=sampling_params["max_new_tokens"],
@@ -268,28 +260,8 @@ class _Server:
             await asyncio.sleep(_FIRST_WAIT_S * 2**attempt)
 
 
-def _settings() -> SearchSettings:
-    path = os.environ.get(SETTINGS)
-    if not path:
-        raise InvalidInput("set it to the path of the search settings (`search.yaml` of the export)", field=SETTINGS)
-    return settings_of(path)
-
-
 @cache
 def _tokenizer(name: str) -> Any:
     from trailforge.training.weights import load_tokenizer
 
     return load_tokenizer(name)
-
-
-def _messages(prompt: Any) -> tuple[ChatMessage, ...]:
-    """System turn and question, from messages or from what our template makes of them."""
-    if not isinstance(prompt, str):
-        return read_messages(list(prompt))
-    found = _OPENING.match(prompt)
-    messages = ()
-    if found is not None:
-        messages = ChatMessage(role="system", content=found[1]), ChatMessage(role="user", content=found[2])
-    if render(messages, add_generation_prompt=True) != prompt:
-        raise InvalidInput("not a system turn and a question in ChatML; give the model our template", field="prompt")
-    return messages

@@ -6,9 +6,7 @@ Its taskset are the questions of a training set, its harness leads an episode in
 process of verifiers, and its reward is the question's own. `search` is the YAML file of `SearchSettings`, as the
 exports write it. A model server that takes the closing tag off a turn, or delivers thoughts apart, has them put back.
 
-In training, verifiers asks vLLM for tokens through a renderer. `Renderer` here makes the tokens of our rollouts:
-
-    renderer: {name: custom, import_path: trailforge.training.adapters.verifiers.Renderer}
+In training, verifiers asks vLLM for tokens through a renderer: `verifiers_renderer`.
 """
 
 # verifiers is installed in an environment of its own: it holds openai to version 2.
@@ -19,32 +17,42 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator, Sequence
-from functools import cache
-from itertools import pairwise
+from collections.abc import Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import aiohttp
 import verifiers.v1 as vf
-from renderers.base import ParsedResponse, RenderedTokens
-from renderers.configs import BaseRendererConfig
 
 from trailforge.inference import ChatTurn, Meter, Reply, Request
 from trailforge.protocols import PROTOCOLS, REACT, grammar_of
 from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.episodes import EpisodeRun, turn_text
-from trailforge.schemas import ChatMessage, ContextOverflow, RequestRefused, RetrievalError, ServerUnavailable, to_dict
-from trailforge.training.adapters.search_episodes import SearchSettings, environment_of, settings_of
-from trailforge.training.masks import escape_special, masked_tokens, observation_ids, prepare_tokenizer, prompt_ids
+from trailforge.schemas import (
+    ChatMessage,
+    ContextOverflow,
+    InvalidInput,
+    RequestRefused,
+    RetrievalError,
+    ServerUnavailable,
+    to_dict,
+)
+from trailforge.training.adapters.search_episodes import (
+    SearchSettings,
+    environment_of,
+    keep_episode,
+    make_place,
+    settings_of,
+)
+from trailforge.training.kept_episodes import TrainedQuestion
+from trailforge.training.masks import escape_special, observation_ids
 from trailforge.training.rollouts import RolloutLimits, lead_episode
-from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of
+from trailforge.training.scoring import ToScore, read_truth, scorer_of
 from trailforge.training.sets.files import Split, questions_of
 
 ID = "trailforge-search"
 _ATTEMPTS, _FIRST_WAIT_S = 5, 1.0
-_ENDS = ("<|endoftext|>",)
-"""With which base models end a text, and so a turn."""
 
 
 # Questions and rewards
@@ -54,6 +62,7 @@ class SearchData(vf.TaskData):
     """A question, and what its episode is led and paid by."""
 
     question: str = ""
+    data_source: str = ""
     protocol: str = REACT.name
     ground_truth: str = ""
     """A `GroundTruth` as JSON."""
@@ -68,6 +77,8 @@ class SearchState(vf.State):
 
     run: Any = None
     """Its `EpisodeRun`; None where it was broken off."""
+    keep: Any = None
+    """Has it kept with its reward (None: it has none); None: nobody keeps it."""
 
 
 class SearchTaskConfig(vf.TaskConfig):
@@ -108,6 +119,8 @@ class SearchTask(vf.Task[SearchData, SearchState, SearchTaskConfig]):
             )
         )
         paid = await scored.wait()
+        if trace.state.keep is not None:
+            trace.state.keep(paid)
         trace.record_metrics({f"reward/{name}": part for name, part in paid.parts.items() if part is not None})
         trace.record_metric("num_searches", float(run.num_searches))
         trace.info["stop"] = run.stop
@@ -151,7 +164,10 @@ class SearchTaskset(vf.Taskset[SearchTask, SearchTasksetConfig]):
     def load(self) -> Iterator[SearchTask]:
         """Raises `InvalidInput` for a set without such questions, and for settings that are none."""
         config = self.config
-        settings_of(str(config.search))
+        if settings_of(str(config.search)).mask_truncated:
+            raise InvalidInput(
+                "verifiers trains all that was sampled; leave it out", file=config.search, field="mask_truncated"
+            )
         for row in questions_of(config.training_set, config.split, config.protocol):
             data = SearchData(
                 id=row.uid,
@@ -159,6 +175,7 @@ class SearchTaskset(vf.Taskset[SearchTask, SearchTasksetConfig]):
                 system_prompt=row.prompt[0].content,
                 prompt=row.prompt[1].content,
                 question=row.question,
+                data_source=row.data_source,
                 protocol=config.protocol,
                 ground_truth=json.dumps(to_dict(row.reward_model.ground_truth), ensure_ascii=False),
                 search=str(config.search.absolute()),
@@ -220,7 +237,7 @@ class SearchHarness(vf.Harness[vf.HarnessConfig]):
         prompt = [ChatMessage(role="system", content=system or ""), ChatMessage(role="user", content=question or "")]
         tokenizer = await asyncio.to_thread(_tokenizer, data.tokenizer) if data.tokenizer else None
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_connect=30)) as session:
-            trace.state.run = await lead_episode(
+            run = trace.state.run = await lead_episode(
                 prompt,
                 grammar_of(data.protocol),
                 environment,
@@ -230,8 +247,16 @@ class SearchHarness(vf.Harness[vf.HarnessConfig]):
                 escape=str if tokenizer is None else lambda text: escape_special(tokenizer, text),
                 max_tokens=data.max_tokens,
             )
-        if trace.state.run.stop == "failed":  # by no fault of the agent's: verifiers keeps the episode from training
-            raise RetrievalError(trace.state.run.error)
+        if settings.keep_in:
+            asked = TrainedQuestion(
+                truth=read_truth(data.ground_truth), id=data.name, question=data.question, dataset=data.data_source
+            )
+            place = make_place(data.protocol, environment, ctx.model)
+            trace.state.keep = partial(keep_episode, settings.keep_in, asked, run, place)
+        if run.stop == "failed":  # by no fault of the agent's: verifiers keeps the episode from training
+            if trace.state.keep is not None:
+                trace.state.keep(None)
+            raise RetrievalError(run.error)
         return vf.ProgramResult(exit_code=0, stdout="", stderr="")
 
 
@@ -316,85 +341,3 @@ def _loaded(name: str) -> Any:
     from trailforge.training.weights import load_tokenizer
 
     return load_tokenizer(name)
-
-
-def _encode(tokenizer: Any, text: str) -> list[int]:
-    return tokenizer.encode(text, add_special_tokens=False)
-
-
-# Tokens
-
-
-class RendererConfig(BaseRendererConfig):
-    """It has no options."""
-
-
-class Renderer:
-    """Conversations as the tokens of our rollouts: with the thoughts of earlier turns, nothing tokenised again.
-
-    An agent's turn goes on as it was sampled. What ends it where none was sampled belongs to the next message.
-    """
-
-    config_class = RendererConfig
-    is_prefix_stable = True
-    supports_tools = False
-
-    def __init__(self, tokenizer: Any, config: RendererConfig | None = None) -> None:
-        prepare_tokenizer(tokenizer)
-        vocabulary = tokenizer.get_vocab()
-        self._tokenizer = tokenizer
-        self._end_ids = [tokenizer.eos_token_id, *(vocabulary[token] for token in _ENDS if token in vocabulary)]
-        asked = [ChatMessage(role="user", content="a")]
-        self._heading = len(prompt_ids(tokenizer, asked)) - len(masked_tokens(tokenizer, asked).input_ids)
-
-    def render(
-        self, messages: Sequence[Any], *, tools: Any = None, add_generation_prompt: bool = False
-    ) -> RenderedTokens:
-        """A conversation, each token with the message that it is of; -1 for the heading of the next turn."""
-        spoken = read_messages(list(messages))
-        ends = [len(masked_tokens(self._tokenizer, spoken[: n + 1]).input_ids) for n in range(len(spoken))]
-        owners = [n for n, (start, end) in enumerate(pairwise([0, *ends])) for _ in range(end - start)]
-        if add_generation_prompt:
-            ids = prompt_ids(self._tokenizer, spoken)
-            return self._rendered(ids, owners + [-1] * (len(ids) - len(owners)), messages)
-        return self._rendered(masked_tokens(self._tokenizer, spoken).input_ids, owners, messages)
-
-    def render_ids(
-        self, messages: Sequence[Any], *, tools: Any = None, add_generation_prompt: bool = False
-    ) -> list[int]:
-        """The tokens alone."""
-        return self.render(messages, add_generation_prompt=add_generation_prompt).token_ids
-
-    def bridge_to_next_turn(
-        self,
-        previous_prompt_ids: list[int],
-        previous_completion_ids: list[int],
-        new_messages: Any,
-        *,
-        tools: Any = None,
-    ) -> RenderedTokens | None:
-        """The sampled turn, its end where none was sampled, the result, and the heading of the next turn."""
-        if len(new_messages) != 1:
-            return None
-        previous = [*previous_prompt_ids, *previous_completion_ids]
-        end = [] if previous[-1] in self._end_ids else [self._tokenizer.eos_token_id]
-        new = [*end, *observation_ids(self._tokenizer, new_messages[0]["content"])]
-        owners = [-1] * len(previous) + [0] * (len(new) - self._heading) + [-1] * self._heading
-        return self._rendered([*previous, *new], owners, new_messages)
-
-    def parse_response(
-        self, token_ids: list[int], *, tools: Any = None, prompt_ids: list[int] | None = None
-    ) -> ParsedResponse:
-        """A turn as one text, thoughts and tags included, without its end."""
-        has_end = bool(token_ids) and token_ids[-1] in self._end_ids
-        words = token_ids[:-1] if has_end else token_ids
-        return ParsedResponse(content=self._tokenizer.decode(words, skip_special_tokens=False))
-
-    def get_stop_token_ids(self) -> list[int]:
-        """The end of a turn, and the end of a text, with which base models end one."""
-        return self._end_ids
-
-    def _rendered(self, ids: list[int], owners: list[int], messages: Sequence[Any]) -> RenderedTokens:
-        return RenderedTokens(
-            token_ids=ids, message_indices=owners, message_roles=[message["role"] for message in messages]
-        )

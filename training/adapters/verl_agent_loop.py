@@ -42,8 +42,14 @@ class SearchAgentLoop(AgentLoopBase):
                 field="actor_rollout_ref.rollout.skip_tokenizer_init",
             )
 
-    async def run(self, sampling_params: dict[str, Any], priority: int = 0, **kwargs: Any) -> AgentLoopOutput:
-        """One episode on a row of the data set."""
+    async def run(
+        self, sampling_params: dict[str, Any], priority: int = 0, **kwargs: Any
+    ) -> AgentLoopOutput | list[AgentLoopOutput]:
+        """One episode on a row of the data set; none where its search failed, so that no mean counts it.
+
+        verl fills its batch up with rows without loss. Its trainers without a TransferQueue cannot do that: they get
+        the episode without loss, and count what it is paid.
+        """
         server = _Server(self.server_manager, sampling_params, self.rollout_config.name, int(priority))
         started = time.perf_counter()
         episode = await search_episode(
@@ -62,6 +68,8 @@ class SearchAgentLoop(AgentLoopBase):
             raise InvalidInput(
                 f"a prompt of {len(episode.prompt_ids)} tokens, and the limit is {room}", field="data.max_prompt_length"
             )
+        if episode.failed and self.config.transfer_queue.enable:
+            return []
         return AgentLoopOutput(
             prompt_ids=episode.prompt_ids,
             response_ids=episode.ids,

@@ -167,8 +167,8 @@ one corpus: an index, or a file of passages. `kind` is the name of a back end
 with an `encoder` and its prefixes where it needs one; what is empty is as the index says. Or it is the URL of a search
 server (`trailforge serve-search`), which wants no `documents`. Questions of protocol `{_GRAPH}` also want a `kg`. An
 agent speaks the protocol that its question names. Results have no loss and are never tokenised again; an end of turn
-that was put behind a closing tag, and not sampled, has none either. `keep_in` names a folder that all episodes
-are kept in, for `trailforge inspect`."""
+that was put behind a closing tag, and not sampled, has none either, nor has an episode that ran out of room where
+`mask_truncated` is true. `keep_in` names a folder that all episodes are kept in, for `trailforge inspect`."""
 
 
 def search_settings(export: Export) -> dict[str, object]:
@@ -186,6 +186,7 @@ def search_of(preset: TrainPreset) -> dict[str, object]:
         "top_k": numbers.top_k,
         "max_observation_tokens": numbers.max_observation_tokens,
         "max_searches": numbers.max_searches,
+        "mask_truncated": numbers.mask_truncated,
         "keep_in": "",
     }
 

@@ -1,12 +1,16 @@
-"""Conversations for trainers that bring no agent of their own: for OpenRLHF, and in ShareGPT's form."""
+"""Conversations as messages: for OpenRLHF, with questions and our agent, and in ShareGPT's form."""
 
 from __future__ import annotations
 
 import json
 
+import yaml
+
 from trailforge.schemas import RlRow, SftRow
+from trailforge.training.adapters.search_episodes import SETTINGS
 from trailforge.training.exports.common import (
     MESSAGES,
+    SEARCH_NOTE,
     SFT,
     STR,
     TEMPLATE_NOTE,
@@ -18,6 +22,7 @@ from trailforge.training.exports.common import (
     prompt,
     readme,
     schema,
+    search_settings,
     sft_row,
     truth_json,
     validation_of,
@@ -39,12 +44,17 @@ def write_openrlhf(export: Export) -> str:
             "in the order of learning; it has no option for that."
         )
     if has(export, "rl"):
-        sections["Reinforcement learning"] = (
-            "`rl/` has the columns `prompt` (`--data.input_key`) and `label` (`--data.label_key`): the ground truth as "
-            "JSON, for a reward function of your own behind `--reward.remote_url`. Episodes that search need an agent "
-            "file of OpenRLHF, which is not part of this export."
-        )
+        export.text("search.yaml", yaml.safe_dump(search_settings(export), sort_keys=False))
+        sections["Reinforcement learning"] = f"{_RL_TEXT}\n\n{SEARCH_NOTE}"
     return readme("For OpenRLHF", export, sections | {"Masks and template": TEMPLATE_NOTE})
+
+
+_RL_TEXT = f"""`openrlhf.cli.train_ppo_ray` reads `rl/` with `--data.input_key prompt --data.label_key label
+--data.apply_chat_template`: the label is the ground truth as JSON. Our agent searches and pays the episodes:
+`--train.agent_func_path` is the path of `trailforge/training/adapters/openrlhf.py`, and `{SETTINGS}` in the workers'
+environment that of `search.yaml`, with its `documents` filled in. `--data.max_len` is the longest episode, prompt
+included. OpenRLHF reckons with groups of one size: of an episode whose search failed no token is trained, but what it
+is paid counts in its group's mean."""
 
 
 def _question(row: RlRow, split: str, number: int) -> Row:

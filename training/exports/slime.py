@@ -8,7 +8,7 @@ import pyarrow as pa
 import yaml
 
 from trailforge.schemas import SftRow
-from trailforge.training.adapters.slime import SETTINGS
+from trailforge.training.adapters.search_episodes import SETTINGS
 from trailforge.training.config import RlConfig, Scheduler, SftConfig
 from trailforge.training.exports.common import (
     INT,
@@ -88,9 +88,7 @@ def _sft_command(export: Export) -> str:
         f"--num-epoch {numbers.epochs}",
         f"--rollout-batch-size {numbers.batch_size}",
         f"--global-batch-size {numbers.batch_size}",
-        f"--lr {numbers.learning_rate}",
-        f"--lr-decay-style {numbers.scheduler}",
-        f"--lr-warmup-fraction {numbers.warmup_ratio}",
+        *_optimizer(numbers),
         *_saved("sft", numbers),
     )
 
@@ -123,11 +121,21 @@ def _rl_command(export: Export) -> str:
             else []
         ),
         *(["--calculate-per-token-loss"] if numbers.loss == "token" else []),
+        *(["--use-tis", f"--tis-clip {numbers.importance_cap}"] if numbers.importance_weights != "none" else []),
         *([] if numbers.scale_rewards != "none" else ["--disable-grpo-std-normalization"]),
-        f"--lr {numbers.learning_rate}",
-        f"--lr-decay-style {numbers.scheduler}",
+        *_optimizer(numbers),
         *_saved("rl", numbers),
     )
+
+
+def _optimizer(numbers: SftConfig | RlConfig) -> list[str]:
+    return [
+        f"--lr {numbers.learning_rate}",
+        f"--lr-decay-style {numbers.scheduler}",
+        f"--lr-warmup-fraction {numbers.warmup_ratio}",
+        f"--weight-decay {numbers.weight_decay}",
+        f"--clip-grad {numbers.max_grad_norm}",
+    ]
 
 
 def _saved(stage: str, numbers: SftConfig | RlConfig) -> list[str]:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from trailforge.protocols import grammar_of
+from trailforge.retrieval.service.client import is_address
 from trailforge.schemas import ClusterError, InvalidInput, RlRow
 from trailforge.training.adapters.search_episodes import read_settings
 from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainerConfig, TrainPreset, describe_preset
@@ -165,9 +166,7 @@ def rl_row(row: RlRow, split: str, number: int) -> Row:
 _RL_TEXT = """`agent_loop.yaml` names the class that searches, which needs trailforge on every machine: fill in its
 `documents`. Each worker of verl's `agent.num_workers` opens them for itself. With SGLang say
 `actor_rollout_ref.rollout.name=sglang` and `actor_rollout_ref.rollout.skip_tokenizer_init=False`: turns end at closing
-tags, which it does not see otherwise. Where verl is to correct for what the sampler computed differently, add
-`algorithm.rollout_correction.rollout_is=token`. Leave the reward manager `naive`: `dapo` does not tell the reward who
-wrote what.
+tags, which it does not see otherwise. Leave the reward manager `naive`: `dapo` does not tell the reward who wrote what.
 
 verl counts questions, not episodes, in `ppo_mini_batch_size`. `ground_truth` is JSON, which the reward reads. For a
 training preset of your own, with a judge or other constants, add
@@ -186,9 +185,7 @@ def _sft_command(export: Export) -> str:
         "data.truncation=right",
         f"data.max_token_len_per_gpu={numbers.max_tokens}",
         "model.path=$MODEL",
-        f"optim.lr={numbers.learning_rate}",
-        *_schedule("optim", numbers),
-        f"optim.lr_warmup_steps_ratio={numbers.warmup_ratio}",
+        *_optimizer("optim", numbers),
         f"trainer.total_epochs={numbers.epochs}",
         *_trainer("sft", numbers),
     )
@@ -205,9 +202,24 @@ def _trainer(stage: str, numbers: SftConfig | RlConfig, devices: int = _GPUS, lo
     ]
 
 
-def _schedule(optimizer: str, numbers: TrainerConfig) -> list[str]:
-    """Nothing for one that verl does not know, which `note_unsaid` tells: its own is constant."""
-    return [f"{optimizer}.lr_scheduler_type={numbers.scheduler}"] if numbers.scheduler in _SCHEDULERS else []
+def _optimizer(section: str, numbers: TrainerConfig) -> list[str]:
+    """No schedule that verl does not know, which `note_unsaid` tells: its own is constant."""
+    schedule = [f"{section}.lr_scheduler_type={numbers.scheduler}"] if numbers.scheduler in _SCHEDULERS else []
+    return [
+        f"{section}.lr={numbers.learning_rate}",
+        *schedule,
+        f"{section}.lr_warmup_steps_ratio={numbers.warmup_ratio}",
+        f"{section}.weight_decay={numbers.weight_decay}",
+        f"{section}.clip_grad={numbers.max_grad_norm}",
+    ]
+
+
+def _importance_weights(numbers: RlConfig) -> list[str]:
+    """Each token's probability to the trainer over that to vLLM, cut at the cap: as TRL's `token_truncate`."""
+    is_weighed = numbers.importance_weights != "none"
+    correction = "algorithm.rollout_correction"
+    weighed = [f"{correction}.rollout_is=token", f"{correction}.rollout_is_threshold={numbers.importance_cap}"]
+    return [f"actor_rollout_ref.rollout.calculate_log_probs={is_weighed}", *(weighed if is_weighed else [])]
 
 
 def _rl_command(export: Export) -> str:
@@ -236,8 +248,9 @@ def rl_arguments(
         "data.return_raw_chat=True",
         f"actor_rollout_ref.model.path={model}",
         f"actor_rollout_ref.model.use_fused_kernels={options.fused_kernels}",
-        f"{actor}.optim.lr={numbers.learning_rate}",
-        *_schedule(f"{actor}.optim", numbers),
+        f"actor_rollout_ref.model.use_liger={numbers.liger}",
+        f"actor_rollout_ref.model.enable_gradient_checkpointing={numbers.gradient_checkpointing}",
+        *_optimizer(f"{actor}.optim", numbers),
         f"{actor}.ppo_mini_batch_size={numbers.mini_batch // numbers.samples}",
         f"{actor}.use_dynamic_bsz=True",
         f"{actor}.ppo_max_token_len_per_gpu={-(-(prompt_tokens + numbers.max_tokens) // options.sequence_parallel)}",
@@ -255,6 +268,7 @@ def rl_arguments(
         f"{rollout}.n={numbers.samples}",
         f"{rollout}.temperature={numbers.temperature}",
         f"{rollout}.top_p={numbers.top_p}",
+        *_importance_weights(numbers),
         f"{rollout}.gpu_memory_utilization={options.memory}",
         f"{rollout}.tensor_model_parallel_size={options.tensor_parallel}",
         f"{rollout}.multi_turn.enable=True",
@@ -284,7 +298,7 @@ class VerlFiles:
     max_steps: int | None = None
     resume: bool = False
 
-    def write(self, training_set: Path, out: Path, documents: Sequence[Path], kg: Path | None) -> Path:
+    def write(self, training_set: Path, out: Path, documents: Sequence[Path], kg: str | None) -> Path:
         """Write to `OUT/verl/` what verl reads and the script that starts it, which is returned.
 
         The questions in the recipe's protocol alone. Raises `InvalidInput` for settings that are missing or cannot be,
@@ -292,7 +306,7 @@ class VerlFiles:
         """
         if (out / "checkpoints").exists() and not self.resume:
             raise InvalidInput("a training was begun there; go on with --resume, or take another folder", file=out)
-        _check_shares(self.recipe.rl, self.options)
+        _check_expressible(self.recipe.rl, self.options)
         search = self._search(documents, kg, out)
         folder = out.absolute() / "verl"
         (folder / "rl").mkdir(parents=True, exist_ok=True)
@@ -310,11 +324,16 @@ class VerlFiles:
         script.write_text(self._script(folder, longest_of(opened)), encoding="utf-8")
         return script
 
-    def _search(self, documents: Sequence[Path], kg: Path | None, out: Path) -> dict[str, object]:
+    @property
+    def note(self) -> str:
+        """What of the recipe verl cannot do; empty: it does all."""
+        return note_unsaid(self.recipe.rl, _SCHEDULERS).strip()
+
+    def _search(self, documents: Sequence[Path], kg: str | None, out: Path) -> dict[str, object]:
         searches_graph = grammar_of(self.recipe.protocol).searches == "graph"
         search = search_of(self.recipe) | {
             "documents": [str(each.absolute()) for each in documents],
-            "kg": str(kg.absolute()) if kg and searches_graph else None,
+            "kg": (kg if is_address(kg) else str(Path(kg).absolute())) if kg and searches_graph else None,
             "keep_in": str(out.absolute()) if self.recipe.rl.keep_episodes else "",
         }
         read_settings(search)
@@ -333,6 +352,7 @@ class VerlFiles:
             *rl_arguments(numbers, self.options, prompt_tokens, validation, self._model),
             f"+reward.custom_reward_function.reward_kwargs.preset={folder / 'preset.yaml'}",
             *_trainer("rl", numbers, self.options.devices_per_node, numbers.logging),
+            f"data.seed={numbers.seed}",
             f"trainer.default_local_dir={out / 'checkpoints'}",
             f"trainer.rollout_data_dir={out / 'rollouts'}",
             f"trainer.validation_data_dir={out / 'validation'}",
@@ -343,7 +363,8 @@ class VerlFiles:
         python = str(Path(self.python).absolute()) if "/" in self.python else self.python
         run = one_command(f"exec {shlex.quote(python)} -m verl.trainer.main_ppo", *map(shlex.quote, arguments))
         logs = f"export PYTHONSAFEPATH=1 TENSORBOARD_DIR={shlex.quote(str(out / 'logs'))}"
-        lines = ["#!/usr/bin/env bash", "set -euo pipefail", f"cd {shlex.quote(str(folder))}", logs, run]
+        notes = [f"# {self.note}"] if self.note else []
+        lines = ["#!/usr/bin/env bash", *notes, "set -euo pipefail", f"cd {shlex.quote(str(folder))}", logs, run]
         return "\n".join(lines) + "\n"
 
 
@@ -353,8 +374,12 @@ def start(script: Path) -> None:
         raise ClusterError(f"{script} ended with code {code}; its output says why")
 
 
-def _check_shares(numbers: RlConfig, options: VerlOptions) -> None:
-    """verl asks the same, after it has loaded everything."""
+def _check_expressible(numbers: RlConfig, options: VerlOptions) -> None:
+    """Of the shares verl asks the same, after it has loaded everything."""
+    if numbers.lora is not None:
+        raise InvalidInput("leave it out and name verl's own settings of LoRA in its `overrides`", field="rl.lora")
+    if numbers.scale_rewards == "batch":
+        raise InvalidInput("verl scales by the group's deviation or not: group or none", field="rl.scale_rewards")
     devices = options.nodes * options.devices_per_node
     if numbers.episodes_per_step % devices or numbers.mini_batch % devices:
         raise InvalidInput(

@@ -24,6 +24,10 @@ Launcher = Literal["local", "accelerate", "slurm", "k8s"]
 Sharding = Literal["none", "fsdp2", "zero2", "zero3"]
 """How a model is spread over devices. `none`: each device holds all of it (DDP)."""
 
+NO_SEQUENCE_PARALLEL = (
+    "TRL's RL gives each row to one device; verl parts rows: train rl --engine verl, with sequence_parallel in its "
+    "--engine-options"
+)
 ACCELERATE = "accelerate.yaml"
 _SBATCH, _JOBSET, _LOCAL = "train.sbatch", "jobset.yaml", "train.sh"
 _PORT, _VLLM_PORT = 29500, 8000
@@ -49,6 +53,8 @@ class LaunchConfig:
     devices_per_node: int = 8
     """Processes per node, one for each accelerator."""
     sharding: Sharding = "fsdp2"
+    sequence_parallel: int = 1
+    """Devices that share the tokens of a row. 1: TRL's RL parts none."""
     precision: Literal["bf16", "fp16", "no"] = "bf16"
     use_cpu: bool = False
     """Processes on the CPU, joined by gloo."""
@@ -78,6 +84,8 @@ class LaunchConfig:
         for name, least in (("nodes", 1), ("devices_per_node", 1), ("vllm_nodes", 0), ("vllm_tensor_parallel", 1)):
             if getattr(self, name) < least:
                 raise InvalidInput(f"has to be {least} or more", field=name)
+        if self.sequence_parallel != 1:
+            raise InvalidInput(NO_SEQUENCE_PARALLEL, field="sequence_parallel")
         if self.vllm_nodes > 1:
             raise InvalidInput("one node of vLLM servers is what the trainer speaks to", field="vllm_nodes")
         if self.vllm_nodes and not self.base_model:

@@ -34,6 +34,7 @@ from trailforge.training.generation import (
     VllmServerGenerator,
 )
 from trailforge.training.kept_episodes import EpisodePlace, EpisodeWriter, hash_searched
+from trailforge.training.launching.launch import NO_SEQUENCE_PARALLEL
 from trailforge.training.masks import prompt_ids
 from trailforge.training.processes import is_main_process, log, process_rank, processes
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode
@@ -169,6 +170,8 @@ def grpo_arguments(config: RlConfig, out: Path, parts: Batches, *, max_steps: in
     """TRL's configuration. Raises `InvalidInput` for what TRL cannot do."""
     from trl.trainer.grpo_config import GRPOConfig
 
+    if any(int(os.environ.get(f"PARALLELISM_CONFIG_{kind}_SIZE", "1")) > 1 for kind in ("CP", "SP")):
+        raise InvalidInput(NO_SEQUENCE_PARALLEL, field="parallelism_config")  # accelerate's; TRL looks elsewhere
     if config.rollouts == "vllm-server" and not vllm.server:
         raise InvalidInput("a vLLM server needs its URL: give --vllm-url", field="rl.rollouts")
     if config.rollouts != "vllm-server" and vllm.server:

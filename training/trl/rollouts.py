@@ -55,7 +55,7 @@ class StepKeeper:
 
 def _rows_of(paid: Sequence[Paid], place: EpisodePlace) -> list[AgentEpisode]:
     return [
-        make_row(_asked(one.row), one.episode, place, number=number, reward=one.reward)
+        make_row(_asked(one.row), one.episode.run, place, number=number, reward=one.reward)
         for number, one in enumerate(paid)
     ]
 

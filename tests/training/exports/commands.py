@@ -56,3 +56,12 @@ def verl_settings(config: str, words: list[str]) -> dict[str, Any]:
         assert key in settings, key
         settings[key] = value
     return settings
+
+
+def verl_config(overrides: list[str], name: str) -> Any:
+    """verl's own configuration with overrides, where it is installed."""
+    import verl  # pyright: ignore[reportMissingImports]
+    from hydra import compose, initialize_config_dir  # pyright: ignore[reportMissingImports]
+
+    with initialize_config_dir(str(Path(str(verl.__file__)).parent / "trainer" / "config"), version_base=None):
+        return compose(name, overrides=overrides)

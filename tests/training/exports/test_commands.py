@@ -12,7 +12,7 @@ import yaml
 from tests.support import finished_runs as made
 from tests.training.exports.commands import command_in, read, verl_settings
 from trailforge.schemas import InvalidInput
-from trailforge.training.config import TrainPreset, load_train_preset
+from trailforge.training.config import LoraConfig, TrainPreset, load_train_preset
 from trailforge.training.exports import TRAINERS, export
 from trailforge.training.exports.common import save_interval
 from trailforge.training.exports.verl import VerlFiles, VerlOptions
@@ -79,6 +79,14 @@ def test_verl_rl(exported: tuple[Path, TrainPreset]) -> None:
     assert int(settings["actor_rollout_ref.actor.ppo_max_token_len_per_gpu"]) == room > preset.rl.max_tokens
     assert int(settings["trainer.save_freq"]) == -(-preset.rl.save_steps // preset.rl.updates_per_step)
     assert "wandb" not in settings["trainer.logger"]
+    optimizer = "actor_rollout_ref.actor.optim"
+    assert float(settings[f"{optimizer}.weight_decay"]) == preset.rl.weight_decay
+    assert float(settings[f"{optimizer}.clip_grad"]) == preset.rl.max_grad_norm
+    is_weighed = preset.rl.importance_weights == "token_truncate"
+    weighing = "algorithm.rollout_correction.rollout_is"
+    assert settings["actor_rollout_ref.rollout.calculate_log_probs"] == str(is_weighed)
+    assert settings[weighing] == ("token" if is_weighed else None)
+    assert not is_weighed or float(settings[f"{weighing}_threshold"]) == preset.rl.importance_cap
 
 
 def test_a_verl_training_that_we_start(exported: tuple[Path, TrainPreset], tmp_path: Path) -> None:
@@ -97,6 +105,8 @@ def test_a_verl_training_that_we_start(exported: tuple[Path, TrainPreset], tmp_p
     assert settings["trainer.total_training_steps"] == "3" and settings["trainer.resume_mode"] == "disable"
     assert int(settings["trainer.test_freq"]) == save_interval(preset.rl)
     assert settings["trainer.rollout_data_dir"] == str(tmp_path / "out" / "rollouts")
+    assert settings["data.seed"] == str(preset.rl.seed)
+    assert ("# In the preset the weight of the KL term falls" in script.read_text()) == (preset.rl.kl.end is not None)
     again = load_train_preset(str(script.parent / "preset.yaml"))
     assert replace(again, name=preset.name, reward=preset.reward) == preset
     assert again.reward.constants == preset.reward.constants
@@ -109,6 +119,10 @@ def test_a_verl_training_that_we_start(exported: tuple[Path, TrainPreset], tmp_p
         )
     with pytest.raises(InvalidInput, match="cannot be parted"):
         replace(files, options=VerlOptions(nodes=3)).write(home / "set", tmp_path / "other", (), None)
+    for change in ({"lora": LoraConfig()}, {"scale_rewards": "batch"}):
+        recipe = replace(preset, rl=replace(preset.rl, **change))
+        with pytest.raises(InvalidInput, match=f"rl.{next(iter(change))}"):
+            replace(files, recipe=recipe).write(home / "set", tmp_path / "other", (), None)
     assert not (tmp_path / "other").exists()
 
 
@@ -146,6 +160,8 @@ def test_slime(exported: tuple[Path, TrainPreset], stage: str) -> None:
     assert samples % settings.global_batch_size == 0
     if stage == "rl":
         assert settings.use_kl_loss == (preset.rl.kl.start > 0) and settings.eps_clip_high == preset.rl.clip_high
+        is_weighed = preset.rl.importance_weights == "token_truncate"
+        assert (settings.use_tis, settings.tis_clip) == (is_weighed, preset.rl.importance_cap if is_weighed else None)
 
 
 def test_llama_factory(exported: tuple[Path, TrainPreset]) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from tests.support import finished_runs as made
 from tests.support.tiny_tokenizer import tiny_tokenizer
-from tests.training.exports.commands import command_in, verl_settings
+from tests.training.exports.commands import command_in, verl_config, verl_settings
 from trailforge.schemas import RlRow, SftRow, to_dict
 from trailforge.training.config import load_train_preset
 from trailforge.training.exports import export
@@ -29,7 +29,7 @@ from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import TrainingSet, open_set
 from trailforge.training.sets.lengths import Lengths
 
-verl: Any = pytest.importorskip("verl")
+pytest.importorskip("verl")
 OmegaConf: Any = pytest.importorskip("omegaconf").OmegaConf
 pytestmark = pytest.mark.slow
 ASKED = [made.question(number) for number in range(30)]
@@ -112,8 +112,10 @@ def test_the_command_for_rl_passes_verls_own_checks(made_set: TrainingSet) -> No
     from verl.utils.config import validate_config
 
     settings = composed(made_set, "main_ppo", "ppo_trainer")
-    assert "algorithm.rollout_correction.rollout_is=token" in (exported(made_set) / "README.md").read_text()
-    assert "rollout_is" in settings.algorithm.rollout_correction
+    weighing = settings.algorithm.rollout_correction
+    assert (weighing.rollout_is, weighing.rollout_is_threshold, weighing.rollout_rs) == ("token", 3.0, None)
+    assert not weighing.bypass_mode and not weighing.rollout_is_batch_normalize
+    assert settings.actor_rollout_ref.rollout.calculate_log_probs
     validate_config(settings, need_reference_policy(settings), need_critic(settings))
     OmegaConf.to_container(settings.actor_rollout_ref, resolve=True, throw_on_missing=True)
     assert callable(get_custom_reward_fn(settings))
@@ -138,7 +140,7 @@ def test_a_training_that_we_start_is_read_by_verls_own_command(made_set: Trainin
     settings = OmegaConf.create(done.stdout)
     assert settings.trainer.nnodes == 2 and settings.trainer.total_training_steps == 5 and settings.data.seed == 3
     assert settings.actor_rollout_ref.actor.ulysses_sequence_parallel_size == 2
-    full = composed_of(overrides, "ppo_trainer")
+    full = verl_config(overrides, "ppo_trainer")
     validate_config(full, need_reference_policy(full), need_critic(full))
     (loop,) = OmegaConf.load(script.parent / full.actor_rollout_ref.rollout.agent.agent_loop_config_path)
     assert loop.search.kind == "http://127.0.0.1:9" and loop.search.documents == []
@@ -156,12 +158,4 @@ def composed(made_set: TrainingSet, module: str, config: str) -> Any:
     words = command_in(exported(made_set) / "README.md", f"verl.trainer.{module}")
     overrides = words[words.index(f"verl.trainer.{module}") + 1 :]
     assert len(overrides) > 8
-    return composed_of([word.replace("$MODEL", "model") for word in overrides], config)
-
-
-def composed_of(overrides: list[str], config: str) -> Any:
-    """verl's configuration with these."""
-    from hydra import compose, initialize_config_dir
-
-    with initialize_config_dir(str(Path(verl.__file__).parent / "trainer" / "config"), version_base=None):
-        return compose(config, overrides=overrides)
+    return verl_config([word.replace("$MODEL", "model") for word in overrides], config)

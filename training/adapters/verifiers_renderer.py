@@ -1,0 +1,98 @@
+"""The renderer by which verifiers, and with it prime-rl, asks vLLM for tokens: it makes those of our rollouts.
+
+renderer: {name: custom, import_path: trailforge.training.adapters.verifiers_renderer.Renderer}
+"""
+
+# It comes with verifiers, which is installed in an environment of its own.
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from renderers.base import ParsedResponse, RenderedTokens
+from renderers.configs import BaseRendererConfig
+
+from trailforge.schemas import ChatMessage
+from trailforge.training.masks import masked_tokens, observation_ids, prepare_tokenizer, prompt_ids
+from trailforge.training.scoring import read_messages
+
+_ENDS = ("<|endoftext|>",)
+"""With which base models end a text, and so a turn."""
+
+
+class RendererConfig(BaseRendererConfig):
+    """It has no options."""
+
+
+class Renderer:
+    """Conversations as the tokens of our rollouts: with the thoughts of earlier turns, nothing tokenised again.
+
+    An agent's turn goes on as it was sampled. What ends it where none was sampled belongs to the next message.
+    """
+
+    config_class = RendererConfig
+    is_prefix_stable = True
+    supports_tools = False
+
+    def __init__(self, tokenizer: Any, config: RendererConfig | None = None) -> None:
+        prepare_tokenizer(tokenizer)
+        vocabulary = tokenizer.get_vocab()
+        self._tokenizer = tokenizer
+        self._end_ids = [tokenizer.eos_token_id, *(vocabulary[token] for token in _ENDS if token in vocabulary)]
+        asked = [ChatMessage(role="user", content="a")]
+        self._heading = len(prompt_ids(tokenizer, asked)) - len(masked_tokens(tokenizer, asked).input_ids)
+
+    def render(
+        self, messages: Sequence[Any], *, tools: Any = None, add_generation_prompt: bool = False
+    ) -> RenderedTokens:
+        """A conversation, each token with the message that it is of; -1 for the heading of the next turn."""
+        spoken = read_messages(list(messages))
+        ends = [len(masked_tokens(self._tokenizer, spoken[: n + 1]).input_ids) for n in range(len(spoken))]
+        owners = [n for n, (start, end) in enumerate(pairwise([0, *ends])) for _ in range(end - start)]
+        if add_generation_prompt:
+            ids = prompt_ids(self._tokenizer, spoken)
+            return self._rendered(ids, owners + [-1] * (len(ids) - len(owners)), messages)
+        return self._rendered(masked_tokens(self._tokenizer, spoken).input_ids, owners, messages)
+
+    def render_ids(
+        self, messages: Sequence[Any], *, tools: Any = None, add_generation_prompt: bool = False
+    ) -> list[int]:
+        """The tokens alone."""
+        return self.render(messages, add_generation_prompt=add_generation_prompt).token_ids
+
+    def bridge_to_next_turn(
+        self,
+        previous_prompt_ids: list[int],
+        previous_completion_ids: list[int],
+        new_messages: Any,
+        *,
+        tools: Any = None,
+    ) -> RenderedTokens | None:
+        """The sampled turn, its end where none was sampled, the result, and the heading of the next turn."""
+        if len(new_messages) != 1:
+            return None
+        previous = [*previous_prompt_ids, *previous_completion_ids]
+        end = [] if previous[-1] in self._end_ids else [self._tokenizer.eos_token_id]
+        new = [*end, *observation_ids(self._tokenizer, new_messages[0]["content"])]
+        owners = [-1] * len(previous) + [0] * (len(new) - self._heading) + [-1] * self._heading
+        return self._rendered([*previous, *new], owners, new_messages)
+
+    def parse_response(
+        self, token_ids: list[int], *, tools: Any = None, prompt_ids: list[int] | None = None
+    ) -> ParsedResponse:
+        """A turn as one text, thoughts and tags included, without its end."""
+        has_end = bool(token_ids) and token_ids[-1] in self._end_ids
+        words = token_ids[:-1] if has_end else token_ids
+        return ParsedResponse(content=self._tokenizer.decode(words, skip_special_tokens=False))
+
+    def get_stop_token_ids(self) -> list[int]:
+        """The end of a turn, and the end of a text, with which base models end one."""
+        return self._end_ids
+
+    def _rendered(self, ids: list[int], owners: list[int], messages: Sequence[Any]) -> RenderedTokens:
+        return RenderedTokens(
+            token_ids=ids, message_indices=owners, message_roles=[message["role"] for message in messages]
+        )
