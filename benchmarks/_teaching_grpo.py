@@ -28,7 +28,7 @@ def run_grpo(options: argparse.Namespace) -> None:
         )
     seconds = round(time.monotonic() - began)
     evaluate(options, folder, trained / "model", test, corpus, folder / "evaluated" / "G")
-    keep(folder / "evaluated" / "G", seed, "G")
+    keep(folder / "evaluated" / "G", f"world-{seed}", "G")
     result: dict[str, Any] = json.loads((trained / "training.json").read_text(encoding="utf-8"))
     facts = read_figures()
     facts["grpo"] = {"world": f"world-{seed}", "arm": options.arm, "rewards": result["rewards"], "seconds": seconds}

@@ -29,12 +29,13 @@ ARMS = {
     "E": "as B, without misreadings and wrong plans",
 }
 PAIRS = (("A", "B"), ("B", "C"), ("B", "D"), ("A", "C"), ("A", "E"), ("B", "E"))
+_COLOURS = dict(zip(ARMS, (GREY, "C0", "C1", "C3", "C2"), strict=True))
 _MARK = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def episodes_file(seed: int, arm: str) -> Path:
+def episodes_file(world: str, arm: str) -> Path:
     """Where the episodes of an arm are stored."""
-    return DOCS / f"world-{seed}-{arm}.parquet"
+    return DOCS / f"{world}-{arm}.parquet"
 
 
 @cache
@@ -45,7 +46,7 @@ def read_figures() -> dict[str, Any]:
 
 @cache
 def _episodes(world: str, arm: str) -> tuple[AgentEpisode, ...]:
-    return tuple(read_rows([DOCS / f"{world}-{arm}.parquet"], AgentEpisode))
+    return tuple(read_rows([episodes_file(world, arm)], AgentEpisode))
 
 
 def _of_kind(world: str, arm: str, kind: str) -> list[AgentEpisode]:
@@ -68,6 +69,13 @@ def _is_alike(title: str, question: str) -> bool:
     return bool(set(title.split()) & _asked_names(question))
 
 
+def _after_wrong(world: str, arm: str) -> str:
+    """Right answers of the episodes that met a look-alike at once."""
+    met = [each for each in _episodes(world, arm) if _met_wrong(each)]
+    return f"{_value(met, MEASURES['right'])} of {len(met)}"
+
+
+_OWN = "right where its own first passage is wrong"
 _SHOWN: Mapping[str, tuple[str, Measure]] = {
     "well-formed": ("", lambda each: float(each.stop not in ("malformed", "too_long"))),
     "answered": ("", MEASURES["answered"]),
@@ -103,10 +111,9 @@ def arms_table() -> str:
         for world in _worlds():
             for arm in read_figures()[world]["arms"]:
                 cells = (_value(_of_kind(world, arm, kind), measure) for kind, measure in _SHOWN.values())
-                met = [each for each in _episodes(world, arm) if _met_wrong(each)]
-                yield (f"{world}, {arm}", *cells, f"{_value(met, MEASURES['right'])} of {len(met)}")
+                yield (f"{world}, {arm}", *cells, _after_wrong(world, arm))
 
-    return _table(("arm", *_SHOWN, "right where its own first passage is wrong"), rows())
+    return _table(("arm", *_SHOWN, _OWN), rows())
 
 
 def claims_table() -> str:
@@ -181,9 +188,9 @@ def grpo_table() -> str:
     def rows() -> Iterator[Sequence[str]]:
         for arm in (found["arm"], "G"):
             cells = (_value(_of_kind(found["world"], arm, kind), measure) for kind, measure in _SHOWN.values())
-            yield ("before" if arm != "G" else "after", *cells)
+            yield ("before" if arm != "G" else "after", *cells, _after_wrong(found["world"], arm))
 
-    return f"{text}.\n\n{_table(('', *_SHOWN), rows())}"
+    return f"{text}.\n\n{_table(('', *_SHOWN, _OWN), rows())}"
 
 
 TABLES: Mapping[str, Callable[[], str]] = {
@@ -208,21 +215,21 @@ def write_report() -> None:
 
 
 def draw_plot() -> None:
-    """Recovery and clean questions of every arm in every world, with intervals."""
-    worlds = _worlds()
+    """Right answers of every arm in every world by kind of question, with intervals."""
+    worlds, wide = _worlds(), len(ARMS) + 1
     figure = figure_of(7.5, 3.2)
     axes = figure.subplots()
-    for place, (kind, title) in enumerate(((MISLED, "first passage wrong"), (CLEAN, "clean"))):
+    for place, kind in enumerate((MISLED, CLEAN)):
         for number, world in enumerate(worlds):
-            for arm_place, arm in enumerate(read_figures()[world]["arms"]):
+            for arm in read_figures()[world]["arms"]:
                 episodes = _of_kind(world, arm, kind)
                 mean = sum(each.scores.right for each in episodes) / len(episodes)
                 low, high = bootstrap_mean(episodes, MEASURES["right"])
-                at = place * 5 + arm_place + 0.3 * number
-                axes.bar(at, mean, 0.28, color=(GREY, "C0", "C1", "C3")[arm_place], alpha=1 - 0.35 * number)
+                at = place * wide + list(ARMS).index(arm) + 0.8 / len(worlds) * number
+                axes.bar(at, mean, 0.76 / len(worlds), color=_COLOURS[arm], alpha=1 - 0.3 * number)
                 axes.errorbar(at, mean, [[mean - low], [high - mean]], color="black", linewidth=1)
-        axes.text(place * 5 + 1.65, 1.06, title, ha="center")
-    axes.set_xticks([place * 5 + n + 0.15 for place in (0, 1) for n in range(len(ARMS))], [*ARMS, *ARMS])
-    axes.set_ylim(0, 1.15)
+        axes.text(place * wide + len(ARMS) / 2 - 0.35, 0.57, kind, ha="center")
+    axes.set_xticks([place * wide + n + 0.25 for place in (0, 1) for n in range(len(ARMS))], [*ARMS, *ARMS])
+    axes.set_ylim(0, 0.62)
     axes.set_ylabel("right")
     write_figure(DOCS / "arms.png", png_of(figure))

@@ -150,13 +150,16 @@ def make_world(folder: Path, scale: Scale, seed: int, *, for_base: bool = False)
     world, log = folder / "world", folder / "log.txt"
     if not world.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        write_graph(folder / "tables", scale.entities // (3 if for_base else 1), seed, worlds=not for_base)
+        write_graph(
+            folder / "tables", min(250, scale.entities) if for_base else scale.entities, seed, worlds=not for_base
+        )
         trailforge("kg", "build", folder / "tables", "--out", folder / "graph", log=log)
-        test = () if for_base else ("--test-questions", scale.test_questions)
-        shares = ("--look-alikes", 0.5, "--intersections", 0, "--hops", "1,2")
-        sizes = ("--passages", 1, "--max-facts", 2, "--distractors", 300, "--seed", seed)
-        questions = ("--questions", min(500, scale.questions) if for_base else scale.questions)
-        trailforge("world", "--kg", folder / "graph", *questions, *test, *shares, *sizes, "--out", world, log=log)
+        sizes = ("--questions", scale.questions, "--test-questions", scale.test_questions, "--seed", seed)
+        if for_base:
+            sizes = ("--questions", min(500, scale.questions))
+        shares = ("--look-alikes", 0.6 if for_base else 0.5, "--intersections", 0, "--hops", "1,2")
+        found = ("--passages", 1, "--max-facts", 2, "--distractors", 300)
+        trailforge("world", "--kg", folder / "graph", *sizes, *shares, *found, "--out", world, log=log)
     return world
 
 
@@ -277,7 +280,12 @@ def run_seed(options: argparse.Namespace, scale: Scale, base: Path | str, seed: 
     facts: dict[str, Any] = {"questions": asked, "arms": {}}
     for arm in options.arms:
         facts["arms"][arm] = run_arm(options, folder, arm, (sets[arm], base, preset, test, corpus), seed)
-    return f"world-{seed}", facts
+    return world_name(options, seed), facts
+
+
+def world_name(options: argparse.Namespace, seed: int) -> str:
+    """As tables and files call it."""
+    return f"world-{seed}-again" if options.again else f"world-{seed}"
 
 
 def run_arm(
@@ -285,19 +293,20 @@ def run_arm(
 ) -> dict[str, Any]:
     """An arm, trained and evaluated once; what it was trained on, and how long that took."""
     training_set, base, preset, test, corpus = inputs
-    done = folder / f"{arm}.json"
+    name = f"{arm}-again" if options.again else arm
+    done, trained = folder / f"{name}.json", folder / "trained" / name
     if not done.exists():
         amount = amount_of(training_set, base, preset, options.trained_tokens)
         began = time.monotonic()
-        steps = ("--max-steps", amount.steps, "--seed", seed)
-        trained = ("--base-model", base, *steps, "--out", folder / "trained" / arm)
-        trailforge("train", "sft", training_set, "--preset", preset, *trained, log=folder / f"{arm}.txt")
+        steps = ("--max-steps", amount.steps, "--seed", options.again or seed)
+        how = ("--preset", preset, "--base-model", base, *steps)
+        trailforge("train", "sft", training_set, *how, "--out", trained, log=folder / f"{name}.txt")
         between = time.monotonic()
-        evaluate(options, folder, folder / "trained" / arm / "model", test, corpus, folder / "evaluated" / arm)
+        evaluate(options, folder, trained / "model", test, corpus, folder / "evaluated" / name)
         seconds = {"train": round(between - began), "evaluate": round(time.monotonic() - between)}
         done.write_text(json.dumps({**to_dict(amount), "seconds": seconds}), encoding="utf-8")
         print(f"seed {seed}, arm {arm}: {amount.trained_tokens:,} trained tokens, {seconds}", flush=True)
-    keep(folder / "evaluated" / arm, seed, arm)
+    keep(folder / "evaluated" / name, world_name(options, seed), arm)
     return json.loads(done.read_text(encoding="utf-8"))
 
 
@@ -311,7 +320,7 @@ def evaluate(options: argparse.Namespace, folder: Path, model: Path, test: Path,
     trailforge("evaluate", *asked, *how, log=folder / f"{out.name}.txt")
 
 
-def keep(evaluated: Path, seed: int, arm: str) -> None:
+def keep(evaluated: Path, world: str, arm: str) -> None:
     """The episodes as they are stored: without the rules, which all have, and without clocks."""
     rows = []
     for row in sorted(read_episodes(evaluated), key=lambda each: each.question_id):
@@ -320,7 +329,7 @@ def keep(evaluated: Path, seed: int, arm: str) -> None:
         costs = replace(row.costs, seconds=None)
         rows.append(replace(row, messages=messages, searches=searches, costs=costs, model=arm))
     DOCS.mkdir(exist_ok=True)
-    write_parquet(episodes_file(seed, arm), type(rows[0]), rows)
+    write_parquet(episodes_file(world, arm), type(rows[0]), rows)
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -343,6 +352,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         command.add_argument("--evaluation-preset", default="", help="of `trailforge evaluate`; default: greedy")
         command.add_argument("--top-k", type=int, default=1)
         command.add_argument("--trained-tokens", type=int, default=Scale.trained_tokens)
+        command.add_argument("--again", type=int, default=0, help="train anew with this seed, beside what is there")
         command.add_argument("--base-steps", type=int, default=BaseConfig.steps)
         command.add_argument("--steps", type=int, default=30, help="of grpo")
         command.add_argument("--arm", default="B", choices=ARMS, help="that grpo begins with")
