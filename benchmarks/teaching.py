@@ -280,12 +280,7 @@ def run_seed(options: argparse.Namespace, scale: Scale, base: Path | str, seed: 
     facts: dict[str, Any] = {"questions": asked, "arms": {}}
     for arm in options.arms:
         facts["arms"][arm] = run_arm(options, folder, arm, (sets[arm], base, preset, test, corpus), seed)
-    return world_name(options, seed), facts
-
-
-def world_name(options: argparse.Namespace, seed: int) -> str:
-    """As tables and files call it."""
-    return f"world-{seed}-again" if options.again else f"world-{seed}"
+    return f"world-{seed}", facts
 
 
 def run_arm(
@@ -293,20 +288,19 @@ def run_arm(
 ) -> dict[str, Any]:
     """An arm, trained and evaluated once; what it was trained on, and how long that took."""
     training_set, base, preset, test, corpus = inputs
-    name = f"{arm}-again" if options.again else arm
-    done, trained = folder / f"{name}.json", folder / "trained" / name
+    done, trained = folder / f"{arm}.json", folder / "trained" / arm
     if not done.exists():
         amount = amount_of(training_set, base, preset, options.trained_tokens)
         began = time.monotonic()
-        steps = ("--max-steps", amount.steps, "--seed", options.again or seed)
+        steps = ("--max-steps", amount.steps, "--seed", seed)
         how = ("--preset", preset, "--base-model", base, *steps)
-        trailforge("train", "sft", training_set, *how, "--out", trained, log=folder / f"{name}.txt")
+        trailforge("train", "sft", training_set, *how, "--out", trained, log=folder / f"{arm}.txt")
         between = time.monotonic()
-        evaluate(options, folder, trained / "model", test, corpus, folder / "evaluated" / name)
+        evaluate(options, folder, trained / "model", test, corpus, folder / "evaluated" / arm)
         seconds = {"train": round(between - began), "evaluate": round(time.monotonic() - between)}
         done.write_text(json.dumps({**to_dict(amount), "seconds": seconds}), encoding="utf-8")
         print(f"seed {seed}, arm {arm}: {amount.trained_tokens:,} trained tokens, {seconds}", flush=True)
-    keep(folder / "evaluated" / name, world_name(options, seed), arm)
+    keep(folder / "evaluated" / arm, f"world-{seed}", arm)
     return json.loads(done.read_text(encoding="utf-8"))
 
 
@@ -352,7 +346,6 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         command.add_argument("--evaluation-preset", default="", help="of `trailforge evaluate`; default: greedy")
         command.add_argument("--top-k", type=int, default=1)
         command.add_argument("--trained-tokens", type=int, default=Scale.trained_tokens)
-        command.add_argument("--again", type=int, default=0, help="train anew with this seed, beside what is there")
         command.add_argument("--base-steps", type=int, default=BaseConfig.steps)
         command.add_argument("--steps", type=int, default=30, help="of grpo")
         command.add_argument("--arm", default="B", choices=ARMS, help="that grpo begins with")

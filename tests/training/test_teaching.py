@@ -92,3 +92,10 @@ def _names_in(worlds: Any, questions: Path) -> set[str]:
     return {
         name for each in worlds.read_lines(questions) for part in parts for name in worlds.NAME.findall(str(each[part]))
     }
+
+
+@pytest.mark.parametrize("table", ["rows", "stops"])
+def test_the_page_says_what_the_stored_episodes_say(teaching: ModuleType, table: str) -> None:
+    """Of its tables those without intervals, whose draws take long."""
+    report: Any = importlib.import_module("_teaching_report")
+    assert report.TABLES[table]() in report.PAGE.read_text(encoding="utf-8")
