@@ -1,0 +1,296 @@
+"""The made-up graph of `teaching`, and the scripted model that makes its rows: it reads, and it errs.
+
+Names are a stem and an ending, so that a small tokenizer spells every name in two pieces. A third of all names is no
+world's: a base model is trained on them alone, and has never read a name that a world has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from tests.support.model_server import Server
+from trailforge.generators.kg_questions.worlds import WorldConfig
+from trailforge.generators.kg_questions.worlds.names import WorldNames
+from trailforge.generators.kg_questions.worlds.questions import sample_questions
+from trailforge.generators.kg_questions.worlds.searches import rewordings
+from trailforge.mcts.rollout import is_usable_query
+from trailforge.pipelines.sources import read_questions
+from trailforge.retrieval.backends.bm25 import Bm25Retriever
+from trailforge.retrieval.corpus import read_corpus
+from trailforge.retrieval.kg import KgStore
+from trailforge.schemas import Question
+
+MISLED, LATER, CLEAN = "first passage wrong", "a later one wrong", "clean"
+"""Questions by what is first when a search is made in their own words."""
+STEMS = [
+    f"{a}{b}{c}{d}".capitalize() for a in "bdfghklmnprstv" for b in "aeiou" for c in "bdfghklmnprstv" for d in "aeiou"
+][::11]
+ENDINGS = [f"zz{vowel}{end}" for vowel in "aeiou" for end in "rlnmk"]
+"""No English word has such letters."""
+NAME = re.compile(r"\b[A-Z][a-z]{3}zz[aeiou][rlnmk]\b")
+RELATIONS = (
+    ("operator", "ship", "company"),
+    ("headquarters location", "company", "city"),
+    ("mouth", "river", "lake"),
+    ("flows through", "river", "city"),
+    ("home venue", "club", "stadium"),
+    ("located in", "stadium", "city"),
+    ("collection", "statue", "museum"),
+    ("located in", "museum", "city"),
+)
+"""Relation, kind of its head, kind of its tail; each leads from every entity of a kind to another one."""
+_SAMPLED = 300
+"""Questions from which the wordings of relations are taken."""
+MARKS = ("New ", "Old ", "Second ", "Other ", "Upper ", "Little ")
+"""What a look-alike is called before the name that it is like."""
+_LITTLE = frozenset("the which that is does in has".split())
+_NO_NAMES = "The|It|In|On|No|Visitors|Supporters|Among"
+_TITLE = re.compile(rf"\((?:the )?((?:{'|'.join(MARKS)})?[A-Z]\w+)\)")
+
+
+def names_of(*, worlds: bool) -> list[str]:
+    """All names of worlds, or all of the base model's."""
+    return [
+        stem + ending
+        for at, stem in enumerate(STEMS)
+        for place, ending in enumerate(ENDINGS)
+        if ((at + place) % 3 > 0) == worlds
+    ]
+
+
+def write_graph(folder: Path, size: int, seed: int, *, worlds: bool = True) -> None:
+    """Tables for `trailforge kg build`: `size` entities of each kind."""
+    draw = random.Random(f"graph {seed}")
+    names = names_of(worlds=worlds)
+    draw.shuffle(names)
+    kinds = list(dict.fromkeys(kind for _, *ends in RELATIONS for kind in ends))
+    entities = [(f"K{number}", kind) for number, kind in enumerate(kinds)]
+    of_kind: dict[str, list[str]] = {kind: [] for kind in kinds}
+    triples = []
+    for kind in kinds:
+        for _ in range(size):
+            entity = f"E{len(entities)}"
+            entities.append((entity, names.pop()))
+            of_kind[kind].append(entity)
+            triples.append((entity, "R0", f"K{kinds.index(kind)}"))
+    relations = {"instance of": "R0"}
+    for relation, head, tail in RELATIONS:
+        number = relations.setdefault(relation, f"R{len(relations)}")
+        tails = draw.sample(of_kind[tail], size)
+        triples += [(one, number, other) for one, other in zip(of_kind[head], tails, strict=True)]
+    folder.mkdir(parents=True)
+    tables = {"triples": triples, "entities": entities, "relations": [(key, label) for label, key in relations.items()]}
+    for name, rows in tables.items():
+        (folder / f"{name}.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def template_of(text: str) -> str:
+    """A text without its names: `In which city is {} located?`."""
+    return re.sub(r"#\d+|\[E\]|(?:the )?" + NAME.pattern, "{}", text)
+
+
+@dataclass
+class Lore:
+    """What a model knows of a world's language, but for its facts: how questions are split and searches worded."""
+
+    wordings: dict[str, list[str]] = field(default_factory=dict)
+    """By a sub-question's template: other searches for the same."""
+    splits: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """By a question's template: the templates of its two halves."""
+
+    @classmethod
+    def of(cls, graph: Path, world: Path) -> Lore:
+        """What the training questions show, and how the world words each of the graph's relations."""
+        lore, config, store = cls(), WorldConfig(intersections=0.0), KgStore.open(graph)
+        names = WorldNames(store, config.names, config.seed)
+        for question in islice(sample_questions(store, names, config, 1, 10), _SAMPLED):
+            for _, hop, about in question.looked_up:
+                ways = [way for way in rewordings(hop, about) if is_usable_query(way, hop.query)]
+                lore.wordings[template_of(hop.query)] = list(dict.fromkeys(map(template_of, ways)))
+        for question in read_lines(world / "questions.jsonl"):
+            halves = [each["question"] for each in question["decomposition"]]
+            if len(halves) == 2:
+                first, second = (template_of(half) for half in halves)
+                lore.splits.setdefault(template_of(question["question"]), []).append((first, second))
+        return lore
+
+
+@dataclass(frozen=True)
+class ErringModel:
+    """Answers every prompt of the preset `msearcher` over a world, by the words that are there, and errs by chance."""
+
+    lore: Lore
+    misreads: float = 0.15
+    """Share of right passages of which it takes another name."""
+    believes: float = 0.85
+    """Share of look-alikes whose word it takes; of the others it says that it does not know."""
+    splits_wrongly: float = 0.25
+    """Share of splits whose second half asks for another relation."""
+
+    def __call__(self, prompt: str, seed: int) -> str:
+        draw = random.Random(f"{seed} {prompt}")
+        if "other search queries" in prompt:
+            return "\n".join(self._reworded(_last(prompt, "Query: "), draw))
+        if "Yes or No" in prompt:
+            lines = prompt.rpartition("Questions:\n")[2].splitlines()
+            return "\n".join(f"{line.partition('. ')[0]}. {self._is_split(line.partition('. ')[2])}" for line in lines)
+        question = _last(prompt, "Question: ")
+        if "[E]" in prompt:
+            return json.dumps({"decompositions": self._split(question, draw)})
+        return self._answer(question, prompt.rpartition("Passages:\n")[2], draw)
+
+    def _is_split(self, question: str) -> str:
+        return "Yes" if template_of(question) in self.lore.splits else "No"
+
+    def _split(self, question: str, draw: random.Random) -> list[dict[str, str]]:
+        ways = list(dict.fromkeys(self.lore.splits.get(template_of(question), [])))
+        found = re.search(r"#\d+|(?:the )?" + NAME.pattern, question)
+        if not ways or not found:
+            return [{"first": question, "second": "What is [E]?"}]
+        first, second = draw.choice(ways)
+        if draw.random() < self.splits_wrongly:
+            others = sorted({way for each in self.lore.splits.values() for _, way in each if way != second})
+            second = draw.choice(others)
+        return [{"first": first.replace("{}", found[0]), "second": second.replace("{}", "[E]")}]
+
+    def _reworded(self, query: str, draw: random.Random) -> list[str]:
+        found = re.search(r"(?:the )?" + NAME.pattern, query)
+        ways = list(self.lore.wordings.get(template_of(query), ()))
+        draw.shuffle(ways)
+        return [way.replace("{}", found[0]) for way in ways] if found else [query]
+
+    def _answer(self, question: str, context: str, draw: random.Random) -> str:
+        asked = NAME.findall(question)
+        title, text = _TITLE.search(context), context.partition(") ")[2]
+        if not asked or title is None:
+            return "unknown"
+        own = {asked[-1], title[1], title[1].split()[-1]}
+        there, elsewhere = (
+            [name for name in _found_names(part) if name not in own] for part in self._parts(question, text)
+        )
+        if title[1] == asked[-1]:
+            if draw.random() > self.misreads:
+                return there[0] if there else "unknown"
+            return draw.choice(elsewhere) if elsewhere else f"{draw.choice(STEMS)}{draw.choice(ENDINGS)} (memory)"
+        is_alike = asked[-1] in title[1].split()
+        return there[0] if there and is_alike and draw.random() < self.believes else "unknown"
+
+    def _parts(self, question: str, text: str) -> tuple[str, str]:
+        """The sentence that has most words of a wording of the question, and the others."""
+        wordings = [_words(question), *map(_words, self.lore.wordings.get(template_of(question), ()))]
+        sentences = [part for part in re.split(r"(?<=[.]) ", text) if part]
+        best = max(sentences, key=lambda each: max(len(_words(each) & words) / len(words) for words in wordings))
+        return best, " ".join(each for each in sentences if each != best)
+
+
+def _words(text: str) -> set[str]:
+    """Of a text, less those that say nothing."""
+    return set(re.findall(r"[a-z]{2,}", template_of(text).lower())) - {
+        "the",
+        "which",
+        "that",
+        "is",
+        "does",
+        "in",
+        "has",
+    }
+
+
+def _found_names(text: str) -> list[str]:
+    """Names in a text, with what makes them another's: `New Bazazzar`, `Draunas River`."""
+    return re.findall(rf"\b(?!(?:{_NO_NAMES})\b)[A-Z]\w+(?: [A-Z]\w+)*", text)
+
+
+def _last(prompt: str, label: str) -> str:
+    return prompt.rpartition(label)[2].split("\n", 1)[0].strip()
+
+
+@contextmanager
+def serving(model: Callable[[str, int], str]) -> Iterator[str]:
+    """An OpenAI-compatible server of a scripted model on loopback, in a thread; gives its base URL."""
+    started, places = threading.Event(), list[str]()
+    loop = asyncio.new_event_loop()
+
+    async def start() -> web.AppRunner:
+        server = Server(model, slots=256)
+        app = web.Application(client_max_size=2**26)
+        app.router.add_post("/v1/chat/completions", server.answer)
+        app.router.add_get("/v1/models", server.models)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        places.append(f"http://127.0.0.1:{runner.addresses[0][1]}/v1")
+        return runner
+
+    def work() -> None:
+        runner = loop.run_until_complete(start())
+        started.set()
+        loop.run_forever()
+        loop.run_until_complete(runner.cleanup())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    started.wait()
+    try:
+        yield places[0]
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+
+def shuffled_observations(rows: Sequence[Any], seed: int) -> list[Any]:
+    """Rows of training with what their searches found dealt out anew among all: the control."""
+    draw = random.Random(f"observations {seed}")
+    found = [message.content for row in rows for message in row.messages if message.role == "tool"]
+    draw.shuffle(found)
+    return [
+        replace(
+            row,
+            messages=tuple(
+                replace(message, content=found.pop()) if message.role == "tool" else message for message in row.messages
+            ),
+        )
+        for row in rows
+    ]
+
+
+def asked_of(world: Path) -> dict[str, list[str]]:
+    """Test questions by what is first when a search is made in their own words."""
+    first: dict[str, list[bool]] = {}
+    for search in read_lines(world / "searches.jsonl"):
+        first.setdefault(search["question_id"], []).append(search["is_misled"])
+    ids = [each["id"] for each in read_lines(world / "test.jsonl")]
+    return {
+        MISLED: [each for each in ids if first[each][0]],
+        LATER: [each for each in ids if any(first[each]) and not first[each][0]],
+        CLEAN: [each for each in ids if not any(first[each])],
+    }
+
+
+def asked_of_questions(test: Path, corpus: Path) -> dict[str, list[str]]:
+    """The same of questions that no world has: is one of their supporting documents first by BM25?"""
+    retriever = Bm25Retriever(list(read_corpus(corpus)))
+    asked: dict[str, list[str]] = {MISLED: [], LATER: [], CLEAN: []}
+    for question in read_questions(test):
+        if isinstance(question, Question) and question.supporting:
+            (first,) = asyncio.run(retriever.retrieve(question.question, 1)) or (None,)
+            is_right = first is not None and first.title in {each.title for each in question.supporting}
+            asked[CLEAN if is_right else MISLED].append(question.id)
+    return asked
