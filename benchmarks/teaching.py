@@ -179,18 +179,18 @@ def make_rows(folder: Path, questions: Path, corpus: Path, model: str = "", own_
 def make_sets(folder: Path, run: Path, seed: int) -> dict[str, Path]:
     """A training set for each arm."""
     sets = {arm: folder / "sets" / arm for arm in ARMS}
-    options = {"A": ("--no-reflective",), "B": (), "C": ("--mistakes", "mask")}
+    options = {
+        "A": ("--no-reflective",),
+        "B": (),
+        "C": ("--mistakes", "mask"),
+        "E": ("--leave-out", "reasoning", "--leave-out", "decomposition"),
+    }
     for arm, own in options.items():
         if not sets[arm].exists():
             made = ("training-set", run, "--validation", 0, "--order", "shuffled", *own, "--out", sets[arm])
             trailforge(*made, log=folder / "log.txt")
-    changes: dict[str, Callable[[list[SftRow]], list[SftRow]]] = {
-        "D": lambda rows: shuffled_observations(rows, seed),
-        "E": lambda rows: [row for row in rows if row.reflection_error in (None, "retrieval")],
-    }
-    for arm, change in changes.items():
-        if not sets[arm].exists():
-            write_changed(sets["B"], sets[arm], change)
+    if not sets["D"].exists():
+        write_changed(sets["B"], sets["D"], lambda rows: shuffled_observations(rows, seed))
     return sets
 
 

@@ -94,6 +94,10 @@ def training_set(
         typer.Option(help="Take the loss on claims that are taken back later, or leave them out (`train sft` alone)."),
     ] = Mistakes.TRAIN,
     reflective: Annotated[bool, typer.Option(help="With rows that make a mistake and mend it.")] = True,
+    leave_out: Annotated[
+        list[str] | None,
+        typer.Option(help="Of these, leave out those that mend such an error. Repeatable.", metavar="retrieval|…"),
+    ] = None,
     benchmark: Annotated[
         list[Path] | None, typer.Option(help="File of questions that must not be trained on (JSONL). Repeatable.")
     ] = None,
@@ -117,6 +121,7 @@ def training_set(
         segments=segments,
         mistakes=mistakes.value,
         with_reflective=reflective,
+        leave_out=tuple(leave_out or ()),  # type: ignore[arg-type]
         benchmarks=tuple(map(str, benchmark or ())),
         ngram=ngram,
     )

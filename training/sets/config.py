@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from trailforge.pipelines.datasets import dataset_names
 from trailforge.protocols import PROTOCOLS
 from trailforge.schemas import InvalidInput
+from trailforge.schemas.trajectory import ErrorType
 
 Order = Literal["curriculum", "shuffled"]
 LongRows = Literal["drop", "segments"]
@@ -55,6 +56,8 @@ class ViewConfig:
     mistakes: Mistakes = "train"
     with_reflective: bool = True
     """Rows that make a mistake and mend it."""
+    leave_out: tuple[ErrorType, ...] = ()
+    """Of these rows, those that mend such an error: mended misreadings may cost more than they teach."""
     benchmarks: tuple[str, ...] = ()
     """Files of questions that must not be trained on."""
     ngram: int = 8
@@ -67,6 +70,9 @@ class ViewConfig:
         for name in ("max_tokens", "ngram", "rows_per_file"):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"expected at least 1, got {getattr(self, name)}", field=name)
+        if unknown := {*self.leave_out} - {*get_args(ErrorType)}:
+            known = ", ".join(get_args(ErrorType))
+            raise InvalidInput(f"{min(unknown)!r} is no error that rows mend; there are {known}", field="leave_out")
         if self.protocol is not None and self.protocol not in TEXT_PROTOCOLS:
             raise InvalidInput(f"{self.protocol!r} is none of {', '.join(TEXT_PROTOCOLS)}", field="protocol")
         for share in self.mix:

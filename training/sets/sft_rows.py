@@ -57,7 +57,7 @@ class SftJudge:
         if row.uid in self._seen:
             return _against("duplicate_row", "the same row is in an earlier run"), 0
         self._seen.add(row.uid)
-        if row.trajectory_kind == "reflective" and not self._config.with_reflective:
+        if row.trajectory_kind == "reflective" and not self._takes(row):
             return _against("reflective", f"mends an error of {row.reflection_error}"), 0
         if problem := _malformed(row):
             return _against("malformed_row", problem), 0
@@ -69,6 +69,9 @@ class SftJudge:
         """The same for a segment of a row that is sound."""
         verdict, tokens = self._measured(row)
         return (replace(verdict, reason="too_long") if verdict is not None else None), tokens
+
+    def _takes(self, row: SftRow) -> bool:
+        return self._config.with_reflective and row.reflection_error not in self._config.leave_out
 
     def _measured(self, row: SftRow) -> tuple[Verdict | None, int]:
         try:

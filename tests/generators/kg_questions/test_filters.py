@@ -33,9 +33,9 @@ def told(*texts: str) -> tuple[Hop, ...]:
 
 def test_a_german_state_is_a_state_of_germany() -> None:
     of_germany = replace(DUST, answer=replace(DUST.answer, kind="state of Germany"))
-    asked = {"question": "In which German state was the director of the film Red Dust born?"}
-    assert ungrounded_name(question(chain=of_germany, **asked)).keep
-    assert ungrounded_name(question(**asked)).detail == "'German' stands in no fact"
+    asked = "In which German state was the director of the film Red Dust born?"
+    assert ungrounded_name(question(chain=of_germany, question=asked)).keep
+    assert ungrounded_name(question(question=asked)).detail == "'German' stands in no fact"
 
 
 async def test_a_sound_question_is_kept_by_all() -> None:

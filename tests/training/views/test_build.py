@@ -205,6 +205,17 @@ def test_books_balance_and_every_dropped_row_is_kept(tmp_path: Path) -> None:
     assert any(detail.startswith("exam asks") and "Tell me" in detail for detail in told)
 
 
+def test_rows_that_mend_an_error_may_be_left_out_by_the_error(tmp_path: Path) -> None:
+    rows = [*made.mcts_rows(ASKED[0]), *made.mcts_rows(ASKED[1], reflective=True)]
+    run, (error,) = made.mcts_run(tmp_path / "run", ASKED, rows), {row.reflection_error for row in rows} - {None}
+    others = {"retrieval", "reasoning", "decomposition"} - {error}
+    for number, (left_out, why) in enumerate([({error}, {("sft", "reflective"): 1}), (others, {})]):
+        built = build([run], tmp_path / f"out{number}", replace(ALL, leave_out=tuple(left_out)))
+        assert {key: count for key, count in reasons(built.folder).items() if key[0] == "sft"} == why
+    with pytest.raises(InvalidInput, match="'spelling' is no error that rows mend; there are retrieval"):
+        replace(ALL, leave_out=("spelling",))
+
+
 @pytest.mark.parametrize("token", ["</s>", "[INST]", "<｜User｜>", "<start_of_turn>", "<|eot_id|>"])
 def test_a_row_whose_tool_speaks_in_a_templates_tokens_is_left_out(tmp_path: Path, token: str) -> None:
     """As runs of before wrote them. What the agent itself wrote may hold marks that are not those of our template."""
