@@ -61,6 +61,14 @@ _Questions = Annotated[
     list[Path] | None,
     typer.Option(help="File of questions for RL that need no run; asked in --protocol. Repeatable."),
 ]
+_Mix = Annotated[
+    list[str] | None,
+    typer.Option(help="Weight of a data set as DATASET=WEIGHT; those with too many rows are cut. Repeatable."),
+]
+_LeaveOut = Annotated[
+    list[str] | None,
+    typer.Option(help="Of these, leave out those that mend such an error. Repeatable.", metavar="retrieval|…"),
+]
 
 
 def training_set(
@@ -71,10 +79,7 @@ def training_set(
         float, typer.Option(min=0.0, max=0.99, help="Share of the questions that are held out; 0: none.")
     ] = 0.05,
     order: Annotated[Order, typer.Option(help="Easy rows first, or a random order.")] = Order.CURRICULUM,
-    mix: Annotated[
-        list[str] | None,
-        typer.Option(help="Weight of a data set as DATASET=WEIGHT; those with too many rows are cut. Repeatable."),
-    ] = None,
+    mix: _Mix = None,
     protocol: Annotated[
         str | None,
         typer.Option(help="Ask all questions without options in it, for RL. Default: each data set's own protocol."),
@@ -94,10 +99,7 @@ def training_set(
         typer.Option(help="Take the loss on claims that are taken back later, or leave them out (`train sft` alone)."),
     ] = Mistakes.TRAIN,
     reflective: Annotated[bool, typer.Option(help="With rows that make a mistake and mend it.")] = True,
-    leave_out: Annotated[
-        list[str] | None,
-        typer.Option(help="Of these, leave out those that mend such an error. Repeatable.", metavar="retrieval|…"),
-    ] = None,
+    leave_out: _LeaveOut = None,
     benchmark: Annotated[
         list[Path] | None, typer.Option(help="File of questions that must not be trained on (JSONL). Repeatable.")
     ] = None,

@@ -6,6 +6,7 @@ answer that its searches do not bear out, a lucky one, is tagged by the same rul
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
@@ -30,6 +31,7 @@ TAGS: Mapping[str, str] = MappingProxyType(
 )
 """What each tag says, in the order in which an episode has them."""
 _YES_OR_NO = frozenset(("yes", "no"))
+_THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 
 class Transcript(Protocol):
@@ -102,16 +104,21 @@ def read_texts(transcript: Transcript, question: str) -> list[str]:
 
 
 def asked_at(transcript: Transcript) -> list[int | None]:
-    """For each search the message that asks for it, in the agent's own words; None: none does."""
-    turns = [place for place, message in enumerate(transcript.messages) if message.role == "assistant"]
+    """For each search the message that asks for it, in the agent's own words; None: none does.
+
+    A turn that only thinks of the same words asks for it where no other does.
+    """
+    turns = {place: each.content for place, each in enumerate(transcript.messages) if each.role == "assistant"}
+    requests = {place: _THOUGHTS.sub("", content) for place, content in turns.items()}
     found: list[int | None] = []
     taken: set[tuple[int, str]] = set()
     last = -1
     for search in transcript.searches:
         asking = (
             turn
-            for turn in turns
-            if turn >= last and search.query in transcript.messages[turn].content and (turn, search.query) not in taken
+            for texts in (requests, turns)
+            for turn, text in texts.items()
+            if turn >= last and search.query in text and (turn, search.query) not in taken
         )
         place = next(asking, None)
         found.append(place)

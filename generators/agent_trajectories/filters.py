@@ -36,6 +36,8 @@ _DATA_SET = re.compile(
     r"|\bthis (?:index|collection)\b|\b(?:the|this) (?:corpus|benchmark|data ?set)\b(?! of)"
     r"|\bthe (?:collection|index) (?:does|has|holds|lacks|seems|contains|may|might|is missing)\b"
     r"|\bgold(?:en)? (?:answers?|labels?|documents?|passages?|paragraphs?|pages?|articles?|hops?|evidence)\b"
+    r"|\b(?:two|three|four|multi|\d)-hop\b|\b(?:first|second|third|last|next|each) hop\b"
+    r"|\bthe (?:instructions?|rules?|prompts?) (?:says?|tells?|asks?|wants?)\b"
     r"|\bground[- ]truth\b|\bquestion(?:'s)? (?:writer|maker|setter|generator)s?\b|\bannotat(?:ors?|ed|ions?)\b",
     re.IGNORECASE,
 )

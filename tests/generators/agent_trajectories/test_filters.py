@@ -162,6 +162,12 @@ def test_a_query_may_name_what_was_read_before_it() -> None:
     assert find_unread(row_of(run_of([("Fritz Lang 1927 Metropolis", "0"), SECOND], question=told), question=told))
 
 
+def test_a_query_that_an_earlier_turn_only_thought_of_is_asked_where_it_is_asked() -> None:
+    thoughts = ["I remember Fritz Lang, but I am not sure.", "Lang it is."]
+    row = row_of(run_of([FIRST, ("Fritz Lang", "1")], thoughts=thoughts))
+    assert find_unread(row) == [] and reason(row) == ""
+
+
 def test_a_namesake_that_an_earlier_search_brought_is_not_the_hops_document() -> None:
     """Told by the text that was read until then, where the corpus has ids of its own."""
     namesake = Document(id="9", title="Fritz Lang", text="Fritz Lang, the boxer.")
@@ -209,6 +215,8 @@ def test_the_turn_that_answers_leaks_nothing() -> None:
         "This corpus has little on it.",
         "The gold answer is likely a city.",
         "The annotators meant the film.",
+        "This is a two-hop question.",
+        "The instructions say to look it up.",
     ],
 )
 def test_talk_of_the_data_set_is_not_learned(thought: str) -> None:
