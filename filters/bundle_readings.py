@@ -15,7 +15,7 @@ from math import comb
 from typing import Protocol
 
 from trailforge.filters.answers import AnswerScorer, chosen_options
-from trailforge.filters.bundles import FEWEST_CORRECT, MOST_CORRECT, judge_unread
+from trailforge.filters.bundles import FEWEST_CORRECT, MOST_CORRECT, judge_unread, names_two_sides
 from trailforge.schemas import BundleInput, BundleQuestion, InvalidInput, SourceDocument, Verdict
 
 _ENOUGH_OPTIONS = 2 / 3
@@ -199,11 +199,11 @@ async def fewer_documents_suffice(asked: MeasuredQuestion, documents: Sequence[S
 def guess_rate(row: BundleQuestion, share: float = 1.0) -> float:
     """How often one is right who guesses and knows the form: one option, or one of the sets that may be correct.
 
-    `share`: as of `MeasuredQuestion.draws_until_wrong`. 0 for open questions.
+    `share`: as of `MeasuredQuestion.draws_until_wrong`. 0 for open questions, a half where they name both sides.
     """
     count, right = len(row.options), len(row.correct_options)
     if not count:
-        return 0.0
+        return 0.5 if names_two_sides(row) else 0.0
     if row.type == "single_choice":
         return 1 / count
     sizes = range(FEWEST_CORRECT, min(MOST_CORRECT, count - 1) + 1)

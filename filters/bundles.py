@@ -175,11 +175,17 @@ def invalid_plan(row: BundleQuestion) -> Verdict:
 def answer_in_question(row: BundleQuestion) -> Verdict:
     """Its own words, or a query of the gold plan, give the answer away. Score: how many of them mention it.
 
-    Options are there to be chosen from.
+    Options are there to be chosen from, and so are the two sides of a comparison.
     """
-    texts = () if row.options else (row.question, *(node.query for node in row.dag_nodes))
+    texts = () if row.options or names_two_sides(row) else (row.question, *(node.query for node in row.dag_nodes))
     leaks = [(gold, text) for text in texts for gold in (row.answer, *row.aliases) if mentions(text, gold)]
     return count_faults("answer_in_question", leaks, lambda leak: "{!r} stands in {!r}".format(*leak))
+
+
+def names_two_sides(row: BundleQuestion) -> bool:
+    """A comparison: the question names its answer as one of two, "A or B"."""
+    asked, answer = f" {normalize_answer(row.question)} ", normalize_answer(row.answer)
+    return row.type == "factual" and bool(answer) and (f" {answer} or " in asked or f" or {answer} " in asked)
 
 
 def gold_in_queries(

@@ -260,6 +260,10 @@ def test_a_guess_has_most_options_right_more_often_than_all() -> None:
     four = choice("A", "B", "C", "D")
     assert guess_rate(four) == 1 / 41 and guess_rate(four, 2 / 3) == 5 / 41
     assert guess_rate(SINGLE, 2 / 3) == guess_rate(SINGLE) and guess_rate(question(), 2 / 3) == 0
+    sides = "Which model has fewer parameters, FUSION or snnTrans-DHZ?"
+    assert [guess_rate(question(question=sides, answer=side)) for side in ("snnTrans-DHZ", "FUSION", "DHZ")] == [
+        0.5, 0.5, 0,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,8 @@ def test_an_answer_that_the_question_or_the_plan_tells_is_leaked() -> None:
     planned = question(dag_nodes=(PlanNode(node_id="A", query="university of Bergen, blades", tool="Academic"),))
     assert answer_in_question(planned).detail == "'University of Bergen' stands in 'university of Bergen, blades'"
     assert answer_in_question(choice("A", "B", "C")).keep
+    sides = question(question="Which has fewer parameters, FUSION or the snnTrans-DHZ?", answer="snnTrans-DHZ")
+    assert answer_in_question(sides).keep and not answer_in_question(replace(sides, answer="parameters")).keep
 
 
 @pytest.mark.parametrize(
