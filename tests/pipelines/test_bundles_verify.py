@@ -69,7 +69,7 @@ def test_the_run_has_a_row_for_every_reason_and_verifies(original_bundles: Finis
     assert reasons == {
         *("invalid_input", "markup", "other_language", "too_short", "exact_duplicate", "near_duplicate", "alone"),
         *("no_question", "malformed_reply", *FLAWS.values()),
-        *("single_source", "contaminated", "duplicate_question", "evidence_not_found"),
+        *("single_source", "contaminated", "duplicate_question", "used_fact", "evidence_not_found"),
     }
     assert {row.type for row in rows_of(original_bundles, "candidates")} == {
         *("factual", "causal", "single_choice", "multiple_choice")
@@ -231,7 +231,7 @@ FORGERIES: dict[str, tuple[Callable[[Any], dict[str, Any]], str]] = {
     "options": (lambda row: {"type": "single_choice", "options": ("a", "b"), "correct_options": ("A",)},
                 "filter bad_options rejects it"),
     "one document": (lambda row: {"hops": row.hops[:1]}, "filter too_few_documents rejects it"),
-    "passed": (unpassed, "its row says that unsupported_quote rejects it"),
+    "passed": (unpassed, "its row says that used_fact rejects it"),
     "score": (known, "is not what follows from the row"),
     "complexity": (lambda row: {"complexity": 0.01}, "complexity 0.01 is not what follows from the row"),
     "bundle": (lambda row: {"bundle_id": "none"}, "its bundle 'none' is not there"),

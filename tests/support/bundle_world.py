@@ -103,11 +103,12 @@ def _write(prompt: str) -> str:
     if first[1] == SILENT:
         return json.dumps({"questions": []})
     drafts = [_sound(number, first, other) for number, other in enumerate(others)]
-    drafts.append(_sound(0, first, others[0]))
+    drafts.append(_sound(0, first, others[0], sentence=-2))
     return json.dumps({"questions": [*drafts, *_flawed(first, others[0])]})
 
 
-def _sound(number: int, *documents: tuple[int, str, str]) -> dict[str, Any]:
+def _sound(number: int, *documents: tuple[int, str, str], sentence: int | None = None) -> dict[str, Any]:
+    """A question on a sentence of its own of each document: two on the same one would be one too many."""
     titles = [title for _, title, _ in documents]
     kind = _TYPES[(number + hashlib.sha256(titles[0].encode()).digest()[0]) % len(_TYPES)]
     names = names_of(titles)
@@ -120,7 +121,7 @@ def _sound(number: int, *documents: tuple[int, str, str]) -> dict[str, Any]:
         "options": options,
         "correct": correct,
         "key_facts": names[:1] if kind == "causal" else [],
-        "hops": list(_hops(documents, is_chain=number % 2 == 0)),
+        "hops": list(_hops(documents, number if sentence is None else sentence, is_chain=number % 2 == 0)),
     }  # fmt: skip
 
 
@@ -134,12 +135,12 @@ def _options(kind: str, names: list[str], titles: list[str]) -> tuple[list[str],
     return [], []
 
 
-def _hops(documents: Iterable[tuple[int, str, str]], *, is_chain: bool) -> Iterator[dict[str, Any]]:
+def _hops(documents: Iterable[tuple[int, str, str]], sentence: int, *, is_chain: bool) -> Iterator[dict[str, Any]]:
     for place, (number, title, text) in enumerate(documents):
         query = "something that nobody ever wrote about" if title == LOST else title
         yield {
             "document": number,
-            "evidence": text.split(". ")[0],
+            "evidence": text.strip().removesuffix(".").split(". ")[sentence],
             "query": query,
             "reasoning": "its title is half of the name",
             "needs": [place] if is_chain and place else [],
@@ -147,7 +148,7 @@ def _hops(documents: Iterable[tuple[int, str, str]], *, is_chain: bool) -> Itera
 
 
 def _flawed(*documents: tuple[int, str, str]) -> Iterator[dict[str, Any]]:
-    sound = {**_sound(0, *documents), "type": "factual", "options": [], "correct": []}
+    sound = {**_sound(0, *documents, sentence=-1), "type": "factual", "options": [], "correct": []}
     answer = sound["answer"] = names_of(title for _, title, _ in documents)[0]
     first, second = sound["hops"]
     titles = " and ".join(f"“{title}”" for _, title, _ in documents)

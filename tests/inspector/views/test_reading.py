@@ -11,7 +11,7 @@ pytest.importorskip("streamlit")
 from streamlit.testing.v1 import AppTest
 
 from tests.inspector.bundle_run import write_bundles, write_kg, write_questions
-from trailforge.filters import bundle_readings, bundles
+from trailforge.filters import bundle_readings, bundle_twins, bundles
 from trailforge.generators.document_bundles.show import MEANINGS as BUNDLE_MEANINGS
 from trailforge.generators.kg_questions import filters as graph_filters
 from trailforge.generators.kg_questions.show import MEANINGS as KG_MEANINGS
@@ -129,7 +129,7 @@ def test_a_question_of_a_graph_is_shown_with_its_facts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("modules", "meanings"),
-    [((bundles, bundle_readings), BUNDLE_MEANINGS), ((graph_filters,), KG_MEANINGS)],
+    [((bundles, bundle_twins, bundle_readings), BUNDLE_MEANINGS), ((graph_filters,), KG_MEANINGS)],
 )
 def test_the_score_of_every_filter_has_its_meaning(modules: tuple[ModuleType, ...], meanings: dict[str, str]) -> None:
     reasons = {
