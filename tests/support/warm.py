@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import resource_tracker
 from pathlib import Path
+from types import ModuleType
 from unittest import mock
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +43,9 @@ class Running:
         """Standard output and standard error are appended to `out` and `err`."""
         given = (list(arguments), dict(environment), str(out), str(err))
         self._process = _servers.Process(target=_run, args=given)
-        self._process.start()
+        # A page under test leaves its script as the main module, which the fork would run.
+        with mock.patch.dict(sys.modules, {"__main__": ModuleType("__main__")}):
+            self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
         with suppress(ProcessLookupError):
