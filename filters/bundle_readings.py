@@ -8,8 +8,9 @@ verdict on, shows nothing either, and a question that hangs on one is not taken.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from math import comb
 from typing import Protocol
@@ -18,6 +19,8 @@ from trailforge.filters.answers import AnswerScorer, chosen_options
 from trailforge.filters.bundles import FEWEST_CORRECT, MOST_CORRECT, judge_unread, names_two_sides
 from trailforge.schemas import BundleInput, BundleQuestion, InvalidInput, SourceDocument, Verdict
 
+FindFault = Callable[[BundleQuestion, Sequence[SourceDocument]], Awaitable[str]]
+"""An editor: what is wrong with a question over these documents; empty when nothing is."""
 _ENOUGH_OPTIONS = 2 / 3
 """F1 of the letters: who is right of so many from one document has little to look for in the others."""
 
@@ -26,6 +29,8 @@ _ENOUGH_OPTIONS = 2 / 3
 class BundleFilterConfig:
     """What is asked of a bundle's question."""
 
+    review: bool = False
+    """Ask an editor first whether somebody would ask it, and whether it is one question."""
     closed_book_samples: int = 3
     """Draws without documents at most; none: it is not asked."""
     known_rate: float = 0.5
@@ -64,20 +69,22 @@ async def judge_question(
     reader: DocumentReader,
     config: BundleFilterConfig,
     scorer: AnswerScorer | None = None,
+    editor: FindFault | None = None,
 ) -> list[Verdict]:
     """Verdicts up to the first that rejects among those that ask a model; all of those that do not.
 
     The calls of a reader are made only for questions that are sound to look at. `scorer`: by default one without a
-    judge.
+    judge. `editor`: None asks none.
     """
     documents = {document.id: document for document in item.documents}
     verdicts = judge_unread(row, item.bundle, documents, since=config.since)
     used = [documents[name] for name in dict.fromkeys(hop.document_id for hop in row.hops) if name in documents]
     asked = MeasuredQuestion(row=row, reader=reader, config=config, scorer=scorer or AnswerScorer())
     for ask in (
-        lambda: closed_book(asked),
-        lambda: not_answerable(asked, used),
-        lambda: fewer_documents_suffice(asked, used),
+        *([partial(poor_question, row, used, editor)] if editor else []),
+        partial(closed_book, asked),
+        partial(not_answerable, asked, used),
+        partial(fewer_documents_suffice, asked, used),
     ):
         if not all(verdict.keep for verdict in verdicts):
             break
@@ -131,6 +138,12 @@ class MeasuredQuestion:
     def _has_share(self, draw: ScoredReply, share: float) -> bool:
         chosen = chosen_options(draw.reply or "", self.row) if self.row.type == "multiple_choice" else frozenset()
         return bool(chosen) and chosen <= set(self.row.correct_options) and _score(draw) >= share
+
+
+async def poor_question(row: BundleQuestion, documents: Sequence[SourceDocument], editor: FindFault) -> Verdict:
+    """An editor finds fault with it: it is two questions, nobody would ask it … Score: 1 for no fault."""
+    fault = await editor(row, documents)
+    return Verdict(keep=not fault, reason="poor_question", score=float(not fault), detail=fault)
 
 
 async def closed_book(asked: MeasuredQuestion) -> Verdict:

@@ -120,8 +120,9 @@ def show_end(manifest: Manifest, folder: Path) -> None:
     beside = "".join(f"{use}: {folder}/{name}\n" for name, use in shown.beside.items() if (folder / name).exists())
     rows = f"{folder}/{product}/*.parquet"
     if not run.size(product):
-        console.print(_text((describe_empty(manifest.stages), "bold red")))
-        rows = "none"
+        empty = describe_empty(manifest.stages)
+        console.print(*([_text((empty, "bold red"))] if empty else []))
+        rows = "none" if empty else f"none asked for after {manifest.stages[-1].name}"
     console.print(
         f"\nRows: {rows}   Card: {folder}/README.md\n{beside}"
         f"Look further:\n  trailforge inspect {folder}\n{further}  trailforge verify {folder}",

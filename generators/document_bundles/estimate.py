@@ -5,6 +5,7 @@ from __future__ import annotations
 from trailforge.filters.bundle_readings import right_draws_needed, smaller_sets
 from trailforge.generators.document_bundles.bundling.config import LARGEST
 from trailforge.generators.document_bundles.config import BundleRunConfig
+from trailforge.generators.document_bundles.review import PROMPT as REVIEW
 from trailforge.generators.document_bundles.search_thoughts import PROMPT, PROMPTS
 from trailforge.inference.judge import default_rubric
 from trailforge.pipelines.estimate import Estimate, StageEstimate, count_tokens, mean_tokens, sample, stage_estimate
@@ -65,6 +66,9 @@ def _stages(documents: list[SourceDocument], total: int, size: int, config: Bund
         stage_estimate("read", questions * len(sets), read, writer.read_max_tokens, prices),
         stage_estimate("closed_book", draws, blind, writer.read_max_tokens, prices),
     ]
+    if filters.review:
+        shown_facts = count_tokens(PROMPTS.text(REVIEW)) + 2 * _QUESTION_TOKENS
+        stages.append(stage_estimate("review", questions, shown_facts, writer.read_max_tokens, prices))
     if judge.near_misses or judge.free_answers:
         verdict = count_tokens(default_rubric()) + _MOST_JUDGED * _QUESTION_TOKENS
         replies = filters.closed_book_samples + 1 + len(smaller) * filters.right_reads

@@ -17,7 +17,7 @@ _LONG = 4
 _LEAST_SUPPORT = 0.5
 """Share of such words in an answer in own words that its evidence has."""
 _MEASURED_ON_OTHERS = frozenset(
-    ("not_answerable", "fewer_documents_suffice", "closed_book", "duplicate_question", "contaminated")
+    ("poor_question", "not_answerable", "fewer_documents_suffice", "closed_book", "duplicate_question", "contaminated")
 )
 """Of a bundle's question: by a model, or against other questions."""
 

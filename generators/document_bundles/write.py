@@ -38,7 +38,7 @@ _TYPE_WEIGHT: dict[BundleQuestionType, float] = {
     "causal": 0.6,
     "multiple_choice": 1.0,
 }
-MODEL_PROMPTS = ("bundle_questions", "read_documents", "answer_from_memory")
+MODEL_PROMPTS = ("bundle_questions", "review_question", "read_documents", "answer_from_memory")
 CUT = "[…]"
 """Where a document that is shown has more."""
 STEP_PROMPTS = ("embedded_kind", "embedded_answer", "embedded_closed_book")

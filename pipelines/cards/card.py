@@ -56,7 +56,8 @@ def front_matter(
         "tags": [*dict.fromkeys(["search-agent", *tags, "trailforge"])],
         "configs": configs,
     }
-    warning = "" if rows[product] or not product else f"\n> **{describe_empty(manifest.stages)}**\n"
+    empty = "" if rows[product] or not product else describe_empty(manifest.stages)
+    warning = f"\n> **{empty}**\n" if empty else ""
     return f"---\n{yaml.safe_dump(content, sort_keys=False)}---\n{warning}"
 
 
@@ -66,8 +67,13 @@ def _split_of(table: str) -> str:
 
 
 def describe_empty(stages: Iterable[StageCount]) -> str:
-    """What a person reads first of a run without rows: which filter, or fault, took most."""
+    """What a person reads first of a run without rows: which filter, or fault, took most.
+
+    Empty for one whose last stage kept something: it ended there because no more was asked for.
+    """
     lines = [line for line in stages if line.inputs]
+    if lines and lines[-1].accepted:
+        return ""
     if not lines:
         return "NOTHING WAS KEPT: there was nothing to begin with."
     taken = [(each.count, each.reason, line) for line in lines for each in (*line.rejected, *line.failed)]

@@ -94,6 +94,7 @@ def test_bundles_need_no_model(made: tuple[Path, Ended]) -> None:
     out, ended = made
     assert ended.code == 0, ended.err
     assert "Traceback" not in ended.err
+    assert "NOTHING WAS KEPT" not in ended.out and "none asked for after bundle" in ended.out
     bundles = rows(out, "bundles", Bundle)
     assert {frozenset(name[-3:] for name in bundle.document_ids) for bundle in bundles} == {
         frozenset({"001", "002", "003", "004"}),

@@ -132,6 +132,7 @@ def test_of_a_run_that_kept_nothing_no_table_is_loaded_unasked_and_the_card_says
     assert "NOTHING WAS KEPT. Most was put aside for long: 7 of 9 at filter." in text
     kept = replace(manifest, files=(*files, FileEntry(path="a/part-0.parquet", rows=1, sha256="")))
     assert "NOTHING" not in front_matter(kept, ["a", "rejected"], [], [], CardConfig())
+    assert not describe_empty((stage("read", inputs=9, accepted=9),)), "no more was asked for"
     assert describe_empty(()) == "NOTHING WAS KEPT: there was nothing to begin with."
 
 

@@ -45,14 +45,23 @@ def hop(number: int, **changes: Any) -> list[dict[str, Any]]:
 
 
 def script(
-    drafts: Sequence[dict[str, Any]], *, needs: Sequence[str] = ("Orkney", "Bergen"), knows: bool = False
+    drafts: Sequence[dict[str, Any]],
+    *,
+    needs: Sequence[str] = ("Orkney", "Bergen"),
+    knows: bool = False,
+    fault: str = "none",
 ) -> Script:
-    """Writes these drafts, and answers where all these words stand in the prompt; `knows`: without documents too."""
+    """Writes these drafts, and answers where all these words stand in the prompt; `knows`: without documents too.
+
+    `fault`: what its editor finds.
+    """
 
     def reply(request: Request) -> str:
         prompt = prompt_text(request)
         if prompt.startswith("Write "):
             return json.dumps({"questions": list(drafts)})
+        if request.purpose == "review":
+            return json.dumps({"why": " It is said why. ", "fault": fault})
         if prompt.startswith("Answer the question from what you know"):
             return f"the {ANSWER}" if knows else "the University of Tartu"
         return ANSWER if all(word in prompt for word in needs) else "unknown"

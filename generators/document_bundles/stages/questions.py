@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from trailforge.filters.answers import open_scorer
 from trailforge.filters.bundle_readings import judge_question
 from trailforge.filters.bundle_twins import rank_of_form, used_fact
 from trailforge.generators.document_bundles.config import BundleRunConfig
+from trailforge.generators.document_bundles.review import find_fault
 from trailforge.generators.document_bundles.stages.embedding import encoder_of
 from trailforge.generators.document_bundles.write import BundleContext, open_writer, seal
 from trailforge.inference import ModelClient
@@ -47,7 +50,8 @@ async def questions_of(item: BundleInput, context: BundleContext, config: Bundle
         reader = open_writer(item, context)  # a row's calls are those that it was written and measured by
         scorer = open_scorer(context.judge, context.client, context.model, reader.meter)
         fresh = used_fact(draft, accepted, texts)
-        judged = await judge_question(draft, item, reader, config.filters, scorer) if fresh.keep else []
+        editor = partial(find_fault, context=context, meter=reader.meter) if config.filters.review else None
+        judged = await judge_question(draft, item, reader, config.filters, scorer, editor) if fresh.keep else []
         verdicts = [fresh, *judged]
         # In order of key, since of calls made at once another may be answered first when the run goes on.
         keys = (*sorted(work.meter.keys), *sorted(reader.meter.keys))

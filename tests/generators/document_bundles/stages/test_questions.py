@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.support.bundle_drafts import ITEM, SOUND, context, hop, script
-from tests.support.scripted import ScriptedModel
+from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.generators.document_bundles.config import BundleRunConfig
+from trailforge.generators.document_bundles.review import FAULTS
 from trailforge.generators.document_bundles.stages.questions import TABLE, questions_of
 from trailforge.inference import Meter, Reply, Request
 from trailforge.pipelines.engine.shards import ItemResult
@@ -19,6 +21,7 @@ from trailforge.pipelines.runs.accounting import check_balance
 from trailforge.schemas import BundleQuestion, MalformedReply, RejectedRow, from_dict
 
 CONFIG = BundleRunConfig()
+EDITED = replace(CONFIG, filters=replace(CONFIG.filters, review=True))
 TOLD = "Who of the University of Bergen designed the tide mill's turbine?"
 MADE_UP = {**SOUND, "hops": hop(0, evidence="the turbine that Mara Lind invented")}
 CYCLE = {**SOUND, "hops": hop(0, needs=[2])}
@@ -69,6 +72,37 @@ async def test_a_flawed_question_is_rejected_for_its_flaw_and_costs_no_more_than
     assert kept.uid == row.uid and kept.question == draft["question"]
     assert [score.name for score in kept.filters if not score.passed] == [reason]
     assert result.usage.calls == calls
+
+
+async def test_an_editor_sees_question_answer_and_evidence_before_anybody_answers() -> None:
+    model = ScriptedModel(script([SOUND]))
+    result = await questions_of(ITEM, context(model), EDITED)
+    assert [
+        score.name for score in result.rows[TABLE][0].filters if score.name in ("poor_question", "closed_book")
+    ] == [
+        "poor_question",
+        "closed_book",
+    ]
+    assert [request.purpose for request in model.requests][:2] == ["write", "review"] and result.usage.calls == 7
+    shown = prompt_text(model.requests[1])
+    for told in (SOUND["question"], SOUND["answer"], *(each["evidence"] for each in SOUND["hops"]), "2025-05-02"):
+        assert told in shown
+    assert "{{" not in shown and ITEM.documents[0].text not in shown, "of the documents the evidence alone"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_what_an_editor_finds_fault_with_costs_no_more_than_that_look(fault: str) -> None:
+    result = await questions_of(ITEM, context(ScriptedModel(script([SOUND], fault=fault))), EDITED)
+    (row,) = result.rows["rejected"]
+    assert (row.reason, row.detail, result.usage.calls) == ("poor_question", f"{fault}: It is said why.", 2)
+
+
+async def test_a_review_that_cannot_be_read_shows_nothing_and_loses_its_question_alone() -> None:
+    model = ScriptedModel(script([SOUND], fault="boring"))
+    result = await questions_of(ITEM, context(model), EDITED)
+    (row,) = result.rows["rejected"]
+    assert (row.reason, row.detail[:12]) == ("poor_question", "no verdict: ")
+    assert [request.purpose for request in model.requests] == ["write", "review", "review"]
 
 
 async def test_drafts_of_one_bundle_are_judged_one_by_one() -> None:
