@@ -67,8 +67,8 @@ def _stages(documents: list[SourceDocument], total: int, size: int, config: Bund
         stage_estimate("closed_book", draws, blind, writer.read_max_tokens, prices),
     ]
     if filters.review:
-        shown_facts = count_tokens(PROMPTS.text(REVIEW)) + 2 * _QUESTION_TOKENS
-        stages.append(stage_estimate("review", questions, shown_facts, writer.read_max_tokens, prices))
+        prompt = count_tokens(PROMPTS.text(REVIEW)) + 2 * _QUESTION_TOKENS + size * shown
+        stages.append(stage_estimate("review", questions, prompt, writer.read_max_tokens, prices))
     if judge.near_misses or judge.free_answers:
         verdict = count_tokens(default_rubric()) + _MOST_JUDGED * _QUESTION_TOKENS
         replies = filters.closed_book_samples + 1 + len(smaller) * filters.right_reads

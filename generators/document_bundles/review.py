@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trailforge.generators.document_bundles.search_thoughts import PROMPTS
-from trailforge.generators.document_bundles.write import BundleContext, render_question
+from trailforge.generators.document_bundles.write import BundleContext, render_documents, render_question
 from trailforge.inference import ChatTurn, Meter, Request, Sampling, ask_json
 from trailforge.inference.asker import fill
 from trailforge.schemas import BundleQuestion, MalformedReply, SourceDocument
 
 PROMPT = "review_question"
 NO_FAULT = "none"
-FAULTS = ("two_questions", "not_asked", "unclear", "other_answers", "not_said", "guessable", "needless_fact")
+FAULTS = ("two_questions", "not_asked", "other_answers", "not_said")
 SCHEMA = {
     "type": "object",
     "properties": {"why": {"type": "string"}, "fault": {"type": "string", "enum": [NO_FAULT, *FAULTS]}},
@@ -31,13 +31,10 @@ _KINDS = {
 }
 
 
-def render_facts(row: BundleQuestion, documents: Sequence[SourceDocument]) -> str:
-    """The evidence of each hop with where it stands."""
-    by_id = {document.id: document for document in documents}
-    return "\n".join(
-        f"{number}. {hop.evidence} ({_describe_place(by_id[hop.document_id])})"
-        for number, hop in enumerate(row.hops, 1)
-    )
+def render_quotes(row: BundleQuestion, documents: Sequence[SourceDocument]) -> str:
+    """The evidence of each hop, with the number of its document."""
+    numbers = {document.id: number for number, document in enumerate(documents, start=1)}
+    return "\n".join(f"- [{numbers[hop.document_id]}] {hop.evidence}" for hop in row.hops)
 
 
 async def find_fault(
@@ -53,7 +50,8 @@ async def find_fault(
         type=_KINDS[row.type],
         question=render_question(row),
         answer=" | ".join((row.answer, *row.aliases)),
-        facts=render_facts(row, documents),
+        quotes=render_quotes(row, documents),
+        documents=render_documents(documents, config.longest_document),
     )
     request = Request(
         model=context.model,
@@ -67,7 +65,3 @@ async def find_fault(
     except MalformedReply as error:
         return f"no verdict: {error}"
     return "" if found["fault"] == NO_FAULT else f"{found['fault']}: {found['why'].strip()}"
-
-
-def _describe_place(document: SourceDocument) -> str:
-    return ", ".join(part for part in (document.title, document.source, document.published) if part)

@@ -73,7 +73,7 @@ MEANINGS = {
     "answer_in_question": "how many of question and queries mention the answer",
     "gold_in_queries": "largest share of a query's words that the gold knows and the question does not",
     "stale_document": "days from the earliest allowed date to the oldest document",
-    "poor_question": "1: an editor who saw its evidence finds no fault with it",
+    "poor_question": "1: an editor who sees its documents finds no fault with it",
     "not_answerable": "how right the model answers from all documents, 0 to 1",
     "fewer_documents_suffice": "how right the model answers from the best of the smaller sets of documents, 0 to 1",
     "closed_book": "share of the draws without any document that are right, less chance; of causal their mean score",
