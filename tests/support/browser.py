@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -90,7 +91,8 @@ class Visit:
 
     def shows(self, text: str) -> bool:
         """Whether a text can be read on the page, or comes to be within a while."""
-        self.page.get_by_text(text).first.wait_for(timeout=20_000)
+        exactly = re.compile(re.escape(text))  # a plain text is found whatever its case: "accepted" for "Accept"
+        self.page.get_by_text(exactly).first.wait_for(timeout=20_000)
         return text in self.text()
 
     def problems(self) -> list[str]:
