@@ -114,14 +114,15 @@ def answer_leaked(episode: SearchEpisode) -> Verdict:
 
 
 def unread_figure(episode: SearchEpisode, row: BundleQuestion) -> Verdict:
-    """A query has a figure of the evidence or the answer (`13M`) that its question has not: nobody has read it yet.
+    """Thought or query have a figure of the evidence or the answer (`13M`) that the question has not.
 
-    Years, and single digits, are none: they stand in any query. Score: how many queries have one.
+    Nobody has read it yet: a thought that recalls it has only to be borne out. Years, and single digits, are none: they
+    stand in any query. Score: how many of thought and queries have one.
     """
     known = _figures(" ".join((row.question, *row.options)))
     gold = _figures(" ".join((*(hop.evidence for hop in row.hops), row.answer))) - known
-    leaks = [(query, found) for query in _queries(episode) if (found := _figures(query) & gold)]
-    return count_faults("unread_figure", leaks, lambda leak: f"{leak[0]!r} knows {', '.join(sorted(leak[1]))}")
+    leaks = [(text, found) for text in (episode.thought, *_queries(episode)) if (found := _figures(text) & gold)]
+    return count_faults("unread_figure", leaks, lambda leak: f"{leak[0][:200]!r} knows {', '.join(sorted(leak[1]))}")
 
 
 def low_reward(episode: SearchEpisode, *, least: float) -> Verdict:

@@ -158,7 +158,9 @@ def test_needless_are_edges_beyond_those_of_the_question(episode: SearchEpisode)
         ("samples 17K against 13M", "13m, 17k"),
     ],
 )
-def test_a_figure_that_nobody_has_read_stands_in_no_query(episode: SearchEpisode, query: str, leaked: str) -> None:
+def test_a_figure_that_nobody_has_read_stands_in_no_query_and_no_thought_before_it(
+    episode: SearchEpisode, query: str, leaked: str
+) -> None:
     hops = (
         replace(ISLAND.hops[0], evidence="trained on 17K samples in 2025, it achieves 37.1% in part 3"),
         replace(ISLAND.hops[1], evidence="only 0.02% of the data (3K vs. 13M)"),
@@ -166,6 +168,9 @@ def test_a_figure_that_nobody_has_read_stands_in_no_query(episode: SearchEpisode
     row = replace(ISLAND, question="What share of the data did the model with 37.1% use?", hops=hops, answer="0.13%")
     verdict = unread_figure(with_query(episode, query), row)
     assert (verdict.keep, verdict.detail) == (not leaked, f"{query!r} knows {leaked}" if leaked else "")
+    thought = f"I recall {query}, but it has to be checked."
+    verdict = unread_figure(replace(episode, thought=thought), row)
+    assert (verdict.keep, verdict.detail) == (not leaked, f"{thought!r} knows {leaked}" if leaked else "")
 
 
 @pytest.mark.parametrize(

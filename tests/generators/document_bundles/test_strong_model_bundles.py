@@ -44,6 +44,8 @@ def what_is_asked(request: Request) -> str:
         return "\n".join(_titles(turns[0]))
     if request.purpose == "read":
         return "\n".join([*_titles(turns[0]), turns[0].rpartition("\nQuestion: ")[2]])
+    if request.purpose == "review":
+        return turns[0].partition("\nQuestion (")[2].partition("\n\nQuotes ")[0]
     if request.purpose == "closed_book":
         return turns[0].rpartition("\nQuestion: ")[2]
     if request.purpose == "grade":
@@ -59,9 +61,9 @@ def _titles(shown: str) -> list[str]:
 
 
 def production_config() -> BundleRunConfig:
-    """The preset, but for the questions of a bundle and the draws of the recording.
+    """The preset, but for the questions of a bundle and the draws of the recording, which knew no editor.
 
-    Those ended with the first that is kept and clean, whatever words of titles its queries have; nobody was asked to
+    Draws ended with the first that is kept and clean, whatever words of titles its queries have; nobody was asked to
     word the thought of one that ended them.
     """
     config = read_config(BundleRunConfig, load_preset("r-search", "document_bundles"), source="r-search")
@@ -74,7 +76,7 @@ def production_config() -> BundleRunConfig:
             thoughts=replace(config.episodes.thoughts, source="templates"),
         ),
     )
-    return replace(config, writer=writer, episodes=episodes)
+    return replace(config, writer=writer, episodes=episodes, filters=replace(config.filters, review=False))
 
 
 @pytest.fixture(scope="module")
