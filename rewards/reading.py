@@ -119,7 +119,8 @@ def read(folded: str, *, joined: bool) -> WordSequence:
     """The words of a folded text."""
     words, gaps, gap, end = [], [], "", 0
     for match in (_JOINED if joined else _PARTED).finditer(folded):
-        word, gap, end = match[0], gap + folded[end : match.start()], match.end()
+        gap += folded[end : match.start()]  # by itself, which appends in place: a gap may be as long as the text
+        word, end = match[0], match.end()
         is_owner = not joined and match["owner"]
         word = word[:-2] if is_owner else word
         word = _plain_number(word) if word[0] == "-" or word[0].isdigit() else _NOT_IN_WORDS.sub("", word)
