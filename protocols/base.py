@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from trailforge.schemas import Passage
 from trailforge.schemas import estimate_tokens as estimate_tokens
@@ -73,7 +73,12 @@ def contents_of(name: str, text: str) -> list[str]:
 
 def tags_in(text: str) -> list[str]:
     """The protocol tags of a text in order, in plain form: `["<think>", "</think>"]`."""
-    return [f"<{slash}{name.lower()}>" for slash, name in tag_pattern().findall(text)]
+    return list(_tags_in(text))
+
+
+@lru_cache(64)  # of an episode's turns, each of which is asked about again and again
+def _tags_in(text: str) -> tuple[str, ...]:
+    return tuple(f"<{slash}{name.lower()}>" for slash, name in tag_pattern().findall(text))
 
 
 def passage_lines(passages: Sequence[Passage]) -> list[str]:

@@ -188,8 +188,8 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def wait_for(url: str, process: subprocess.Popen[bytes], log: Path, *, seconds: float = 60) -> None:
-
+def wait_for(url: str, process: subprocess.Popen[bytes] | Running, log: Path, *, seconds: float = 60) -> None:
+    """Until something answers there, which the process has to bring about."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         assert process.poll() is None, log.read_text()

@@ -7,21 +7,29 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.end_to_end.support import ROOT, free_port, wait_for
+from tests.end_to_end.support import free_port, wait_for
+from tests.support.warm import Running
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 _FLAGS = (
     *("--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
+_AT_REST = """
+addEventListener("DOMContentLoaded", () => {
+  const style = document.createElement("style");
+  style.textContent = "*, *::before, *::after { animation: none !important; transition: none !important }";
+  document.head.append(style);
+});
+"""
+"""What moves while a page loads is drawn by the processor here, and would keep it from what is waited for."""
 _SETTLED = '[data-testid="stApp"][data-test-script-state="notRunning"]'
 
 
@@ -30,22 +38,16 @@ def inspecting(folder: Path, *options: object, port: int = 0, log: Path | None =
     """`trailforge inspect` on a folder, until the block ends; gives the page's address."""
     port = port or free_port()
     log = log or Path(os.devnull)
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "trailforge", "inspect", str(folder), "--no-open", "--port", str(port),
-             *map(str, options)],
-            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-        )  # fmt: skip
-        try:
-            wait_for(f"http://127.0.0.1:{port}/_stcore/health", process, log)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.send_signal(signal.SIGINT)
-            try:
-                process.wait(timeout=15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+    command = ["inspect", str(folder), "--no-open", "--port", str(port), *map(str, options)]
+    process = Running(command, os.environ, log, log)
+    try:
+        wait_for(f"http://127.0.0.1:{port}/_stcore/health", process, log)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(15)
+        process.end_group()
 
 
 @contextmanager
@@ -69,6 +71,7 @@ class Visit:
     def __init__(self, browser: Any, url: str) -> None:
         self.url = url
         self.page = browser.new_page(viewport={"width": 1400, "height": 1000})
+        self.page.add_init_script(_AT_REST)
         self.outside: list[str] = []
         self.dialogs: list[str] = []
         self.page.on("request", self._note)

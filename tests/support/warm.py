@@ -1,7 +1,7 @@
 """Processes of `trailforge` that begin with the libraries loaded, which takes longer than most of what tests run.
 
-Each is a fork of one server that has imported libraries of others and nothing of ours. What a start costs a person, and
-what it imports, are held by tests that start the command cold: `tests/commands/test_front_door.py`.
+Each is a fork of one server that has imported `tests.support.libraries` and nothing of ours. What a start costs a
+person, and what it imports, are held by tests that start the command cold: `tests/commands/test_front_door.py`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,8 @@ from types import ModuleType
 from unittest import mock
 
 ROOT = Path(__file__).parents[2]
-_LIBRARIES = (
-    *("apache_beam", "apache_beam.runners.portability.fn_api_runner.fn_runner", "bm25s", "faiss", "jsonschema"),
-    *("matplotlib.backends.backend_agg", "matplotlib.figure", "networkx", "openai", "pandas", "pyarrow.dataset"),
-    *("sentence_transformers", "sklearn.cluster", "typer"),
-)
-"""Those that take longest to import, but for Prefect, which reads the environment when it is imported."""
 _servers = multiprocessing.get_context("forkserver")
-_servers.set_forkserver_preload(list(_LIBRARIES))
+_servers.set_forkserver_preload(["tests.support.libraries"])
 # All forks share its tracker of semaphores, which else complains at the end of those of commands that were killed.
 with mock.patch.dict(os.environ, {"PYTHONWARNINGS": "ignore::UserWarning"}):
     resource_tracker.ensure_running()
