@@ -32,6 +32,8 @@ from trailforge.schemas import Document, InvalidInput, Passage, Question, Retrie
 
 _IN_TIME = SearchClientConfig(timeout_s=5.0, limit_s=10.0)
 """For a server that is only asked what it is."""
+_AT_ONCE = replace(_IN_TIME, is_check=True)
+"""The same before a run."""
 _USUAL = "dense"
 """The back end where none is said, and no index says one."""
 
@@ -178,9 +180,9 @@ class ServedCorpus:
         return f"{self.backend or 'server'} {self.hash[:12]}".strip()
 
 
-async def ask_server(url: str) -> ServedCorpus:
+async def ask_server(url: str, config: SearchClientConfig = _AT_ONCE) -> ServedCorpus:
     """What is searched behind a URL. Raises `RetrievalError` for a server that does not answer, or not have it."""
-    client = connect(url, config=_IN_TIME)
+    client = connect(url, config=config)
     try:
         corpora = (await client.health()).get("corpora")
     except RetrievalError:  # Search-R1's own has no such path
@@ -236,7 +238,7 @@ def open_retrieval(config: RetrievalConfig) -> Retrieval:
     if config.kind == WEB:
         return Retrieval(None, open_web(config), config)
     if config.server:
-        served = run_apart(ask_server(config.server))
+        served = run_apart(ask_server(config.server, _IN_TIME))
         if config.corpus_hash not in ("", served.hash):
             raise RetrievalError(f"{config.server} serves another index than when this run began: serve that one again")
         return Retrieval(None, connect(config.server), config, name=served.name)
@@ -275,10 +277,6 @@ def open_web(config: RetrievalConfig) -> Retriever:
         longest=config.longest_web_passage,
         read_pages=config.web_pages,
     )
-
-
-def _name(backend: str, corpus: Path, config: RetrievalConfig) -> str:
-    return f"{backend} {(config.corpus_hash or corpus_hash(corpus))[:12]}"
 
 
 def _find_corpus(config: RetrievalConfig) -> Path | None:

@@ -49,6 +49,8 @@ class SearchClientConfig:
     """Before the second attempt where the server names no time; doubles each time up to 5 s, with jitter."""
     connections: int = 64
     """Open at once; more requests wait for one."""
+    is_check: bool = False
+    """Where nobody listens, say so at once: before a run there is nothing to wait for."""
 
     def __post_init__(self) -> None:
         for name in ("timeout_s", "limit_s", "backoff_s", "connections"):
@@ -151,9 +153,10 @@ class SearchClient:
 class _Passing(Exception):
     """An attempt that failed where another may not. `wait_s`: what the server asks for."""
 
-    def __init__(self, why: str, wait_s: float | None = None) -> None:
+    def __init__(self, why: str, wait_s: float | None = None, *, is_unheard: bool = False) -> None:
+        """`is_unheard`: there was no connection."""
         super().__init__(why)
-        self.wait_s = wait_s
+        self.wait_s, self.is_unheard = wait_s, is_unheard
 
 
 class _Line:
@@ -184,7 +187,7 @@ class _Line:
                         failure = passing
                     left = began + config.limit_s - clock()
                     pause = _pause_s(attempts, failure, config)
-                    if pause >= left:
+                    if pause >= left or (failure.is_unheard and config.is_check):
                         break
                     await asyncio.sleep(pause)
         except TimeoutError:
@@ -208,7 +211,8 @@ class _Line:
         except aiohttp.InvalidURL:
             raise RetrievalError(f"{url}: this is no address") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise _Passing(_first_line(str(error)) or type(error).__name__) from None
+            is_unheard = isinstance(error, aiohttp.ClientConnectorError)
+            raise _Passing(_first_line(str(error)) or type(error).__name__, is_unheard=is_unheard) from None
         if status in _PASSING:
             raise _Passing(f"status {status}{_message(content)}", wait_s)
         if status != 200:
