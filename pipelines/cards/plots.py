@@ -1,4 +1,4 @@
-"""Figures that dataset cards of several kinds have, and what all figures are drawn with.
+"""The figure that all cards have, and what all figures are drawn with.
 
 Each figure is a PNG file's bytes: the same for the same input, since nothing in it tells date or version.
 """
@@ -6,12 +6,9 @@ Each figure is a PNG file's bytes: the same for the same input, since nothing in
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from trailforge.pipelines.engine.files import write_atomically
 from trailforge.schemas import StageCount
@@ -23,8 +20,6 @@ if TYPE_CHECKING:
 GREY, DARK, GOOD, BAD, BROKEN = "#c4c4c4", "#333333", "#3b75af", "#e8963e", "#b5433a"
 FUNNEL = "plots/funnel.png"
 _DOTS_PER_INCH = 130
-_COLUMNS = 3
-_BINS = 20
 _LONGEST = 250
 """Characters of a line in a figure."""
 
@@ -48,26 +43,6 @@ def funnel(stages: Sequence[StageCount]) -> bytes:
     axes.set(xticks=[], xlim=(0, 1.25), ylim=(len(stages) - 0.3, -0.4))
     axes.set_title("accepted (blue), rejected (orange), failed (red)", fontsize=11, loc="left")
     remove_frame(axes)
-    return png_of(figure)
-
-
-def distributions(parts: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> bytes:
-    """A histogram for each part, by name: values of the rows that were selected, and on top those of the rejected."""
-    lines = max(1, math.ceil(len(parts) / _COLUMNS))
-    figure = figure_of(9, 0.5 + 2.2 * lines)
-    each = figure.subplots(lines, _COLUMNS, squeeze=False).ravel()
-    for axes in each[len(parts) :]:
-        axes.set_axis_off()
-    for axes, (name, (selected, rejected)) in zip(each, parts.items(), strict=False):
-        values = np.array([*selected, *rejected])
-        low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
-        edges = np.linspace(min(low, 0.0), max(high, 1.0), _BINS + 1)
-        axes.hist([selected, rejected], bins=edges.tolist(), stacked=True, color=[GOOD, BAD])
-        mean = f", mean {float(np.mean(selected)):.2f}" if len(selected) else ""
-        axes.set_title(f"{name}: {len(selected):,} selected{mean}", fontsize=9, loc="left")
-        axes.tick_params(labelsize=8, length=0)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle("episodes that were selected (blue), rejected (orange)", fontsize=10)
     return png_of(figure)
 
 
