@@ -58,6 +58,8 @@ from trailforge.schemas import EntityMatch, KgTriple, Manifest, Message
 
 _SHOWN = 400
 """Characters of a document."""
+_FIRST_ROWS = 3
+"""Of a preview."""
 _ROLES = {"system": "dim", "user": "bold cyan", "assistant": "green", "tool": "yellow"}
 _STYLES = {
     "strong": "bold", "quiet": "dim", "right": "green", "gold": "green", "wrong": "red", "mended": "magenta",
@@ -100,12 +102,12 @@ def _show_episodes(opened: OpenEpisodes, console: Console, *, id: str | None, ki
         console.print(view(describe_episode(opened.whole(number)), opened.episodes[number].uid, "episode"))
 
 
-def show_first(manifest: Manifest, folder: Path, count: int = 3) -> None:
+def show_first(manifest: Manifest, folder: Path) -> None:
     """Print the books of a preview and its first rows."""
     run, console = open_run(folder), Console()
     console.print(figures(manifest, count_kinds(run)))
     product = product_of(run.dataset)
-    for number in range(min(count, run.size(product))):
+    for number in range(min(_FIRST_ROWS, run.size(product))):
         console.print(row(run, product, number))
 
 

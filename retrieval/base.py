@@ -64,11 +64,6 @@ class SearchPatience:
             if getattr(self, name) <= 0:
                 raise InvalidInput("has to be above 0", field=name)
 
-    @property
-    def longest_s(self) -> float:
-        """Of a search with all its attempts and pauses."""
-        return self.attempts * self.timeout_s + (2 ** (self.attempts - 1) - 1) * self.backoff_s
-
     async def wait_for(self, search: Callable[[], Awaitable[T]]) -> T:
         """What a search finds. Raises `RetrievalError` when all attempts fail or hang.
 

@@ -24,7 +24,7 @@ from trailforge.inference.endpoint import retry_after
 from trailforge.retrieval.backends.declaration import FoundPassage, attach_sources
 from trailforge.retrieval.kg import KgResult
 from trailforge.retrieval.service import wire
-from trailforge.retrieval.service.pages import FoundWords, PagePart
+from trailforge.retrieval.service.pages import PagePart
 from trailforge.schemas import InvalidInput, Passage, RetrievalError, from_dict, parse_json
 
 if TYPE_CHECKING:
@@ -118,10 +118,6 @@ class SearchClient:
     async def open_page(self, page: str, part: int | None = None) -> PagePart:
         """A part of a page by id, title or address. Raises as `retrieve`."""
         return await self._record(PagePart, wire.OPEN, {"page": page, "part": part})
-
-    async def find_in_page(self, page: str, words: str) -> FoundWords:
-        """Where words stand in a page. Raises as `retrieve`."""
-        return await self._record(FoundWords, wire.FIND, {"page": page, "text": words})
 
     async def search_kg(self, mentions: Sequence[str], relations: Sequence[str] = (), query: str = "") -> KgResult:
         """See `KgTool.search`. Raises as `retrieve`."""
