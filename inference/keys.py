@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from trailforge.schemas.text import visible
+
 KEY_VARIABLES = ("TRAILFORGE_API_KEY", "OPENAI_API_KEY")
 """The first that is set counts."""
 
@@ -17,6 +19,13 @@ def api_key() -> str | None:
     """The key, without the blanks around it; None when there is none."""
     name = key_variable()
     return os.environ[name].strip() if name else None
+
+
+def first_line(text: str) -> str:
+    """Of a server's text: without control characters, and without our key, which some repeat."""
+    if key := api_key():
+        text = text.replace(key, "<key>")
+    return visible((text.strip().splitlines() or [""])[0][:200])
 
 
 def is_sendable(key: str) -> bool:

@@ -13,10 +13,9 @@ from urllib.parse import urlsplit
 
 from trailforge.inference.budget import estimated_tokens
 from trailforge.inference.endpoint import retry_after
-from trailforge.inference.keys import KEY_VARIABLES, api_key
+from trailforge.inference.keys import KEY_VARIABLES, first_line
 from trailforge.inference.wire import Answer, Unanswered, Untaken, Wire
 from trailforge.schemas import InvalidInput, ProviderError, ServerUnavailable, parse_json
-from trailforge.schemas.text import visible
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,7 +124,7 @@ class EmbeddingsClient:
         try:
             answer = await self._wire.send("/embeddings", sent)
         except (Unanswered, Untaken) as error:
-            raise _Passing(f"no reply ({_first_line(str(error))})") from None
+            raise _Passing(f"no reply ({first_line(str(error))})") from None
         if answer.is_success:
             return answer.body
         if answer.status in _PASSING or answer.status >= 500:
@@ -153,7 +152,7 @@ class EmbeddingsClient:
 
     def _refusal(self, answer: Answer) -> ProviderError:
         """What a status that no other attempt mends means."""
-        text = _first_line(answer.body.decode("utf-8", "replace"))
+        text = first_line(answer.body.decode("utf-8", "replace"))
         if answer.status in (401, 403):
             return self._wrong(f"the key is refused; set {KEY_VARIABLES[0]}")
         if answer.status == 404 or 300 <= answer.status < 400:
@@ -193,10 +192,3 @@ def _norms(vectors: np.ndarray) -> Any:
     import numpy as np
 
     return np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-def _first_line(text: str) -> str:
-    """Of a server's text: without control characters, and without our key, which some repeat."""
-    if key := api_key():
-        text = text.replace(key, "<key>")
-    return visible((text.strip().splitlines() or [""])[0][:200])

@@ -81,6 +81,10 @@ class RetrievalConfig(RetrieverConfig):
             return (self.encoder or found) if found else None
         return self.encoder_of(self.kind or _USUAL)
 
+    def over(self, documents: Path | None) -> RetrievalConfig:
+        """With this corpus, where one is given, in place of the questions' own paragraphs."""
+        return self if documents is None else replace(self, scope="corpus", corpus_index=str(documents))
+
     def deciding(self) -> dict[str, Any]:
         """What decides the rows: of what is known by its content not the place, and no device."""
         content = to_dict(self)

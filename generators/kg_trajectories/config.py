@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig
@@ -231,30 +230,15 @@ class KgRunConfig(GraphRunConfig):
         """How the model is asked."""
         return self.generator.episode.style
 
-    def over(self, documents: Path | None) -> KgRunConfig:
-        """With this corpus instead of the questions' own paragraphs."""
-        if documents is None:
-            return self
-        return replace(self, retrieval=replace(self.retrieval, scope="corpus", corpus_index=str(documents)))
-
-    def searched_by(self, kind: str | None) -> KgRunConfig:
-        """With this kind of retrieval, where one is asked for. Raises `InvalidInput` for one that is none."""
-        return replace(self, retrieval=self.retrieval.of_kind(kind))
-
-    def within(self, scope: str | None) -> KgRunConfig:
-        """Over the questions' own paragraphs or a corpus, where one of them is asked for."""
-        return self if scope is None else replace(self, retrieval=replace(self.retrieval, scope=scope))
-
 
 def configure(config: KgRunConfig, inputs: RunInputs) -> KgRunConfig:
     """Over the graph and the documents that are given. Raises `InvalidInput` when what it searches is not there."""
     scope, documents = inputs.options.get("scope"), inputs.options.get("documents")
     if scope == "question" and documents is not None:
         raise InvalidInput("--scope question searches each question's own paragraphs; leave --documents out")
-    config = config.searched_by(inputs.options.get("retrieval"))
-    if (config.retrieval.kind == WEB or config.retrieval.server) and (scope or documents):
-        where = "the web" if config.retrieval.kind == WEB else "a server"
+    retrieval = config.retrieval.of_kind(inputs.options.get("retrieval"))
+    if (retrieval.kind == WEB or retrieval.server) and (scope or documents):
+        where = "the web" if retrieval.kind == WEB else "a server"
         raise InvalidInput(f"{where} is searched, whatever --scope and --documents say; leave them out")
-    config = config.within(scope).over(documents)
-    config = replace(config, retrieval=with_hash(config.retrieval))
-    return config.on_graph(inputs.options.get("kg"))
+    retrieval = (replace(retrieval, scope=scope) if scope else retrieval).over(documents)
+    return replace(config, retrieval=with_hash(retrieval)).on_graph(inputs.options.get("kg"))
