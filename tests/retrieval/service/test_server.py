@@ -22,7 +22,7 @@ from trailforge.retrieval.service.pages import OpenedPage
 from trailforge.retrieval.service.searching import RankedIndex, ServedIndex
 from trailforge.retrieval.service.server import SearchServer, ServerLimits
 from trailforge.retrieval.web.pages import PageReader
-from trailforge.schemas import Document, RetrievalError
+from trailforge.schemas import Document
 
 LANG = "When was Fritz Lang born?"
 
@@ -248,15 +248,6 @@ async def test_a_graph_is_searched_as_its_tool_does(tmp_path: Path) -> None:
     assert reply["triples"][0]["tail_label"] == "Ulm" and reply["entities"][0]["matches"][0]["entity_id"] == "Q1"
     assert found == tool.search(*asked)
     assert (status, refused) == (404, {"error": "no corpus is served here"})
-
-
-async def test_pages_come_through_our_client() -> None:
-    """As records; a part that there is not is an error."""
-    async with serving(SearchServer([films(LONG)])) as url:
-        client = connect(url, config=QUICK)
-        assert (await client.open_page("Badger")).text == "It digs."
-        with pytest.raises(RetrievalError, match="from 1 to 1"):
-            await client.open_page("Badger", 2)
 
 
 async def test_figures_say_what_was_asked() -> None:
