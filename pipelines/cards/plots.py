@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GREY, DARK, GOOD, BAD, BROKEN = "#c4c4c4", "#333333", "#3b75af", "#e8963e", "#b5433a"
+COLOURS = ("#3b75af", "#e8963e", "#509e3d", "#b5433a", "#8d69b8", "#84584e", "#d57dbe", "#3fa7b5")
+"""Of kinds, in turn."""
 FUNNEL = "plots/funnel.png"
 _DOTS_PER_INCH = 130
 _LONGEST = 250
@@ -48,7 +50,7 @@ def funnel(stages: Sequence[StageCount]) -> bytes:
 
 def write_figure(path: Path, png: bytes) -> None:
     """Put a figure beside the card."""
-    write_atomically(path, lambda temporary: _write(temporary, png))
+    write_atomically(path, lambda temporary: temporary.write_bytes(png))
 
 
 def bars(axes: Axes, counts: Mapping[str, int], colour: str) -> None:
@@ -86,7 +88,3 @@ def _reasons(stage: StageCount) -> str:
     each = sorted((*stage.rejected, *stage.failed), key=lambda count: (-count.count, count.reason))
     label = "   ".join(f"{count.reason.replace('_', ' ')} {count.count:,}" for count in each if count.count)
     return label if len(label) <= _LONGEST else label[:_LONGEST] + " …"  # people give theirs in their own words
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
