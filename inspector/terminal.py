@@ -58,8 +58,6 @@ from trailforge.schemas import EntityMatch, KgTriple, Manifest, Message
 
 _SHOWN = 400
 """Characters of a document."""
-_FIRST_ROWS = 3
-"""Of a preview."""
 _ROLES = {"system": "dim", "user": "bold cyan", "assistant": "green", "tool": "yellow"}
 _STYLES = {
     "strong": "bold", "quiet": "dim", "right": "green", "gold": "green", "wrong": "red", "mended": "magenta",
@@ -103,11 +101,11 @@ def _show_episodes(opened: OpenEpisodes, console: Console, *, id: str | None, ki
 
 
 def show_first(manifest: Manifest, folder: Path) -> None:
-    """Print the books of a preview and its first rows."""
+    """Print the books of a preview and its first three rows."""
     run, console = open_run(folder), Console()
     console.print(figures(manifest, count_kinds(run)))
     product = product_of(run.dataset)
-    for number in range(min(_FIRST_ROWS, run.size(product))):
+    for number in range(min(3, run.size(product))):
         console.print(row(run, product, number))
 
 

@@ -11,7 +11,7 @@ from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConf
 from trailforge.inference import Client, Prices
 from trailforge.inference.judge import JudgeOptions
 from trailforge.inference.prompts import Prompts
-from trailforge.pipelines.runs.graph import GraphRunConfig
+from trailforge.pipelines.runs.config import GraphRunConfig
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.protocols import kg_search
 from trailforge.protocols.episodes import EpisodeConfig
