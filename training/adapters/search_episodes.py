@@ -253,3 +253,19 @@ def _opened(protocol: str, settings: SearchSettings) -> Environment:
         kg=settings.kg or None,
         top_k=settings.top_k,
     )
+
+
+_loading = threading.Lock()
+
+
+def tokenizer_of(name: str) -> Any:
+    """A model's, loaded by whoever comes first: two threads that import transformers at once find half of it."""
+    with _loading:
+        return _loaded(name)
+
+
+@cache
+def _loaded(name: str) -> Any:
+    from trailforge.training.weights import load_tokenizer
+
+    return load_tokenizer(name)
