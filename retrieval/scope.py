@@ -16,14 +16,7 @@ from trailforge.retrieval.embeddings import encoder_model
 from trailforge.retrieval.encoder import Encoder, check_encoder
 from trailforge.retrieval.indexes.manifest import IndexManifest, read_manifest
 from trailforge.retrieval.indexes.store import open_index
-from trailforge.retrieval.retrievers import (
-    WEB,
-    RetrieverConfig,
-    build_over,
-    check_in_memory,
-    open_encoder,
-    run_apart,
-)
+from trailforge.retrieval.retrievers import WEB, RetrieverConfig, build_over, check_in_memory, open_encoder, run_apart
 from trailforge.retrieval.seals import file_hash
 from trailforge.retrieval.sentences import SentenceReader
 from trailforge.retrieval.service.client import SearchClientConfig, connect, is_address

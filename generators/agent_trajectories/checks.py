@@ -11,12 +11,7 @@ from trailforge.generators.agent_trajectories.choice import Rejected, preference
 from trailforge.generators.agent_trajectories.config import AgentRunConfig
 from trailforge.generators.agent_trajectories.filters import KNOWN, known_from_memory
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory, FromMemory
-from trailforge.generators.agent_trajectories.rows import (
-    made_of,
-    sft_rows,
-    tells_its_searches,
-    with_shares,
-)
+from trailforge.generators.agent_trajectories.rows import made_of, sft_rows, tells_its_searches, with_shares
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks
 from trailforge.schemas import InvalidInput, Question, RejectedRow, SftRow, Verdict, from_dict

@@ -31,14 +31,7 @@ from trailforge.retrieval.kg import KgStore, KgTool
 from trailforge.retrieval.plan_tools import web_tools
 from trailforge.retrieval.retrievers import WEB, open_encoder
 from trailforge.rewards.answers import read_short_answer
-from trailforge.schemas import (
-    ITEM_ERRORS,
-    Provenance,
-    Question,
-    SourceDocument,
-    TrailforgeError,
-    to_dict,
-)
+from trailforge.schemas import ITEM_ERRORS, Provenance, Question, SourceDocument, TrailforgeError, to_dict
 from trailforge.schemas.agent_episode import AgentCosts
 
 _PLAN = "plan"

@@ -19,15 +19,7 @@ from trailforge.pipelines.cards.card import limits, origin_lines, rows_of, short
 from trailforge.pipelines.cards.licences import of_graph, of_questions, over_corpus
 from trailforge.pipelines.cards.plots import BAD, GOOD, figure_of, png_of, write_figure
 from trailforge.pipelines.runs.intake import Settings, run_configuration
-from trailforge.schemas import (
-    ContrastivePair,
-    KgReward,
-    KgTrajectory,
-    Manifest,
-    RejectedRow,
-    from_dict,
-    to_dict,
-)
+from trailforge.schemas import ContrastivePair, KgReward, KgTrajectory, Manifest, RejectedRow, from_dict, to_dict
 
 REWARDS = "plots/rewards.png"
 _PARTS = tuple(part.name for part in fields(KgReward))

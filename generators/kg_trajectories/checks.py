@@ -15,13 +15,7 @@ from trailforge.generators.kg_trajectories.rows import kg_sft_row
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks
-from trailforge.schemas import (
-    ContrastivePair,
-    KgTrajectory,
-    Question,
-    SftRow,
-    Verdict,
-)
+from trailforge.schemas import ContrastivePair, KgTrajectory, Question, SftRow, Verdict
 
 
 class KgRowChecks(RowChecks):

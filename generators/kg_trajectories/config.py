@@ -23,14 +23,7 @@ from trailforge.retrieval.retrievers import WEB
 from trailforge.retrieval.scope import with_hash
 from trailforge.rewards import DynaSearcherConstants
 from trailforge.rewards.dynasearcher import DEFAULT, PAPER
-from trailforge.schemas import (
-    ContrastivePair,
-    InvalidInput,
-    KgTrajectory,
-    SftRow,
-    estimate_tokens,
-    to_dict,
-)
+from trailforge.schemas import ContrastivePair, InvalidInput, KgTrajectory, SftRow, estimate_tokens, to_dict
 from trailforge.schemas.plugins import check_plugin
 
 Reader = Literal["passages", "sentences"]

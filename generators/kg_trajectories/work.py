@@ -19,11 +19,7 @@ from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.intake import RunInputs, Settings, take_in_questions
 from trailforge.retrieval import open_retrieval
 from trailforge.retrieval.kg import KgStore
-from trailforge.schemas import (
-    InvalidInput,
-    Question,
-    to_dict,
-)
+from trailforge.schemas import InvalidInput, Question, to_dict
 
 
 def take_in(inputs: RunInputs, folder: Path, config: KgRunConfig) -> Settings:

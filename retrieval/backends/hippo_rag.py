@@ -29,12 +29,7 @@ import numpy as np
 from trailforge.inference import Sampling
 from trailforge.inference.asker import fill
 from trailforge.inference.prompts import Prompts
-from trailforge.retrieval.backends.declaration import (
-    Backend,
-    FoundPassage,
-    Index,
-    Workbench,
-)
+from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Index, Workbench
 from trailforge.retrieval.backends.facts import (
     FactTable,
     StatedFact,
@@ -42,14 +37,7 @@ from trailforge.retrieval.backends.facts import (
     model_triples,
     plan_model_triples,
 )
-from trailforge.retrieval.backends.graph import (
-    NameFinder,
-    PassageGraph,
-    best_rows,
-    key_of,
-    min_max,
-    row_of,
-)
+from trailforge.retrieval.backends.graph import NameFinder, PassageGraph, best_rows, key_of, min_max, row_of
 from trailforge.retrieval.backends.vectors import Vectors, embed, embedded_text
 from trailforge.schemas import ITEM_ERRORS, Document, RetrievalError
 
