@@ -220,6 +220,15 @@ def text_field(value: object) -> str:
     return value.strip().encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""
 
 
+def rows_of_reply(content: bytes, name: str, missing: object = None) -> list[dict[str, Any]]:
+    """The objects of a list in a reply. `missing`: what stands for one that is not there. Raises `ValueError`."""
+    reply = parse_json(content)
+    rows = reply.get(name, missing) if isinstance(reply, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError(f"expected an object with a list of objects {name!r}")
+    return rows
+
+
 def key_from(variable: str, provider: str) -> str:
     """The key in an environment variable. Raises `InvalidInput` that names the variable, and never the key."""
     key = os.environ.get(variable, "").strip()
