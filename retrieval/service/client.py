@@ -24,6 +24,7 @@ from trailforge.inference.endpoint import retry_after
 from trailforge.retrieval.backends.declaration import FoundPassage, attach_sources
 from trailforge.retrieval.kg import KgResult
 from trailforge.retrieval.service import wire
+from trailforge.retrieval.service.pages import FoundWords, PagePart
 from trailforge.schemas import InvalidInput, Passage, RetrievalError, from_dict, parse_json
 
 if TYPE_CHECKING:
@@ -114,13 +115,24 @@ class SearchClient:
         except ValueError as error:
             raise RetrievalError(f"{self.url}{wire.RETRIEVE}: its answer holds {error}") from None
 
+    async def open_page(self, page: str, part: int | None = None) -> PagePart:
+        """A part of a page by id, title or address. Raises as `retrieve`."""
+        return await self._record(PagePart, wire.OPEN, {"page": page, "part": part})
+
+    async def find_in_page(self, page: str, words: str) -> FoundWords:
+        """Where words stand in a page. Raises as `retrieve`."""
+        return await self._record(FoundWords, wire.FIND, {"page": page, "text": words})
+
     async def search_kg(self, mentions: Sequence[str], relations: Sequence[str] = (), query: str = "") -> KgResult:
         """See `KgTool.search`. Raises as `retrieve`."""
         asked = {"entities": list(mentions), "relations": list(relations), "query": query}
+        return await self._record(KgResult, wire.KG, asked)
+
+    async def _record(self, record: type[T], path: str, asked: dict[str, Any]) -> T:
         try:
-            return from_dict(KgResult, await self._ask(wire.KG, asked))
+            return from_dict(record, await self._ask(path, asked))
         except InvalidInput as error:
-            raise RetrievalError(f"{self.url}{wire.KG}: what it answers is no KgResult ({error})") from None
+            raise RetrievalError(f"{self.url}{path}: what it answers is no {record.__name__} ({error})") from None
 
     async def health(self) -> dict[str, Any]:
         """What the server says of itself: its corpora above all. Raises `RetrievalError` when it does not answer."""

@@ -18,11 +18,11 @@ from tests.support.recorded import Answer, recorded
 from trailforge.retrieval import Bm25Retriever
 from trailforge.retrieval.kg import KgTool
 from trailforge.retrieval.service.client import connect
-from trailforge.retrieval.service.pages import OpenedPage
+from trailforge.retrieval.service.pages import OpenedPage, Spot
 from trailforge.retrieval.service.searching import RankedIndex, ServedIndex
 from trailforge.retrieval.service.server import SearchServer, ServerLimits
 from trailforge.retrieval.web.pages import PageReader
-from trailforge.schemas import Document
+from trailforge.schemas import Document, RetrievalError
 
 LANG = "When was Fritz Lang born?"
 
@@ -248,6 +248,16 @@ async def test_a_graph_is_searched_as_its_tool_does(tmp_path: Path) -> None:
     assert reply["triples"][0]["tail_label"] == "Ulm" and reply["entities"][0]["matches"][0]["entity_id"] == "Q1"
     assert found == tool.search(*asked)
     assert (status, refused) == (404, {"error": "no corpus is served here"})
+
+
+async def test_pages_and_spots_come_through_our_client() -> None:
+    """As records; a part that there is not is an error."""
+    async with serving(SearchServer([films(LONG)])) as url:
+        client = connect(url, config=QUICK)
+        assert (await client.open_page("Badger")).text == "It digs."
+        assert (await client.find_in_page("Badger", "digs")).matches == (Spot(part=1, text="It digs."),)
+        with pytest.raises(RetrievalError, match="from 1 to 1"):
+            await client.open_page("Badger", 2)
 
 
 async def test_figures_say_what_was_asked() -> None:
