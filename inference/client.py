@@ -10,12 +10,12 @@ import asyncio
 import atexit
 import random
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from trailforge.inference.budget import Budget, Caps, Counters, Meter, Prices, count_reply
 from trailforge.inference.endpoint import Dialect, Endpoint, Failure
@@ -28,6 +28,7 @@ from trailforge.schemas import BudgetExceeded, InvalidInput, OutputError, Server
 from trailforge.schemas.files import user_cache
 
 T = TypeVar("T")
+P = ParamSpec("P")
 _CLOSING_S = 5.0
 
 
@@ -297,18 +298,21 @@ class ModelDesk:
             self._loop.close()
 
 
-_opening = threading.Lock()
+def once(make: Callable[P, T]) -> Callable[P, T]:
+    """`make`, once for the same arguments: `cache` alone lets threads that ask at once compute at once."""
+    lock, cached = threading.Lock(), cache(make)
+
+    @wraps(make)
+    def made(*args: P.args, **kwargs: P.kwargs) -> T:
+        with lock:
+            return cached(*args, **kwargs)  # pyright: ignore[reportArgumentType]
+
+    return made
 
 
+@once
 def open_desk(served: ServedModel, name: str) -> ModelDesk:
     """The desk of a model, one in a process, which lives as long as that. Raises as `ModelDesk`."""
-    # `cache` alone lets threads that ask at once compute at once: each would get a desk and a client of its own.
-    with _opening:
-        return _desk(served, name)
-
-
-@cache
-def _desk(served: ServedModel, name: str) -> ModelDesk:
     desk = ModelDesk(served, name)
     atexit.register(desk.close)
     return desk
