@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from trailforge.inference.budget import charged_tokens
-from trailforge.inference.keys import KEY_VARIABLES, first_line
 from trailforge.inference.request import BROKEN_OFF, Reply, Request
 from trailforge.inference.structured import strict_schema
-from trailforge.inference.wire import Answer, Unanswered, Untaken, Wire
+from trailforge.inference.wire import KEY_VARIABLES, Answer, Unanswered, Untaken, Wire, first_line
 from trailforge.schemas import ContextOverflow, ProviderError, ServerUnavailable, parse_json
 
 Dialect = Literal["openai", "llama_cpp", "vllm"]

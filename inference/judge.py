@@ -17,7 +17,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from trailforge.inference import ChatTurn, Client, Meter, Request, Sampling, ask_json
-from trailforge.inference.client import ModelDesk, ServedModel, once
+from trailforge.inference.client import ModelDesk, ServedModel
+from trailforge.inference.threads import once
 from trailforge.schemas import InvalidInput
 
 PROMPT = "judge.txt"
@@ -169,7 +170,7 @@ class JudgeDesk:
 
     def check(self) -> None:
         """Raises `ServerUnavailable` when no server answers."""
-        self._desk.soon(self._desk.client.check()).result()
+        self._desk.call(self._desk.client.check())
 
     def close(self) -> None:
         """End client, ledger and loop."""

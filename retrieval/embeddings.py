@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from trailforge.inference.budget import estimated_tokens
 from trailforge.inference.endpoint import retry_after
-from trailforge.inference.keys import KEY_VARIABLES, first_line
-from trailforge.inference.wire import Answer, Unanswered, Untaken, Wire
+from trailforge.inference.threads import LoopThread, all_or_error
+from trailforge.inference.wire import KEY_VARIABLES, Answer, Unanswered, Untaken, Wire, first_line
 from trailforge.schemas import InvalidInput, ProviderError, ServerUnavailable, parse_json
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class EmbeddingsClient:
         """`name`: `URL#MODEL`, e.g. `http://10.0.0.5:8000/v1#BAAI/bge-m3`. Sends nothing. Raises `InvalidInput`."""
         self._url, self._model = split_served(name)
         self._opening = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: LoopThread | None = None
         self._wire = Wire(self._url, timeout_s=_TIMEOUT_S)
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._dimension = 0
@@ -62,8 +62,7 @@ class EmbeddingsClient:
 
         Raises `ServerUnavailable` after the last attempt, and `ProviderError` for what no other attempt mends.
         """
-        asking = asyncio.run_coroutine_threadsafe(self._encode(list(texts)), self._running())
-        return asking.result()
+        return self._running().call(self._encode(list(texts)))
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Of each text, by estimate: its tokenizer is not here."""
@@ -73,17 +72,15 @@ class EmbeddingsClient:
         """Close its connections; the next call opens new ones."""
         with self._opening:
             if self._loop is not None:
-                asyncio.run_coroutine_threadsafe(self._wire.close(), self._loop).result()
-                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._loop.end(self._wire.close)
                 self._loop = None
                 atexit.unregister(self.close)
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def _running(self) -> LoopThread:
         with self._opening:
             if self._loop is None:
                 self._wire.open()
-                self._loop, self._slots = asyncio.new_event_loop(), asyncio.Semaphore(IN_FLIGHT)
-                threading.Thread(target=self._loop.run_forever, name="trailforge-embeddings", daemon=True).start()
+                self._loop, self._slots = LoopThread("embeddings"), asyncio.Semaphore(IN_FLIGHT)
                 atexit.register(self.close)
             return self._loop
 
@@ -91,13 +88,7 @@ class EmbeddingsClient:
         import numpy as np
 
         starts = range(0, len(texts), _PER_REQUEST)
-        asked = [asyncio.ensure_future(self._batch(texts[start : start + _PER_REQUEST])) for start in starts]
-        try:
-            batches = await asyncio.gather(*asked)
-        except BaseException:
-            for each in asked:
-                each.cancel()
-            raise
+        batches = await all_or_error(self._batch(texts[start : start + _PER_REQUEST]) for start in starts)
         return np.concatenate(batches) if batches else np.zeros((0, self._dimension), np.float32)
 
     async def _batch(self, texts: list[str]) -> np.ndarray:

@@ -14,13 +14,13 @@ import ctypes
 import os
 import random
 import threading
-from collections.abc import Coroutine, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from trailforge.inference.endpoint import retry_after
+from trailforge.inference.threads import LoopThread
 from trailforge.retrieval.backends.declaration import FoundPassage, attach_sources
 from trailforge.retrieval.kg import KgResult
 from trailforge.retrieval.service import wire
@@ -159,19 +159,13 @@ class _Passing(Exception):
         self.wait_s, self.is_unheard = wait_s, is_unheard
 
 
-class _Line:
+class _Line(LoopThread):
     """The thread that all clients of a process send from: a session lives on one loop, and agents have many."""
 
     def __init__(self) -> None:
+        super().__init__("search")
         self.process = os.getpid()
         self._sessions: dict[int, aiohttp.ClientSession] = {}
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="trailforge-search", daemon=True)
-        self._thread.start()
-
-    def soon(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run on the line's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def ask(self, url: str, body: bytes | None, config: SearchClientConfig) -> Any:
         """The JSON that comes. Raises `RetrievalError` for a refusal, and when the time is over."""
@@ -232,12 +226,8 @@ class _Line:
 
     def close(self) -> None:
         """End sessions and loop, at the end of the process that began them."""
-        if os.getpid() != self.process or self._loop.is_closed():
-            return
-        self.soon(self._close_sessions()).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        if os.getpid() == self.process:
+            self.end(self._close_sessions)
 
     async def _close_sessions(self) -> None:
         for session in self._sessions.values():

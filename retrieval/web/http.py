@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit, urlu
 import aiohttp
 
 from trailforge.inference.endpoint import retry_after
-from trailforge.inference.keys import is_sendable
+from trailforge.inference.wire import is_sendable
 from trailforge.schemas import InvalidInput, ProviderError, RequestRefused, ServerUnavailable, parse_json
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from trailforge.inference.client import once
+from trailforge.inference.threads import once
 from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.protocols.episodes import EpisodeRun
 from trailforge.rewards.episode import Reward
