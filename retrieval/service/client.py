@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from trailforge.inference.endpoint import retry_after
 from trailforge.inference.threads import LoopThread
+from trailforge.inference.wire import first_line
 from trailforge.retrieval.backends.declaration import FoundPassage, attach_sources
 from trailforge.retrieval.kg import KgResult
 from trailforge.retrieval.service import wire
@@ -206,7 +207,7 @@ class _Line(LoopThread):
             raise RetrievalError(f"{url}: this is no address") from None
         except (aiohttp.ClientError, OSError) as error:
             is_unheard = isinstance(error, aiohttp.ClientConnectorError)
-            raise _Passing(_first_line(str(error)) or type(error).__name__, is_unheard=is_unheard) from None
+            raise _Passing(first_line(str(error)) or type(error).__name__, is_unheard=is_unheard) from None
         if status in _PASSING:
             raise _Passing(f"status {status}{_message(content)}", wait_s)
         if status != 200:
@@ -283,8 +284,4 @@ def _message(content: bytes) -> str:
     except ValueError:
         return ""
     said = (problem.get("error") or problem.get("detail")) if isinstance(problem, dict) else None
-    return f" ({_first_line(str(said))})" if said else ""
-
-
-def _first_line(text: str) -> str:
-    return (text.strip().splitlines() or [""])[0][:200]
+    return f" ({first_line(str(said))})" if said else ""
