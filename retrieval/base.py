@@ -48,6 +48,15 @@ class LazyRetriever:
         return self._opened
 
 
+class Passing(Exception):
+    """An attempt that failed where another may not. `wait_s`: what the server asks for."""
+
+    def __init__(self, why: str, wait_s: float | None = None, *, is_unheard: bool = False) -> None:
+        """`is_unheard`: there was no connection."""
+        super().__init__(why)
+        self.wait_s, self.is_unheard = wait_s, is_unheard
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPatience:
     """How long a search is waited for, and how often it is tried."""

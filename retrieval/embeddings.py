@@ -15,6 +15,7 @@ from trailforge.inference.budget import estimated_tokens
 from trailforge.inference.endpoint import retry_after
 from trailforge.inference.threads import LoopThread, all_or_error
 from trailforge.inference.wire import KEY_VARIABLES, Answer, Unanswered, Untaken, Wire, first_line
+from trailforge.retrieval.base import Passing
 from trailforge.schemas import InvalidInput, ProviderError, ServerUnavailable, parse_json
 
 if TYPE_CHECKING:
@@ -28,14 +29,6 @@ _TIMEOUT_S = 60.0
 _ATTEMPTS = 6
 _BACKOFF_S, _LONGEST_WAIT_S = 0.5, 30.0
 _PASSING = {408, 409, 425, 429}
-
-
-class _Passing(Exception):
-    """An attempt that failed where another may not. `wait_s`: what the server asks for."""
-
-    def __init__(self, why: str, wait_s: float | None = None) -> None:
-        super().__init__(why)
-        self.wait_s = wait_s
 
 
 class EmbeddingsClient:
@@ -100,7 +93,7 @@ class EmbeddingsClient:
             try:
                 async with self._slots:
                     return self._vectors(await self._answer(sent), len(texts))
-            except _Passing as passing:
+            except Passing as passing:
                 if attempt >= _ATTEMPTS:
                     raise ServerUnavailable(
                         f"embeddings server {self._url}: {passing} after {attempt} attempts; "
@@ -115,11 +108,11 @@ class EmbeddingsClient:
         try:
             answer = await self._wire.send("/embeddings", sent)
         except (Unanswered, Untaken) as error:
-            raise _Passing(f"no reply ({first_line(str(error))})") from None
+            raise Passing(f"no reply ({first_line(str(error))})") from None
         if answer.is_success:
             return answer.body
         if answer.status in _PASSING or answer.status >= 500:
-            raise _Passing(f"status {answer.status}", retry_after(answer.headers))
+            raise Passing(f"status {answer.status}", retry_after(answer.headers))
         raise self._refusal(answer)
 
     def _vectors(self, body: bytes, texts: int) -> np.ndarray:

@@ -23,6 +23,7 @@ from trailforge.inference.endpoint import retry_after
 from trailforge.inference.threads import LoopThread
 from trailforge.inference.wire import first_line
 from trailforge.retrieval.backends.declaration import FoundPassage, attach_sources
+from trailforge.retrieval.base import Passing
 from trailforge.retrieval.kg import KgResult
 from trailforge.retrieval.service import wire
 from trailforge.retrieval.service.pages import FoundWords, PagePart
@@ -151,15 +152,6 @@ class SearchClient:
         return await asyncio.wrap_future(line.soon(line.ask(f"{self.url}{path}", body, self._config)))
 
 
-class _Passing(Exception):
-    """An attempt that failed where another may not. `wait_s`: what the server asks for."""
-
-    def __init__(self, why: str, wait_s: float | None = None, *, is_unheard: bool = False) -> None:
-        """`is_unheard`: there was no connection."""
-        super().__init__(why)
-        self.wait_s, self.is_unheard = wait_s, is_unheard
-
-
 class _Line(LoopThread):
     """The thread that all clients of a process send from: a session lives on one loop, and agents have many."""
 
@@ -171,14 +163,14 @@ class _Line(LoopThread):
     async def ask(self, url: str, body: bytes | None, config: SearchClientConfig) -> Any:
         """The JSON that comes. Raises `RetrievalError` for a refusal, and when the time is over."""
         clock = asyncio.get_running_loop().time
-        began, attempts, failure = clock(), 0, _Passing("no reply in time")
+        began, attempts, failure = clock(), 0, Passing("no reply in time")
         try:
             async with asyncio.timeout(config.limit_s):
                 while True:
                     attempts += 1
                     try:
                         return await self._attempt(url, body, config)
-                    except _Passing as passing:
+                    except Passing as passing:
                         failure = passing
                     left = began + config.limit_s - clock()
                     pause = _pause_s(attempts, failure, config)
@@ -202,14 +194,14 @@ class _Line(LoopThread):
                 content = await _content(response)
                 status, wait_s = response.status, retry_after(response.headers)
         except TimeoutError:
-            raise _Passing("no reply in time") from None
+            raise Passing("no reply in time") from None
         except aiohttp.InvalidURL:
             raise RetrievalError(f"{url}: this is no address") from None
         except (aiohttp.ClientError, OSError) as error:
             is_unheard = isinstance(error, aiohttp.ClientConnectorError)
-            raise _Passing(first_line(str(error)) or type(error).__name__, is_unheard=is_unheard) from None
+            raise Passing(first_line(str(error)) or type(error).__name__, is_unheard=is_unheard) from None
         if status in _PASSING:
-            raise _Passing(f"status {status}{_message(content)}", wait_s)
+            raise Passing(f"status {status}{_message(content)}", wait_s)
         if status != 200:
             raise RetrievalError(f"{url}: refused with status {status}{_message(content)}")
         try:
@@ -262,7 +254,7 @@ def _leave_to_parent() -> None:
 os.register_at_fork(after_in_child=_leave_to_parent)
 
 
-def _pause_s(attempt: int, failure: _Passing, config: SearchClientConfig) -> float:
+def _pause_s(attempt: int, failure: Passing, config: SearchClientConfig) -> float:
     if failure.wait_s is not None:
         return failure.wait_s + random.random() * config.backoff_s
     return min(_LONGEST_PAUSE_S, config.backoff_s * 2 ** min(attempt - 1, 30)) * (0.5 + random.random() / 2)
