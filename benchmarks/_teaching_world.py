@@ -10,7 +10,6 @@ import asyncio
 import json
 import random
 import re
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from trailforge.generators.kg_questions.worlds import WorldConfig
 from trailforge.generators.kg_questions.worlds.names import WorldNames
 from trailforge.generators.kg_questions.worlds.questions import sample_questions
 from trailforge.generators.kg_questions.worlds.searches import rewordings
+from trailforge.inference.threads import LoopThread
 from trailforge.mcts.rollout import is_usable_query
 from trailforge.pipelines.sources import read_questions
 from trailforge.retrieval.backends.bm25 import Bm25Retriever
@@ -225,8 +225,7 @@ def _last(prompt: str, label: str) -> str:
 @contextmanager
 def serving(model: Callable[[str, int], str]) -> Iterator[str]:
     """An OpenAI-compatible server of a scripted model on loopback, in a thread; gives its base URL."""
-    started, places = threading.Event(), list[str]()
-    loop = asyncio.new_event_loop()
+    loop = LoopThread("scripted-model")
 
     async def start() -> web.AppRunner:
         server = Server(model, slots=256)
@@ -236,23 +235,13 @@ def serving(model: Callable[[str, int], str]) -> Iterator[str]:
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        places.append(f"http://127.0.0.1:{runner.addresses[0][1]}/v1")
         return runner
 
-    def work() -> None:
-        runner = loop.run_until_complete(start())
-        started.set()
-        loop.run_forever()
-        loop.run_until_complete(runner.cleanup())
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    started.wait()
+    runner = loop.call(start())
     try:
-        yield places[0]
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
     finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
+        loop.end(runner.cleanup)
 
 
 def shuffled_observations(rows: Sequence[Any], seed: int) -> list[Any]:

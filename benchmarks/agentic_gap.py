@@ -27,8 +27,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from _gaps import compare_gaps
+
 from trailforge.evaluation.agents import AgentRun
-from trailforge.evaluation.compare import compare_gaps
 from trailforge.evaluation.corpora import Corpora, read_asked, read_sources
 from trailforge.evaluation.folder import EPISODES, AgentChoice, Evaluation, read_episodes, write_evaluation
 from trailforge.evaluation.metrics import MEASURES, EpisodeSetting, find_supporting, make_episode

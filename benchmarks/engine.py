@@ -163,10 +163,7 @@ def _ours(url: str, in_flight: int, folder: Path, _: str) -> Run:
 
 def _datatrove(url: str, in_flight: int, folder: Path, _: str) -> Run:
     from datatrove.data import Document  # pyright: ignore[reportMissingImports]
-    from datatrove.pipeline.inference.run_inference import (  # pyright: ignore[reportMissingImports]
-        InferenceConfig,
-        InferenceRunner,
-    )
+    from datatrove.pipeline.inference.run_inference import InferenceConfig, InferenceRunner  # pyright: ignore[reportMissingImports]
     from datatrove.pipeline.writers import JsonlWriter  # pyright: ignore[reportMissingImports]
     from loguru import logger  # pyright: ignore[reportMissingImports]
 

@@ -34,15 +34,7 @@ from typing import Any
 
 from _teaching_base import BaseConfig, make_base
 from _teaching_report import ARMS, DOCS, FIGURES, episodes_file, read_figures, write_report
-from _teaching_world import (
-    ErringModel,
-    Lore,
-    asked_of,
-    asked_of_questions,
-    serving,
-    shuffled_observations,
-    write_graph,
-)
+from _teaching_world import ErringModel, Lore, asked_of, asked_of_questions, serving, shuffled_observations, write_graph
 
 from trailforge.evaluation.folder import read_episodes
 from trailforge.pipelines.engine.files import sha256_of

@@ -308,21 +308,12 @@ def documents_of(corpus: Path) -> Iterator[Document]:
     if not corpus.exists():
         raise InvalidInput("no such file or folder", file=corpus)
     if corpus.is_dir() and (corpus / MANIFEST).is_file():
-        return distinct(_of_run(corpus))
+        from trailforge.training.searched import documents_of_runs
+
+        return distinct(documents_of_runs([corpus]))
     if corpus.is_file() and holds_questions(corpus):
         return distinct(read_paragraphs(corpus))
     return read_corpus(corpus)
-
-
-def _of_run(folder: Path) -> Iterator[Document]:
-    from trailforge.schemas import Question, SourceDocument
-    from trailforge.training.sets.runs import open_runs
-
-    (run,) = open_runs([folder])
-    for source in run.rows("documents", SourceDocument):
-        yield source.document
-    for question in run.rows("inputs", Question):
-        yield from question.paragraphs
 
 
 def _show_estimate(

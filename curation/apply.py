@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -199,12 +200,7 @@ def _clear(folder: Path) -> None:
 def _copy(source: Path, target: Path) -> None:
     if not source.is_file():
         raise InvalidInput("missing; `trailforge verify` tells more", file=source)
-    write_atomically(target, lambda temporary: _copy_bytes(source, temporary))
-
-
-def _copy_bytes(source: Path, target: Path) -> None:
-    with open(source, "rb") as reading, open(target, "wb") as writing:
-        shutil.copyfileobj(reading, writing, 1 << 20)
+    write_atomically(target, partial(shutil.copyfile, source))
 
 
 def _books(left: int, reasons: Sequence[str]) -> StageCount:

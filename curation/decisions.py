@@ -23,15 +23,7 @@ from typing import Any
 
 from trailforge.curation.log import append_records, read_records
 from trailforge.pipelines.curated import source_column
-from trailforge.schemas import (
-    DECISIONS_LOG,
-    Decision,
-    Fix,
-    InvalidInput,
-    Ruling,
-    RulingAction,
-    parse_json,
-)
+from trailforge.schemas import DECISIONS_LOG, Decision, Fix, InvalidInput, Ruling, RulingAction, parse_json
 
 LOG = DECISIONS_LOG
 

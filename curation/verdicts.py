@@ -70,7 +70,7 @@ def copy_logs(verdicts: Iterable[str], folder: Path) -> tuple[FileEntry, ...]:
         if folder.exists():
             shutil.rmtree(folder)
     for at, log in enumerate(logs):
-        write_atomically(folder / f"{at:06}" / log.name, partial(_copy, log))
+        write_atomically(folder / f"{at:06}" / log.name, partial(shutil.copyfile, log))
     origins = dict(zip(map(str, copies(folder)), map(str, logs), strict=True))
     return tuple(replace(entry, path=origins[entry.path]) for entry in refusals(copies(folder)).logs)
 
@@ -92,10 +92,6 @@ def _check_decision(decision: Decision) -> Decision:
     """A decision on a table of which it is known what it refuses. Raises `InvalidInput` for others."""
     source_column(decision.table)
     return check_decision(decision)
-
-
-def _copy(log: Path, copy: Path) -> None:
-    shutil.copyfile(log, copy)
 
 
 def _logs_called(name: str) -> list[Path]:

@@ -2,8 +2,6 @@
 
 comparison = compare(first, second)
 comparison.differences["contain_em"].low > 0     the second is better
-change = compare_gaps((dense, graph), (dense_by_agent, graph_by_agent), MEASURES["contain_em"])
-change.verdict == "narrows"                      graph is ahead of dense by less under the agent
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
 
 import numpy as np
 
@@ -75,52 +72,12 @@ class Comparison:
     right: McNemar
 
 
-GapVerdict = Literal["none", "unclear", "narrows", "turns", "widens"]
-"""`none`: there is no gap that is more than chance before. `unclear`: its change may be chance. `turns`: the run that
-was behind is ahead."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GapChange:
-    """What one run is ahead of another by, under one agent and under another: a difference of differences."""
-
-    questions: int
-    """That all four runs have, and of which all four know the measure."""
-    before: float
-    """The gap, second run less first, under the one agent."""
-    before_low: float
-    before_high: float
-    after: float
-    """Under the other agent."""
-    after_low: float
-    after_high: float
-    change: float
-    """After less before; a gap above 0 has narrowed when this is below."""
-    low: float
-    """Of the interval around the change."""
-    high: float
-
-    @property
-    def verdict(self) -> GapVerdict:
-        """What the intervals say."""
-        if self.before_low <= 0 <= self.before_high:
-            return "none"
-        if self.low <= 0 <= self.high:
-            return "unclear"
-        if self.before * self.change > 0:
-            return "widens"
-        has_turned = (self.after_high < 0) if self.before > 0 else (self.after_low > 0)
-        return "turns" if has_turned else "narrows"
-
-
 def compare(
     first: Sequence[AgentEpisode],
     second: Sequence[AgentEpisode],
     *,
     measures: Mapping[str, Measure] = MEASURES,
-    confidence: float = 0.95,
     resamples: int = 10_000,
-    seed: int = 0,
 ) -> Comparison:
     """What two runs differ by; each is of one agent over one back end with one model.
 
@@ -136,10 +93,10 @@ def compare(
             raise InvalidInput(f"{name} is another question in each run; compare runs over the same questions")
     differences: dict[str, Difference] = {}
     for label, measure in measures.items():
-        pairs = [(_mean(left[name], measure), _mean(right[name], measure)) for name in names]
+        pairs = [(mean_of(left[name], measure), mean_of(right[name], measure)) for name in names]
         known = [(one, other) for one, other in pairs if one is not None and other is not None]
         if known:
-            differences[label] = _differ(known, confidence, resamples, seed)
+            differences[label] = _differ(known, resamples)
     seeds = [{episode.seed for name in names for episode in run[name]} for run in (left, right)]
     return Comparison(
         questions=len(names),
@@ -153,61 +110,15 @@ def compare(
     )
 
 
-def compare_gaps(
-    before: tuple[Sequence[AgentEpisode], Sequence[AgentEpisode]],
-    after: tuple[Sequence[AgentEpisode], Sequence[AgentEpisode]],
-    measure: Measure,
-    *,
-    confidence: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
-) -> GapChange | None:
-    """How far the gap between two runs (back ends) changes from one agent to another. All four are drawn together.
-
-    A question counts once, by the mean of its episodes. None where there is no question that all four have, and of
-    which all know the measure. Raises as `metrics.by_question`.
-    """
-    runs = [by_question(run) for run in (*before, *after)]
-    names = [name for name in runs[0] if all(name in run for run in runs)]
-    values = [[_mean(run[name], measure) for run in runs] for name in names]
-    known = np.array([each for each in values if None not in each], dtype=float)
-    if not len(known):
-        return None
-    gaps = {"before": known[:, 1] - known[:, 0], "after": known[:, 3] - known[:, 2]}
-    gaps["change"] = gaps["after"] - gaps["before"]
-    ends = {
-        name: paired_bootstrap(each.tolist(), confidence=confidence, resamples=resamples, seed=seed)
-        for name, each in gaps.items()
-    }
-    return GapChange(
-        questions=len(known),
-        before=float(gaps["before"].mean()),
-        before_low=ends["before"][0],
-        before_high=ends["before"][1],
-        after=float(gaps["after"].mean()),
-        after_low=ends["after"][0],
-        after_high=ends["after"][1],
-        change=float(gaps["change"].mean()),
-        low=ends["change"][0],
-        high=ends["change"][1],
-    )
-
-
 def bootstrap_mean(
-    episodes: Sequence[AgentEpisode],
-    measure: Measure,
-    *,
-    confidence: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
+    episodes: Sequence[AgentEpisode], measure: Measure, *, resamples: int = 10_000
 ) -> tuple[float, float]:
     """The percentile interval of a measure's mean: questions are drawn anew, each by the mean of its episodes.
 
     Raises `ValueError` where no episode says anything of it, and as `metrics.by_question`.
     """
-    means = [_mean(alike, measure) for alike in by_question(episodes).values()]
-    known = [value for value in means if value is not None]
-    return paired_bootstrap(known, confidence=confidence, resamples=resamples, seed=seed)
+    means = [mean_of(alike, measure) for alike in by_question(episodes).values()]
+    return paired_bootstrap([value for value in means if value is not None], resamples=resamples)
 
 
 def paired_bootstrap(
@@ -255,9 +166,9 @@ def _binomial_p(fewer: int, tosses: int) -> float:
     return min(1.0, 2 * total / 2**tosses)
 
 
-def _differ(pairs: Sequence[tuple[float, float]], confidence: float, resamples: int, seed: int) -> Difference:
+def _differ(pairs: Sequence[tuple[float, float]], resamples: int) -> Difference:
     differences = [other - one for one, other in pairs]
-    low, high = paired_bootstrap(differences, confidence=confidence, resamples=resamples, seed=seed)
+    low, high = paired_bootstrap(differences, resamples=resamples)
     return Difference(
         questions=len(pairs),
         first=fmean(one for one, _ in pairs),
@@ -268,7 +179,8 @@ def _differ(pairs: Sequence[tuple[float, float]], confidence: float, resamples: 
     )
 
 
-def _mean(episodes: Sequence[AgentEpisode], measure: Measure) -> float | None:
+def mean_of(episodes: Sequence[AgentEpisode], measure: Measure) -> float | None:
+    """The mean of those of which the measure is known; None where it is of none."""
     values = [value for each in episodes if (value := measure(each)) is not None]
     return fmean(values) if values else None
 

@@ -12,7 +12,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
@@ -26,6 +26,7 @@ from trailforge.evaluation.metrics import EpisodeSetting, hash_episode, make_epi
 from trailforge.inference import Client, Meter, Prices
 from trailforge.inference.asker import Asker, Style
 from trailforge.inference.judge import Judge, JudgeConfig, Judged
+from trailforge.inference.threads import all_or_error
 from trailforge.pipelines.engine.files import remove_temporary_files
 from trailforge.pipelines.engine.progress import ProgressFile, begin_progress, show_progress
 from trailforge.pipelines.engine.shards import Shard, finish_shard, missing_shards
@@ -288,7 +289,7 @@ class _Running:
         self._shards = asyncio.Semaphore(1 + grid.episodes_in_flight // grid.shard_size)
 
     async def run(self, work: Sequence[tuple[Cell, Shard]], environment: Environment) -> None:
-        await _all_of([self._shard(cell, shard, environment) for cell, shard in work])
+        await all_or_error(self._shard(cell, shard, environment) for cell, shard in work)
 
     @property
     def counters(self) -> dict[str, int]:
@@ -297,7 +298,7 @@ class _Running:
     async def _shard(self, cell: Cell, shard: Shard, environment: Environment) -> None:
         async with self._shards:
             questions = self.grid.questions[shard.first : shard.first + shard.rows]
-            rows = await _all_of([self._episode(cell, question, environment) for question in questions])
+            rows = await all_or_error(self._episode(cell, question, environment) for question in questions)
             failed = [row for row in rows if row.stop == "failed"]
             if len(failed) == len(rows) and (len(rows) >= _MANY or not self.has_succeeded):
                 raise ProviderError(
@@ -360,17 +361,6 @@ async def _judge(question: Question, run: AgentRun, judge: Judge | None) -> floa
         return await judge.score(Judged(question=question.question, answer=run.answer, golds=question.golds))
     except MalformedReply:
         return None
-
-
-async def _all_of(work: Iterable[Awaitable[Any]]) -> list[Any]:
-    """What they give, in their order. The first error ends the others, and is raised as it is."""
-    tasks = [asyncio.ensure_future(each) for each in work]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _hash(content: object) -> str:

@@ -21,7 +21,7 @@ from trailforge.evaluation.table import (
     read_table,
 )
 from trailforge.pipelines.cards.licences import plain
-from trailforge.pipelines.cards.plots import DARK, GREY, figure_of, png_of, write_figure
+from trailforge.pipelines.cards.plots import COLOURS, DARK, GREY, figure_of, png_of, write_figure
 from trailforge.pipelines.engine.files import write_atomically, write_text
 from trailforge.schemas import write_parquet
 
@@ -31,18 +31,7 @@ if TYPE_CHECKING:
 
 REPORT, TABLE = "report.md", "table.parquet"
 _NONE = "–"
-_COLOURS = (
-    "#3b75af",
-    "#e8963e",
-    "#509e3d",
-    "#b5433a",
-    "#8d69b8",
-    "#84584e",
-    "#d57dbe",
-    "#3fa7b5",
-    "#a8a432",
-    "#555555",
-)
+_COLOURS = (*COLOURS, "#a8a432", "#555555")
 _MARKERS = "osD^vP*X<>ph8d"
 _MOST_MISSING = 20
 """Lines of what the grid lacks; of the rest their number is said."""

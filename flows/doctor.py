@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trailforge.pipelines.runs import doctor
-from trailforge.pipelines.runs.config import RunConfig, preset_server
+from trailforge.pipelines.runs.config import GraphRunConfig, RunConfig, preset_server
 from trailforge.pipelines.runs.doctor import EMBEDDED, Finding, fault, ok, run_check
-from trailforge.pipelines.runs.graph import GraphRunConfig
 from trailforge.presets import load_preset
 from trailforge.schemas import InvalidInput, TrailforgeError
 

@@ -1,6 +1,6 @@
 """One client for every model: requests, ledger, limits, structured replies, and the servers that we start ourselves."""
 
-from trailforge.inference.budget import Caps, Counters, Meter, Prices, Usage, metering
+from trailforge.inference.budget import Caps, Meter, Prices, Usage, metering
 from trailforge.inference.client import ClientConfig, ModelClient
 from trailforge.inference.ledgers import check_ledger, check_ledger_url, ledger_url, open_ledger
 from trailforge.inference.ledgers.postgres import PostgresLedger
@@ -13,7 +13,6 @@ __all__ = [
     "ChatTurn",
     "Client",
     "ClientConfig",
-    "Counters",
     "Ledger",
     "Meter",
     "ModelClient",

@@ -9,13 +9,9 @@ from __future__ import annotations
 import asyncio
 import atexit
 import random
-import threading
-from collections.abc import Coroutine
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from trailforge.inference.budget import Budget, Caps, Counters, Meter, Prices, count_reply
 from trailforge.inference.endpoint import Dialect, Endpoint, Failure
@@ -23,6 +19,7 @@ from trailforge.inference.ledgers import ledger_url, open_ledger
 from trailforge.inference.ledgers.sqlite import Ledger
 from trailforge.inference.request import Reply, Request
 from trailforge.inference.thoughts import Reasoning, ThoughtReader
+from trailforge.inference.threads import LoopThread, once
 from trailforge.inference.throttle import Permit, Throttle, ThrottleConfig
 from trailforge.schemas import BudgetExceeded, InvalidInput, OutputError, ServerUnavailable, Stalled, TrailforgeError
 from trailforge.schemas.files import user_cache
@@ -268,21 +265,15 @@ class ServedModel:
                 raise InvalidInput(f"has to be more than 0, got {getattr(self, name)}", field=name)
 
 
-class ModelDesk:
+class ModelDesk(LoopThread):
     """A `Client` that may be asked from any thread and any loop."""
 
     def __init__(self, served: ServedModel, name: str) -> None:
         """`name`: of its ledger in the user's cache. Raises `InvalidInput` for a bad ledger. Nothing is sent yet."""
         ledger = ledger_url("")
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=f"trailforge-{name}", daemon=True)
-        self._thread.start()
-        self.client = self.soon(_open(served, ledger, name)).result()
+        super().__init__(name)
+        self.client = self.call(_open(served, ledger, name))
         """For work that runs on the desk's own loop."""
-
-    def soon(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run on the desk's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
         """See `inference.Client`."""
@@ -290,25 +281,12 @@ class ModelDesk:
 
     def close(self) -> None:
         """End client, ledger and loop."""
-        if not self._loop.is_closed():
-            self.soon(self.client.aclose()).result()
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
+        self.end(self.client.aclose)
 
 
-_opening = threading.Lock()
-
-
+@once
 def open_desk(served: ServedModel, name: str) -> ModelDesk:
     """The desk of a model, one in a process, which lives as long as that. Raises as `ModelDesk`."""
-    # `cache` alone lets threads that ask at once compute at once: each would get a desk and a client of its own.
-    with _opening:
-        return _desk(served, name)
-
-
-@cache
-def _desk(served: ServedModel, name: str) -> ModelDesk:
     desk = ModelDesk(served, name)
     atexit.register(desk.close)
     return desk

@@ -11,12 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from trailforge.inference.budget import charged_tokens
-from trailforge.inference.keys import KEY_VARIABLES, api_key
 from trailforge.inference.request import BROKEN_OFF, Reply, Request
 from trailforge.inference.structured import strict_schema
-from trailforge.inference.wire import Answer, Unanswered, Untaken, Wire
+from trailforge.inference.wire import KEY_VARIABLES, Answer, Unanswered, Untaken, Wire, first_line
 from trailforge.schemas import ContextOverflow, ProviderError, ServerUnavailable, parse_json
-from trailforge.schemas.text import visible
 
 Dialect = Literal["openai", "llama_cpp", "vllm"]
 """How a server takes grammars, and schemas for raw completions."""
@@ -65,7 +63,7 @@ class Endpoint:
         try:
             answer = await self._wire.send("/completions" if is_text else "/chat/completions", self._body(request))
         except Unanswered as error:
-            raise Failure("failed", _first_line(str(error)), None) from error
+            raise Failure("failed", first_line(str(error)), None) from error
         except Untaken as error:
             raise _unreadable(str(error)) from None
         if not answer.is_success:
@@ -163,17 +161,17 @@ class Endpoint:
         """What a status that no retry mends means."""
         text, where = _message(answer.body), f"{self.url}, model {self._model}"
         if answer.status == 400 and any(mark in text.lower() for mark in _OVERFLOW_MARKS):
-            return ContextOverflow(f"the prompt is too long for the model ({_first_line(text)})")
+            return ContextOverflow(f"the prompt is too long for the model ({first_line(text)})")
         if 300 <= answer.status < 400:
-            target = _first_line(answer.headers.get("location", "nowhere"))
+            target = first_line(answer.headers.get("location", "nowhere"))
             return ProviderError(f"{where}: it sends us on to {target}; give the URL where the model is")
         if answer.status in (401, 403):
             return ProviderError(f"{where}: the key is refused; set {KEY_VARIABLES[0]}")
         if answer.status == 404:
             return ProviderError(
-                f"{where}: not found; check the URL (it ends in /v1) and --model-name ({_first_line(text)})"
+                f"{where}: not found; check the URL (it ends in /v1) and --model-name ({first_line(text)})"
             )
-        return ProviderError(f"{where}: refused with status {answer.status} ({_first_line(text)})")
+        return ProviderError(f"{where}: refused with status {answer.status} ({first_line(text)})")
 
     def _not_understood(self, why: str = "") -> ProviderError:
         return ProviderError(
@@ -248,10 +246,3 @@ def _message(body: bytes) -> str:
     except (ValueError, AttributeError):
         message = None
     return f"{message}\n{text}" if isinstance(message, str) and message else text
-
-
-def _first_line(text: str) -> str:
-    """Of a server's text: without control characters, and without our key, which some repeat."""
-    if key := api_key():
-        text = text.replace(key, "<key>")
-    return visible((text.strip().splitlines() or [""])[0][:200])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import re
-import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from trailforge.inference import ChatTurn, Client, Meter, Request, Sampling, ask_json
 from trailforge.inference.client import ModelDesk, ServedModel
+from trailforge.inference.threads import once
 from trailforge.schemas import InvalidInput
 
 PROMPT = "judge.txt"
@@ -170,25 +170,16 @@ class JudgeDesk:
 
     def check(self) -> None:
         """Raises `ServerUnavailable` when no server answers."""
-        self._desk.soon(self._desk.client.check()).result()
+        self._desk.call(self._desk.client.check())
 
     def close(self) -> None:
         """End client, ledger and loop."""
         self._desk.close()
 
 
-_opening = threading.Lock()
-
-
+@once
 def judge_desk(config: JudgeConfig) -> JudgeDesk:
     """The desk of a judge, one in a process, which lives as long as that. Raises as `JudgeDesk`."""
-    # `cache` alone lets threads that ask at once compute at once: each would get a desk and a client of its own.
-    with _opening:
-        return _desk(config)
-
-
-@cache
-def _desk(config: JudgeConfig) -> JudgeDesk:
     desk = JudgeDesk(config)
     atexit.register(desk.close)
     return desk

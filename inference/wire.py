@@ -2,7 +2,7 @@
 
 Connections, TLS, proxies and headers are those of the openai package with its aiohttp back end. Its typed layer, which
 costs more than all the rest of a call, is left out: requests and answers are bytes here. Its version 3 speaks through
-httpx2, version 2 through httpx; both have what is used here.
+httpx2, version 2 through httpx; both have what is used here. The key comes from the environment and nowhere else.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import functools
 import importlib
 import json
+import os
 import threading
 import zlib
 from collections.abc import Mapping
@@ -18,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from trailforge.inference.budget import estimated_tokens
-from trailforge.inference.keys import KEY_VARIABLES, api_key, is_sendable
 from trailforge.inference.request import Reply, Request, family_of
 from trailforge.schemas import InvalidInput, OutputError, ProviderError, missing_package, parse_json
+from trailforge.schemas.text import visible
 
 PATHS = ("/chat/completions", "/completions", "/embeddings", "/models")
 MOST_BYTES = 8 * 2**20
@@ -28,6 +29,8 @@ MOST_BYTES = 8 * 2**20
 hostile stops the loop for a second."""
 _ERROR_BODY_S = 5.0
 """What comes with an error is waited for so long: its status says most, and `Retry-After` runs."""
+KEY_VARIABLES = ("TRAILFORGE_API_KEY", "OPENAI_API_KEY")
+"""The first that is set counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,3 +262,29 @@ def _is_count(value: object) -> bool:
 
 def _count(kept: Any, *texts: str) -> int:
     return kept if _is_count(kept) else estimated_tokens(*texts)
+
+
+# The key
+
+
+def key_variable() -> str | None:
+    """Name of the variable that holds the key; None when there is no key."""
+    return next((name for name in KEY_VARIABLES if os.environ.get(name, "").strip()), None)
+
+
+def api_key() -> str | None:
+    """The key, without the blanks around it; None when there is none."""
+    name = key_variable()
+    return os.environ[name].strip() if name else None
+
+
+def first_line(text: str) -> str:
+    """Of a server's text: without control characters, and without our key, which some repeat."""
+    if key := api_key():
+        text = text.replace(key, "<key>")
+    return visible((text.strip().splitlines() or [""])[0][:200])
+
+
+def is_sendable(key: str) -> bool:
+    """Whether a key can stand in a header: what cannot was pasted wrongly."""
+    return key.isascii() and key.isprintable()

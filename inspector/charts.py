@@ -10,6 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from trailforge.inspector.visible_text import drawn, label, visible
+from trailforge.pipelines.cards.plots import COLOURS
 from trailforge.pipelines.show.parts import Diagram, DiagramEdge, DiagramNode, MapPoint
 from trailforge.schemas import StageCount
 
@@ -17,7 +18,6 @@ KEPT, GONE, FAILED, MENDED = "#2e9e5b", "#d1453b", "#9aa0a6", "#2a6fdb"
 _LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "traceorder": "normal"}
 _ROW = 30
 """Height of a bar in pixels."""
-_COLOURS = ("#3b75af", "#e8963e", "#509e3d", "#b5433a", "#8d69b8", "#84584e", "#d57dbe", "#3fa7b5")
 _HALF_LABEL = 30
 """Pixels that the label 100 % needs beyond the end of its axis."""
 _GREY = "rgba(128,128,128,0.55)"
@@ -172,9 +172,9 @@ def point_map(points: Sequence[MapPoint], chosen: Sequence[MapPoint], *, by_grou
 def _choose_colours(kinds: Sequence[str], by_group: bool) -> dict[str, str]:
     """Colours by group, in turn; by source, of the largest ones."""
     if by_group:
-        return {kind: _COLOURS[turn % len(_COLOURS)] for turn, kind in enumerate(dict.fromkeys(filter(None, kinds)))}
-    largest = sorted(Counter(kinds).items(), key=lambda item: (-item[1], item[0]))[: len(_COLOURS)]
-    return {kind: colour for (kind, _), colour in zip(largest, _COLOURS, strict=False)}
+        return {kind: COLOURS[turn % len(COLOURS)] for turn, kind in enumerate(dict.fromkeys(filter(None, kinds)))}
+    largest = sorted(Counter(kinds).items(), key=lambda item: (-item[1], item[0]))[: len(COLOURS)]
+    return {kind: colour for (kind, _), colour in zip(largest, COLOURS, strict=False)}
 
 
 def _add_points(figure: go.Figure, points: Sequence[MapPoint], colours: Sequence[str]) -> None:

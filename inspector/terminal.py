@@ -100,12 +100,12 @@ def _show_episodes(opened: OpenEpisodes, console: Console, *, id: str | None, ki
         console.print(view(describe_episode(opened.whole(number)), opened.episodes[number].uid, "episode"))
 
 
-def show_first(manifest: Manifest, folder: Path, count: int = 3) -> None:
-    """Print the books of a preview and its first rows."""
+def show_first(manifest: Manifest, folder: Path) -> None:
+    """Print the books of a preview and its first three rows."""
     run, console = open_run(folder), Console()
     console.print(figures(manifest, count_kinds(run)))
     product = product_of(run.dataset)
-    for number in range(min(count, run.size(product))):
+    for number in range(min(3, run.size(product))):
         console.print(row(run, product, number))
 
 

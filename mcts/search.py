@@ -19,16 +19,7 @@ from trailforge.mcts.callables import Policy, Progress, Proposal, RollOut, Simul
 from trailforge.mcts.contrasts import Contrasts, FindFault, Variation
 from trailforge.mcts.plan import apply_split, gold_plan, plan_problem, renumbered, shared_width, split_problem
 from trailforge.mcts.tree import Tree, TreeNode
-from trailforge.schemas import (
-    DroppedSplits,
-    ErrorType,
-    Plan,
-    Question,
-    Rollout,
-    SearchTree,
-    Split,
-    StopReason,
-)
+from trailforge.schemas import DroppedSplits, ErrorType, Plan, Question, Rollout, SearchTree, Split, StopReason
 
 
 async def search(

@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from trailforge.inference import Prices, Usage
-from trailforge.schemas import InvalidInput
+from trailforge.pipelines.runs.intake import RunInputs
+from trailforge.pipelines.sources import read_questions
+from trailforge.schemas import InvalidInput, Question
 from trailforge.schemas.text import count_tokens
 
 _MOST_SAMPLED = 200
+_PASSAGE_TOKENS = 140
+"""Of 100 words, as in the usual corpora, where the questions bring none."""
 T = TypeVar("T")
 
 
@@ -63,6 +67,19 @@ def sample(rows: Iterable[T], limit: int | None, seed: int, source: Path) -> tup
     if not chosen:
         raise InvalidInput("holds nothing to make data of", file=source)
     return chosen, total
+
+
+def sample_questions(inputs: RunInputs, seed: int) -> tuple[list[Question], int]:
+    """`sample` of the questions of a run's one file that nobody refuses."""
+    (source,) = inputs.files
+    rows = (row for row in read_questions(source) if isinstance(row, Question) and inputs.refused.row_of(row) is None)
+    return sample(rows, inputs.limit, seed, source)
+
+
+def tokens_of_passages(questions: Sequence[Question]) -> float:
+    """Of a passage that a search over these questions finds: as long as those that they bring along."""
+    passages = [paragraph.text for question in questions for paragraph in question.paragraphs]
+    return mean_tokens(passages) if passages else _PASSAGE_TOKENS
 
 
 def stage_estimate(stage: str, calls: float, prompt: float, completion: float, prices: Prices) -> StageEstimate:

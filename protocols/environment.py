@@ -129,13 +129,13 @@ class Environment:
 
         return respond
 
-    def respond_or_fail(self, grammar: Grammar, question: str, meter: Meter | None = None) -> Respond:
+    def respond_or_fail(self, grammar: Grammar, question: str) -> Respond:
         """As `respond`, for trainings, which one search must not end: one that fails or hangs is tried again, and then
         ends its episode (`Observation.failure`). Nodes of a plan fail each by themselves, the search when none is left.
 
         Raises `InvalidInput` and `BudgetExceeded` as they come, and `RetrievalError` when search after search fails.
         """
-        respond = replace(self, patience=self.patience or SearchPatience()).respond(grammar, question, meter)
+        respond = replace(self, patience=self.patience or SearchPatience()).respond(grammar, question)
 
         async def respond_or_fail(search: Search) -> Observation:
             try:

@@ -128,16 +128,14 @@ def validate(plan: SearchPlan, *, tools: Collection[str] = TOOLS, max_nodes: int
     return dag_problems(plan.nodes, plan.edges, tools=tools, max_nodes=max_nodes)
 
 
-def find_problems(
-    text: str, *, tools: Collection[str] = TOOLS, max_nodes: int = MAX_NODES, strict: bool = False
-) -> list[PlanProblem]:
+def find_problems(text: str, *, tools: Collection[str] = TOOLS, strict: bool = False) -> list[PlanProblem]:
     """All that is wrong with a plan's text: its unreadable lines or, when all can be read, the rules it breaks.
 
     With `strict` a plan that needs mending cannot be read.
     """
     reader = _read(text)
     plan = SearchPlan(nodes=tuple(reader.nodes), edges=tuple(reader.edges))
-    return reader.unreadable(strict) or validate(plan, tools=tools, max_nodes=max_nodes)
+    return reader.unreadable(strict) or validate(plan, tools=tools)
 
 
 def _read(text: str) -> _Reader:

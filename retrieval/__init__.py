@@ -9,7 +9,7 @@ from trailforge.retrieval.base import LazyRetriever, Retriever
 from trailforge.retrieval.corpus import read_corpus
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.indexes.store import build_index, open_index
-from trailforge.retrieval.plan_tools import PlanToolsConfig, Tools, check_web_keys, local_tools, open_tools
+from trailforge.retrieval.plan_tools import PlanToolsConfig, Tools, local_tools, open_tools
 from trailforge.retrieval.scope import Retrieval, RetrievalConfig, check_retrieval, open_retrieval
 from trailforge.retrieval.sentences import SentenceReader, split_sentences
 from trailforge.retrieval.service.client import connect
@@ -28,7 +28,6 @@ __all__ = [
     "Tools",
     "build_index",
     "check_retrieval",
-    "check_web_keys",
     "connect",
     "local_tools",
     "open_index",

@@ -48,6 +48,15 @@ class LazyRetriever:
         return self._opened
 
 
+class Passing(Exception):
+    """An attempt that failed where another may not. `wait_s`: what the server asks for."""
+
+    def __init__(self, why: str, wait_s: float | None = None, *, is_unheard: bool = False) -> None:
+        """`is_unheard`: there was no connection."""
+        super().__init__(why)
+        self.wait_s, self.is_unheard = wait_s, is_unheard
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPatience:
     """How long a search is waited for, and how often it is tried."""
@@ -63,11 +72,6 @@ class SearchPatience:
         for name in ("timeout_s", "attempts", "backoff_s"):
             if getattr(self, name) <= 0:
                 raise InvalidInput("has to be above 0", field=name)
-
-    @property
-    def longest_s(self) -> float:
-        """Of a search with all its attempts and pauses."""
-        return self.attempts * self.timeout_s + (2 ** (self.attempts - 1) - 1) * self.backoff_s
 
     async def wait_for(self, search: Callable[[], Awaitable[T]]) -> T:
         """What a search finds. Raises `RetrievalError` when all attempts fail or hang.

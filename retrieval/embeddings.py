@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 from trailforge.inference.budget import estimated_tokens
 from trailforge.inference.endpoint import retry_after
-from trailforge.inference.keys import KEY_VARIABLES, api_key
-from trailforge.inference.wire import Answer, Unanswered, Untaken, Wire
+from trailforge.inference.threads import LoopThread, all_or_error
+from trailforge.inference.wire import KEY_VARIABLES, Answer, Unanswered, Untaken, Wire, first_line
+from trailforge.retrieval.base import Passing
 from trailforge.schemas import InvalidInput, ProviderError, ServerUnavailable, parse_json
-from trailforge.schemas.text import visible
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,14 +29,6 @@ _TIMEOUT_S = 60.0
 _ATTEMPTS = 6
 _BACKOFF_S, _LONGEST_WAIT_S = 0.5, 30.0
 _PASSING = {408, 409, 425, 429}
-
-
-class _Passing(Exception):
-    """An attempt that failed where another may not. `wait_s`: what the server asks for."""
-
-    def __init__(self, why: str, wait_s: float | None = None) -> None:
-        super().__init__(why)
-        self.wait_s = wait_s
 
 
 class EmbeddingsClient:
@@ -52,7 +44,7 @@ class EmbeddingsClient:
         """`name`: `URL#MODEL`, e.g. `http://10.0.0.5:8000/v1#BAAI/bge-m3`. Sends nothing. Raises `InvalidInput`."""
         self._url, self._model = split_served(name)
         self._opening = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: LoopThread | None = None
         self._wire = Wire(self._url, timeout_s=_TIMEOUT_S)
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._dimension = 0
@@ -63,8 +55,7 @@ class EmbeddingsClient:
 
         Raises `ServerUnavailable` after the last attempt, and `ProviderError` for what no other attempt mends.
         """
-        asking = asyncio.run_coroutine_threadsafe(self._encode(list(texts)), self._running())
-        return asking.result()
+        return self._running().call(self._encode(list(texts)))
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Of each text, by estimate: its tokenizer is not here."""
@@ -74,17 +65,15 @@ class EmbeddingsClient:
         """Close its connections; the next call opens new ones."""
         with self._opening:
             if self._loop is not None:
-                asyncio.run_coroutine_threadsafe(self._wire.close(), self._loop).result()
-                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._loop.end(self._wire.close)
                 self._loop = None
                 atexit.unregister(self.close)
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def _running(self) -> LoopThread:
         with self._opening:
             if self._loop is None:
                 self._wire.open()
-                self._loop, self._slots = asyncio.new_event_loop(), asyncio.Semaphore(IN_FLIGHT)
-                threading.Thread(target=self._loop.run_forever, name="trailforge-embeddings", daemon=True).start()
+                self._loop, self._slots = LoopThread("embeddings"), asyncio.Semaphore(IN_FLIGHT)
                 atexit.register(self.close)
             return self._loop
 
@@ -92,13 +81,7 @@ class EmbeddingsClient:
         import numpy as np
 
         starts = range(0, len(texts), _PER_REQUEST)
-        asked = [asyncio.ensure_future(self._batch(texts[start : start + _PER_REQUEST])) for start in starts]
-        try:
-            batches = await asyncio.gather(*asked)
-        except BaseException:
-            for each in asked:
-                each.cancel()
-            raise
+        batches = await all_or_error(self._batch(texts[start : start + _PER_REQUEST]) for start in starts)
         return np.concatenate(batches) if batches else np.zeros((0, self._dimension), np.float32)
 
     async def _batch(self, texts: list[str]) -> np.ndarray:
@@ -110,7 +93,7 @@ class EmbeddingsClient:
             try:
                 async with self._slots:
                     return self._vectors(await self._answer(sent), len(texts))
-            except _Passing as passing:
+            except Passing as passing:
                 if attempt >= _ATTEMPTS:
                     raise ServerUnavailable(
                         f"embeddings server {self._url}: {passing} after {attempt} attempts; "
@@ -125,11 +108,11 @@ class EmbeddingsClient:
         try:
             answer = await self._wire.send("/embeddings", sent)
         except (Unanswered, Untaken) as error:
-            raise _Passing(f"no reply ({_first_line(str(error))})") from None
+            raise Passing(f"no reply ({first_line(str(error))})") from None
         if answer.is_success:
             return answer.body
         if answer.status in _PASSING or answer.status >= 500:
-            raise _Passing(f"status {answer.status}", retry_after(answer.headers))
+            raise Passing(f"status {answer.status}", retry_after(answer.headers))
         raise self._refusal(answer)
 
     def _vectors(self, body: bytes, texts: int) -> np.ndarray:
@@ -153,7 +136,7 @@ class EmbeddingsClient:
 
     def _refusal(self, answer: Answer) -> ProviderError:
         """What a status that no other attempt mends means."""
-        text = _first_line(answer.body.decode("utf-8", "replace"))
+        text = first_line(answer.body.decode("utf-8", "replace"))
         if answer.status in (401, 403):
             return self._wrong(f"the key is refused; set {KEY_VARIABLES[0]}")
         if answer.status == 404 or 300 <= answer.status < 400:
@@ -193,10 +176,3 @@ def _norms(vectors: np.ndarray) -> Any:
     import numpy as np
 
     return np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-def _first_line(text: str) -> str:
-    """Of a server's text: without control characters, and without our key, which some repeat."""
-    if key := api_key():
-        text = text.replace(key, "<key>")
-    return visible((text.strip().splitlines() or [""])[0][:200])

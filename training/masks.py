@@ -98,17 +98,6 @@ class MaskedTokens:
         """1 where the loss is taken, else 0."""
         return [int(label != IGNORED) for label in self.labels]
 
-    @property
-    def trained(self) -> list[list[int]]:
-        """The ids that the loss is taken on, turn by turn."""
-        runs: list[list[int]] = [[]]
-        for label in self.labels:
-            if label != IGNORED:
-                runs[-1].append(label)
-            elif runs[-1]:
-                runs.append([])
-        return [run for run in runs if run]
-
 
 def pieces(
     messages: Sequence[AnyMessage], train: Sequence[bool] | None = None, frame: Frame = CHATML

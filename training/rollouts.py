@@ -192,7 +192,7 @@ def roll_out(
         finally:
             turns.leave(number)
 
-    running = loop.start(_all([episode(number, prompt) for number, prompt in enumerate(prompts)], turns.leave_all))
+    running = loop.soon(_all([episode(number, prompt) for number, prompt in enumerate(prompts)], turns.leave_all))
     try:
         if not isinstance(generator, TurnServer):
             generate_turns(turns, generator, grammar.stop)

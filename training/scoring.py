@@ -22,7 +22,7 @@ from trailforge.protocols.transcripts import Spoken, read_transcript, split_text
 from trailforge.retrieval import Encoder
 from trailforge.retrieval.backends import BACKENDS
 from trailforge.rewards.dynasearcher import DynaSearcherConstants, Similarity
-from trailforge.rewards.episode import Episode, Reward, measure_nearest, score, supporting_recall
+from trailforge.rewards.episode import Episode, Reward, measure_nearest, score
 from trailforge.rewards.presets import RewardPreset, reward_preset
 from trailforge.rewards.r_search import TOOLS
 from trailforge.schemas import ChatMessage, GroundTruth, InvalidInput, from_dict
@@ -80,13 +80,6 @@ class Pending:
         """The same on an event loop."""
         judge = await asyncio.wrap_future(self.judge) if isinstance(self.judge, Future) else self.judge
         return await asyncio.to_thread(self._paid, judge)  # which may encode passages
-
-    def recall(self) -> float | None:
-        """The part of the supporting documents that was retrieved, as DynaSearcher's reward sees it, whatever is paid.
-
-        None where none is known.
-        """
-        return supporting_recall(self.episode, self.truth, nearest=self._nearest(), threshold=self._threshold)
 
     def _paid(self, judge: float | None) -> Reward:
         return score(self.episode, self.truth, self.preset, judge=judge, nearest=self._nearest())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from trailforge.pipelines.runs.finished import MANIFEST
 from trailforge.protocols import Grammar, grammar_of
 from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.protocols.environment import open_environment as open_over
+from trailforge.retrieval.corpus import distinct
 from trailforge.retrieval.scope import corpus_hash
 from trailforge.retrieval.seals import file_hash
 from trailforge.retrieval.service.client import is_address
@@ -49,7 +50,7 @@ def _corpus(grammar: Grammar, documents: Sequence[Path]) -> Path | Sequence[Docu
         return None
     if grammar.searches == "plan":
         return _source_documents(documents)
-    return _distinct(_documents_of_runs(documents)) if _are_runs(documents) else documents[0]
+    return _distinct(documents_of_runs(documents)) if _are_runs(documents) else documents[0]
 
 
 def _hash_source(path: Path) -> str:
@@ -70,7 +71,8 @@ def _are_runs(documents: Sequence[Path]) -> bool:
     return all(runs)
 
 
-def _documents_of_runs(folders: Sequence[Path]) -> Iterable[Document]:
+def documents_of_runs(folders: Sequence[Path]) -> Iterator[Document]:
+    """Documents and questions' paragraphs of finished runs. Raises as `open_runs`."""
     for run in open_runs(folders):
         for source in run.rows("documents", SourceDocument):
             yield source.document
@@ -79,14 +81,11 @@ def _documents_of_runs(folders: Sequence[Path]) -> Iterable[Document]:
 
 
 def _distinct(documents: Iterable[Document]) -> list[Document]:
-    """Each text once, numbered: ids are unique within a question or a run only. Raises `InvalidInput` for none."""
-    texts = {(document.title, document.text): document for document in documents}
-    if not texts:
+    """See `corpus.distinct`. Raises `InvalidInput` for none."""
+    found = list(distinct(documents))
+    if not found:
         raise InvalidInput("the runs hold neither documents nor questions with paragraphs; give a corpus")
-    return [
-        Document(id=str(number), title=document.title, text=document.text)
-        for number, document in enumerate(texts.values())
-    ]
+    return found
 
 
 def _source_documents(folders: Sequence[Path]) -> list[SourceDocument]:

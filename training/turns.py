@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from trailforge.inference.threads import LoopThread
 from trailforge.training.generation import Continuation, Generator
 
 T = TypeVar("T")
@@ -18,29 +19,18 @@ _LEAST_WAIT_S, _WAIT_SHARE = 1.0, 0.5
 """How long a batch waits for those that are on their way: at least, and as a share of what the last one took."""
 
 
-class EpisodeLoop:
+class EpisodeLoop(LoopThread):
     """The event loop of episodes and their tools, in a thread of its own: while the caller's generates, others search.
 
     Tools stay on it from step to step of a training.
     """
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="trailforge-episodes", daemon=True)
-        self._thread.start()
-
-    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run on the loop; from another thread."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        super().__init__("episodes")
 
     def close(self) -> None:
         """End it. Searches that hang in threads are left behind."""
-        if self._loop.is_closed():
-            return
-        self.start(_cancel_others()).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self.end(_cancel_others)
 
 
 async def _cancel_others() -> None:

@@ -52,13 +52,13 @@ def _fetchable(name: str) -> str:
     return name
 
 
-def packaged_weights(folder: Path | None = None) -> Path:
+def packaged_weights() -> Path:
     """SmolLM2's weights as transformers reads them, converted when they are first asked for.
 
     Raises `ServerUnavailable` when the package is missing, and `InvalidInput` when gguf is, which reads its file.
     """
     source = SMOLLM2.weights()
-    folder = folder or user_cache("models") / SMOLLM2.name
+    folder = user_cache("models") / SMOLLM2.name
     if not (folder / "config.json").is_file():
         if importlib.util.find_spec("gguf") is None:
             raise InvalidInput(f"{PACKAGED} needs the package gguf to be converted: {install_hint('train')}")

@@ -44,13 +44,13 @@ def read_windows(root: Path) -> list[WindowStatus]:
     return [_status(folder) for folder in folders(root) if (folder / PLAN).is_file()]
 
 
-def follow_windows(root: Path, *, every_s: float = EVERY_S) -> Iterator[list[WindowStatus]]:
+def follow_windows(root: Path) -> Iterator[list[WindowStatus]]:
     """`read_windows`, again and again, until no process works on any of them."""
     while True:
         yield (windows := read_windows(root))
         if all(window.state != "running" for window in windows):
             return
-        time.sleep(every_s)
+        time.sleep(EVERY_S)
 
 
 def _status(folder: Path) -> WindowStatus:

@@ -12,36 +12,38 @@ from trailforge.generators.agent_trajectories import DATASET, DRAW, FILTER, NAME
 from trailforge.generators.agent_trajectories.config import AgentRunConfig
 from trailforge.generators.agent_trajectories.filters import KNOWN
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
-from trailforge.pipelines.cards.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
-from trailforge.pipelines.cards.licences import of_graph, of_questions, over_corpus, plain, section
-from trailforge.pipelines.cards.plots import FUNNEL, funnel, write_figure
+from trailforge.pipelines.cards.card import limits, origin_lines, rows_of, short, turn, write_card
+from trailforge.pipelines.cards.licences import of_graph, of_questions, over_corpus, plain
 from trailforge.pipelines.runs.intake import Settings, run_configuration
-from trailforge.schemas import Manifest, Message, RejectedRow, read_rows
+from trailforge.schemas import Manifest, RejectedRow
 
 _TABLES = (NAME, "sft", "pairs", "rejected")
+_LIMITS = (
+    "- That an answer stands in what was read is judged by words; that it follows from it is not judged.",
+    "- A hop is borne out by the document that the data set names, or by another passage with its answer and a "
+    "word of what it is asked of; where no documents are named, only answers are looked for.",
+    "- Whether the model knows the bridges of a question was not asked, only whether it knows the answer.",
+    "- A pair prefers all turns from where the two part; which of them is to blame is not said.",
+)
 
 
 def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
     """The card as Markdown; its plot is written beside it."""
     config: AgentRunConfig = run_configuration(DATASET, settings)
-    rows = list(read_rows(sorted((folder / NAME).glob("part-*.parquet")), AgentTrajectory))
-    pairs = list(read_rows(sorted((folder / "pairs").glob("part-*.parquet")), AgentPair))
+    rows, pairs = list(rows_of(folder, NAME, AgentTrajectory)), list(rows_of(folder, "pairs", AgentPair))
     sources = [*of_questions(folder, config.card), *over_corpus(config.retrieval, config.card)]
     sources += of_graph(config.kg_hash, config.card) if config.kg else []
-    write_figure(folder / FUNNEL, funnel(manifest.stages))
-    sections = [
-        front_matter(manifest, _TABLES, ["preference"], sources, config.card),
-        f"# {manifest.run_id}\n",
-        _summary(manifest, config, rows, pairs),
-        funnel_table(manifest.stages),
-        f"![What each stage let through]({FUNNEL})\n",
-        _shares(config, rows, read_rows(sorted((folder / "rejected").glob("part-*.parquet")), RejectedRow)),
-        f"## Cost\n\n{cost_table(manifest)}\n",
-        section(manifest.model, sources, config.card),
-        _limits(config),
-        _examples(rows, pairs),
-    ]
-    return "\n".join(sections)
+    return write_card(
+        folder,
+        manifest,
+        config,
+        tables=_TABLES,
+        tags=["preference"],
+        sources=sources,
+        summary=_summary(manifest, config, rows, pairs),
+        own=[_shares(config, rows, rows_of(folder, "rejected", RejectedRow))],
+        end=[limits(_LIMITS, "" if config.model.url == "embedded" else None), _examples(rows, pairs)],
+    )
 
 
 def _summary(
@@ -119,34 +121,16 @@ def _shares(config: AgentRunConfig, rows: Sequence[AgentTrajectory], rejected: I
     return "\n".join(lines) + "\n"
 
 
-def _limits(config: AgentRunConfig) -> str:
-    lines = ["## Known limits\n"]
-    if config.model.url == "embedded":
-        lines.append(EMBEDDED_LIMIT.format(and_what=""))
-    lines += [
-        "- That an answer stands in what was read is judged by words; that it follows from it is not judged.",
-        "- A hop is borne out by the document that the data set names, or by another passage with its answer and a "
-        "word of what it is asked of; where no documents are named, only answers are looked for.",
-        "- Whether the model knows the bridges of a question was not asked, only whether it knows the answer.",
-        "- A pair prefers all turns from where the two part; which of them is to blame is not said.",
-    ]
-    return "\n".join(lines) + "\n"
-
-
 def _examples(rows: Sequence[AgentTrajectory], pairs: Sequence[AgentPair]) -> str:
     parts = ["## Examples\n"] if rows else []
     for row in rows[:1]:
-        parts += [f"### episode (`{row.uid}`)\n", *map(_turn, row.episode.messages)]
+        parts += [f"### episode (`{row.uid}`)\n", *map(turn, row.episode.messages)]
     for pair in pairs[:1]:
         at = pair.diverges_at
         parts += [
             f"### pair (`{pair.uid}`)\n",
             f"```text\n{short(pair.question)}\n```\n",
             f"They part at message {at}; the second was rejected for `{pair.reason}`. How each goes on:\n",
-            *(_turn(messages[at]) for messages in (pair.good_messages, pair.bad_messages)),
+            *(turn(messages[at]) for messages in (pair.good_messages, pair.bad_messages)),
         ]
     return "\n".join(parts)
-
-
-def _turn(message: Message) -> str:
-    return f"**{message.role}**\n\n```text\n{short(message.content)}\n```\n"

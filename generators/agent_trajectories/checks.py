@@ -11,12 +11,7 @@ from trailforge.generators.agent_trajectories.choice import Rejected, preference
 from trailforge.generators.agent_trajectories.config import AgentRunConfig
 from trailforge.generators.agent_trajectories.filters import KNOWN, known_from_memory
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory, FromMemory
-from trailforge.generators.agent_trajectories.rows import (
-    made_of,
-    sft_rows,
-    tells_its_searches,
-    with_shares,
-)
+from trailforge.generators.agent_trajectories.rows import made_of, sft_rows, tells_its_searches, with_shares
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks
 from trailforge.schemas import InvalidInput, Question, RejectedRow, SftRow, Verdict, from_dict
@@ -72,12 +67,9 @@ class AgentRowChecks(RowChecks):
 
     def _check_sft(self, name: str) -> None:
         standing = self.standing(NAME, name, AgentTrajectory)
-        expected = {made.uid: made for row in standing for made in sft_rows(row, data_source=NAME)}
-        for row in self.rows("sft", name, SftRow):
-            if row != expected.pop(row.uid, None):
-                self.problem(name, row.uid, "this SFT row is not what its episode gives")
-        for uid in expected:
-            self.problem(name, uid, "this SFT row of an episode is missing")
+        made = (made for row in standing for made in sft_rows(row, data_source=NAME))
+        differs, missing = "this SFT row is not what its episode gives", "this SFT row of an episode is missing"
+        self.check_made("sft", name, made, SftRow, differs, missing)
 
     def _check_known(self, name: str, questions: Mapping[str, Question]) -> set[str]:
         """The questions that were left out as known."""
@@ -103,17 +95,7 @@ class AgentRowChecks(RowChecks):
     def _rejected_draws(self, name: str) -> dict[str, list[Rejected]]:
         """The rejected draws of a file by question, each with what is against it."""
         found: dict[str, list[Rejected]] = defaultdict(list)
-        for row in self.rows("rejected", name, RejectedRow):
-            if row.stage != FILTER:
-                continue
-            try:
-                draw = from_dict(AgentTrajectory, json.loads(row.payload))
-            except (ValueError, TypeError, InvalidInput) as error:
-                self.problem(name, row.uid, f"this rejected row holds no episode ({error})")
-                continue
-            if draw.uid != row.uid:
-                self.problem(name, row.uid, f"this rejected row holds another episode, {draw.uid}")
-            verdict = Verdict(keep=False, reason=row.reason, score=row.score, detail=row.detail)
+        for draw, verdict in self.rejected_episodes(name, FILTER, AgentTrajectory):
             found[draw.question_id].append((draw, verdict))
         return found
 
@@ -137,9 +119,5 @@ class AgentRowChecks(RowChecks):
             if select(drawn, self.config.filters) != (list(good), list(bad)):
                 self.problem(name, question_id, "the filters choose others of its draws, or for other reasons")
             pairs += preference_pairs(good, bad, self.config.generator.max_pairs)
-        expected = {pair.uid: pair for pair in pairs}
-        for pair in self.rows("pairs", name, AgentPair):
-            if pair != expected.pop(pair.uid, None):
-                self.problem(name, pair.uid, "this pair is not what its episodes give")
-        for uid in expected:
-            self.problem(name, uid, "this pair of episodes is missing")
+        differs, missing = "this pair is not what its episodes give", "this pair of episodes is missing"
+        self.check_made("pairs", name, pairs, AgentPair, differs, missing)

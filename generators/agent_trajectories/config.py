@@ -205,9 +205,7 @@ class AgentRunConfig(RunConfig):
 
     def over(self, documents: Path | None) -> AgentRunConfig:
         """With this corpus instead of the questions' own paragraphs."""
-        if documents is None:
-            return self
-        return replace(self, retrieval=replace(self.retrieval, scope="corpus", corpus_index=str(documents)))
+        return replace(self, retrieval=self.retrieval.over(documents))
 
     def on_graph(self, kg: Path | None) -> AgentRunConfig:
         """With this graph instead of the preset's, every byte of it checked, where the agent searches one.
@@ -240,8 +238,7 @@ def configure(config: AgentRunConfig, inputs: RunInputs) -> AgentRunConfig:
     retrieval = config.retrieval.of_kind(options.get("retrieval"))
     if (retrieval.kind == WEB or retrieval.server) and (scope or documents):
         raise InvalidInput("the web and servers are searched whatever --scope and --documents say; leave them out")
-    config = replace(config, retrieval=replace(retrieval, scope=scope) if scope else retrieval).over(documents)
-    retrieval = config.retrieval
+    retrieval = (replace(retrieval, scope=scope) if scope else retrieval).over(documents)
     if config.generator.declared.searches == "plan" and not (retrieval.searches_paragraphs or retrieval.kind == WEB):
         name = config.generator.agent
         raise InvalidInput(f"{name} runs plans, over a question's own paragraphs (--scope question) or the web")

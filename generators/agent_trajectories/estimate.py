@@ -5,27 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS, AgentGeneratorConfig, AgentRunConfig
-from trailforge.pipelines.estimate import Estimate, count_tokens, mean_tokens, sample, stage_estimate
+from trailforge.pipelines.estimate import (
+    Estimate,
+    count_tokens,
+    mean_tokens,
+    sample_questions,
+    stage_estimate,
+    tokens_of_passages,
+)
 from trailforge.pipelines.runs.intake import RunInputs
-from trailforge.pipelines.sources import read_questions
 from trailforge.protocols import PROTOCOLS
-from trailforge.schemas import Question
 
-_PASSAGE_TOKENS = 140
-"""Of 100 words, as in the usual corpora, where the questions bring none."""
 _CHANNELS = 2
 """Of an agent that decomposes for texts and for triples."""
 
 
 def estimate(inputs: RunInputs, config: AgentRunConfig) -> Estimate:
     """A bound: every draw makes all calls that it may make, and the model knows no question from memory."""
-    (source,) = inputs.files
-    rows = (r for r in read_questions(source) if isinstance(r, Question) and inputs.refused.row_of(r) is None)
-    questions, total = sample(rows, inputs.limit, config.seed, source)
+    questions, total = sample_questions(inputs, config.seed)
     generator, prices = config.generator, config.model.prices
     asked = mean_tokens([question.question for question in questions])
-    passages = [p.text for question in questions for p in question.paragraphs]
-    read = generator.top_k * (mean_tokens(passages) if passages else _PASSAGE_TOKENS)
+    read = generator.top_k * tokens_of_passages(questions)
     calls = total * generator.draws * calls_of(generator)
     prompt = asked + getattr(generator.numbers, "max_tokens", read)
     stages = [stage_estimate("draw", calls, prompt, longest_reply(generator.numbers), prices)]

@@ -6,7 +6,6 @@ read_questions | cut into shards | ask from memory, n draws, select (per questio
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from trailforge.generators.agent_trajectories.record import AgentTrajectory, Fro
 from trailforge.generators.agent_trajectories.rows import made_of, sft_rows, with_shares
 from trailforge.inference import Client, Meter, ModelClient, Sampling
 from trailforge.inference.asker import Asker, fill
-from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
+from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, failed_row, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.intake import RunInputs, Settings, take_in_questions
@@ -32,15 +31,7 @@ from trailforge.retrieval.kg import KgStore, KgTool
 from trailforge.retrieval.plan_tools import web_tools
 from trailforge.retrieval.retrievers import WEB, open_encoder
 from trailforge.rewards.answers import read_short_answer
-from trailforge.schemas import (
-    ITEM_ERRORS,
-    Provenance,
-    Question,
-    RejectedRow,
-    SourceDocument,
-    TrailforgeError,
-    to_dict,
-)
+from trailforge.schemas import ITEM_ERRORS, Provenance, Question, SourceDocument, TrailforgeError, to_dict
 from trailforge.schemas.agent_episode import AgentCosts
 
 _PLAN = "plan"
@@ -118,7 +109,11 @@ async def episodes_of(question: Question, context: AgentContext, config: AgentRu
     rows = with_shares([each for each, _ in drawn if isinstance(each, AgentTrajectory)])
     rows = [replace(row, memory_draws=memory.draws, memory_answers=memory.answers) for row in rows]
     taken, rejected = select(rows, config.filters)
-    broken = [_broken_row(question, each) for each, _ in drawn if isinstance(each, BrokenDraw)]
+    broken = [
+        failed_row(EPISODE, f"{question.id}:{each.sample}", each.error, to_dict(question))
+        for each, _ in drawn
+        if isinstance(each, BrokenDraw)
+    ]
     left = [rejected_row(FILTER, row.uid, verdict, to_dict(row)) for row, verdict in rejected]
     books = (
         stage(DRAW, inputs=1, accepted=1),
@@ -289,14 +284,3 @@ def _plan_tools(question: Question, context: AgentContext) -> Tools:
         for each in question.paragraphs
     ]
     return local_tools(documents, config, context.encoder)
-
-
-def _broken_row(question: Question, draw: BrokenDraw) -> RejectedRow:
-    return RejectedRow(
-        uid=f"{question.id}:{draw.sample}",
-        stage=EPISODE,
-        reason=draw.error.reason,
-        score=0.0,
-        detail=str(draw.error),
-        payload=json.dumps(to_dict(question), ensure_ascii=False),
-    )

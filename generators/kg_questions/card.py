@@ -10,9 +10,8 @@ from pathlib import Path
 from trailforge.generators.kg_questions import DATASET, NAME
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.paths.config import share_out
-from trailforge.pipelines.cards.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
-from trailforge.pipelines.cards.licences import of_graph, plain, section
-from trailforge.pipelines.cards.plots import FUNNEL, funnel, write_figure
+from trailforge.pipelines.cards.card import limits, origin_lines, rows_of, short, write_card
+from trailforge.pipelines.cards.licences import of_graph, plain
 from trailforge.pipelines.runs.intake import Settings, run_configuration
 from trailforge.schemas import FactChain, KgQuestion, Manifest, read_rows
 
@@ -34,7 +33,7 @@ class _Figures:
 
 def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
     """The card as Markdown; its plot is written beside it."""
-    rows = read_rows(sorted((folder / NAME).glob("part-*.parquet")), KgQuestion)
+    rows = rows_of(folder, NAME, KgQuestion)
     paths = read_rows([folder / shard.input for shard in settings.shards], FactChain)
     return card(folder, manifest, run_configuration(DATASET, settings), rows, paths)
 
@@ -53,21 +52,17 @@ def card(
         for label in dict.fromkeys(fact.triple.relation_label for fact in row.chain.facts):  # once a row, in its order
             figures.relations[label] += 1
         figures.examples.setdefault(row.shape, row)
-    sources = of_graph(config.kg_hash, config.card)
-    write_figure(folder / FUNNEL, funnel(manifest.stages))
-    sections = [
-        front_matter(manifest, _DATA_TABLES, ["multi-hop", "knowledge-graph"], sources, config.card),
-        f"# {manifest.run_id}\n",
-        _summary(manifest, config, figures),
-        funnel_table(manifest.stages),
-        f"![What each stage let through]({FUNNEL})\n",
-        _tables(figures, config),
-        f"## Cost\n\n{cost_table(manifest)}\n",
-        section(manifest.model, sources, config.card),
-        _limits(config),
-        *(_example(row) for _, row in sorted(figures.examples.items())),
-    ]
-    return "\n".join(sections)
+    return write_card(
+        folder,
+        manifest,
+        config,
+        tables=_DATA_TABLES,
+        tags=["multi-hop", "knowledge-graph"],
+        sources=of_graph(config.kg_hash, config.card),
+        summary=_summary(manifest, config, figures),
+        own=[_tables(figures, config)],
+        end=[_limits(config), *(_example(row) for _, row in sorted(figures.examples.items()))],
+    )
 
 
 def _summary(manifest: Manifest, config: KgQuestionRunConfig, figures: _Figures) -> str:
@@ -108,24 +103,14 @@ def _tables(figures: _Figures, config: KgQuestionRunConfig) -> str:
 
 
 def _limits(config: KgQuestionRunConfig) -> str:
-    lines = ["## Known limits\n"]
+    small = None
     if config.model.url == "embedded":
-        what = (
-            ", which answers from memory; rules put the facts into words" if config.writer.kind == "templates" else ""
-        )
-        lines.append(EMBEDDED_LIMIT.format(and_what=what))
-    lines += [
-        _checked(config),
-        "- What is asked was true at the graph's date.",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _checked(config: KgQuestionRunConfig) -> str:
-    counted = "- That one entity satisfies a question was counted in the graph: the world may know more of them."
-    if not config.filters.check:
-        return counted
-    return f"{counted} The model was asked for others, and for what is wrong with the facts; it may not know."
+        is_ruled = config.writer.kind == "templates"
+        small = ", which answers from memory; rules put the facts into words" if is_ruled else ""
+    checked = "- That one entity satisfies a question was counted in the graph: the world may know more of them."
+    if config.filters.check:
+        checked += " The model was asked for others, and for what is wrong with the facts; it may not know."
+    return limits([checked, "- What is asked was true at the graph's date."], small)
 
 
 def _example(row: KgQuestion) -> str:

@@ -9,8 +9,7 @@ from typing import Literal
 from trailforge.generators.kg_questions.filters import KgQuestionFilterConfig
 from trailforge.generators.kg_questions.generate import KgWriterConfig
 from trailforge.generators.kg_questions.paths.config import KgPathConfig
-from trailforge.pipelines.runs.config import RunConfig
-from trailforge.pipelines.runs.graph import GraphRunConfig
+from trailforge.pipelines.runs.config import GraphRunConfig, RunConfig
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.schemas import FactChain, InvalidInput, KgQuestion
 

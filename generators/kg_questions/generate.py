@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from trailforge.generators.kg_questions.filters import Objections
 from trailforge.generators.kg_questions.wording import PROMPTS, RELATIONS, UNKNOWN, Wording, compose, phrase_of
-from trailforge.inference import ChatTurn, Client, Meter, Prices, Request, Sampling, ask_json
-from trailforge.inference.asker import Style, fill
+from trailforge.inference import Client, Meter, Prices, Sampling
+from trailforge.inference.asker import Asker, Style, fill
 from trailforge.rewards.answers import read_short_answer
 from trailforge.schemas import FactChain, FilterScore, Hop, KgFact, KgNode, KgQuestion, Provenance, Verdict
 
@@ -96,8 +96,8 @@ class KgQuestionWork:
         if config.kind == "templates":
             return [row_of(compose(self.item), self.item, self.context)]
         sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.write_max_tokens)
-        request = self._request(writer_prompt(self.item), sampling, purpose="write")
-        reply = await ask_json(self.context.client, request, schema_for(self.item), self.meter)
+        prompt, schema = writer_prompt(self.item), schema_for(self.item)
+        reply = await self._asker().json(prompt, schema, purpose="write", sampling=sampling)
         return [row_of(wording_of(reply), self.item, self.context)]
 
     async def answer(self, row: KgQuestion, sample: int) -> str | None:
@@ -110,8 +110,8 @@ class KgQuestionWork:
             stop=config.stop,
         )
         prompt = fill(PROMPTS.text(_READ_PROMPTS[config.style]), question=row.question)
-        request = self._request(prompt, sampling, purpose="closed_book", style=config.style, sample=sample)
-        text = (await self.context.client.complete(request, self.meter)).answer
+        asker = self._asker(config.style)
+        text = (await asker.text(prompt, purpose="closed_book", sampling=sampling, sample=sample)).answer
         if text is None or config.style == "chat":
             return text and text.strip()
         return read_short_answer(text, config.max_answer_words)
@@ -122,25 +122,16 @@ class KgQuestionWork:
         sampling = Sampling(
             temperature=config.closed_book_temperature, top_p=config.top_p, max_tokens=config.check_max_tokens
         )
-        request = self._request(check_prompt(row), sampling, purpose="check")
-        reply = await ask_json(self.context.client, request, CHECK_SCHEMA, self.meter)
+        reply = await self._asker().json(check_prompt(row), CHECK_SCHEMA, purpose="check", sampling=sampling)
         return Objections(
             other_answers=tuple(reply["other_answers"]),
             doubtful=reply["doubtful"].strip(),
             unclear=reply["unclear"].strip(),
         )
 
-    def _request(
-        self, prompt: str, sampling: Sampling, *, purpose: str, style: Style = "chat", sample: int = 0
-    ) -> Request:
-        return Request(
-            model=self.context.model,
-            prompt=prompt if style == "completion" else (ChatTurn(role="user", content=prompt),),
-            sampling=sampling,
-            sample=sample,
-            seed=self.context.seed,
-            purpose=purpose,
-        )
+    def _asker(self, style: Style = "chat") -> Asker:
+        context = self.context
+        return Asker(client=context.client, model=context.model, style=style, seed=context.seed, meter=self.meter)
 
 
 def writer_prompt(chain: FactChain) -> str:

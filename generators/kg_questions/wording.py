@@ -165,7 +165,7 @@ class _Described:
         is_one = len(self._facts) == 1
         if is_one and phrase.ask and _is_short(text):
             question = phrase.ask.replace("{k}", self._noun).replace("{who}", self._whom())
-            return _ended(_capital(question.removesuffix("?").replace("{x}", text)))
+            return _ended(capital(question.removesuffix("?").replace("{x}", text)))
         if is_one and self._kind in phrase.name.partition("{x}")[0].split():
             return _ended(f"What is {phrase.name.replace('{x}', text)}")
         if is_one and " whose " in phrase.name:
@@ -204,5 +204,6 @@ def _ended(text: str) -> str:
     return text if text.endswith("?") else f"{text}?"
 
 
-def _capital(text: str) -> str:
+def capital(text: str) -> str:
+    """The text with a capital at its beginning."""
     return text[:1].upper() + text[1:]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from trailforge.filters import first_rejection
 from trailforge.generators import selecting
 from trailforge.generators.kg_questions import FILTER, NAME, WRITE
 from trailforge.generators.kg_questions import select as selection
@@ -94,7 +95,7 @@ async def question_of(chain: FactChain, context: KgQuestionContext, config: KgQu
         verdicts = await judge_question(draft, work, config.filters)
         # In order of key, since of calls made at once another may be answered first when the run goes on.
         row = seal(draft, verdicts, sorted(work.meter.keys))
-        against = next((verdict for verdict in verdicts if not verdict.keep), None)
+        against = first_rejection(verdicts)
         if against is None:
             accepted.append(row)
         else:

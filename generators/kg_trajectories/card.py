@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from trailforge.generators.kg_trajectories import DATASET, NAME
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.kg_trajectories.selection import NO_CONTRAST, rests_on_form
-from trailforge.pipelines.cards.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
-from trailforge.pipelines.cards.licences import of_graph, of_questions, over_corpus, section
-from trailforge.pipelines.cards.plots import FUNNEL, distributions, funnel, write_figure
+from trailforge.pipelines.cards.card import limits, origin_lines, rows_of, short, turn, write_card
+from trailforge.pipelines.cards.licences import of_graph, of_questions, over_corpus
+from trailforge.pipelines.cards.plots import BAD, GOOD, figure_of, png_of, write_figure
 from trailforge.pipelines.runs.intake import Settings, run_configuration
-from trailforge.schemas import (
-    ContrastivePair,
-    KgReward,
-    KgTrajectory,
-    Manifest,
-    Message,
-    RejectedRow,
-    from_dict,
-    read_rows,
-    to_dict,
-)
+from trailforge.schemas import ContrastivePair, KgReward, KgTrajectory, Manifest, RejectedRow, from_dict, to_dict
 
 REWARDS = "plots/rewards.png"
 _PARTS = tuple(part.name for part in fields(KgReward))
-
 _DATA_TABLES = (NAME, "sft", "pairs", "rejected")
+_LIMITS = (
+    "- Rows with `origin = oracle` follow the data set's gold decomposition, not a plan of the model.",
+    "- `stale_or_conflicting`: graph and documents say different things; `conflicts` has both. A model reads the "
+    "documents, of selected episodes alone.",
+)
+_COLUMNS, _BINS = 3, 20
+"""Of the figure of rewards."""
 
 
 @dataclass(slots=True)
@@ -57,9 +56,8 @@ class _Figures:
 
 def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
     """The card as Markdown; its plots are written beside it."""
-    rows = read_rows(sorted((folder / NAME).glob("part-*.parquet")), KgTrajectory)
-    rejected = read_rows(sorted((folder / "rejected").glob("part-*.parquet")), RejectedRow)
-    episodes = (row for row in rejected if row.stage == DATASET.counted)
+    rows = rows_of(folder, NAME, KgTrajectory)
+    episodes = (row for row in rows_of(folder, "rejected", RejectedRow) if row.stage == DATASET.counted)
     return card(folder, manifest, run_configuration(DATASET, settings), rows, episodes)
 
 
@@ -77,22 +75,23 @@ def card(
         *over_corpus(config.retrieval, config.card),
         *of_graph(config.kg_hash, config.card),
     ]
+    is_small = config.model.url == "embedded" or config.generator.is_led
     parts = {name: (figures.rewards[name], figures.rejected[name]) for name in _PARTS}
-    write_figure(folder / FUNNEL, funnel(manifest.stages))
-    write_figure(folder / REWARDS, distributions(parts))
-    sections = [
-        front_matter(manifest, _DATA_TABLES, ["knowledge-graph", "dynasearcher"], sources, config.card),
-        f"# {manifest.run_id}\n",
-        _summary(manifest, config, figures),
-        funnel_table(manifest.stages),
-        f"![What each stage let through]({FUNNEL})\n",
-        _rewards(figures),
-        f"## Cost\n\n{cost_table(manifest)}\n",
-        section(manifest.model, sources, config.card),
-        _limits(config),
-        _examples(figures, next(iter(_pairs(folder)), None)),
-    ]
-    return "\n".join(sections)
+    write_figure(folder / REWARDS, draw_rewards(parts))
+    return write_card(
+        folder,
+        manifest,
+        config,
+        tables=_DATA_TABLES,
+        tags=["knowledge-graph", "dynasearcher"],
+        sources=sources,
+        summary=_summary(manifest, config, figures),
+        own=[_rewards(figures)],
+        end=[
+            limits(_LIMITS, ", led along the gold decomposition" if is_small else None),
+            _examples(figures, next(iter(rows_of(folder, "pairs", ContrastivePair)), None)),
+        ],
+    )
 
 
 def _figures(rows: Iterable[KgTrajectory], rejected: Iterable[RejectedRow]) -> _Figures:
@@ -133,6 +132,26 @@ def _rewards(figures: _Figures) -> str:
         kept, others = figures.rewards[name], figures.rejected[name]
         lines.append(f"| {name} | {len(kept)} | {_mean(kept)} | {len(others)} | {_mean(others)} |")
     return "\n".join(lines) + f"\n\n![Rewards of episodes, part by part]({REWARDS})\n"
+
+
+def draw_rewards(parts: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> bytes:
+    """A histogram for each part: of episodes that were selected, and on top of those that were rejected."""
+    lines = math.ceil(len(parts) / _COLUMNS)
+    figure = figure_of(9, 0.5 + 2.2 * lines)
+    each = figure.subplots(lines, _COLUMNS, squeeze=False).ravel()
+    for axes in each[len(parts) :]:
+        axes.set_axis_off()
+    for axes, (name, (selected, rejected)) in zip(each, parts.items(), strict=False):
+        values = np.array([*selected, *rejected])
+        low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+        edges = np.linspace(min(low, 0.0), max(high, 1.0), _BINS + 1)
+        axes.hist([selected, rejected], bins=edges.tolist(), stacked=True, color=[GOOD, BAD])
+        mean = f", mean {float(np.mean(selected)):.2f}" if selected else ""
+        axes.set_title(f"{name}: {len(selected):,} selected{mean}", fontsize=9, loc="left")
+        axes.tick_params(labelsize=8, length=0)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle("episodes that were selected (blue), rejected (orange)", fontsize=10)
+    return png_of(figure)
 
 
 def _mean(values: list[float]) -> str:
@@ -178,22 +197,6 @@ def _why_no_pairs(mistaken: Counter[str], most: int) -> str:
     return f"of {mistaken.total()} episodes that were rejected for a mistake, {', '.join(parts)}"
 
 
-def _limits(config: KgRunConfig) -> str:
-    lines = ["## Known limits\n"]
-    if config.model.url == "embedded" or config.generator.is_led:
-        lines.append(EMBEDDED_LIMIT.format(and_what=", led along the gold decomposition"))
-    lines += [
-        "- Rows with `origin = oracle` follow the data set's gold decomposition, not a plan of the model.",
-        "- `stale_or_conflicting`: graph and documents say different things; `conflicts` has both. A model reads the "
-        "documents, of selected episodes alone.",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _pairs(folder: Path) -> Iterable[ContrastivePair]:
-    return read_rows(sorted((folder / "pairs").glob("part-*.parquet")), ContrastivePair)
-
-
 def _examples(figures: _Figures, pair: ContrastivePair | None) -> str:
     parts = ["## One example of each kind\n"] if figures.examples else []
     shown: dict[str, str] = {}
@@ -202,17 +205,13 @@ def _examples(figures: _Figures, pair: ContrastivePair | None) -> str:
             parts.append(f"### {kind}\n\nThe same as {shown[row.uid]} (`{row.uid}`).\n")
             continue
         shown[row.uid] = kind
-        parts += [f"### {kind} (`{row.uid}`)\n", *map(_turn, row.messages[1:])]
+        parts += [f"### {kind} (`{row.uid}`)\n", *map(turn, row.messages[1:])]
     if pair is not None:
         at = pair.diverges_at
         parts += [
             f"### pair (`{pair.uid}`)\n",
             f"```text\n{short(pair.question)}\n```\n",
             f"Two episodes that part at message {at}; the second was rejected for `{pair.reason}`. How each goes on:\n",
-            *(_turn(messages[at]) for messages in (pair.good_messages, pair.bad_messages) if at < len(messages)),
+            *(turn(messages[at]) for messages in (pair.good_messages, pair.bad_messages) if at < len(messages)),
         ]
     return "\n".join(parts)
-
-
-def _turn(message: Message) -> str:
-    return f"**{message.role}**\n\n```text\n{short(message.content)}\n```\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -16,16 +15,7 @@ from trailforge.generators.kg_trajectories.rows import kg_sft_row
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks
-from trailforge.schemas import (
-    ContrastivePair,
-    InvalidInput,
-    KgTrajectory,
-    Question,
-    RejectedRow,
-    SftRow,
-    Verdict,
-    from_dict,
-)
+from trailforge.schemas import ContrastivePair, KgTrajectory, Question, SftRow, Verdict
 
 
 class KgRowChecks(RowChecks):
@@ -81,29 +71,16 @@ class KgRowChecks(RowChecks):
             yield f"{different} is not what follows from its question and conversation"
 
     def _check_sft(self, name: str) -> None:
-        expected = {row.uid: kg_sft_row(row) for row in self.standing(DATASET, name, KgTrajectory)}
-        for row in self.rows("sft", name, SftRow):
-            if row != expected.pop(row.uid, None):
-                self.problem(name, row.uid, "this SFT row is not what its episode gives")
-        for uid in expected:
-            self.problem(name, uid, "this SFT row of an episode is missing")
+        made = map(kg_sft_row, self.standing(DATASET, name, KgTrajectory))
+        differs, missing = "this SFT row is not what its episode gives", "this SFT row of an episode is missing"
+        self.check_made("sft", name, made, SftRow, differs, missing)
 
     def _bad_episodes(self, name: str) -> dict[str, list[tuple[KgTrajectory, Verdict]]]:
         """The rejected episodes of a file by question, each with what is against it."""
         found: dict[str, list[tuple[KgTrajectory, Verdict]]] = defaultdict(list)
-        for row in self.rows("rejected", name, RejectedRow):
-            if row.stage != FILTER:
-                continue
-            try:
-                episode = from_dict(KgTrajectory, json.loads(row.payload))
-            except (ValueError, TypeError, InvalidInput) as error:
-                self.problem(name, row.uid, f"this rejected row holds no episode ({error})")
-                continue
-            verdict = Verdict(keep=False, reason=row.reason, score=row.score, detail=row.detail)
+        for episode, verdict in self.rejected_episodes(name, FILTER, KgTrajectory):
             found[episode.question_id].append((episode, verdict))
             self.accepted[EPISODE] += 1
-            if episode.uid != row.uid:
-                self.problem(name, row.uid, f"this rejected row holds another episode, {episode.uid}")
         return found
 
     def _check_choice(
@@ -121,9 +98,5 @@ class KgRowChecks(RowChecks):
             if (chosen.selected, chosen.rejected) != (tuple(good), tuple(bad)):
                 self.problem(name, question_id, "the filters choose others of its episodes, or for other reasons")
             pairs += contrastive_pairs(good, bad, self.config.generator.max_pairs)
-        expected = {pair.uid: pair for pair in pairs}
-        for pair in self.rows("pairs", name, ContrastivePair):
-            if pair != expected.pop(pair.uid, None):
-                self.problem(name, pair.uid, "this pair is not what its episodes give")
-        for uid in expected:
-            self.problem(name, uid, "this pair of episodes is missing")
+        differs, missing = "this pair is not what its episodes give", "this pair of episodes is missing"
+        self.check_made("pairs", name, pairs, ContrastivePair, differs, missing)

@@ -11,7 +11,7 @@ from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConf
 from trailforge.inference import Client, Prices
 from trailforge.inference.judge import JudgeOptions
 from trailforge.inference.prompts import Prompts
-from trailforge.pipelines.runs.graph import GraphRunConfig
+from trailforge.pipelines.runs.config import GraphRunConfig
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.protocols import kg_search
 from trailforge.protocols.episodes import EpisodeConfig
@@ -23,14 +23,7 @@ from trailforge.retrieval.retrievers import WEB
 from trailforge.retrieval.scope import with_hash
 from trailforge.rewards import DynaSearcherConstants
 from trailforge.rewards.dynasearcher import DEFAULT, PAPER
-from trailforge.schemas import (
-    ContrastivePair,
-    InvalidInput,
-    KgTrajectory,
-    SftRow,
-    estimate_tokens,
-    to_dict,
-)
+from trailforge.schemas import ContrastivePair, InvalidInput, KgTrajectory, SftRow, estimate_tokens, to_dict
 from trailforge.schemas.plugins import check_plugin
 
 Reader = Literal["passages", "sentences"]
@@ -233,17 +226,7 @@ class KgRunConfig(GraphRunConfig):
 
     def over(self, documents: Path | None) -> KgRunConfig:
         """With this corpus instead of the questions' own paragraphs."""
-        if documents is None:
-            return self
-        return replace(self, retrieval=replace(self.retrieval, scope="corpus", corpus_index=str(documents)))
-
-    def searched_by(self, kind: str | None) -> KgRunConfig:
-        """With this kind of retrieval, where one is asked for. Raises `InvalidInput` for one that is none."""
-        return replace(self, retrieval=self.retrieval.of_kind(kind))
-
-    def within(self, scope: str | None) -> KgRunConfig:
-        """Over the questions' own paragraphs or a corpus, where one of them is asked for."""
-        return self if scope is None else replace(self, retrieval=replace(self.retrieval, scope=scope))
+        return replace(self, retrieval=self.retrieval.over(documents))
 
 
 def configure(config: KgRunConfig, inputs: RunInputs) -> KgRunConfig:
@@ -251,10 +234,9 @@ def configure(config: KgRunConfig, inputs: RunInputs) -> KgRunConfig:
     scope, documents = inputs.options.get("scope"), inputs.options.get("documents")
     if scope == "question" and documents is not None:
         raise InvalidInput("--scope question searches each question's own paragraphs; leave --documents out")
-    config = config.searched_by(inputs.options.get("retrieval"))
-    if (config.retrieval.kind == WEB or config.retrieval.server) and (scope or documents):
-        where = "the web" if config.retrieval.kind == WEB else "a server"
+    retrieval = config.retrieval.of_kind(inputs.options.get("retrieval"))
+    if (retrieval.kind == WEB or retrieval.server) and (scope or documents):
+        where = "the web" if retrieval.kind == WEB else "a server"
         raise InvalidInput(f"{where} is searched, whatever --scope and --documents say; leave them out")
-    config = config.within(scope).over(documents)
-    config = replace(config, retrieval=with_hash(config.retrieval))
-    return config.on_graph(inputs.options.get("kg"))
+    retrieval = (replace(retrieval, scope=scope) if scope else retrieval).over(documents)
+    return replace(config, retrieval=with_hash(retrieval)).on_graph(inputs.options.get("kg"))

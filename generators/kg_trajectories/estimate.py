@@ -12,28 +12,23 @@ from trailforge.pipelines.estimate import (
     StageEstimate,
     count_tokens,
     mean_tokens,
-    sample,
+    sample_questions,
     stage_estimate,
+    tokens_of_passages,
 )
 from trailforge.pipelines.runs.intake import RunInputs
-from trailforge.pipelines.sources import read_questions
 from trailforge.protocols import kg_search
 from trailforge.schemas import Question
 
-_PASSAGE_TOKENS = 140
-"""Of 100 words, as in the usual corpora, where the questions bring none."""
 _CHOICE_TOKENS = 48
 _CHOICE_PROMPT_TOKENS = 250
 
 
 def estimate(inputs: RunInputs, config: KgRunConfig) -> Estimate:
     """A bound: every episode has all turns that it may have."""
-    (source,) = inputs.files
-    rows = (r for r in read_questions(source) if isinstance(r, Question) and inputs.refused.row_of(r) is None)
-    questions, total = sample(rows, inputs.limit, config.seed, source)
+    questions, total = sample_questions(inputs, config.seed)
     generator, prices = config.generator, config.model.prices
-    passages = [p.text for question in questions for p in question.paragraphs]
-    read = generator.top_k * (mean_tokens(passages) if passages else _PASSAGE_TOKENS)
+    read = generator.top_k * tokens_of_passages(questions)
     episodes, is_free = total * generator.episodes, generator.style == "free"
     stages = (_free if is_free else _guided)(questions, episodes, generator, prices)
     searches = episodes * (generator.episode.max_turns - 1 if is_free else _hops(questions))

@@ -24,16 +24,7 @@ from trailforge.rewards import (
     score_answer,
 )
 from trailforge.rewards.reading import date_of, fold
-from trailforge.schemas import (
-    KgReward,
-    KgStep,
-    KgTrajectory,
-    Message,
-    Provenance,
-    Question,
-    SftRow,
-    SoughtDocument,
-)
+from trailforge.schemas import KgReward, KgStep, KgTrajectory, Message, Provenance, Question, SftRow, SoughtDocument
 from trailforge.schemas.text import count_conversation
 
 _LETTERS = 3

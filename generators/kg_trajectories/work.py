@@ -5,27 +5,21 @@ read_questions | cut into shards | n episodes, select (per question) | write sha
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from trailforge.generators.kg_trajectories import DATASET, EPISODE, FILTER, NAME, SEARCH
 from trailforge.generators.kg_trajectories.config import KgRunConfig
-from trailforge.generators.kg_trajectories.generate import KgContext, LostEpisode, generate, hold_against_documents
+from trailforge.generators.kg_trajectories.generate import KgContext, generate, hold_against_documents
 from trailforge.generators.kg_trajectories.rows import kg_sft_row
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
 from trailforge.inference import ModelClient
-from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
+from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, failed_row, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.intake import RunInputs, Settings, take_in_questions
 from trailforge.retrieval import open_retrieval
 from trailforge.retrieval.kg import KgStore
-from trailforge.schemas import (
-    InvalidInput,
-    Question,
-    RejectedRow,
-    to_dict,
-)
+from trailforge.schemas import InvalidInput, Question, to_dict
 
 
 def take_in(inputs: RunInputs, folder: Path, config: KgRunConfig) -> Settings:
@@ -60,7 +54,10 @@ def open_context(work: ModelWork, client: ModelClient) -> KgContext:
 async def episodes_of(question: Question, context: KgContext, config: KgRunConfig) -> ItemResult:
     """The selected episodes of a question, the others with what is against them, pairs of both."""
     generated = await generate(question, context)
-    lost = [_lost_row(question, episode) for episode in generated.lost]
+    lost = [
+        failed_row(EPISODE, f"{question.id}:{episode.sample}", episode.error, to_dict(question))
+        for episode in generated.lost
+    ]
     selection = select(generated.candidates, config.selection)
     selected, of_check = await hold_against_documents(selection.selected, question, context)
     rejected = [rejected_row(FILTER, row.uid, verdict, to_dict(row)) for row, verdict in selection.rejected]
@@ -99,14 +96,3 @@ search_stage = ModelStage(
     open_context=open_context,
     run_item=episodes_of,
 )
-
-
-def _lost_row(question: Question, episode: LostEpisode) -> RejectedRow:
-    return RejectedRow(
-        uid=f"{question.id}:{episode.sample}",
-        stage=EPISODE,
-        reason=episode.error.reason,
-        score=0.0,
-        detail=str(episode.error),
-        payload=json.dumps(to_dict(question), ensure_ascii=False),
-    )

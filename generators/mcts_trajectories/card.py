@@ -7,19 +7,22 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from trailforge.generators.mcts_trajectories import DATASET, NAME
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.pipelines.cards.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
-from trailforge.pipelines.cards.licences import of_questions, over_corpus, section
-from trailforge.pipelines.cards.plots import FUNNEL, funnel, write_figure
+from trailforge.pipelines.cards.card import limits, origin_lines, rows_of, turn, write_card
+from trailforge.pipelines.cards.licences import of_questions, over_corpus
 from trailforge.pipelines.runs.intake import Settings, run_configuration
-from trailforge.schemas import Manifest, RejectedRow, SearchTree, Trajectory, read_rows
-
-Row = TypeVar("Row")
+from trailforge.schemas import Manifest, RejectedRow, SearchTree, Trajectory
 
 _DATA_TABLES = (NAME, "sft", "trees", "rejected")
+_LIMITS = (
+    "- Rows that do not follow the gold decomposition came to the answer by another; their passages were held "
+    "against it, their intermediate answers were not.",
+    "- Where `thoughts = templates`, sentences are drawn from fixed pools; answers and plans are the model's.",
+    "- Where `thoughts = model`, the model told the finished steps; code held each turn against what was seen.",
+    "- Rows with `origin = oracle` follow the data set's gold decomposition, not a plan of the model.",
+)
 
 
 @dataclass(slots=True)
@@ -47,35 +50,26 @@ class _Figures:
 
 def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
     """The card as Markdown; its plot is written beside it."""
-    rows = _read(folder, NAME, Trajectory)
+    rows = rows_of(folder, NAME, Trajectory)
     return card(folder, manifest, run_configuration(DATASET, settings), rows)
 
 
 def card(folder: Path, manifest: Manifest, config: MctsRunConfig, rows: Iterable[Trajectory]) -> str:
     """`card_of` these rows; trees and rejected rows are those of the folder."""
     figures = _count(rows)
-    searches = _count_searches(_read(folder, "trees", SearchTree), _read(folder, "rejected", RejectedRow))
-    sources = [*of_questions(folder, config.card), *over_corpus(config.retrieval, config.card)]
-    write_figure(folder / FUNNEL, funnel(manifest.stages))
-    sections = [
-        front_matter(manifest, _DATA_TABLES, ["mcts", "self-reflection"], sources, config.card),
-        f"# {manifest.run_id}\n",
-        _summary(manifest, config, figures),
-        funnel_table(manifest.stages),
-        f"![What each stage let through]({FUNNEL})\n",
-        _kinds(figures),
-        _shares(figures),
-        _yields(figures, searches),
-        f"## Cost\n\n{cost_table(manifest)}\n",
-        section(manifest.model, sources, config.card),
-        _limits(config),
-        _examples(figures),
-    ]
-    return "\n".join(sections)
-
-
-def _read(folder: Path, table: str, record: type[Row]) -> Iterable[Row]:
-    return read_rows(sorted((folder / table).glob("part-*.parquet")), record)
+    searches = _count_searches(rows_of(folder, "trees", SearchTree), rows_of(folder, "rejected", RejectedRow))
+    is_small = config.model.url == "embedded" or config.generator.policy.kind == "rules"
+    return write_card(
+        folder,
+        manifest,
+        config,
+        tables=_DATA_TABLES,
+        tags=["mcts", "self-reflection"],
+        sources=[*of_questions(folder, config.card), *over_corpus(config.retrieval, config.card)],
+        summary=_summary(manifest, config, figures),
+        own=[_kinds(figures), _shares(figures), _yields(figures, searches)],
+        end=[limits(_LIMITS, " and rule-made plans" if is_small else None), _examples(figures)],
+    )
 
 
 def _count_searches(trees: Iterable[SearchTree], rejected: Iterable[RejectedRow]) -> _Searches:
@@ -153,23 +147,9 @@ def _yields(figures: _Figures, searches: _Searches) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _limits(config: MctsRunConfig) -> str:
-    lines = ["## Known limits\n"]
-    if config.model.url == "embedded" or config.generator.policy.kind == "rules":
-        lines.append(EMBEDDED_LIMIT.format(and_what=" and rule-made plans"))
-    lines += [
-        "- Rows that do not follow the gold decomposition came to the answer by another; their passages were held "
-        "against it, their intermediate answers were not.",
-        "- Where `thoughts = templates`, sentences are drawn from fixed pools; answers and plans are the model's.",
-        "- Where `thoughts = model`, the model told the finished steps; code held each turn against what was seen.",
-        "- Rows with `origin = oracle` follow the data set's gold decomposition, not a plan of the model.",
-    ]
-    return "\n".join(lines) + "\n"
-
-
 def _examples(figures: _Figures) -> str:
     parts = ["## One example of each kind\n"] if figures.examples else []
     for kind, row in sorted(figures.examples.items()):
         parts.append(f"### {kind} (`{row.uid}`)\n")
-        parts += [f"**{m.role}**\n\n```text\n{short(m.content)}\n```\n" for m in row.messages[1:]]
+        parts += map(turn, row.messages[1:])
     return "\n".join(parts)

@@ -111,12 +111,9 @@ class MctsRowChecks(RowChecks):
                 self.problem(name, tree.question_id, problem)
 
     def _check_sft(self, name: str) -> None:
-        expected = {row.uid: sft_row(row) for row in self.standing(DATASET, name, Trajectory)}
-        for row in self.rows("sft", name, SftRow):
-            if row != expected.pop(row.uid, None):
-                self.problem(name, row.uid, "this SFT row is not what its trajectory gives")
-        for uid in expected:
-            self.problem(name, uid, "this SFT row of a trajectory is missing")
+        made = map(sft_row, self.standing(DATASET, name, Trajectory))
+        differs, missing = "this SFT row is not what its trajectory gives", "this SFT row of a trajectory is missing"
+        self.check_made("sft", name, made, SftRow, differs, missing)
 
 
 def tree_problems(tree: SearchTree) -> list[str]:

@@ -21,18 +21,15 @@ from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, generate, retell
 from trailforge.generators.mcts_trajectories.thoughts import PURPOSE
 from trailforge.inference import Meter, Prices, Reply, Request, Usage
-from trailforge.pipelines.estimate import Estimate, StageEstimate, count_tokens, sample
+from trailforge.pipelines.estimate import Estimate, StageEstimate, count_tokens, sample_questions
 from trailforge.pipelines.runs.intake import RunInputs
-from trailforge.pipelines.sources import read_questions
 from trailforge.retrieval import RetrievalConfig, open_retrieval
 from trailforge.schemas import Document, Question
 
 
 def estimate(inputs: RunInputs, config: MctsRunConfig) -> Estimate:
     """Calls, tokens and cost, found by rehearsing the search of a sample of the questions."""
-    (source,) = inputs.files
-    rows = (r for r in read_questions(source) if isinstance(r, Question) and inputs.refused.row_of(r) is None)
-    questions, total = sample(rows, inputs.limit, config.seed, source)
+    questions, total = sample_questions(inputs, config.seed)
     stages = asyncio.run(rehearse(questions, config.generator, config.retrieval, config.model.prices, total=total))
     return Estimate(
         items=total,

@@ -19,17 +19,7 @@ from trailforge.mcts.plan import asked_for, references
 from trailforge.protocols import REACT
 from trailforge.protocols.turns import Observation, Turn
 from trailforge.rewards import mentions, normalize_answer, same_answer, states
-from trailforge.schemas import (
-    ErrorType,
-    MalformedReply,
-    Message,
-    Passage,
-    SftRow,
-    SpanKind,
-    Step,
-    TextSpan,
-    Trajectory,
-)
+from trailforge.schemas import ErrorType, MalformedReply, Message, Passage, SftRow, SpanKind, Step, TextSpan, Trajectory
 from trailforge.schemas.text import count_conversation
 
 PROMPTS = Prompts("trailforge.generators.mcts_trajectories", "trailforge.generators")

@@ -11,13 +11,7 @@ from pathlib import Path
 
 from trailforge.generators.mcts_trajectories import DATASET, NAME
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.generate import (
-    Context,
-    Generated,
-    expected_hops,
-    generate,
-    retell,
-)
+from trailforge.generators.mcts_trajectories.generate import Context, Generated, expected_hops, generate, retell
 from trailforge.generators.mcts_trajectories.sift import sift
 from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.inference import ModelClient
@@ -27,15 +21,7 @@ from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.config import ScheduleConfig
 from trailforge.pipelines.runs.intake import RunInputs, Settings, read_settings, take_in_questions
 from trailforge.retrieval import open_retrieval
-from trailforge.schemas import (
-    Question,
-    SearchTree,
-    StageCount,
-    Trajectory,
-    Verdict,
-    read_rows,
-    to_dict,
-)
+from trailforge.schemas import Question, SearchTree, StageCount, Trajectory, Verdict, read_rows, to_dict
 
 SEARCH = "search"
 

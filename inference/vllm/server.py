@@ -286,10 +286,10 @@ def parse_metrics(text: str) -> VllmMetrics:
     )
 
 
-def read_metrics(url: str, timeout_s: float = 5.0) -> VllmMetrics:
+def read_metrics(url: str) -> VllmMetrics:
     """Ask a server; `url` without a path. Raises `ServerUnavailable` when nothing answers or it is not vLLM."""
     try:
-        text = fetch(f"{url}/metrics", timeout_s=timeout_s).decode("utf-8", "replace")
+        text = fetch(f"{url}/metrics", timeout_s=5.0).decode("utf-8", "replace")
     except OSError as error:
         raise ServerUnavailable(f"{url}/metrics does not answer ({error})") from error
     return parse_metrics(text)

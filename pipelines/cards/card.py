@@ -5,15 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from trailforge.pipelines.cards.licences import Source, front, of_questions, plain, section, shorten_path
+from trailforge.pipelines.cards.plots import FUNNEL, funnel, write_figure
 from trailforge.pipelines.datasets import CURATED, dataset_of
 from trailforge.pipelines.runs.config import CardConfig, RunConfig
 from trailforge.pipelines.runs.intake import INPUTS, Settings, run_configuration
-from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, Count, FileEntry, Manifest, Question, StageCount
+from trailforge.schemas import (
+    DECISIONS_LOG,
+    PATTERNS_LOG,
+    Count,
+    FileEntry,
+    Manifest,
+    Message,
+    Question,
+    StageCount,
+    read_rows,
+)
+
+T = TypeVar("T")
 
 LONGEST_EXAMPLE = 700
 """Characters of a text in an example."""
@@ -27,6 +40,54 @@ _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (10**6
 _LARGEST = "10M<n<100M"
 _MOST_REASONS = 20
 _REJECTED = "rejected"
+
+
+def write_card(
+    folder: Path,
+    manifest: Manifest,
+    config: RunConfig,
+    *,
+    tables: Sequence[str],
+    tags: Sequence[str],
+    sources: Sequence[Source],
+    summary: str,
+    own: Sequence[str],
+    end: Sequence[str],
+) -> str:
+    """The card as Markdown; the plot of the funnel is written beside it.
+
+    `tables`, `tags`, `sources`: see `front_matter`. `summary`: what the rows are. `own`, `end`: what this data set
+    alone has to say, before the cost and behind the licences.
+    """
+    write_figure(folder / FUNNEL, funnel(manifest.stages))
+    sections = [
+        front_matter(manifest, tables, tags, sources, config.card),
+        f"# {manifest.run_id}\n",
+        summary,
+        funnel_table(manifest.stages),
+        f"![What each stage let through]({FUNNEL})\n",
+        *own,
+        f"## Cost\n\n{cost_table(manifest)}\n",
+        section(manifest.model, sources, config.card),
+        *end,
+    ]
+    return "\n".join(sections)
+
+
+def rows_of(folder: Path, table: str, record: type[T]) -> Iterable[T]:
+    """The rows of a run's table."""
+    return read_rows(sorted((folder / table).glob("part-*.parquet")), record)
+
+
+def limits(lines: Sequence[str], embedded: str | None) -> str:
+    """What is known to be amiss, as a section. `embedded`: what else was made with the small model; None without it."""
+    small = [] if embedded is None else [EMBEDDED_LIMIT.format(and_what=embedded)]
+    return "\n".join(["## Known limits\n", *small, *lines]) + "\n"
+
+
+def turn(message: Message) -> str:
+    """A message of an example."""
+    return f"**{message.role}**\n\n```text\n{short(message.content)}\n```\n"
 
 
 def front_matter(

@@ -1,4 +1,4 @@
-"""Figures that dataset cards of several kinds have, and what all figures are drawn with.
+"""The figure that all cards have, and what all figures are drawn with.
 
 Each figure is a PNG file's bytes: the same for the same input, since nothing in it tells date or version.
 """
@@ -6,12 +6,9 @@ Each figure is a PNG file's bytes: the same for the same input, since nothing in
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from trailforge.pipelines.engine.files import write_atomically
 from trailforge.schemas import StageCount
@@ -21,10 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GREY, DARK, GOOD, BAD, BROKEN = "#c4c4c4", "#333333", "#3b75af", "#e8963e", "#b5433a"
+COLOURS = ("#3b75af", "#e8963e", "#509e3d", "#b5433a", "#8d69b8", "#84584e", "#d57dbe", "#3fa7b5")
+"""Of kinds, in turn."""
 FUNNEL = "plots/funnel.png"
 _DOTS_PER_INCH = 130
-_COLUMNS = 3
-_BINS = 20
 _LONGEST = 250
 """Characters of a line in a figure."""
 
@@ -51,29 +48,9 @@ def funnel(stages: Sequence[StageCount]) -> bytes:
     return png_of(figure)
 
 
-def distributions(parts: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> bytes:
-    """A histogram for each part, by name: values of the rows that were selected, and on top those of the rejected."""
-    lines = max(1, math.ceil(len(parts) / _COLUMNS))
-    figure = figure_of(9, 0.5 + 2.2 * lines)
-    each = figure.subplots(lines, _COLUMNS, squeeze=False).ravel()
-    for axes in each[len(parts) :]:
-        axes.set_axis_off()
-    for axes, (name, (selected, rejected)) in zip(each, parts.items(), strict=False):
-        values = np.array([*selected, *rejected])
-        low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
-        edges = np.linspace(min(low, 0.0), max(high, 1.0), _BINS + 1)
-        axes.hist([selected, rejected], bins=edges.tolist(), stacked=True, color=[GOOD, BAD])
-        mean = f", mean {float(np.mean(selected)):.2f}" if len(selected) else ""
-        axes.set_title(f"{name}: {len(selected):,} selected{mean}", fontsize=9, loc="left")
-        axes.tick_params(labelsize=8, length=0)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle("episodes that were selected (blue), rejected (orange)", fontsize=10)
-    return png_of(figure)
-
-
 def write_figure(path: Path, png: bytes) -> None:
     """Put a figure beside the card."""
-    write_atomically(path, lambda temporary: _write(temporary, png))
+    write_atomically(path, lambda temporary: temporary.write_bytes(png))
 
 
 def bars(axes: Axes, counts: Mapping[str, int], colour: str) -> None:
@@ -111,7 +88,3 @@ def _reasons(stage: StageCount) -> str:
     each = sorted((*stage.rejected, *stage.failed), key=lambda count: (-count.count, count.reason))
     label = "   ".join(f"{count.reason.replace('_', ' ')} {count.count:,}" for count in each if count.count)
     return label if len(label) <= _LONGEST else label[:_LONGEST] + " …"  # people give theirs in their own words
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)

@@ -41,7 +41,7 @@ def output_errors(path: Path) -> Iterator[None]:
         raise OutputError(f"cannot write {path}: {mend}") from error
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file, bring it to disk, and give it its name. After a kill: all of it or nothing."""
     temporary = path.with_name(f".{path.name}.tmp-{uuid.uuid4().hex[:8]}")
     with output_errors(path):
@@ -57,7 +57,7 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """`write_atomically` for text."""
-    write_atomically(path, lambda temporary: _write_text(temporary, text))
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 @contextlib.contextmanager
@@ -169,7 +169,3 @@ def _try_lock(descriptor: int) -> bool:
         except OSError:
             time.sleep(wait_s)
     return False
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

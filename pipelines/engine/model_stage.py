@@ -12,7 +12,7 @@ from trailforge.inference import ModelClient, check_ledger, open_ledger
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.config import RunConfig
-from trailforge.schemas import RejectedRow, Verdict
+from trailforge.schemas import RejectedRow, TrailforgeError, Verdict
 
 if TYPE_CHECKING:
     from trailforge.pipelines.dataset import StageRun
@@ -92,6 +92,12 @@ async def check_servers(config: RunConfig) -> None:
         await client.check()
     finally:
         await client.aclose()
+
+
+def failed_row(at: str, uid: str, error: TrailforgeError, payload: object) -> RejectedRow:
+    """The row of `rejected/` that stands for what a broken call left unmade. `payload`: as plain values."""
+    against = Verdict(keep=False, reason=error.reason, score=0.0, detail=str(error))
+    return rejected_row(at, uid, against, payload)
 
 
 def rejected_row(at: str, uid: str, verdict: Verdict, payload: object) -> RejectedRow:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import threading
 from collections import Counter
 from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import Future
@@ -23,6 +22,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
 from trailforge.inference import ModelClient, Usage, metering
+from trailforge.inference.threads import LoopThread, all_or_error
 from trailforge.pipelines.engine.attempts import Patience, Superseded, Watch, begin_attempt, is_current
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.engine.progress import ProgressFile
@@ -88,7 +88,7 @@ class RunShards(beam.DoFn):
 
     def setup(self) -> None:
         """Start the loop. The client opens with the first bundle, whose errors Beam reports."""
-        self._loop = LoopThread()
+        self._loop = LoopThread("loop")
         self._worker: _Worker | None = None
 
     def start_bundle(self) -> None:
@@ -100,12 +100,12 @@ class RunShards(beam.DoFn):
     def process(self, shard: Shard) -> None:
         """Start a shard."""
         assert self._worker is not None
-        self._running.append(asyncio.run_coroutine_threadsafe(self._worker.run_shard(shard), self._loop.loop))
+        self._running.append(self._loop.soon(self._worker.run_shard(shard)))
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Wait for the bundle's shards. An error cancels the others: the ledger keeps what they paid for."""
         assert self._worker is not None
-        names = self._noting(_all_or_error([asyncio.wrap_future(f, loop=self._loop.loop) for f in self._running]))
+        names = self._noting(all_or_error([asyncio.wrap_future(f, loop=self._loop.loop) for f in self._running]))
         for name in names:
             yield WindowedValue(name, MIN_TIMESTAMP, (GlobalWindow(),))
 
@@ -113,7 +113,7 @@ class RunShards(beam.DoFn):
         """Disconnect and stop the loop."""
         if self._worker is not None:
             self._loop.call(self._worker.close())
-        self._loop.stop()
+        self._loop.end()
 
     def _noting(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run on the loop; a typed error is noted in the run's folder, since runners pass on its text at best."""
@@ -163,7 +163,7 @@ class _Worker:
             async with self._shards:
                 self._check_attempt()
                 items = read_parquet(self._folder / shard.input, self._work.stage.item)
-                results = await _all_or_error([asyncio.ensure_future(self._run_item(item)) for item in items])
+                results = await all_or_error(map(self._run_item, items))
                 self._check_attempt()
                 await asyncio.to_thread(write_shard, self._work, self._folder, shard, results)
             return shard.name
@@ -232,38 +232,3 @@ def _failed_result(work: ModelWork, item: Any, error: TrailforgeError, usage: Us
     )
     line = stage(name, inputs=1, accepted=0, failed=(error.reason,))
     return ItemResult(rows={"rejected": [row]}, stages=(line,), usage=usage)
-
-
-async def _all_or_error(futures: Sequence[asyncio.Future[T]]) -> list[T]:
-    """All results in order; the first error cancels the rest and is raised as it is."""
-    try:
-        return list(await asyncio.gather(*futures))
-    except BaseException:
-        for future in futures:
-            future.cancel()
-        await asyncio.gather(*futures, return_exceptions=True)
-        raise
-
-
-class LoopThread:
-    """An event loop in a thread of its own."""
-
-    def __init__(self) -> None:
-        """Start it."""
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name="trailforge-loop", daemon=True)
-        self._thread.start()
-
-    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start it on the loop."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
-
-    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run it on the loop and wait for its result."""
-        return self.submit(coroutine).result()
-
-    def stop(self) -> None:
-        """End the loop."""
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()

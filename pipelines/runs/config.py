@@ -7,6 +7,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from trailforge.inference import Caps, ClientConfig, Prices, check_ledger_url
@@ -15,6 +16,7 @@ from trailforge.inference.endpoint import Dialect
 from trailforge.inference.thoughts import Reasoning
 from trailforge.inference.vllm.server import VllmConfig
 from trailforge.pipelines.engine.attempts import Patience
+from trailforge.pipelines.engine.files import sha256_of
 from trailforge.schemas import InvalidInput, from_dict, stored_name, to_dict, version_of
 
 SHARD_SIZE = 16
@@ -23,6 +25,7 @@ EMBEDDED = "embedded"
 """In place of a URL: the packaged model, on a server that the run starts."""
 T = TypeVar("T")
 C = TypeVar("C", bound="RunConfig")
+G = TypeVar("G", bound="GraphRunConfig")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +231,37 @@ class RunConfig(ABC):
         """12 hex digits over `deciding`."""
         text = json.dumps(self.deciding(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphRunConfig(RunConfig):
+    """What all runs over a knowledge graph have."""
+
+    output: OutputConfig = field(default_factory=OutputConfig)
+    kg: str = ""
+    """Folder of the store (`trailforge kg build`)."""
+    kg_hash: str = ""
+    """SHA-256 of its manifest, which has the hashes of all its files: where it is does not decide the rows."""
+
+    def deciding(self) -> dict[str, Any]:
+        """What decides the rows; of the graph its content and not its place."""
+        content = RunConfig.deciding(self)
+        del content["kg"]
+        return content
+
+    def on_graph(self: G, kg: Path | None) -> G:
+        """With this graph instead of the preset's, every byte of it checked: workers open it without.
+
+        Raises `InvalidInput` when there is none, and as `KgStore.open` and `KgStore.check_once`.
+        """
+        from trailforge.retrieval.kg import KgStore
+        from trailforge.retrieval.kg.layout import MANIFEST
+
+        folder = str(kg) if kg is not None else self.kg
+        if not folder:
+            raise InvalidInput("which knowledge graph? give --kg, a folder that `trailforge kg build` made", field="kg")
+        KgStore.open(Path(folder)).check_once()
+        return replace(self, kg=str(Path(folder).absolute()), kg_hash=sha256_of(Path(folder) / MANIFEST))
 
 
 def read_config(record: type[C], content: dict[str, Any], *, source: str) -> C:

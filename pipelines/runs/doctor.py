@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from trailforge.inference.keys import KEY_VARIABLES, api_key, is_sendable, key_variable
+from trailforge.inference.wire import KEY_VARIABLES, api_key, is_sendable, key_variable
 from trailforge.schemas import TrailforgeError, missing_package
 
 if TYPE_CHECKING:

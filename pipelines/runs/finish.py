@@ -18,15 +18,7 @@ from trailforge.pipelines.runs.accounting import add_up, check_balance
 from trailforge.pipelines.runs.finished import MANIFEST, read_manifest
 from trailforge.pipelines.runs.intake import Settings, read_settings, run_configuration
 from trailforge.pipelines.runs.stages import stage_receipts
-from trailforge.schemas import (
-    FileEntry,
-    InvalidInput,
-    Manifest,
-    SchemaVersion,
-    stored_name,
-    to_dict,
-    version_of,
-)
+from trailforge.schemas import FileEntry, InvalidInput, Manifest, SchemaVersion, stored_name, to_dict, version_of
 
 CARD = "README.md"
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from trailforge.inference.wire import unpack
 from trailforge.pipelines.curated import NAME, Curator, Undo, products_of, rejected_rows, rulings_of, uid_of
@@ -27,11 +28,15 @@ from trailforge.schemas import (
     OutputError,
     RejectedRow,
     SchemaVersion,
+    Verdict,
     check_row_count,
+    from_dict,
     is_read,
     iter_parquet,
     to_dict,
 )
+
+T = TypeVar("T")
 
 _OF_THE_PROCESS = {"seconds", "trailforge_version", "card", "schema_version"}
 """What a manifest says of the process that wrote it; the rest follows from the receipts."""
@@ -184,6 +189,29 @@ class RowChecks(ABC):
         if path.exists():
             for batch in iter_parquet(path, record):
                 yield from batch
+
+    def check_made(self, table: str, name: str, made: Iterable[Any], record: type, differs: str, missing: str) -> None:
+        """Hold the rows of a file against those that other tables give. `differs`, `missing`: what is said of a row."""
+        expected = {row.uid: row for row in made}
+        for row in self.rows(table, name, record):
+            if row != expected.pop(row.uid, None):
+                self.problem(name, row.uid, differs)
+        for uid in expected:
+            self.problem(name, uid, missing)
+
+    def rejected_episodes(self, name: str, stage: str, record: type[T]) -> Iterator[tuple[T, Verdict]]:
+        """What a stage rejected in a file, each with what is against it; a row that holds no episode is reported."""
+        for row in self.rows("rejected", name, RejectedRow):
+            if row.stage != stage:
+                continue
+            try:
+                episode: Any = from_dict(record, json.loads(row.payload))
+            except (ValueError, TypeError, InvalidInput) as error:
+                self.problem(name, row.uid, f"this rejected row holds no episode ({error})")
+                continue
+            if episode.uid != row.uid:
+                self.problem(name, row.uid, f"this rejected row holds another episode, {episode.uid}")
+            yield episode, Verdict(keep=False, reason=row.reason, score=row.score, detail=row.detail)
 
     def count_rejected(self, name: str) -> None:
         """Count a file of `rejected/` by stage and reason."""

@@ -25,16 +25,7 @@ from trailforge.pipelines.show.parts import (
     Title,
     tab,
 )
-from trailforge.schemas import (
-    Message,
-    Passage,
-    Provenance,
-    Question,
-    SftRow,
-    SourceDocument,
-    TrajectoryReward,
-    to_dict,
-)
+from trailforge.schemas import Message, Passage, Provenance, Question, SftRow, SourceDocument, TrajectoryReward, to_dict
 
 ORIGINS = {
     "policy": "The plan was made by the policy, a model.",

@@ -14,15 +14,7 @@ import regex
 from trailforge.pipelines.curated import is_input, source_column
 from trailforge.pipelines.dataset import INPUTS, Parts
 from trailforge.pipelines.datasets import dataset_names, load_dataset
-from trailforge.schemas import (
-    FileEntry,
-    InvalidInput,
-    PatternField,
-    RefusedPattern,
-    RejectedRow,
-    Ruling,
-    to_dict,
-)
+from trailforge.schemas import FileEntry, InvalidInput, PatternField, RefusedPattern, RejectedRow, Ruling, to_dict
 
 REASON = "rejected_by_curator"
 PATTERN_REASON = "refused_pattern"

@@ -33,6 +33,12 @@ class FoundPassage:
     """Ids of the documents that it is or was made from; what recall is counted over. A back end says those of the
     passages that it was given; where documents were cut into these (`corpus.cut`), `OpenIndex` says the documents'."""
 
+    @classmethod
+    def of(cls, document: Document, score: float, why: str) -> FoundPassage:
+        """A passage of the corpus as it stands there."""
+        passage = Passage(id=document.id, title=document.title, text=document.text, score=score)
+        return cls(passage=passage, why=why, sources=(document.id,))
+
 
 class Index(Protocol):
     """Documents that one back end has made ready. The same query over the same documents finds the same passages.

@@ -16,15 +16,7 @@ from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.inference.prompts import Prompts
 from trailforge.retrieval.backends.declaration import PlannedCalls, passage_tokens, plan_calls
-from trailforge.retrieval.backends.graph import (
-    KnownNames,
-    NameFinder,
-    key_of,
-    open_sparse,
-    row_of,
-    save_sparse,
-    sparse,
-)
+from trailforge.retrieval.backends.graph import KnownNames, NameFinder, key_of, open_sparse, row_of, save_sparse, sparse
 from trailforge.retrieval.indexes.texts import MappedDocuments, write_texts
 from trailforge.schemas import ITEM_ERRORS, ContextOverflow, Document, MalformedReply
 

@@ -276,9 +276,7 @@ class GraphRagIndex:
         document = self._documents[mention.passage]
         name = self.parts.entities["name"][mention.entity].as_py()
         why = f"names {name} (entity {mention.place + 1}, cosine {mention.cosine:.3f}), {mention.relations} relations"
-        score = round(1 / place, 6)
-        passage = Passage(id=document.id, title=document.title, text=document.text, score=score)
-        return FoundPassage(passage=passage, why=why, sources=(document.id,))
+        return FoundPassage.of(document, round(1 / place, 6), why)
 
     def _reports_of(self, entities: Sequence[int]) -> list[tuple[int, int]]:
         """Reports with how many of the entities are in their communities: the most first, then by rating."""

@@ -29,12 +29,7 @@ import numpy as np
 from trailforge.inference import Sampling
 from trailforge.inference.asker import fill
 from trailforge.inference.prompts import Prompts
-from trailforge.retrieval.backends.declaration import (
-    Backend,
-    FoundPassage,
-    Index,
-    Workbench,
-)
+from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Index, Workbench
 from trailforge.retrieval.backends.facts import (
     FactTable,
     StatedFact,
@@ -42,16 +37,9 @@ from trailforge.retrieval.backends.facts import (
     model_triples,
     plan_model_triples,
 )
-from trailforge.retrieval.backends.graph import (
-    NameFinder,
-    PassageGraph,
-    best_rows,
-    key_of,
-    min_max,
-    row_of,
-)
+from trailforge.retrieval.backends.graph import NameFinder, PassageGraph, best_rows, key_of, min_max, row_of
 from trailforge.retrieval.backends.vectors import Vectors, embed, embedded_text
-from trailforge.schemas import ITEM_ERRORS, Document, Passage, RetrievalError
+from trailforge.schemas import ITEM_ERRORS, Document, RetrievalError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -228,7 +216,8 @@ class HippoRagIndex:
         dense = self.parts.passages.scores(vector).astype(np.float64)
         seeds = self.begin(near)
         if not seeds:
-            return [self._found(row, score, f"no fact fits; {_BY_EMBEDDING}") for row, score in best_rows(dense, k)]
+            why = f"no fact fits; {_BY_EMBEDDING}"
+            return [FoundPassage.of(self.documents[row], score, why) for row, score in best_rows(dense, k)]
         phrases = len(self._phrases.keys)
         reset = np.concatenate([np.zeros(phrases), min_max(dense) * self._config.passage_weight])
         reset[list(seeds)] = list(seeds.values())
@@ -236,8 +225,8 @@ class HippoRagIndex:
         own = (1 - self._config.damping) * reset[phrases:] / reset.sum()
         # As shares of the best score: of a large corpus' scores, which add up to 1, few digits would be left.
         best = best_rows(scores / scores.max(initial=1e-300), k)
-        is_reached = {row: bool(scores[row] > 2 * own[row]) for row, _ in best}
-        return [self._found(row, score, self._why(row, near, seeds, is_reached[row])) for row, score in best]
+        why = {row: self._why(row, near, seeds, bool(scores[row] > 2 * own[row])) for row, _ in best}
+        return [FoundPassage.of(self.documents[row], score, why[row]) for row, score in best]
 
     def _why(self, row: int, near: NearFacts, seeds: dict[int, float], is_reached: bool) -> str:
         """In one line: facts that it states, else phrases where the walk began that it holds, else what led there."""
@@ -249,11 +238,6 @@ class HippoRagIndex:
         if held & seeds.keys():
             return f"speaks of {', '.join(self._phrases.keys[phrase] for phrase in seeds if phrase in held)}"
         return f"reached from {', '.join(map(self._phrases.keys.__getitem__, seeds))}" if is_reached else _BY_EMBEDDING
-
-    def _found(self, row: int, score: float, why: str) -> FoundPassage:
-        document = self.documents[row]
-        passage = Passage(id=document.id, title=document.title, text=document.text, score=score)
-        return FoundPassage(passage=passage, why=why, sources=(document.id,))
 
 
 async def _build(documents: Sequence[Document], config: HippoRagConfig, tools: Workbench) -> HippoRagIndex:

@@ -35,7 +35,7 @@ from trailforge.retrieval.backends.graph import (
 )
 from trailforge.retrieval.backends.vectors import Vectors, embed, embedded_text
 from trailforge.retrieval.encoder import Encoder
-from trailforge.schemas import Document, Passage
+from trailforge.schemas import Document
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -160,7 +160,7 @@ class HybridIndex:
             why += ", the question names its title" * (row in asked)
             if row in links:
                 why += f", {self._documents[links[row][1]].title or 'a passage without a title'} names its title"
-            found.append(self._found(row, score, why))
+            found.append(FoundPassage.of(self._documents[row], score, why))
         return found
 
     def _asked_titles(self, query: str) -> list[int]:
@@ -178,11 +178,6 @@ class HybridIndex:
                 for other in row_of(self._titles.passages, title)[0].tolist():
                     links.setdefault(other, (score, row))
         return links
-
-    def _found(self, row: int, score: float, why: str) -> FoundPassage:
-        document = self._documents[row]
-        passage = Passage(id=document.id, title=document.title, text=document.text, score=score)
-        return FoundPassage(passage=passage, why=why, sources=(passage.id,))
 
 
 async def _build(documents: Sequence[Document], config: HybridConfig, tools: Workbench) -> HybridIndex:

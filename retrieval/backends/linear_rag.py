@@ -30,7 +30,7 @@ from trailforge.retrieval.backends.graph import (
 )
 from trailforge.retrieval.backends.vectors import Vectors, embed, embedded_text
 from trailforge.retrieval.encoder import Encoder
-from trailforge.schemas import Document, Passage
+from trailforge.schemas import Document
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -177,11 +177,11 @@ class LinearRagIndex:
         reached = self._reach(vector, self._seeds(query))
         if not reached:
             why = "the question names nothing of the corpus; by cosine"
-            return [self._found(row, score, why) for row, score in best_rows(cosines, k)]
+            return [FoundPassage.of(self._documents[row], score, why) for row, score in best_rows(cosines, k)]
         start = self._start(cosines, reached)
         scores = self._graph.page_rank(start, self._config.damping)[: len(self._documents)]
         best = best_rows(scores / scores.max(), k)
-        return [self._found(row, score, self._explain(row, reached)) for row, score in best]
+        return [FoundPassage.of(self._documents[row], score, self._explain(row, reached)) for row, score in best]
 
     def _seeds(self, query: str) -> dict[int, float]:
         """Rows of the names in a question, and how surely each is meant."""
@@ -242,11 +242,6 @@ class LinearRagIndex:
         rows = row_of(self._links.passages_of_name, name)[0]
         at = np.searchsorted(rows, passage)
         return bool(at < len(rows) and rows[at] == passage)
-
-    def _found(self, row: int, score: float, why: str) -> FoundPassage:
-        document = self._documents[row]
-        passage = Passage(id=document.id, title=document.title, text=document.text, score=score)
-        return FoundPassage(passage=passage, why=why, sources=(passage.id,))
 
 
 def _graph(mentions: Mentions) -> PassageGraph:

@@ -343,9 +343,7 @@ class RaptorIndex:
 
     def _found(self, node: int, score: float) -> FoundPassage:
         if node < len(self._documents):
-            document = self._documents[node]
-            passage = Passage(id=document.id, title=document.title, text=document.text, score=score)
-            return FoundPassage(passage=passage, why=f"cosine {score:.3f}", sources=(document.id,))
+            return FoundPassage.of(self._documents[node], score, f"cosine {score:.3f}")
         number = node - len(self._documents)
         row = {name: self.tree.summaries[name][number].as_py() for name in _COLUMNS.names}
         passage = Passage(id=f"raptor-{number}", title=row["title"], text=row["text"], score=score)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from trailforge.inference import Prices, Usage, metering
+from trailforge.inference.threads import all_or_error
 from trailforge.retrieval.backends.declaration import Item, Result
 from trailforge.retrieval.seals import file_hash
 from trailforge.schemas import OutputError, sync, to_dict
@@ -91,7 +92,7 @@ class KeptShards:
                 if self._report is not None:
                     self._report(name, done, len(starts))
 
-        await _together([work_through() for _ in range(min(self._at_once, len(starts)))])
+        await all_or_error(work_through() for _ in range(min(self._at_once, len(starts))))
         return results
 
     async def _shard(
@@ -121,17 +122,6 @@ class _Kept:
 
     result: Any
     usage: Usage
-
-
-async def _together(works: Sequence[Awaitable[None]]) -> None:
-    """Await all; the first error ends the others, and is raised."""
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _finish(writing: Coroutine[Any, Any, _Kept]) -> _Kept:

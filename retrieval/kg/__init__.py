@@ -13,16 +13,13 @@ Fuzzy matching needs rapidfuzz (the extra `kg`), which is loaded when it is firs
 from trailforge.retrieval.kg.build import build_kg
 from trailforge.retrieval.kg.match import match_entity, match_relation
 from trailforge.retrieval.kg.sources import Codex, KgSource, KqaJson, Tables, Wikidata5M, open_source
-from trailforge.retrieval.kg.store import Direction, KgStore
+from trailforge.retrieval.kg.store import KgStore
 from trailforge.retrieval.kg.subgraph import CountTokens, SubgraphLimits, subgraph
 from trailforge.retrieval.kg.tool import (
     MAX_KEPT,
-    KeptTriples,
     KgResult,
     KgTool,
     KgToolConfig,
-    MentionMatches,
-    PhraseMatches,
     TripleQuery,
     filter_prompt,
     keep_triples,
@@ -32,16 +29,12 @@ __all__ = [
     "MAX_KEPT",
     "Codex",
     "CountTokens",
-    "Direction",
-    "KeptTriples",
     "KgResult",
     "KgSource",
     "KgStore",
     "KgTool",
     "KgToolConfig",
     "KqaJson",
-    "MentionMatches",
-    "PhraseMatches",
     "SubgraphLimits",
     "Tables",
     "TripleQuery",

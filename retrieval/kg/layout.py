@@ -15,15 +15,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from trailforge.retrieval import seals
 from trailforge.retrieval.seals import SealedFile, describe_files, file_hash, is_as_sealed, seal
-from trailforge.schemas import (
-    InvalidInput,
-    KgStats,
-    RetrievalError,
-    TrailforgeError,
-    from_dict,
-    parse_json,
-    to_dict,
-)
+from trailforge.schemas import InvalidInput, KgStats, RetrievalError, TrailforgeError, from_dict, parse_json, to_dict
 
 MANIFEST = "manifest.json"
 FORMAT = 2

@@ -14,14 +14,16 @@ import ctypes
 import os
 import random
 import threading
-from collections.abc import Coroutine, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from trailforge.inference.endpoint import retry_after
+from trailforge.inference.threads import LoopThread
+from trailforge.inference.wire import first_line
 from trailforge.retrieval.backends.declaration import FoundPassage, attach_sources
+from trailforge.retrieval.base import Passing
 from trailforge.retrieval.kg import KgResult
 from trailforge.retrieval.service import wire
 from trailforge.retrieval.service.pages import FoundWords, PagePart
@@ -49,6 +51,8 @@ class SearchClientConfig:
     """Before the second attempt where the server names no time; doubles each time up to 5 s, with jitter."""
     connections: int = 64
     """Open at once; more requests wait for one."""
+    is_check: bool = False
+    """Where nobody listens, say so at once: before a run there is nothing to wait for."""
 
     def __post_init__(self) -> None:
         for name in ("timeout_s", "limit_s", "backoff_s", "connections"):
@@ -148,43 +152,29 @@ class SearchClient:
         return await asyncio.wrap_future(line.soon(line.ask(f"{self.url}{path}", body, self._config)))
 
 
-class _Passing(Exception):
-    """An attempt that failed where another may not. `wait_s`: what the server asks for."""
-
-    def __init__(self, why: str, wait_s: float | None = None) -> None:
-        super().__init__(why)
-        self.wait_s = wait_s
-
-
-class _Line:
+class _Line(LoopThread):
     """The thread that all clients of a process send from: a session lives on one loop, and agents have many."""
 
     def __init__(self) -> None:
+        super().__init__("search")
         self.process = os.getpid()
         self._sessions: dict[int, aiohttp.ClientSession] = {}
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="trailforge-search", daemon=True)
-        self._thread.start()
-
-    def soon(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run on the line's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def ask(self, url: str, body: bytes | None, config: SearchClientConfig) -> Any:
         """The JSON that comes. Raises `RetrievalError` for a refusal, and when the time is over."""
         clock = asyncio.get_running_loop().time
-        began, attempts, failure = clock(), 0, _Passing("no reply in time")
+        began, attempts, failure = clock(), 0, Passing("no reply in time")
         try:
             async with asyncio.timeout(config.limit_s):
                 while True:
                     attempts += 1
                     try:
                         return await self._attempt(url, body, config)
-                    except _Passing as passing:
+                    except Passing as passing:
                         failure = passing
                     left = began + config.limit_s - clock()
                     pause = _pause_s(attempts, failure, config)
-                    if pause >= left:
+                    if pause >= left or (failure.is_unheard and config.is_check):
                         break
                     await asyncio.sleep(pause)
         except TimeoutError:
@@ -204,13 +194,14 @@ class _Line:
                 content = await _content(response)
                 status, wait_s = response.status, retry_after(response.headers)
         except TimeoutError:
-            raise _Passing("no reply in time") from None
+            raise Passing("no reply in time") from None
         except aiohttp.InvalidURL:
             raise RetrievalError(f"{url}: this is no address") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise _Passing(_first_line(str(error)) or type(error).__name__) from None
+            is_unheard = isinstance(error, aiohttp.ClientConnectorError)
+            raise Passing(first_line(str(error)) or type(error).__name__, is_unheard=is_unheard) from None
         if status in _PASSING:
-            raise _Passing(f"status {status}{_message(content)}", wait_s)
+            raise Passing(f"status {status}{_message(content)}", wait_s)
         if status != 200:
             raise RetrievalError(f"{url}: refused with status {status}{_message(content)}")
         try:
@@ -228,12 +219,8 @@ class _Line:
 
     def close(self) -> None:
         """End sessions and loop, at the end of the process that began them."""
-        if os.getpid() != self.process or self._loop.is_closed():
-            return
-        self.soon(self._close_sessions()).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        if os.getpid() == self.process:
+            self.end(self._close_sessions)
 
     async def _close_sessions(self) -> None:
         for session in self._sessions.values():
@@ -267,7 +254,7 @@ def _leave_to_parent() -> None:
 os.register_at_fork(after_in_child=_leave_to_parent)
 
 
-def _pause_s(attempt: int, failure: _Passing, config: SearchClientConfig) -> float:
+def _pause_s(attempt: int, failure: Passing, config: SearchClientConfig) -> float:
     if failure.wait_s is not None:
         return failure.wait_s + random.random() * config.backoff_s
     return min(_LONGEST_PAUSE_S, config.backoff_s * 2 ** min(attempt - 1, 30)) * (0.5 + random.random() / 2)
@@ -289,8 +276,4 @@ def _message(content: bytes) -> str:
     except ValueError:
         return ""
     said = (problem.get("error") or problem.get("detail")) if isinstance(problem, dict) else None
-    return f" ({_first_line(str(said))})" if said else ""
-
-
-def _first_line(text: str) -> str:
-    return (text.strip().splitlines() or [""])[0][:200]
+    return f" ({first_line(str(said))})" if said else ""

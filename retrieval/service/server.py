@@ -40,6 +40,8 @@ _MOST_MENTIONS = 32
 _PAGES_KEPT = 128
 """Of the web: an agent reads on in what it has opened."""
 _LONGEST_WAIT_S = 60
+_GRACE_S = 10.0
+"""For requests that are under way when the server is told to end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,15 +289,17 @@ def _reading(answer: Callable[[Asked], Awaitable[bytes]]) -> Callable[[web.Reque
     return handle
 
 
-async def listen(
-    server: SearchServer, host: str, port: int, *, grace_s: float = 10.0, tell: Callable[[str], None] = print
-) -> None:
-    """Answer until SIGINT or SIGTERM; then finish what is asked, within `grace_s`, and take nothing more.
+async def listen(server: SearchServer, host: str, port: int, *, tell: Callable[[str], None] = print) -> None:
+    """Answer until SIGINT or SIGTERM; then finish what is asked, within `_GRACE_S`, and take nothing more.
 
     `port` 0 takes a free one, which `tell` is told. Raises `InvalidInput` when it cannot listen there.
     """
     runner = web.AppRunner(
-        server.application(), access_log=None, handler_cancellation=True, shutdown_timeout=grace_s, handle_signals=False
+        server.application(),
+        access_log=None,
+        handler_cancellation=True,
+        shutdown_timeout=_GRACE_S,
+        handle_signals=False,
     )
     await runner.setup()
     try:
@@ -313,7 +317,7 @@ async def listen(
         await stopped.wait()
         for number in (signal.SIGINT, signal.SIGTERM):  # a second one does not wait
             asyncio.get_running_loop().remove_signal_handler(number)
-        tell(f"stopping: {server.figures.in_flight} requests are finished first, for {grace_s:g} s at most")
+        tell(f"stopping: {server.figures.in_flight} requests are finished first, for {_GRACE_S:g} s at most")
     finally:
         await runner.cleanup()
 

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 
 from trailforge.retrieval.english import AUXILIARIES, WIDE_PREPOSITIONS
-from trailforge.retrieval.web.http import text_field
-from trailforge.schemas import parse_json
+from trailforge.retrieval.web.http import rows_of_reply, text_field
 
 KEY_VARIABLE = "GNEWS_API_KEY"
 SEARCH_URL = "https://gnews.io/api/v4/search"
@@ -56,10 +55,7 @@ def gnews_hits(content: bytes) -> list[GNewsHit]:
 
     Raises `ValueError` for another shape.
     """
-    reply = parse_json(content)
-    rows = reply.get("articles") if isinstance(reply, dict) else None
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ValueError("expected an object with a list of objects 'articles'")
+    rows = rows_of_reply(content, "articles")
     hits = (
         GNewsHit(
             title=text_field(row.get("title")),

@@ -15,7 +15,8 @@ from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit, urlu
 import aiohttp
 
 from trailforge.inference.endpoint import retry_after
-from trailforge.inference.keys import is_sendable
+from trailforge.inference.wire import is_sendable
+from trailforge.retrieval.base import Passing
 from trailforge.schemas import InvalidInput, ProviderError, RequestRefused, ServerUnavailable, parse_json
 
 T = TypeVar("T")
@@ -45,14 +46,6 @@ class HttpConfig:
     """Between two attempts. A provider that asks for more is given up at once."""
 
 
-class _Passing(Exception):
-    """An attempt that failed where another may not. `wait_s`: what the provider asks for."""
-
-    def __init__(self, why: str, wait_s: float | None = None) -> None:
-        super().__init__(why)
-        self.wait_s = wait_s
-
-
 class Provider:
     """A provider's name and pace. All requests of one process should share it; use it on one event loop."""
 
@@ -78,7 +71,7 @@ class Provider:
             self._next_at = loop.time() + self._config.interval_s
             yield
 
-    def rest(self, attempt: int, failure: _Passing) -> None:
+    def rest(self, attempt: int, failure: Passing) -> None:
         """Put off the next request, whoever sends it. Raises `ServerUnavailable` when there is to be no other try."""
         self._next_at = max(self._next_at, asyncio.get_running_loop().time() + self._delay_s(attempt, failure))
 
@@ -92,7 +85,7 @@ class Provider:
             return ProviderError(f"{where}; check the address")
         return RequestRefused(where)
 
-    def _delay_s(self, attempt: int, failure: _Passing) -> float:
+    def _delay_s(self, attempt: int, failure: Passing) -> float:
         if attempt >= self._config.max_attempts:
             raise ServerUnavailable(f"{self._name}: {failure} after {attempt} attempts; try again later")
         if failure.wait_s is not None:
@@ -127,7 +120,7 @@ class Connection:
             try:
                 async with self._provider.turn():
                     return await self._attempt(url, parse, params=params, headers=headers, json=body)
-            except _Passing as passing:
+            except Passing as passing:
                 self._provider.rest(attempt, passing)
             attempt += 1
 
@@ -141,13 +134,13 @@ class Connection:
                     return parse(content)
                 status, wait_s = response.status, retry_after(response.headers)
         except TimeoutError:
-            raise _Passing("no reply in time") from None
+            raise Passing("no reply in time") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise _Passing(self._shown(str(error)) or type(error).__name__) from None  # the cause may repeat the key
+            raise Passing(self._shown(str(error)) or type(error).__name__) from None  # the cause may repeat the key
         except ValueError as error:
-            raise _Passing(f"what it sends cannot be read ({self._shown(str(error))})") from None
+            raise Passing(f"what it sends cannot be read ({self._shown(str(error))})") from None
         if status in _PASSING or status >= 500:
-            raise _Passing(f"status {status}", wait_s)
+            raise Passing(f"status {status}", wait_s)
         raise self._provider.refusal(status, self._shown(_message(content)))
 
     def _shown(self, text: str) -> str:
@@ -218,6 +211,15 @@ def canonical_url(url: str) -> str:
 def text_field(value: object) -> str:
     """A reply's text, trimmed; empty for another value. JSON may hold halves of surrogate pairs, which UTF-8 cannot."""
     return value.strip().encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""
+
+
+def rows_of_reply(content: bytes, name: str, missing: object = None) -> list[dict[str, Any]]:
+    """The objects of a list in a reply. `missing`: what stands for one that is not there. Raises `ValueError`."""
+    reply = parse_json(content)
+    rows = reply.get(name, missing) if isinstance(reply, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError(f"expected an object with a list of objects {name!r}")
+    return rows
 
 
 def key_from(variable: str, provider: str) -> str:

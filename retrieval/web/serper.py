@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from trailforge.retrieval.web.http import text_field
-from trailforge.schemas import parse_json
+from trailforge.retrieval.web.http import rows_of_reply, text_field
 
 KEY_VARIABLE = "SERPER_API_KEY"
 NEWS_URL = "https://google.serper.dev/news"
@@ -29,10 +28,7 @@ def serper_hits(content: bytes, part: Literal["news", "organic"]) -> list[Serper
 
     Raises `ValueError` for another shape.
     """
-    reply = parse_json(content)
-    rows = reply.get(part, []) if isinstance(reply, dict) else None
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ValueError(f"expected an object with a list of objects {part!r}")
+    rows = rows_of_reply(content, part, missing=[])
     hits = (_hit(row) for row in rows)
     return [hit for hit in hits if hit.title and hit.link]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from trailforge.retrieval.web.http import site_of, text_field
-from trailforge.schemas import InvalidInput, parse_json
+from trailforge.retrieval.web.http import rows_of_reply, site_of, text_field
+from trailforge.schemas import InvalidInput
 
 KEY_VARIABLE = "TAVILY_API_KEY"
 SEARCH_URL = "https://api.tavily.com/search"
@@ -42,10 +42,7 @@ def tavily_hits(content: bytes) -> list[TavilyHit]:
 
     Raises `ValueError` for another shape.
     """
-    reply = parse_json(content)
-    rows = reply.get("results") if isinstance(reply, dict) else None
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ValueError("expected an object with a list of objects 'results'")
+    rows = rows_of_reply(content, "results")
     hits = (
         TavilyHit(
             title=text_field(row.get("title")) or site_of(text_field(row.get("url"))),

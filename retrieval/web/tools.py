@@ -30,6 +30,8 @@ _REMEMBERED = 10_000
 """Searches of one tool."""
 _GNEWS_ATTEMPTS = 2
 """Few, since another source stands behind it."""
+_LANGUAGE = "en"
+"""Of what is searched."""
 _Fetch = Callable[[str, int], Awaitable[list[Passage]]]
 
 
@@ -73,7 +75,6 @@ def serper_tools(
     *,
     news_url: str = NEWS_URL,
     search_url: str = SEARCH_URL,
-    language: str = "en",
     http: HttpConfig | None = None,
     longest: int | None = None,
 ) -> tuple[WebTool, WebTool]:
@@ -83,7 +84,7 @@ def serper_tools(
 
     def tool(url: str, part: Literal["news", "organic"]) -> WebTool:
         async def fetch(query: str, k: int) -> list[Passage]:
-            body = {"q": query, "hl": language, "num": k}
+            body = {"q": query, "hl": _LANGUAGE, "num": k}
             async with provider.connection(key) as connection:
                 hits = await connection.ask(
                     url, lambda content: serper_hits(content, part), headers={"X-API-KEY": key}, body=body
@@ -99,7 +100,6 @@ def news_tool(
     second: Retriever,
     *,
     base_url: str = gnews.SEARCH_URL,
-    language: str = "en",
     http: HttpConfig | None = None,
     longest: int | None = None,
 ) -> WebTool:
@@ -114,7 +114,7 @@ def news_tool(
         asked = gnews.gnews_query(query)
         if not asked:
             return []
-        params = {"q": asked, "lang": language, "max": str(k), "sortby": "relevance", "apikey": key}
+        params = {"q": asked, "lang": _LANGUAGE, "max": str(k), "sortby": "relevance", "apikey": key}
         async with provider.connection(key) as connection:
             hits = await connection.ask(base_url, gnews.gnews_hits, params=params)
         return [_passage(rank, hit.url, hit.title, hit.text, hit.published) for rank, hit in enumerate(hits, 1)][:k]

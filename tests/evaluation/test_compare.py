@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, bootstrap, chi2
 
+from benchmarks._gaps import GapChange, compare_gaps
 from tests.support.agent_episodes import episode
-from trailforge.evaluation.compare import GapChange, bootstrap_mean, compare, compare_gaps, mcnemar, paired_bootstrap
+from trailforge.evaluation.compare import bootstrap_mean, compare, mcnemar, paired_bootstrap
 from trailforge.evaluation.metrics import MEASURES
 from trailforge.schemas import InvalidInput
 from trailforge.schemas.agent_episode import AgentEpisode

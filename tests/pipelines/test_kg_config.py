@@ -79,7 +79,7 @@ def paper_config() -> KgRunConfig:
 
 def test_the_papers_preset_searches_a_corpus_that_has_to_be_said_before_a_graph_is_read(graph: Path) -> None:
     paper = paper_config()
-    assert paper.retrieval.scope == "corpus" and paper.within("question").retrieval.scope == "question"
+    assert paper.retrieval.scope == "corpus"
     with pytest.raises(InvalidInput, match=r"give --documents .* or search each question's own paragraphs: --scope"):
         configure(paper, RunInputs(dataset="kg_trajectories", options={"kg": graph / "nowhere"}))
     both = {"scope": "question", "documents": graph}

@@ -1,8 +1,9 @@
-"""Figures of all cards: the same bytes for the same input, and they show what they were given."""
+"""Figures of cards: the same bytes for the same input, and they show what they were given."""
 
 from __future__ import annotations
 
 from tests.support.figures import pixels
+from trailforge.generators.kg_trajectories.card import draw_rewards
 from trailforge.pipelines.cards import plots
 from trailforge.schemas import Count, StageCount
 
@@ -19,11 +20,11 @@ def test_funnel(texts: list[str]) -> None:
     assert pixels(plots.funnel(STAGES * 3))[1] > pixels(png)[1] > pixels(plots.funnel(()))[1]
 
 
-def test_distributions(texts: list[str]) -> None:
+def test_rewards(texts: list[str]) -> None:
     """Means are of the selected rows; a part without any is drawn empty."""
     parts = {"total": ([1.0, 2.0], [0.0]), "gain": ([-0.4], []), "recall": ([], []), "penalty": ([], [0.5])}
-    png = plots.distributions(parts)
-    assert png == plots.distributions(parts)
+    png = draw_rewards(parts)
+    assert png == draw_rewards(parts)
     said = {"total: 2 selected, mean 1.50", "gain: 1 selected, mean -0.40", "recall: 0 selected", "penalty: 0 selected"}
     assert said <= set(texts)
-    assert pixels(plots.distributions({"total": ([], [])}))[1] < pixels(png)[1]
+    assert pixels(draw_rewards({"total": ([], [])}))[1] < pixels(png)[1]

@@ -19,7 +19,7 @@ from trailforge.retrieval.indexes.store import open_index
 from trailforge.retrieval.scope import corpus_hash
 from trailforge.retrieval.service.client import SearchClientConfig
 from trailforge.schemas import Document, InvalidInput, RetrievalError, SftRow, Trajectory, read_rows
-from trailforge.training.adapters.search_episodes import _opened, read_settings
+from trailforge.training.adapters.search_episodes import environment_of, read_settings
 from trailforge.training.searched import open_environment
 
 QUESTIONS = 2
@@ -73,7 +73,7 @@ def test_an_index_of_any_back_end_makes_rows_and_agents_search_the_same(
         "passage_prefix": "passage: ",
         "kg": None,
     }
-    assert finds_the_same(_opened("react", read_settings({"documents": [str(folder)]})), rows)
+    assert finds_the_same(environment_of("react", read_settings({"documents": [str(folder)]})), rows)
     for said, problem in (
         (EnvironmentConfig(kind="dense"), "kind 'hybrid', not 'dense'"),
         (EnvironmentConfig(encoder="e5"), "encoder 'minilm', not 'e5'"),

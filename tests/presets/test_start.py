@@ -17,8 +17,7 @@ from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.inference.vllm.server import VllmServer
 from trailforge.pipelines.dataset import resolve
 from trailforge.pipelines.datasets import dataset_names, load_dataset
-from trailforge.pipelines.runs.config import RunConfig, server_config
-from trailforge.pipelines.runs.graph import GraphRunConfig
+from trailforge.pipelines.runs.config import GraphRunConfig, RunConfig, server_config
 from trailforge.presets import datasets_of, load_preset, preset_names, training_preset_names
 from trailforge.protocols import PROTOCOLS
 from trailforge.retrieval import Encoder, check_retrieval, open_retrieval

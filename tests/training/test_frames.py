@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from tests.support.tiny_tokenizer import tiny_tokenizer
-from tests.training.tiny import Scripted, preset, retriever, rl_rows, save_tiny_model, searching, training_set
+from tests.training.tiny import (
+    Scripted,
+    preset,
+    retriever,
+    rl_rows,
+    save_tiny_model,
+    searching,
+    trained_runs,
+    training_set,
+)
 from trailforge.protocols.environment import Environment
 from trailforge.schemas import ChatMessage, InvalidInput
 from trailforge.training.frames import CHATML, END, START, frame_of, own_frame
@@ -97,7 +106,7 @@ def test_nothing_is_stripped_and_the_agents_turns_alone_are_trained(model: tuple
     frame = frame_of(tokenizer)
     assert (frame == CHATML) == (not model[1]) and teach(tokenizer) == []
     made = masked_tokens(tokenizer, EPISODE)
-    assert [tokenizer.decode(run) for run in made.trained] == [EPISODE[n].content + frame.end for n in (2, 4)]
+    assert [tokenizer.decode(run) for run in trained_runs(made)] == [EPISODE[n].content + frame.end for n in (2, 4)]
     text = tokenizer.decode(made.input_ids)
     assert all(message.content in text for message in EPISODE)
 
@@ -127,7 +136,7 @@ def test_the_template_that_is_saved_says_the_same(model: tuple[str, tuple[str, .
     ours = masked_tokens(tokenizer, EPISODE)
     learnt = [token for token, is_in in zip(theirs["input_ids"], theirs["assistant_masks"], strict=True) if is_in]
     assert tokenizer.decode(theirs["input_ids"]) == tokenizer.decode(ours.input_ids)
-    assert tokenizer.decode(learnt) == "".join(tokenizer.decode(run) for run in ours.trained)
+    assert tokenizer.decode(learnt) == "".join(tokenizer.decode(run) for run in trained_runs(ours))
     frame = frame_of(tokenizer)
     assert own_frame(tokenizer_of(tokenizer.chat_template, model[1])) == frame
     prepare_tokenizer(tokenizer)

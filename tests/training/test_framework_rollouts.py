@@ -230,7 +230,7 @@ def at(tiny_model: Path, section: dict[str, Any], tmp_path: Path, monkeypatch: p
     """Makes slime's arguments for a router's port; the settings are in their place."""
     (tmp_path / "search.yaml").write_text(yaml.safe_dump(section))
     monkeypatch.setenv("TRAILFORGE_SEARCH", str(tmp_path / "search.yaml"))
-    monkeypatch.setattr(slime, "_FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr("trailforge.training.generation._FIRST_WAIT_S", 0.001)
     return lambda port: SimpleNamespace(
         hf_checkpoint=str(tiny_model), sglang_router_ip="127.0.0.1", sglang_router_port=port
     )

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.tiny_tokenizer import tiny_tokenizer
+from tests.training.tiny import trained_runs
 from trailforge.schemas import ChatMessage, InvalidInput, Role, TextSpan
 from trailforge.training.masks import (
     END,
@@ -71,10 +72,10 @@ def test_trained_tokens_are_the_agents_turns_and_their_ends(
     """Nothing of another turn or of a heading, nothing missing; all tokens together are the conversation."""
     messages, train = case
     masked = masked_tokens(TOKENIZER, messages, train)
-    assert decoded(masked.trained) == [m.content + END for m, flag in zip(messages, train, strict=True) if flag]
+    assert decoded(trained_runs(masked)) == [m.content + END for m, flag in zip(messages, train, strict=True) if flag]
     assert TOKENIZER.decode(masked.input_ids) == render(messages)
     assert all(label in (IGNORED, token) for token, label in zip(masked.input_ids, masked.labels, strict=True))
-    assert sum(masked.mask) == sum(map(len, masked.trained))
+    assert sum(masked.mask) == sum(map(len, trained_runs(masked)))
 
 
 @given(conversations())
@@ -164,7 +165,7 @@ def test_a_tokenizer_without_chatml_is_refused_until_it_is_taught() -> None:
         prepare_tokenizer(tokenizer)
     assert teach(tokenizer) == [START, END] and teach(tokenizer) == []
     prepare_tokenizer(tokenizer)
-    runs = masked_tokens(tokenizer, EPISODE).trained
+    runs = trained_runs(masked_tokens(tokenizer, EPISODE))
     assert [tokenizer.decode(run) for run in runs] == [m.content + END for m in EPISODE if m.role == "assistant"]
 
 
@@ -216,7 +217,7 @@ def test_a_masked_claim_takes_the_tokens_that_it_shares_with_its_neighbours_and_
     lost = [token for token, label in zip(whole.labels, masked.labels, strict=True) if token != label]
     assert "search." in TOKENIZER.decode(lost)
     assert len(TOKENIZER.decode(lost)) <= len("search.") + 8
-    assert masked.trained[-1] == whole.trained[-1]
+    assert trained_runs(masked)[-1] == trained_runs(whole)[-1]
     assert masked_tokens(TOKENIZER, EPISODE, unlearnt=[TextSpan(message=3, kind="mistake", start=0, end=9)]) == whole
 
 

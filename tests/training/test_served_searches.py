@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from tests.retrieval.service.support import answering, serving
+from tests.retrieval.support import longest_s
 from tests.support.timed_agents import Script, TimedGenerator, TimedServer, time_episodes
 from tests.training.tiny import retriever
 from trailforge.protocols.environment import Environment, EnvironmentConfig
@@ -64,4 +65,4 @@ async def test_a_server_that_fails_for_one_and_hangs_for_another_costs_two_episo
         seconds, episodes = await asyncio.to_thread(time_episodes, script, TimedServer(script), environment, range(16))
     assert [number for number, each in enumerate(episodes) if each.failed] == [3, 5]
     assert "the index is damaged" in episodes[3].run.error and "within 1 s" in episodes[5].run.error
-    assert seconds < patience.longest_s + 3
+    assert seconds < longest_s(patience) + 3

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support import finished_runs as made
-from tests.training.tiny import preset, save_tiny_model, sft_rows, training_set
+from tests.training.tiny import preset, save_tiny_model, sft_rows, trained_runs, training_set
 from trailforge.schemas import InvalidInput, OutputError
 from trailforge.training.config import LoraConfig
 from trailforge.training.trl.checkpoints import find_last_whole, is_whole
@@ -52,14 +52,14 @@ def test_trained_tokens_are_the_agents_turns(tokenizer: Any) -> None:
     (row, *_) = sft_rows()
     (example,), _ = tokenise(tokenizer, [row], 1024)
     turns = [message.content for message in row.messages if message.role == "assistant"]
-    assert [tokenizer.decode(run) for run in example.trained] == [f"{turn}<|im_end|>" for turn in turns]
+    assert [tokenizer.decode(run) for run in trained_runs(example)] == [f"{turn}<|im_end|>" for turn in turns]
 
 
 def test_masked_mistakes_are_not_trained(tokenizer: Any) -> None:
     (row,) = made.mcts_rows(made.question(0), reflective=True)
     ((whole,), (masked,)) = (tokenise(tokenizer, [row], 4096, masks_mistakes=masks)[0] for masks in (False, True))
     (mistake,) = [row.messages[s.message].content[s.start : s.end] for s in row.spans if s.kind == "mistake"]
-    texts = ["".join(tokenizer.decode(ids) for ids in example.trained) for example in (whole, masked)]
+    texts = ["".join(tokenizer.decode(ids) for ids in trained_runs(example)) for example in (whole, masked)]
     assert mistake in texts[0] and "Beverly Hills" in mistake
     assert mistake not in texts[1] and "Beverly Hills" not in texts[1]
     assert 0 < sum(masked.mask) < sum(whole.mask)

@@ -171,7 +171,7 @@ def test_tools_stay_on_one_loop_from_step_to_step(tokenizer: Any) -> None:
             limits=LIMITS,
             loop=loop,
         )
-    forgotten = loop.start(asyncio.sleep(60))
+    forgotten = loop.soon(asyncio.sleep(60))
     loop.close()
     loop.close()
     assert len(set(loops)) == 1 and len(loops) == 2 and loops[0].is_closed()

@@ -31,6 +31,7 @@ from trailforge.schemas import (
 )
 from trailforge.training.config import RlConfig, SftConfig, TrainPreset
 from trailforge.training.generation import Continuation
+from trailforge.training.masks import IGNORED, MaskedTokens
 from trailforge.training.sets.files import SetManifest
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_data"
@@ -43,6 +44,17 @@ FACTS = (
 """Question, answer, and the query that finds it."""
 RULES = "Think, then search or answer."
 """A system prompt that is shorter than a protocol's own, for the sake of the tests' time."""
+
+
+def trained_runs(tokens: MaskedTokens) -> list[list[int]]:
+    """The ids that the loss is taken on, turn by turn."""
+    runs: list[list[int]] = [[]]
+    for label in tokens.labels:
+        if label != IGNORED:
+            runs[-1].append(label)
+        elif runs[-1]:
+            runs.append([])
+    return [run for run in runs if run]
 
 
 def documents() -> list[Document]:

@@ -11,7 +11,6 @@ import itertools
 import os
 import re
 import socket
-import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -20,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from trailforge.inference.threads import once
 from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.protocols.episodes import EpisodeRun
 from trailforge.rewards.episode import Reward
@@ -232,20 +232,12 @@ def _end_ids(tokenizer: Any) -> tuple[int, ...]:
     return tuple(vocabulary[token] for token in (tokenizer.eos_token, _END_OF_TEXT) if token in vocabulary)
 
 
-_opening = threading.Lock()
-
-
+@once
 def environment_of(protocol: str, settings: SearchSettings) -> Environment:
     """What is searched, opened by whoever comes first; call it on a thread, as opening takes an event loop of its own.
 
     Raises as `training.searched.open_environment`.
     """
-    with _opening:
-        return _opened(protocol, settings)
-
-
-@cache
-def _opened(protocol: str, settings: SearchSettings) -> Environment:
     return open_environment(
         protocol,
         [Path(folder) for folder in settings.documents],
@@ -253,3 +245,11 @@ def _opened(protocol: str, settings: SearchSettings) -> Environment:
         kg=settings.kg or None,
         top_k=settings.top_k,
     )
+
+
+@once
+def tokenizer_of(name: str) -> Any:
+    """A model's, loaded by whoever comes first: two threads that import transformers at once find half of it."""
+    from trailforge.training.weights import load_tokenizer
+
+    return load_tokenizer(name)

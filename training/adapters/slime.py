@@ -16,18 +16,13 @@ rewards of a group, but an episode whose search failed counts in no mean.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from array import array
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache
 from itertools import groupby
 from statistics import fmean, stdev
 from typing import Any, Protocol
 
-import aiohttp
-
-from trailforge.schemas import RequestRefused, ServerUnavailable
 from trailforge.training.adapters.search_episodes import (
     asked_of,
     known_of,
@@ -35,12 +30,12 @@ from trailforge.training.adapters.search_episodes import (
     named_settings,
     read_opening,
     search_episode,
+    tokenizer_of,
 )
-from trailforge.training.generation import Continuation
+from trailforge.training.generation import Continuation, post_json
 from trailforge.training.rollouts import TokenEpisode
 from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of, split_text
 
-_ATTEMPTS, _FIRST_WAIT_S = 6, 1.0
 _TOP_P_KEYS = (("top_p_token_ids", "top_p_token_offsets"), ("top_p_kept_token_ids", "top_p_kept_token_offsets"))
 """By which SGLang says which tokens top-p left for each token of a turn."""
 
@@ -141,23 +136,22 @@ async def generate(args: Any, sample: RolloutSample, sampling_params: Mapping[st
     `sampling_params["max_new_tokens"]` is its longest response, results included. Raises as `search_episode`, and
     `ServerUnavailable` or `RequestRefused` where the router does not answer.
     """
-    tokenizer = _tokenizer(args.hf_checkpoint)
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_connect=30)) as session:
-        server = _Server(session, f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate", sampling_params)
-        try:
-            episode = await search_episode(
-                read_opening(sample.prompt),
-                read_truth(sample.label).protocol,
-                named_settings(),
-                go_on=server.go_on,
-                tokenizer=tokenizer,
-                max_tokens=sampling_params["max_new_tokens"],
-                asked=asked_of(sample.label, sample.metadata),
-                step=server.step,
-            )
-        except _Aborted:
-            sample.status = sample.Status.ABORTED
-            return sample
+    tokenizer = tokenizer_of(args.hf_checkpoint)
+    server = _Server(f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate", sampling_params)
+    try:
+        episode = await search_episode(
+            read_opening(sample.prompt),
+            read_truth(sample.label).protocol,
+            named_settings(),
+            go_on=server.go_on,
+            tokenizer=tokenizer,
+            max_tokens=sampling_params["max_new_tokens"],
+            asked=asked_of(sample.label, sample.metadata),
+            step=server.step,
+        )
+    except _Aborted:
+        sample.status = sample.Status.ABORTED
+        return sample
     _write(args, sample, episode, server.turns)
     sample.response = tokenizer.decode(episode.ids, skip_special_tokens=False)
     sample.metadata = {**(sample.metadata or {}), **known_of(episode)}
@@ -218,8 +212,8 @@ class _Aborted(Exception):
 class _Server:
     """The SGLang router."""
 
-    def __init__(self, session: aiohttp.ClientSession, url: str, sampling: Mapping[str, Any]) -> None:
-        self._session, self._url, self._sampling = session, url, sampling
+    def __init__(self, url: str, sampling: Mapping[str, Any]) -> None:
+        self._url, self._sampling = url, sampling
         self.turns: list[dict[str, Any]] = []
         """What it said of each turn that has tokens."""
 
@@ -234,34 +228,11 @@ class _Server:
             **self._sampling, "max_new_tokens": room, "stop": list(stop), "stop_token_ids": list(end_ids),
             "no_stop_trim": True,
         }  # fmt: skip
-        reply = await self._post({"input_ids": ids, "sampling_params": sampling, "return_logprob": True})
-        meta = reply["meta_info"]
+        asked = {"input_ids": ids, "sampling_params": sampling, "return_logprob": True}
+        meta = (await post_json(self._url, asked))["meta_info"]
         if meta["finish_reason"]["type"] == "abort":
             raise _Aborted
         sampled = meta.get("output_token_logprobs") or ()  # (log-probability, token, text)
         if sampled:
             self.turns.append(meta)
         return Continuation([token for _, token, *_ in sampled], [float(logprob) for logprob, *_ in sampled])
-
-    async def _post(self, body: Mapping[str, Any]) -> Any:
-        """The router's answer; asked again where it does not answer or fails, as while servers restart."""
-        for attempt in range(_ATTEMPTS):
-            try:
-                async with self._session.post(self._url, json=body) as answer:
-                    if answer.status == 200:
-                        return await answer.json()
-                    why = f"HTTP {answer.status}: {(await answer.text())[:200]}"
-                    if answer.status < 500:
-                        raise RequestRefused(f"{self._url}: {why}")
-            except aiohttp.ClientError as error:
-                why = str(error) or type(error).__name__
-            if attempt + 1 == _ATTEMPTS:
-                raise ServerUnavailable(f"{self._url}: {why}")
-            await asyncio.sleep(_FIRST_WAIT_S * 2**attempt)
-
-
-@cache
-def _tokenizer(name: str) -> Any:
-    from trailforge.training.weights import load_tokenizer
-
-    return load_tokenizer(name)

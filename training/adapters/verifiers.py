@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -44,6 +43,7 @@ from trailforge.training.adapters.search_episodes import (
     keep_episode,
     make_place,
     settings_of,
+    tokenizer_of,
 )
 from trailforge.training.kept_episodes import TrainedQuestion
 from trailforge.training.masks import escape_special, observation_ids
@@ -235,7 +235,7 @@ class SearchHarness(vf.Harness[vf.HarnessConfig]):
         environment = await asyncio.to_thread(environment_of, data.protocol, settings)
         system, question = self.resolve_text_prompt(data)
         prompt = [ChatMessage(role="system", content=system or ""), ChatMessage(role="user", content=question or "")]
-        tokenizer = await asyncio.to_thread(_tokenizer, data.tokenizer) if data.tokenizer else None
+        tokenizer = await asyncio.to_thread(tokenizer_of, data.tokenizer) if data.tokenizer else None
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_connect=30)) as session:
             run = trace.state.run = await lead_episode(
                 prompt,
@@ -325,19 +325,3 @@ def _limits(settings: SearchSettings, max_tokens: int) -> RolloutLimits:
         max_observation_tokens=settings.max_observation_tokens,
         max_searches=settings.max_searches,
     )
-
-
-_loading = threading.Lock()
-
-
-def _tokenizer(name: str) -> Any:
-    """Loaded by whoever comes first: two threads that import transformers at once find half of it."""
-    with _loading:
-        return _loaded(name)
-
-
-@cache
-def _loaded(name: str) -> Any:
-    from trailforge.training.weights import load_tokenizer
-
-    return load_tokenizer(name)

@@ -217,9 +217,9 @@ def longest_of(training_set: TrainingSet) -> int:
     return -(-2 * longest // 512) * 512
 
 
-def fence(command: str, language: str = "bash") -> str:
+def fence(command: str) -> str:
     """A block of code."""
-    return f"```{language}\n{command.strip()}\n```"
+    return f"```bash\n{command.strip()}\n```"
 
 
 def one_command(*parts: str) -> str:
@@ -232,10 +232,10 @@ def has(export: Export, table: str) -> bool:
     return any(name.startswith(f"{table}/") for name in export.rows)
 
 
-def validation_of(export: Export, table: str, suffix: str = "parquet") -> str:
+def validation_of(export: Export, table: str) -> str:
     """The validation file of a table; the one for training where there is none."""
-    name = f"{table}/validation.{suffix}"
-    return name if name in export.rows else f"{table}/train.{suffix}"
+    name = f"{table}/validation.parquet"
+    return name if name in export.rows else f"{table}/train.parquet"
 
 
 def _role(message: ChatMessage) -> str:

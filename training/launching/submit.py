@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 import shlex
@@ -13,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.finished import MANIFEST
 from trailforge.schemas import ClusterError, InvalidInput
 from trailforge.training.launching.launch import LaunchConfig, Launcher, render
@@ -63,13 +63,13 @@ def record(out: Path, training_set: Path, command: Sequence[str], launcher: Laun
     opened = open_set(training_set)
     content: dict[str, Any] = {
         "training_set": str(training_set),
-        "training_set_sha256": _sha256(training_set / MANIFEST),
+        "training_set_sha256": sha256_of(training_set / MANIFEST),
         "runs": [dataclasses.asdict(each) for each in opened.manifest.inputs],
         "command": ["trailforge", *command],
         "launcher": launcher,
         "launch": dataclasses.asdict(config),
         "model": str(model),
-        "model_sha256": {path.name: _sha256(path) for path in sorted(model.iterdir()) if path.is_file()},
+        "model_sha256": {path.name: sha256_of(path) for path in sorted(model.iterdir()) if path.is_file()},
     }
     path = launch_folder(out) / RECORD
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -99,8 +99,3 @@ def _lines(launcher: Launcher, config: LaunchConfig, folder: Path) -> list[list[
                 ["kubectl", "apply", "-f", str(folder / "jobset.yaml")],
                 ["kubectl", "wait", "--namespace", config.namespace, *wait, jobset],
             ]
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from trailforge.pipelines.engine.files import write_text
 from trailforge.schemas import OutputError
 from trailforge.training.processes import log
 
@@ -155,6 +156,4 @@ def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    unfinished = path.with_name(path.name + ".tmp")
-    unfinished.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(unfinished, path)
+    write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")

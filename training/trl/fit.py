@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import io
 import math
-import os
 import signal
 import threading
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+from trailforge.pipelines.engine.files import write_text
 from trailforge.training.processes import is_anywhere, log
 from trailforge.training.trl.arguments import make_seal_callback
 
@@ -102,9 +102,7 @@ def write_figures(history: Sequence[Mapping[str, Any]], out: Path) -> None:
     writer = csv.DictWriter(table, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    unfinished = out / f"{FIGURES}.tmp"
-    unfinished.write_text(table.getvalue(), encoding="utf-8")
-    os.replace(unfinished, out / FIGURES)
+    write_text(out / FIGURES, table.getvalue())
 
 
 def make_figures_callback(out: Path) -> Any:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from trailforge.generators.kg_questions.paths.config import KIND_RELATIONS, KgPathConfig
 from trailforge.generators.kg_questions.paths.graph import Graph, relations_named
-from trailforge.generators.kg_questions.wording import PERSON, mention_of
+from trailforge.generators.kg_questions.wording import PERSON, capital, mention_of
 from trailforge.generators.kg_questions.worlds.config import WorldConfig
 from trailforge.generators.kg_questions.worlds.names import WorldNames
 from trailforge.generators.kg_questions.worlds.questions import YEAR, WorldHop, WorldQuestion, is_of_years
@@ -376,7 +376,7 @@ def _intro(node: KgNode, *, is_past: bool) -> str:
     name = mention_of(node)
     name = node.label if name == f"the {node.kind} {node.label}" else name
     verb = "was" if is_past else "are" if name.endswith((" Mountains", " Islands", " Alps")) else "is"
-    return f"{_capital(name)} {verb} {article} {noun}."
+    return f"{capital(name)} {verb} {article} {noun}."
 
 
 def _with_subject(statement: Statement, draft: _Draft, is_after: bool, draw: random.Random) -> str:
@@ -391,7 +391,3 @@ def _with_subject(statement: Statement, draft: _Draft, is_after: bool, draw: ran
     if not substitutes or (not draft.is_quiet and draw.random() < 0.5):
         return statement.text
     return f"{draw.choice(substitutes)} {statement.predicate}"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

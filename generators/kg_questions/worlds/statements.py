@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from trailforge.generators.kg_questions.wording import PERSON, PROMPTS, RELATIONS, UNKNOWN, mention_of, phrase_of
+from trailforge.generators.kg_questions.wording import (
+    PERSON,
+    PROMPTS,
+    RELATIONS,
+    UNKNOWN,
+    capital,
+    mention_of,
+    phrase_of,
+)
 from trailforge.inference.prompts import Prompts
 from trailforge.retrieval.english import PARTICIPLES, PREPOSITIONS, is_finite
 from trailforge.retrieval.words import words_of
@@ -62,7 +70,7 @@ def _filled(form: str, head: KgNode, tail: KgNode, holder: str, kind: str) -> St
     """`holder`: the field of the end that is known; `kind`: what the other end is."""
     hole = "{t}" if holder == "{h}" else "{h}"
     texts = {"{h}": mention_of(head), "{t}": mention_of(tail)}
-    text = _with_article(_capital(form.replace("{h}", texts["{h}"]).replace("{t}", texts["{t}"])))
+    text = _with_article(capital(form.replace("{h}", texts["{h}"]).replace("{t}", texts["{t}"])))
     query = _searched(form.replace(holder, texts[holder]), hole, kind)
     begins = form.startswith(f"{holder} ") and not form.startswith(f"{holder} and ")
     predicate = form.removeprefix(f"{holder} ").replace(hole, texts[hole]) if begins else ""
@@ -91,7 +99,7 @@ def _told(fact: KgFact, head: KgNode, tail: KgNode) -> list[str]:
     for phrase, node, own, other in ((of_tail, tail, "{t}", "{h}"), (of_head, head, "{h}", "{t}")):
         kind = node.kind or phrase.kind
         if phrase.name and "{w}" not in phrase.name and kind != UNKNOWN:
-            forms.append(f"{_capital(phrase.name.replace('{k}', kind).replace('{x}', other))} is {own}")
+            forms.append(f"{capital(phrase.name.replace('{k}', kind).replace('{x}', other))} is {own}")
     forms.append(f"{{t}} {of_tail.says.replace('{x}', '{h}')}")
     return forms
 
@@ -125,7 +133,3 @@ def _forward(fact: KgFact, *, is_forward: bool) -> KgFact:
 def _with_article(text: str) -> str:
     """With one article where a pattern and a name both have it."""
     return re.sub(r"\b([Tt]he|present-day) [Tt]he\b", r"\1", text)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -13,6 +13,8 @@ from trailforge.retrieval.web.http import HttpConfig, Provider, key_from
 from trailforge.schemas import InvalidInput, SourceDocument, parse_json
 
 _LARGEST_PAGE = 100
+_LANGUAGE = "en"
+"""Of what is searched."""
 
 
 class GNewsFetcher:
@@ -22,12 +24,11 @@ class GNewsFetcher:
         self,
         *,
         base_url: str = SEARCH_URL,
-        language: str = "en",
         page_size: int = _LARGEST_PAGE,
         whole_text: bool = False,
         http: HttpConfig | None = None,
     ) -> None:
-        self._base_url, self._language, self._whole_text = base_url, language, whole_text
+        self._base_url, self._whole_text = base_url, whole_text
         self._page_size = min(page_size, _LARGEST_PAGE)
         self._provider = Provider("GNews", http or HttpConfig(), KEY_VARIABLE)
 
@@ -56,7 +57,7 @@ class GNewsFetcher:
                     return
 
     def _params(self, query: str, since: date | None, until: date | None, limit: int) -> dict[str, str]:
-        params = {"q": query, "lang": self._language, "max": str(min(limit, self._page_size)), "sortby": "publishedAt"}
+        params = {"q": query, "lang": _LANGUAGE, "max": str(min(limit, self._page_size)), "sortby": "publishedAt"}
         if since is not None:
             params["from"] = f"{since.isoformat()}T00:00:00Z"
         if until is not None:
@@ -72,7 +73,7 @@ class GNewsFetcher:
                 title=row.text("title"),
                 text=CUT.sub("", row.text_or_empty("content")).rstrip() or row.text_or_empty("description"),
                 published=iso_date(published, "publishedAt") if published else None,
-                language=language_code(row.text_or_empty("lang") or self._language),
+                language=language_code(row.text_or_empty("lang") or _LANGUAGE),
             )
         except InvalidInput:
             return None

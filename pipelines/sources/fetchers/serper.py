@@ -15,6 +15,8 @@ from trailforge.retrieval.web.serper import KEY_VARIABLE, NEWS_URL, SerperHit, s
 from trailforge.schemas import InvalidInput, SourceDocument
 
 _LARGEST_PAGE = 100
+_LANGUAGE = "en"
+"""Of what is searched."""
 _AGO = re.compile(r"(\d+) (second|sec|minute|min|hour|day)s? ago")
 _WRITTEN = ("%b %d, %Y", "%d %b %Y", "%B %d, %Y", "%d %B %Y")
 
@@ -30,12 +32,11 @@ class SerperFetcher:
         self,
         *,
         base_url: str = NEWS_URL,
-        language: str = "en",
         page_size: int = _LARGEST_PAGE,
         http: HttpConfig | None = None,
         today: Callable[[], date] = _utc_today,
     ) -> None:
-        self._base_url, self._language, self._today = base_url, language, today
+        self._base_url, self._today = base_url, today
         self._page_size = min(page_size, _LARGEST_PAGE)
         self._provider = Provider("Serper", http or HttpConfig(), KEY_VARIABLE)
 
@@ -45,7 +46,7 @@ class SerperFetcher:
         """See `DocumentFetcher`. A query as one types it at Google. `3 weeks ago` names no day, so it is left out."""
         query = check_request(query, since, until, limit)
         key = key_from(KEY_VARIABLE, "Serper")
-        body: dict[str, Any] = {"q": query, "hl": self._language, "num": min(limit, self._page_size)}
+        body: dict[str, Any] = {"q": query, "hl": _LANGUAGE, "num": min(limit, self._page_size)}
         if since is not None or until is not None:
             body["tbs"] = _window(since, until)
         seen: set[str] = set()
@@ -72,7 +73,7 @@ class SerperFetcher:
             title=hit.title,
             text=hit.snippet,
             published=_day(hit.date, self._today()),
-            language=language_code(self._language),
+            language=language_code(_LANGUAGE),
         )
 
 

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from tests.retrieval.service.support import QUICK, answering, closed_port, saying
 from tests.retrieval.support import run
+from trailforge.retrieval.scope import RetrievalConfig, open_retrieval, with_hash
 from trailforge.retrieval.service.client import SearchClientConfig, connect
 from trailforge.schemas import InvalidInput, Passage, RetrievalError
 
@@ -157,6 +158,24 @@ def test_no_server_is_an_error_and_a_restarted_one_is_found_again() -> None:
         async with answering(answer, port) as _:
             assert await waiting == [LANG]
             assert await client.retrieve("?", 1) == [LANG]
+
+    run(search())
+
+
+def test_before_a_run_a_server_that_is_not_there_is_not_waited_for() -> None:
+    """What opens the server in a run has its patience all the same: it may be started anew."""
+    config, began = RetrievalConfig(kind=f"http://127.0.0.1:{closed_port()}"), time.monotonic()
+    with pytest.raises(RetrievalError, match=r"\(1 attempt in .*is the search server up"):
+        with_hash(config)
+    assert time.monotonic() - began < 2.0
+    answer, _ = saying({"corpora": {"films": {"backend": "bm25", "hash": "0" * 64}}})
+
+    async def search() -> None:
+        opening = asyncio.create_task(asyncio.to_thread(open_retrieval, config))
+        await asyncio.sleep(0.1)
+        assert not opening.done()
+        async with answering(answer, int(config.kind.rpartition(":")[2])):
+            assert (await opening).name == f"bm25 {'0' * 12}"
 
     run(search())
 

@@ -1,0 +1,64 @@
+"""What threads share: an event loop in one of them, what a process has once, work of which the first error ends all."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from concurrent.futures import Future
+from functools import cache, wraps
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class LoopThread:
+    """An event loop in a thread of its own, for work from any other. It does not keep the process alive."""
+
+    def __init__(self, name: str) -> None:
+        """Start it."""
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name=f"trailforge-{name}", daemon=True)
+        self._thread.start()
+
+    def soon(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start it on the loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it on the loop and wait for its result."""
+        return self.soon(work).result()
+
+    def end(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
+        """End the loop, once, after what is `last` to be done on it."""
+        if self.loop.is_closed():
+            return
+        if last is not None:
+            self.call(last())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
+def once(make: Callable[P, T]) -> Callable[P, T]:
+    """`make`, once for the same arguments: `cache` alone lets threads that ask at once compute at once."""
+    lock, cached = threading.Lock(), cache(make)
+
+    @wraps(make)
+    def made(*args: P.args, **kwargs: P.kwargs) -> T:
+        with lock:
+            return cached(*args, **kwargs)  # pyright: ignore[reportArgumentType]
+
+    return made
+
+
+async def all_or_error(works: Iterable[Awaitable[T]]) -> list[T]:
+    """What they give, in their order. The first error cancels the others and is raised as it is."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
