@@ -117,20 +117,21 @@ def fold(text: str) -> str:
 
 def read(folded: str, *, joined: bool) -> WordSequence:
     """The words of a folded text."""
-    words, gaps, gap, end = [], [], "", 0
+    words, gaps, gap, end = [], [], [], 0
     for match in (_JOINED if joined else _PARTED).finditer(folded):
-        gap += folded[end : match.start()]  # by itself, which appends in place: a gap may be as long as the text
-        word, end = match[0], match.end()
+        word = match[0]
+        gap.append(folded[end : match.start()])
+        end = match.end()
         is_owner = not joined and match["owner"]
         word = word[:-2] if is_owner else word
         word = _plain_number(word) if word[0] == "-" or word[0].isdigit() else _NOT_IN_WORDS.sub("", word)
         if word in _ARTICLES:
-            gap += word
+            gap.append(word)
             continue
         words.append(word)
-        gaps.append(gap)
-        gap = "'s" if is_owner else ""
-    return WordSequence(tuple(words), (*gaps, gap + folded[end:]))
+        gaps.append("".join(gap))
+        gap = ["'s"] if is_owner else []
+    return WordSequence(tuple(words), (*gaps, "".join((*gap, folded[end:]))))
 
 
 def readings(folded: str) -> tuple[WordSequence, WordSequence]:
