@@ -22,7 +22,7 @@ from trailforge.protocols.environment import EnvironmentConfig
 from trailforge.retrieval import Encoder
 from trailforge.retrieval.kg import build_kg, open_source
 from trailforge.schemas import InvalidInput, Question, RetrievalError, SourceDocument
-from trailforge.training.adapters.search_episodes import _opened, read_settings
+from trailforge.training.adapters.search_episodes import environment_of, read_settings
 from trailforge.training.config import load_train_preset
 from trailforge.training.searched import open_environment
 
@@ -128,7 +128,7 @@ def test_an_index_made_with_prefixes_is_searched_with_them(tmp_path: Path, encod
         cosine = encoder.encode_documents(["passage: Vienna is a city."])[0] @ encoder.encode_query("query: city")
         assert (first.text, first.score) == ("Vienna is a city.", pytest.approx(float(cosine), abs=1e-5))
     settings = read_settings({"documents": [str(tmp_path / "index")], **asdict(said)})
-    assert _opened("react", settings).documents
+    assert environment_of("react", settings).documents
     with pytest.raises(RetrievalError, match='--passage-prefix "p: "'):
         open_environment("react", [tmp_path / "index"], search=EnvironmentConfig(kind="dense", passage_prefix="p: "))
     assert open_environment("react", [tmp_path / "index"], search=said).searched["query_prefix"] == "query: "
