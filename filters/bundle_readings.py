@@ -1,8 +1,9 @@
 """Why a bundle's question is rejected by what a model answers: without documents, from all that it needs, from fewer.
 
 The cheapest is asked first, and asking stops once it is decided. Where a guess can be right, one right answer shows
-nothing: of options as many have to be right as a guesser rarely gets. A reply that was cut, or that the judge gave no
-verdict on, shows nothing either, and a question that hangs on one is not taken.
+nothing: of options as many have to be right as a guesser rarely gets, unless the reader has said that it does not know
+where it did not. A reply that was cut, or that the judge gave no verdict on, shows nothing either, and a question that
+hangs on one is not taken.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Protocol
 
 from trailforge.filters.answers import AnswerScorer, chosen_options
 from trailforge.filters.bundles import FEWEST_CORRECT, MOST_CORRECT, judge_unread, names_two_sides
+from trailforge.rewards import is_abstention
 from trailforge.schemas import BundleInput, BundleQuestion, InvalidInput, SourceDocument, Verdict
 
 FindFault = Callable[[BundleQuestion, Sequence[SourceDocument]], Awaitable[str]]
@@ -102,7 +104,7 @@ class ScoredReply:
     is_right: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class MeasuredQuestion:
     """A question with all that it is measured by."""
 
@@ -110,6 +112,8 @@ class MeasuredQuestion:
     reader: DocumentReader
     config: BundleFilterConfig
     scorer: AnswerScorer
+    is_guessing: bool = True
+    """Until a reader without documents says that it does not know: its right replies from documents are no luck."""
 
     async def draw(self, documents: Sequence[SourceDocument], sample: int) -> ScoredReply:
         """One reply from these documents, scored."""
@@ -124,11 +128,14 @@ class MeasuredQuestion:
     ) -> list[ScoredReply]:
         """Replies until one is not right: as many right ones as a guesser rarely gets show that the documents do.
 
-        `least`: so many at least. `share`: of several correct options so much is right, if no wrong one is named.
+        Of who does not guess where nothing is known, `right_reads` are enough. `least`: so many at least. `share`: of
+        several correct options so much is right, if no wrong one is named.
         """
         draws: list[ScoredReply] = []
-        chance = guess_rate(self.row, share)
-        for sample in range(max(least, right_draws_needed(chance, self.config.most_chance))):
+        needed = right_draws_needed(guess_rate(self.row, share), self.config.most_chance)
+        if not self.is_guessing:
+            needed = min(needed, self.config.right_reads)
+        for sample in range(max(least, needed)):
             draw = await self.draw(documents, sample)
             draws.append(replace(draw, is_right=draw.is_right or self._has_share(draw, share)))
             if not draws[-1].is_right:
@@ -165,6 +172,8 @@ async def closed_book(asked: MeasuredQuestion) -> Verdict:
         draws += await asyncio.gather(*(asked.draw((), sample) for sample in samples))
         hits = sum(draw.is_right for draw in draws)
         misses = sum(not draw.is_right and draw.score is not None for draw in draws)
+    replies = [draw.reply for draw in draws if draw.reply is not None]
+    asked.is_guessing = not replies or not all(map(is_abstention, replies))
     worth = sum(_score(draw) for draw in draws) if asked.row.type == "causal" else hits
     share = worth / (hits + misses) if hits + misses else 0.0
     detail = ""

@@ -27,6 +27,7 @@ from trailforge.schemas import BundleInput, BundleQuestion, InvalidInput, Source
 BOTH = ("news:1", "arxiv:2")
 ITEM = BundleInput(id=BUNDLE.uid, bundle=BUNDLE, documents=(STREET, PAPER))
 SINGLE = choice("B", options=4, kind="single_choice")
+TWO_SIDED = question(question="Who designed the turbine of the Orkney mill, Mara or Ida?", answer="Mara")
 MULTIPLE = choice("A", "B", "C")
 
 
@@ -144,20 +145,27 @@ async def test_one_right_reply_from_fewer_documents_may_be_a_guess() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "both", "alone", "reasons", "reads"),
+    ("row", "memory", "both", "alone", "reasons", "reads"),
     [
-        (SINGLE, ["B"], ["C"], [], 3 + 2),
-        (SINGLE, ["B", "B", "C"], ["C"], ["not_answerable"], 3),
-        (SINGLE, ["B"], ["B", "B", "UNKNOWN"], [], 3 + 6),
-        (SINGLE, ["B"], ["B"], ["fewer_documents_suffice"], 3 + 3),
-        (MULTIPLE, ["A, B, C"], ["A, B, C", "A"], [], 2 + 4),
-        (MULTIPLE, ["A, B, C", "A, B"], ["A"], ["not_answerable"], 2),
+        (SINGLE, "C", ["B"], ["C"], [], 3 + 2),
+        (SINGLE, "C", ["B", "B", "C"], ["C"], ["not_answerable"], 3),
+        (SINGLE, "C", ["B"], ["B", "B", "UNKNOWN"], [], 3 + 6),
+        (SINGLE, "C", ["B"], ["B"], ["fewer_documents_suffice"], 3 + 3),
+        (TWO_SIDED, "Ida", ["Mara"], ["Ida"], [], 6 + 2),
+        (TWO_SIDED, "Ida", ["Mara"], ["Mara"], ["fewer_documents_suffice"], 6 + 6),
+        (MULTIPLE, "A", ["A, B, C"], ["A, B, C", "A"], [], 2 + 4),
+        (MULTIPLE, "A", ["A, B, C", "A, B"], ["A"], ["not_answerable"], 2),
+        # Who says that it does not know guesses neither here nor there.
+        (SINGLE, "UNKNOWN", ["B"], ["C"], [], 2 + 2),
+        (SINGLE, "UNKNOWN", ["B"], ["B", "UNKNOWN"], [], 2 + 4),
+        (TWO_SIDED, "UNKNOWN", ["Mara"], ["UNKNOWN"], [], 2 + 2),
+        (TWO_SIDED, "UNKNOWN", ["Mara"], ["Mara"], ["fewer_documents_suffice"], 2 + 2),
     ],
 )
 async def test_what_a_guess_could_be_is_read_again(
-    row: BundleQuestion, both: list[str], alone: list[str], reasons: list[str], reads: int
+    row: BundleQuestion, memory: str, both: list[str], alone: list[str], reasons: list[str], reads: int
 ) -> None:
-    reader = ScriptedReader(memory=["UNKNOWN"], both=both, news=alone, arxiv=alone)
+    reader = ScriptedReader(memory=[memory], both=both, news=alone, arxiv=alone)
     verdicts = await judge_question(row, ITEM, reader, BundleFilterConfig())
     assert [v.reason for v in verdicts if not v.keep] == reasons
     assert len([name for name in reader.asked if name != "memory"]) == reads
