@@ -171,8 +171,13 @@ def with_face(root: Path) -> list[Path]:
     return [*sources(root), *sorted(path for path in (root / _FACE).glob("*.py") if not path.is_symlink())]
 
 
-def imports(root: Path, file: Path) -> Iterator[Import]:
+@functools.cache
+def imports(root: Path, file: Path) -> tuple[Import, ...]:
     """All imports of a file, wherever they stand, those by name at run time included."""
+    return tuple(_imports(root, file))
+
+
+def _imports(root: Path, file: Path) -> Iterator[Import]:
     package = [_FACE, *file.relative_to(root).parent.parts]
     for node in ast.walk(parse(file)):
         if isinstance(node, ast.Import):
@@ -208,8 +213,9 @@ def is_module(root: Path, dotted: str) -> bool:
     return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
 
 
+@functools.cache
 def parse(file: Path) -> ast.Module:
-    """The syntax tree of a file."""
+    """The syntax tree of a file, which many checks read."""
     return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
 
 

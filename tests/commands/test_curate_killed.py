@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
@@ -16,17 +14,16 @@ from tests.commands.test_curate import run
 from tests.pipelines.conftest import finished_run, original_run  # noqa: F401 - fixtures
 from tests.pipelines.support import FinishedRun
 from tests.support.files import contents
-from tests.test_architecture import ROOT
+from tests.support.warm import Running
 from trailforge.curation.decisions import append
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import Decision, OutputError, Trajectory, read_rows
 
 
-def killed(number: int, moment: str, folder: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.commands.dying", str(number), moment]
-    return subprocess.run(
-        [*command, "curate", "apply", str(folder), "--out", str(out)], cwd=ROOT, capture_output=True, text=True
-    )
+def killed(number: int, moment: str, folder: Path, out: Path) -> int:
+    """The exit code of a command that dies at that rename."""
+    command = [str(number), moment, "curate", "apply", str(folder), "--out", str(out)]
+    return Running(command, os.environ, out.parent / "log", out.parent / "log", module="tests.commands.dying").wait(120)
 
 
 def decide(folder: Path, run_id: str) -> None:
@@ -61,7 +58,7 @@ def test_what_stands_at_out_is_all_of_it_or_nothing(
     assert renames > 10 and verify_run(calm).is_clean
     for number, moment in ((1, "before"), (renames // 2, "after"), (renames, "before"), (renames, "after")):
         out = tmp_path / f"{moment}-{number}"
-        assert killed(number, moment, folder, out).returncode == -signal.SIGKILL
+        assert killed(number, moment, folder, out) == -signal.SIGKILL
         if (number, moment) == (renames, "after"):
             assert contents(out) == whole
             with pytest.raises(OutputError, match="is not empty"):

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 IN_FLIGHT = 4
 KILLED, NEXT = "2026-11-20", "2026-11-21"
 """By the day of their windows."""
-BUNDLES = {KILLED: [9, 14], NEXT: [8]}
+BUNDLES = {KILLED: [4, 9], NEXT: [8]}
 """Of the samples, published the day before."""
 BANDS = "window: {questions: {most: 1}}\n"
 """The first window has two."""
@@ -46,7 +46,7 @@ class Lab:
         made = [nightly_world.documents_of([days[night]] * len(at), at) for night, at in BUNDLES.items()]
         write_documents(folder / "documents.jsonl", [each for some in made for each in some])
         (folder / "bands.yaml").write_text(BANDS)
-        preset = str(nightly_world.write_preset(folder / "preset.yaml", in_flight=IN_FLIGHT))
+        preset = str(nightly_world.write_preset(folder / "preset.yaml", model, in_flight=IN_FLIGHT))
         (found,) = site.ask("deployments/filter", deployments={"name": {"any_": ["nightly"]}})
         self._deployment = found["id"]
         self._parameters = {

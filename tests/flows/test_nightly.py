@@ -109,7 +109,7 @@ def url() -> Iterator[str]:
 @pytest.fixture
 def lab(tmp_path: Path, url: str) -> Lab:
     write_documents(tmp_path / "d.jsonl", nightly_world.documents_of(["2026-11-18"], [5]))
-    nightly_world.write_preset(tmp_path / "preset.yaml")
+    nightly_world.write_preset(tmp_path / "preset.yaml", url)
     return Lab(tmp_path, url)
 
 

@@ -49,6 +49,8 @@ assert not page.exception, page.exception
 assert page.metric
 """
 
+_END = "--- the next run ---"
+
 
 def run_without(missing: set[str], script: str) -> str:
     """What a script prints in an interpreter where some packages are not installed."""
@@ -58,48 +60,57 @@ def run_without(missing: set[str], script: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(params=["mcts_trajectories", "document_bundles", "kg_trajectories", "kg_questions"])
-def folder(
-    request: pytest.FixtureRequest,
+@pytest.fixture
+def folders(
     tmp_path: Path,
     original_run: FinishedRun,
     original_bundles: FinishedBundles,
     original_kg: Mapping[str, FinishedKg],
-) -> Path:
-    """A copy of a finished run of each data set."""
+) -> list[Path]:
+    """A copy of a finished run of each data set: one interpreter reads them all, since its start takes the longest."""
     runs = {
         "mcts_trajectories": original_run.folder,
         "document_bundles": original_bundles.folder,
         "kg_trajectories": original_kg["free"].folder,
         "kg_questions": original_kg["written"].folder,
     }
-    return Path(shutil.copytree(runs[request.param], tmp_path / "run"))
+    return [Path(shutil.copytree(folder, tmp_path / name / "run")) for name, folder in runs.items()]
 
 
-def test_a_run_is_read_and_decided_on_with_the_core_alone(folder: Path) -> None:
+def uid_of(folder: Path) -> str:
+    """Of a run's first row."""
     run = open_run(folder)
-    uid = run.row(load_dataset(run.dataset).rows, 0)["uid"]
-    commands = [
-        ["verify", str(folder)],
-        ["status", str(folder)],
-        ["show", str(folder), "--id", uid],
-        ["curate", "decide", str(folder), uid, "--reject", "too easy"],
-        ["curate", "stats", str(folder)],
-    ]
-    said = run_without({*EXTRAS}, _COMMANDS.format(commands=commands))
-    for expected in ("all as the manifest says", "finished", uid, "reject by"):
-        assert expected in said
+    return run.row(load_dataset(run.dataset).rows, 0)["uid"]
 
 
-def test_a_curated_set_is_made_and_the_page_served_without_what_makes_runs(folder: Path) -> None:
-    run = open_run(folder)
-    uid = run.row(load_dataset(run.dataset).rows, 0)["uid"]
-    curated = str(folder.with_name("curated"))
+def test_runs_are_read_and_decided_on_with_the_core_alone(folders: list[Path]) -> None:
     commands = [
-        ["curate", "decide", str(folder), uid, "--reject", "too easy"],
-        ["curate", "apply", str(folder), "--out", curated],
-        ["verify", curated],
+        [
+            ["verify", str(folder)],
+            ["status", str(folder)],
+            ["show", str(folder), "--id", uid_of(folder)],
+            ["curate", "decide", str(folder), uid_of(folder), "--reject", "too easy"],
+            ["curate", "stats", str(folder)],
+        ]
+        for folder in folders
     ]
-    page = str(ROOT / "inspector" / "page.py")
-    script = _COMMANDS.format(commands=commands) + _BROWSED.format(folder=str(folder), page=page)
-    assert "all as the manifest says" in run_without({*EXTRAS} - PAGE, script)
+    parted = "".join(f"{_COMMANDS.format(commands=some)}\nprint({_END!r})\n" for some in commands)
+    *said, _ = run_without({*EXTRAS}, parted).split(_END)
+    for folder, text in zip(folders, said, strict=True):
+        for expected in ("all as the manifest says", "finished", uid_of(folder), "reject by"):
+            assert expected in text, folder
+
+
+def test_curated_sets_are_made_and_the_page_served_without_what_makes_runs(folders: list[Path]) -> None:
+    page, script = str(ROOT / "inspector" / "page.py"), ""
+    for folder in folders:
+        curated = str(folder.with_name("curated"))
+        commands = [
+            ["curate", "decide", str(folder), uid_of(folder), "--reject", "too easy"],
+            ["curate", "apply", str(folder), "--out", curated],
+            ["verify", curated],
+        ]
+        script += _COMMANDS.format(commands=commands) + _BROWSED.format(folder=str(folder), page=page)
+        script += f"\nprint({_END!r})\n"
+    *said, _ = run_without({*EXTRAS} - PAGE, script).split(_END)
+    assert len(said) == len(folders) and all("all as the manifest says" in text for text in said)

@@ -33,9 +33,11 @@ with mock.patch.dict(os.environ, {"PYTHONWARNINGS": "ignore::UserWarning"}):
 class Running:
     """A command in a session of its own, with the part of `subprocess.Popen` that tests use."""
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], out: Path, err: Path) -> None:
-        """Standard output and standard error are appended to `out` and `err`."""
-        given = (list(arguments), dict(environment), str(out), str(err))
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], out: Path, err: Path, module: str = "trailforge"
+    ) -> None:
+        """Standard output and standard error are appended to `out` and `err`. `module`: what is run in its place."""
+        given = (module, list(arguments), dict(environment), str(out), str(err))
         self._process = _servers.Process(target=_run, args=given)
         # A page under test leaves its script as the main module, which the fork would run.
         with mock.patch.dict(sys.modules, {"__main__": ModuleType("__main__")}):
@@ -73,8 +75,8 @@ class Running:
         os.kill(self.pid, sent)
 
 
-def _run(arguments: list[str], environment: dict[str, str], out: str, err: str) -> None:
-    """Be `python -m trailforge ARGUMENTS`, in the fork."""
+def _run(module: str, arguments: list[str], environment: dict[str, str], out: str, err: str) -> None:
+    """Be `python -m MODULE ARGUMENTS`, in the fork."""
     os.setsid()
     os.environ.clear()
     os.environ.update(environment)
@@ -85,9 +87,9 @@ def _run(arguments: list[str], environment: dict[str, str], out: str, err: str) 
         os.close(opened)
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.argv = ["trailforge", *arguments]
+    sys.argv = [module, *arguments]
     try:
-        runpy.run_module("trailforge", run_name="__main__", alter_sys=True)
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
     finally:  # as at the end of any other process, which a fork leaves out
         threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
         atexit._run_exitfuncs()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support import model_server
+from tests.support.warm import Running
 from trailforge.retrieval.indexes.manifest import IndexManifest, read_manifest
 
-ROOT = Path(__file__).parents[3]
 PASSAGES = 40
 
 
@@ -43,11 +42,10 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> Index
 
 def build(dies_at: int, worked: Path, *arguments: object) -> None:
     """Run the command; see `dying_build`."""
-    command = [sys.executable, "-m", "tests.retrieval.indexes.dying_build", str(dies_at), str(worked)]
-    done = subprocess.run(
-        [*command, "index", "build", *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == (-signal.SIGKILL if dies_at else 0), done.stderr
+    command = [str(dies_at), str(worked), "index", "build", *map(str, arguments)]
+    log = worked.with_name("log")
+    done = Running(command, os.environ, log, log, module="tests.retrieval.indexes.dying_build").wait(120)
+    assert done == (-signal.SIGKILL if dies_at else 0), log.read_text()
 
 
 def begun(worked: Path) -> list[str]:
