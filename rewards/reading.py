@@ -22,6 +22,8 @@ _LETTERS = str.maketrans(
     | {"Đ": "D", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ı": "i", "þ": "th", "Þ": "Th", "ð": "d", "Ð": "D"}
 )
 
+_RAISED = re.compile(r"(?<=[^\W\d_])\$?\^\{?(\w+)\}?\$?")
+"""`SD$^2$`, `SD^2`: as `SD²`, which is SD2 without its accents. 10^5 is a power, and not 105."""
 _NUMBER = r"(?:(?<![^\s(])-)?(?:\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:[.:/]\d+)*)"
 _LETTER = r"[^\W\d_]"
 _PUNCTUATION = r"[!-/:-@\[-`{-~]"
@@ -109,9 +111,11 @@ class WordSequence:
 
 
 def fold(text: str) -> str:
-    """Without case and accents, white space collapsed; typographic apostrophes and quotes as plain ones."""
+    """Without case, accents, marks of raised figures; white space collapsed; plain apostrophes and quotes."""
     if not text.isascii():
         text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text.translate(_LETTERS)))
+    if "^" in text:
+        text = _RAISED.sub(r"\1", text)
     return " ".join(text.casefold().split())
 
 
