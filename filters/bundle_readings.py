@@ -32,7 +32,7 @@ class BundleFilterConfig:
     """What is asked of a bundle's question."""
 
     review: bool = False
-    """Ask an editor first whether somebody would ask it, and whether it is one question."""
+    """Ask an editor last whether somebody would ask it, and whether it is one question."""
     closed_book_samples: int = 3
     """Draws without documents at most; none: it is not asked."""
     known_rate: float = 0.5
@@ -83,10 +83,10 @@ async def judge_question(
     used = [documents[name] for name in dict.fromkeys(hop.document_id for hop in row.hops) if name in documents]
     asked = MeasuredQuestion(row=row, reader=reader, config=config, scorer=scorer or AnswerScorer())
     for ask in (
-        *([partial(poor_question, row, used, editor)] if editor else []),
         partial(closed_book, asked),
-        partial(not_answerable, asked, used),
         partial(fewer_documents_suffice, asked, used),
+        partial(not_answerable, asked, used),
+        *([partial(poor_question, row, used, editor)] if editor else []),
     ):
         if not all(verdict.keep for verdict in verdicts):
             break

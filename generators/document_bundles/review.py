@@ -1,4 +1,4 @@
-"""An editor's look at a question before anybody answers it: would somebody ask this, and is it one question?
+"""An editor's look at a question that readers answered as they should: would somebody ask this, is it one question?
 
 What readers answer measures whether a question can be answered, and from what. Whether it is worth asking they do not
 say. Ours; the paper has two filters, both of answers (R-Search, 3.5).
