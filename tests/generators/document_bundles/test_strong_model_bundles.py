@@ -1,8 +1,12 @@
-"""Five bundles of arXiv abstracts with a strong model's replies: what the production prompts and filters make of them.
+"""Bundles of abstracts and posts with a strong model's replies: what production prompts and filters make of them.
 
-The replies were given by somebody who saw the prompts alone, with the preset `r-search` at two questions a bundle and
-two draws of an episode. The bundles are those of 250 abstracts, which the episodes' plans search. Selection is left
-out: it wants an encoder, and it rejected none of the questions.
+The replies were given by people who saw the prompts alone. Selection is left out: it wants an encoder, and it rejected
+none of the questions. The plans of the episodes search all documents of the run.
+
+- `strong_model_bundles`: five bundles of 250 abstracts, at two questions a bundle and two draws of an episode, without
+  an editor.
+- `strong_model_posts`: 31 of the 33 bundles that the preset makes of 1,831 abstracts and 81 posts, as it stands. Who
+  wrote, who edited and who read were three.
 """
 
 from __future__ import annotations
@@ -31,7 +35,8 @@ from trailforge.presets import load_preset
 from trailforge.retrieval import open_tools
 from trailforge.schemas import Bundle, BundleInput, BundleQuestion, SourceDocument
 
-RECORDING = Path(__file__).parent / "strong_model_bundles.json.gz"
+FOLDER = Path(__file__).parent
+RECORDING = FOLDER / "strong_model_bundles.json.gz"
 """{"documents": ids in the data set, "bundles": {uid: ids}, "questions" and "episodes": [[purpose, what was asked,
 number of the draw, reply, thoughts], …]}"""
 
@@ -50,6 +55,8 @@ def what_is_asked(request: Request) -> str:
         return turns[0].rpartition("\nQuestion: ")[2]
     if request.purpose == "grade":
         return "\n".join(re.findall(r"^(?:Question|Reference answer|Answer): .*$", turns[0], re.MULTILINE))
+    if request.purpose == "thought":
+        return turns[0].partition("\nQuestion: ")[2].partition("\n\nReply ")[0]
     question = turns[1].partition(" Put the final answer")[0]
     if request.purpose == "plan":
         return question
@@ -57,16 +64,21 @@ def what_is_asked(request: Request) -> str:
 
 
 def _titles(shown: str) -> list[str]:
-    return re.findall(r"^\[\d+\] (.*) \(Academic, .*\)$", shown, re.MULTILINE)
+    return re.findall(r"^\[\d+\] (.*) \((?:Academic|News), .*\)$", shown, re.MULTILINE)
 
 
 def production_config() -> BundleRunConfig:
+    """The preset of today."""
+    return read_config(BundleRunConfig, load_preset("r-search", "document_bundles"), source="r-search")
+
+
+def earlier_config() -> BundleRunConfig:
     """The preset, but for the questions of a bundle and the draws of the recording, which knew no editor.
 
     Draws ended with the first that is kept and clean, whatever words of titles its queries have; nobody was asked to
     word the thought of one that ended them.
     """
-    config = read_config(BundleRunConfig, load_preset("r-search", "document_bundles"), source="r-search")
+    config = production_config()
     writer, episodes = (
         replace(config.writer, questions_per_bundle=2),
         replace(
@@ -87,19 +99,45 @@ def recording() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def documents(data_dir: Path, recording: dict[str, Any]) -> dict[str, SourceDocument]:
     """By id in the data set, in the order of the run."""
-    with gzip.open(data_dir / "arxiv" / "arxiv_2025_04_06.jsonl.gz", "rt", encoding="utf-8") as lines:
-        rows = {row["id"]: row for row in map(json.loads, lines)}
+    abstracts = read_abstracts(data_dir)
+    return {name: abstracts[name] for name in recording["documents"]}
+
+
+def read_abstracts(data_dir: Path) -> dict[str, SourceDocument]:
+    """All of them, by id in the data set."""
     return {
-        name: SourceDocument(
-            id=f"{rows[name]['primary_category']}:{name}",
-            source=rows[name]["primary_category"],
+        row["id"]: SourceDocument(
+            id=f"{row['primary_category']}:{row['id']}",
+            source=row["primary_category"],
             kind="academic",
-            title=rows[name]["title"],
-            text=rows[name]["abstract"],
-            published=rows[name]["listed_date"],
+            title=row["title"],
+            text=row["abstract"],
+            published=row["listed_date"],
         )
-        for name in recording["documents"]
+        for row in _rows_of_file(data_dir / "arxiv" / "arxiv_2025_04_06.jsonl.gz")
     }
+
+
+def read_posts(data_dir: Path, *, since: str) -> dict[str, SourceDocument]:
+    """Those from a day on, each a source by itself."""
+    return {
+        row["id"]: SourceDocument(
+            id=f"Digital.gov:{row['id']}",
+            source="Digital.gov",
+            kind="news",
+            title=row["title"],
+            text=row["text"],
+            published=row["date"],
+            is_own_source=True,
+        )
+        for row in _rows_of_file(data_dir / "news" / "digitalgov_2010_2025.jsonl.gz")
+        if row["date"] >= since
+    }
+
+
+def _rows_of_file(path: Path) -> list[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
 
 
 def bundle_of(uid: str, documents: Sequence[SourceDocument]) -> BundleInput:
@@ -114,9 +152,8 @@ def bundle_of(uid: str, documents: Sequence[SourceDocument]) -> BundleInput:
 
 
 async def questions_by(
-    model: StrongModel, recording: dict[str, Any], documents: dict[str, SourceDocument]
+    model: StrongModel, recording: dict[str, Any], documents: dict[str, SourceDocument], config: BundleRunConfig
 ) -> list[ItemResult]:
-    config = production_config()
     context = BundleContext(
         run_id="r",
         model=config.model.name,
@@ -132,15 +169,17 @@ async def questions_by(
 
 
 async def episodes_by(
-    model: StrongModel, questions: Sequence[BundleQuestion], documents: dict[str, SourceDocument]
+    model: StrongModel,
+    questions: Sequence[BundleQuestion],
+    documents: dict[str, SourceDocument],
+    config: BundleRunConfig,
 ) -> list[ItemResult]:
-    config = production_config()
     context = EpisodeContext(
         run_id="r",
         seed=config.seed,
         config=config.episodes,
         tools=open_tools(config.tools, list(documents.values())),
-        planner=planner_of(config.episodes, {"academic"}),
+        planner=planner_of(config.episodes, {document.kind for document in documents.values()}),
         judge=config.judge,
         model=config.model.name,
         client=model,
@@ -154,7 +193,7 @@ def rows_of(results: Sequence[ItemResult], table: str) -> list[Any]:
 
 async def test_the_questions_of_a_strong_model(recording: dict[str, Any], documents: dict[str, SourceDocument]) -> None:
     model = StrongModel(recording["questions"], what_is_asked)
-    results = await questions_by(model, recording, documents)
+    results = await questions_by(model, recording, documents, earlier_config())
     assert model.check_all_used() == {"write": 5, "read": 17, "closed_book": 12, "grade": 7}
     accepted, rejected = rows_of(results, "candidates"), rows_of(results, "rejected")
     assert Counter(row.type for row in accepted) == {"factual": 2, "causal": 1, "single_choice": 1}
@@ -165,9 +204,11 @@ async def test_the_questions_of_a_strong_model(recording: dict[str, Any], docume
 
 
 async def test_the_episodes_of_a_strong_model(recording: dict[str, Any], documents: dict[str, SourceDocument]) -> None:
-    written = await questions_by(StrongModel(recording["questions"], what_is_asked), recording, documents)
+    written = await questions_by(
+        StrongModel(recording["questions"], what_is_asked), recording, documents, earlier_config()
+    )
     model = StrongModel(recording["episodes"], what_is_asked)
-    results = await episodes_by(model, rows_of(written, "candidates"), documents)
+    results = await episodes_by(model, rows_of(written, "candidates"), documents, earlier_config())
     assert model.check_all_used() == {"plan": 4, "answer": 4, "grade": 1}
     episodes = rows_of(results, "episodes")
     assert [(row.origin, row.thoughts, row.evidence_found, row.reward.total) for row in episodes] == [
@@ -175,3 +216,34 @@ async def test_the_episodes_of_a_strong_model(recording: dict[str, Any], documen
         *[("policy", "model", 1.0, 1.0)] * 3,
     ]
     assert not rows_of(results, "rejected"), "each first draw is clean"
+
+
+@pytest.fixture(scope="module")
+def posts() -> dict[str, Any]:
+    return read_recording(FOLDER / "strong_model_posts.json.gz")
+
+
+@pytest.fixture(scope="module")
+def library(data_dir: Path) -> dict[str, SourceDocument]:
+    """All documents of the second run."""
+    return read_abstracts(data_dir) | read_posts(data_dir, since="2022")
+
+
+async def test_an_edited_run_of_a_strong_model(posts: dict[str, Any], library: dict[str, SourceDocument]) -> None:
+    model = StrongModel(posts["questions"], what_is_asked)
+    results = await questions_by(model, posts, library, production_config())
+    calls = model.check_all_used()
+    assert calls == {"write": 31, "read": 54, "closed_book": 36, "review": 10, "grade": 5}
+    accepted, rejected = rows_of(results, "candidates"), rows_of(results, "rejected")
+    assert Counter(row.type for row in accepted) == {"factual": 9, "multiple_choice": 1}
+    assert Counter(row.reason for row in rejected) == {
+        "no_question": 12,
+        "fewer_documents_suffice": 8,
+        "closed_book": 1,
+        "used_fact": 1,
+    }
+    model = StrongModel(posts["episodes"], what_is_asked)
+    results = await episodes_by(model, accepted, library, production_config())
+    assert model.check_all_used() == {"plan": 21, "answer": 13, "thought": 3, "grade": 1}
+    episodes = rows_of(results, "episodes")
+    assert len(episodes) == 8 and all(row.origin == "policy" and row.evidence_found == 1.0 for row in episodes)
