@@ -164,14 +164,19 @@ def _request(
     beam_option: BeamOptions = None,
 ) -> Any:
     """A `RunRequest`: not said by its type, as Typer evaluates it and that module is loaded by those who run alone."""
-    from trailforge.flows.execute import RunRequest
-    from trailforge.inference import Caps
+    from trailforge.flows.given import check_given, check_out
 
     if (dry_run or preview) and (redo or replace):
         given = "--dry-run" if dry_run else "--preview"
         raise typer.BadParameter(f"changes a run that is there; {given} has none", param_hint="--redo, --replace")
     if out is None and not (dry_run or preview):
         raise typer.BadParameter("needed, as the folder of the run", param_hint="--out")
+    if out is not None:
+        check_out(out)
+    check_given(dataset, preset, made_of.files, made_of.options)
+    from trailforge.flows.execute import RunRequest
+    from trailforge.inference import Caps
+
     return RunRequest(
         dataset=dataset,
         out=out or Path(),

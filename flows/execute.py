@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
 import signal
 import sys
@@ -24,6 +23,7 @@ from rich.console import Console
 
 from trailforge.flows import stop_server
 from trailforge.flows.configuration import configuration_of
+from trailforge.flows.given import check_given, check_out
 from trailforge.inference import Caps
 from trailforge.inference.packaged import open_server
 from trailforge.pipelines.dataset import DataSet, Stage, StageRun, resolve
@@ -48,7 +48,6 @@ from trailforge.pipelines.runs.intake import (
 )
 from trailforge.pipelines.runs.own_files import drop_rows, refuse_strangers, remove_leftovers, remove_orphans
 from trailforge.pipelines.runs.stages import is_complete, planned_stages
-from trailforge.presets import load_preset
 from trailforge.schemas import (
     BudgetExceeded,
     CountMismatch,
@@ -173,14 +172,8 @@ def check_request(request: RunRequest, dataset: DataSet) -> tuple[RunConfig, Run
 
 def check_inputs(request: RunRequest, dataset: DataSet) -> tuple[RunConfig, RunInputs]:
     """`check_request` but for the folder of the run."""
-    for path in request.files:
-        if not path.is_file():
-            raise InvalidInput("no such file", file=path)
     options = {name: value for name, value in request.options.items() if value is not None}
-    for name, value in options.items():
-        if isinstance(value, Path) and not value.exists():
-            raise InvalidInput("no such file or folder", file=value, field=f"--{name}")
-    load_preset(request.preset, dataset.name)
+    check_given(dataset.name, request.preset, request.files, options)
     say(f"reading {', '.join(map(str, request.files)) or options.get(dataset.option.strip('-')) or request.preset}")
     config = configuration_of(
         dataset, request.preset, request.model, request.model_name, seed=request.seed, caps=request.caps
@@ -195,17 +188,6 @@ def check_inputs(request: RunRequest, dataset: DataSet) -> tuple[RunConfig, RunI
 
         inputs = replace(inputs, refused=refusals(request.verdicts))
     return config, inputs
-
-
-def check_out(out: Path) -> None:
-    """Raise `OutputError` for a folder that cannot be made or written."""
-    with output_errors(out):
-        there = next(path for path in (out, *out.absolute().parents) if path.exists() or path.is_symlink())
-        if not there.is_dir():
-            raise OSError(errno.EEXIST if there == out else errno.ENOTDIR, "")
-        if not os.access(there, os.W_OK | os.X_OK):
-            is_read_only = os.statvfs(there).f_flag & os.ST_RDONLY
-            raise OSError(errno.EROFS if is_read_only else errno.EACCES, "")
 
 
 def check_reachable(config: RunConfig, arguments: tuple[str, ...], *, asks_model: bool) -> None:

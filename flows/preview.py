@@ -15,7 +15,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from trailforge.flows.execute import RunRequest, check_inputs, check_out
+from trailforge.flows.execute import RunRequest, check_inputs
+from trailforge.flows.given import check_out
 from trailforge.inference import Caps, Prices, Usage
 from trailforge.inference.vllm.server import VllmConfig
 from trailforge.pipelines.dataset import LEDGER, DataSet, resolve

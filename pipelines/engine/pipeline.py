@@ -100,7 +100,7 @@ class RunShards(beam.DoFn):
     def process(self, shard: Shard) -> None:
         """Start a shard."""
         assert self._worker is not None
-        self._running.append(self._loop.soon(self._worker.run_shard(shard)))
+        self._running.append(asyncio.run_coroutine_threadsafe(self._worker.run_shard(shard), self._loop.loop))
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Wait for the bundle's shards. An error cancels the others: the ledger keeps what they paid for."""
@@ -163,7 +163,7 @@ class _Worker:
             async with self._shards:
                 self._check_attempt()
                 items = read_parquet(self._folder / shard.input, self._work.stage.item)
-                results = await all_or_error(map(self._run_item, items))
+                results = await all_or_error([asyncio.ensure_future(self._run_item(item)) for item in items])
                 self._check_attempt()
                 await asyncio.to_thread(write_shard, self._work, self._folder, shard, results)
             return shard.name

@@ -1,0 +1,36 @@
+"""Whether what a run is asked for is there. Loads nothing heavy: a command asks it before it loads what runs."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from trailforge.pipelines.engine.files import output_errors
+from trailforge.presets import load_preset
+from trailforge.schemas import InvalidInput
+
+
+def check_given(dataset: str, preset: str, files: Iterable[Path], options: Mapping[str, Any]) -> None:
+    """Raise `InvalidInput` for a file, a path among the options, or a preset that is not there."""
+    lists = [path for value in options.values() if isinstance(value, list) for path in value if isinstance(path, Path)]
+    for path in (*files, *lists):
+        if not path.is_file():
+            raise InvalidInput("no such file", file=path)
+    for name, value in options.items():
+        if isinstance(value, Path) and not value.exists():
+            raise InvalidInput("no such file or folder", file=value, field=f"--{name}")
+    load_preset(preset, dataset)
+
+
+def check_out(out: Path) -> None:
+    """Raise `OutputError` for a folder that cannot be made or written."""
+    with output_errors(out):
+        there = next(path for path in (out, *out.absolute().parents) if path.exists() or path.is_symlink())
+        if not there.is_dir():
+            raise OSError(errno.EEXIST if there == out else errno.ENOTDIR, "")
+        if not os.access(there, os.W_OK | os.X_OK):
+            is_read_only = os.statvfs(there).f_flag & os.ST_RDONLY
+            raise OSError(errno.EROFS if is_read_only else errno.EACCES, "")
