@@ -127,6 +127,12 @@ class _Loader(yaml.SafeLoader):
         self._levels -= 1
         return node
 
+    def fetch_flow_collection_start(self, TokenClass: Any) -> None:
+        """See PyYAML's scanner, which reads a thousand brackets, looking back at each, before one is composed."""
+        if self.flow_level > _MOST_DEEP:
+            raise yaml.YAMLError("it is nested too deeply")
+        super().fetch_flow_collection_start(TokenClass)
+
 
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789"))
 

@@ -157,7 +157,7 @@ def test_a_model_that_is_not_there_is_missed_before_the_work_begins(lab: Lab, tm
         ("--columns", "text=body", "error: {folder}/documents.jsonl"),
         ("--columns", "words=text", "error: column map: no field 'words'; documents have id, title, text"),
         ("--preset", "msearcher", "error: msearcher: the preset is for mcts_trajectories, not for document_bundles; "),
-        ("--benchmark", "none.jsonl", "error: {folder}/none.jsonl, field 'selection.benchmarks': no such file"),
+        ("--benchmark", "none.jsonl", "error: {folder}/none.jsonl: no such file"),
     ],
     ids=["no file", "no text", "no column", "no field", "other preset", "no benchmark"],
 )
