@@ -158,7 +158,8 @@ async def closed_book(asked: MeasuredQuestion) -> Verdict:
 
     Score: share of right draws, corrected for chance: (share - chance) / (1 - chance), 0 when negative. Known is what
     has `known_rate` or more, with as many right draws as a guesser rarely gets. Of explanations a draw that has part of
-    the key facts is no right one, but counts in the score for what it has.
+    the key facts is no right one, but counts in the score for what it has. A first draw that abstains ends it: of 21
+    such questions of a strong model its other draws knew one.
     """
     config, chance = asked.config, guess_rate(asked.row)
     needed = hits_needed(config.closed_book_samples, chance, config)
@@ -166,12 +167,14 @@ async def closed_book(asked: MeasuredQuestion) -> Verdict:
     draws: list[ScoredReply] = []
     hits = misses = 0
     while hits < needed and misses < enough_misses and len(draws) < config.closed_book_samples:
-        # As many at once as it takes at least, whatever they say.
-        count = min(needed - hits, enough_misses - misses, config.closed_book_samples - len(draws))
+        # The first alone, which settles most; then as many at once as it takes at least, whatever they say.
+        count = min(needed - hits, enough_misses - misses, config.closed_book_samples - len(draws)) if draws else 1
         samples = range(len(draws), len(draws) + count)
         draws += await asyncio.gather(*(asked.draw((), sample) for sample in samples))
         hits = sum(draw.is_right for draw in draws)
         misses = sum(not draw.is_right and draw.score is not None for draw in draws)
+        if len(draws) == 1 and is_abstention(draws[0].reply or ""):
+            misses = enough_misses
     replies = [draw.reply for draw in draws if draw.reply is not None]
     asked.is_guessing = not replies or not all(map(is_abstention, replies))
     worth = sum(_score(draw) for draw in draws) if asked.row.type == "causal" else hits

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations, permutations
 from typing import TYPE_CHECKING
 
 from trailforge.filters.bundles import NUMBER
-from trailforge.retrieval.sentences import split_sentences
+from trailforge.retrieval.words import ngrams_of
 from trailforge.rewards import cover_exact_match, f1, normalize_answer
-from trailforge.schemas import BundleQuestion, Verdict
+from trailforge.schemas import BundleHop, BundleQuestion, Verdict
 
 if TYPE_CHECKING:
     import numpy as np
 
 _CAUSE_AGREES = 0.5
 """F1 from which two explanations are taken for the same: all that is asked here is whether two questions are twins."""
+_SAME_WORDS = 6
+"""Words in a row by which two quotes tell the same; a sentence often tells two things, each in a part of it."""
 _MARKED = re.compile(r"\b(?=\w*[A-Z\d])\w{3,}\b")
 """A word with a capital or a figure."""
 
@@ -62,15 +64,11 @@ def has_same_bridge(row: BundleQuestion, other: BundleQuestion) -> bool:
     return bool(_bridge_of(row) & _bridge_of(other))
 
 
-def used_fact(row: BundleQuestion, accepted: Sequence[BundleQuestion], texts: Mapping[str, str]) -> Verdict:
-    """An accepted question of its bundle rests on the same sentence. Score: on how many such sentences or quotes.
-
-    `texts`: of the documents, by id.
-    """
-    own = _facts_of(row, texts)
-    shared = [(len(own & facts), other.uid) for other in accepted if own & (facts := _facts_of(other, texts))]
+def used_fact(row: BundleQuestion, accepted: Sequence[BundleQuestion]) -> Verdict:
+    """An accepted question of its bundle rests on the same words. Score: how many of its quotes share some with it."""
+    shared = [(sum(_is_quoted(hop, other) for hop in row.hops), other.uid) for other in accepted]
     count, uid = max(shared, default=(0, ""))
-    detail = f"{uid} rests on the same sentence" if count else ""
+    detail = f"{uid} rests on the same words" if count else ""
     return Verdict(keep=not count, reason="used_fact", score=float(count), detail=detail)
 
 
@@ -109,12 +107,16 @@ def _ends_alike(row: BundleQuestion, other: BundleQuestion) -> bool:
     return a.document_id == b.document_id and normalize_answer(a.evidence) == normalize_answer(b.evidence)
 
 
-def _facts_of(row: BundleQuestion, texts: Mapping[str, str]) -> set[tuple[str, str]]:
-    """Documents and sentences that its evidence is of; a quote that stands in none is one for itself."""
-    facts: set[tuple[str, str]] = set()
-    for hop in row.hops:
-        quote = normalize_answer(hop.evidence)
-        sentences = map(normalize_answer, split_sentences(texts.get(hop.document_id, "")))
-        held = {sentence for sentence in sentences if sentence and (quote in sentence or sentence in quote)}
-        facts |= {(hop.document_id, fact) for fact in held or {quote}}
-    return facts
+def _is_quoted(hop: BundleHop, row: BundleQuestion) -> bool:
+    """Does a hop of the row quote these words, too, or a run of them?"""
+    own = ngrams_of(hop.evidence, _SAME_WORDS)
+    others = (other for other in row.hops if other.document_id == hop.document_id)
+    return any(
+        _holds(other.evidence, hop.evidence) or own & ngrams_of(other.evidence, _SAME_WORDS) for other in others
+    )
+
+
+def _holds(one: str, other: str) -> bool:
+    """Is one of these within the other, in whole words?"""
+    first, second = f" {normalize_answer(one)} ", f" {normalize_answer(other)} "
+    return first in second or second in first

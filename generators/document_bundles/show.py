@@ -65,7 +65,7 @@ MEANINGS = {
     "too_few_documents": "documents that the hops quote",
     "single_source": "sources that the hops quote",
     "unrelated_hops": "groups into which the hops fall that nothing joins; 1 is sound",
-    "used_fact": "sentences on which an accepted question of the bundle rests, too",
+    "used_fact": "quotes whose words an accepted question of the bundle rests on, too",
     "named_by_score": "things that the question calls by a share or a rate, though their document names them",
     "bad_options": "1: options and answer have the form that the type asks for",
     "no_key_facts": "key facts, without which an explanation cannot be held against its gold",

@@ -80,6 +80,7 @@ async def test_a_known_question_is_read_from_no_document() -> None:
         ([None, "x", "y"], True, 0.0, 3),
         ([None, None, "x"], False, 0.0, 3),
         ([None, "University of Bergen", "y"], False, 0.5, 3),
+        (["UNKNOWN", "University of Bergen"], True, 0.0, 1),
     ],
 )
 async def test_half_of_the_draws_that_know_it_reject_and_draws_stop_once_that_is_decided(
@@ -97,6 +98,7 @@ async def test_half_of_the_draws_that_know_it_reject_and_draws_stop_once_that_is
         (SINGLE, ["C"], True, 1),
         (SINGLE, ["B", "C"], True, 2),
         (SINGLE, ["B", "B", "UNKNOWN"], True, 3),
+        (SINGLE, ["UNKNOWN", "B"], True, 1),
         (SINGLE, ["B"], False, 3),
         (MULTIPLE, ["A, B, C"], False, 2),
         (MULTIPLE, ["A, B"], True, 2),

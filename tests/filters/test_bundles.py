@@ -313,13 +313,24 @@ TEXTS = {
 }
 
 
-def test_of_two_questions_on_one_sentence_the_second_is_rejected() -> None:
-    first = quoted("first", "trained on 17K samples", "only 0.02% of the data (3K vs. 13M)")
-    same = quoted("second", "reaches 37.1% on the test", "It is named Ida")
-    verdict = used_fact(same, [first], TEXTS)
-    assert (verdict.keep, verdict.score, verdict.detail) == (False, 1.0, "first rests on the same sentence")
-    assert used_fact(quoted("third", "It is named Ida"), [first], TEXTS).keep
-    assert used_fact(same, [], TEXTS).keep
+def test_of_two_questions_on_the_same_words_the_second_is_rejected() -> None:
+    first = quoted("first", "The model was trained on 17K samples", "only 0.02% of the data (3K vs. 13M)")
+    same = quoted("second", "trained on 17K samples", "It is named Ida")
+    verdict = used_fact(same, [first])
+    assert (verdict.keep, verdict.score, verdict.detail) == (False, 1.0, "first rests on the same words")
+    longer = quoted("third", "It is named Ida", "uses only 0.02% of the data (3K vs. 13M) against others")
+    assert not used_fact(longer, [first]).keep
+    crossing = quoted("fourth", "the model was trained on 17k samples and reaches 37.1%", "It is named Ida")
+    assert not used_fact(crossing, [first]).keep, "they share a run of six words"
+    assert used_fact(same, []).keep
+
+
+def test_other_words_of_a_sentence_are_another_fact() -> None:
+    first = quoted("first", "was trained on 17K samples", "only 0.02% of the data (3K vs. 13M)")
+    rest = quoted("second", "and reaches 37.1% on the test", "against others")
+    assert used_fact(rest, [first]).keep
+    elsewhere = quoted("third", "only 0.02% of the data (3K vs. 13M)", "was trained on 17K samples")
+    assert used_fact(elsewhere, [first]).keep, "the same words, but of other documents"
 
 
 def test_a_chain_comes_before_what_is_read_and_that_before_what_is_calculated() -> None:

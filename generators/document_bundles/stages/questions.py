@@ -45,11 +45,10 @@ async def questions_of(item: BundleInput, context: BundleContext, config: Bundle
     total = work.meter
     accepted: list[BundleQuestion] = []
     rejected: list[RejectedRow] = []
-    texts = {document.id: document.text for document in item.documents}
     for draft in sorted(drafts, key=rank_of_form):
         reader = open_writer(item, context)  # a row's calls are those that it was written and measured by
         scorer = open_scorer(context.judge, context.client, context.model, reader.meter)
-        fresh = used_fact(draft, accepted, texts)
+        fresh = used_fact(draft, accepted)
         editor = partial(find_fault, context=context, meter=reader.meter) if config.filters.review else None
         judged = await judge_question(draft, item, reader, config.filters, scorer, editor) if fresh.keep else []
         verdicts = [fresh, *judged]

@@ -194,7 +194,7 @@ def rows_of(results: Sequence[ItemResult], table: str) -> list[Any]:
 async def test_the_questions_of_a_strong_model(recording: dict[str, Any], documents: dict[str, SourceDocument]) -> None:
     model = StrongModel(recording["questions"], what_is_asked)
     results = await questions_by(model, recording, documents, earlier_config())
-    assert model.check_all_used() == {"write": 5, "read": 17, "closed_book": 12, "grade": 7}
+    assert model.check_all_used() == {"write": 5, "read": 17, "closed_book": 10, "grade": 7}
     accepted, rejected = rows_of(results, "candidates"), rows_of(results, "rejected")
     assert Counter(row.type for row in accepted) == {"factual": 2, "causal": 1, "single_choice": 1}
     assert Counter((row.stage, row.reason) for row in rejected) == {
