@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from itertools import combinations, permutations
 from typing import TYPE_CHECKING
 
-from trailforge.filters.bundles import NUMBER
 from trailforge.retrieval.words import ngrams_of
 from trailforge.rewards import cover_exact_match, f1, normalize_answer
 from trailforge.schemas import BundleHop, BundleQuestion, Verdict
@@ -72,15 +71,6 @@ def used_fact(row: BundleQuestion, accepted: Sequence[BundleQuestion]) -> Verdic
     return Verdict(keep=not count, reason="used_fact", score=float(count), detail=detail)
 
 
-def rank_of_form(row: BundleQuestion) -> int:
-    """Of questions on one fact the better one has the lower rank: a chain, what is read, what is calculated."""
-    if row.dag_edges:
-        return 0
-    said = {number for hop in row.hops for number in NUMBER.findall(hop.evidence)}
-    is_calculated = not row.options and row.type == "factual" and bool(set(NUMBER.findall(row.answer)) - said)
-    return 2 if is_calculated else 1
-
-
 def is_same_answer(row: BundleQuestion, other: BundleQuestion) -> bool:
     """Do two questions have one answer? One says the other in whole words; what is longer than a fact says about it."""
     if "factual" not in (row.type, other.type) and f1(row.answer, [other.answer]) >= _CAUSE_AGREES:
@@ -111,9 +101,7 @@ def _is_quoted(hop: BundleHop, row: BundleQuestion) -> bool:
     """Does a hop of the row quote these words, too, or a run of them?"""
     own = ngrams_of(hop.evidence, _SAME_WORDS)
     others = (other for other in row.hops if other.document_id == hop.document_id)
-    return any(
-        _holds(other.evidence, hop.evidence) or own & ngrams_of(other.evidence, _SAME_WORDS) for other in others
-    )
+    return any(_holds(other.evidence, hop.evidence) or own & ngrams_of(other.evidence, _SAME_WORDS) for other in others)
 
 
 def _holds(one: str, other: str) -> bool:

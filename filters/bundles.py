@@ -17,6 +17,7 @@ from trailforge.protocols.nl_dag import SearchPlan, validate
 from trailforge.retrieval.entities import CaseCounts, names_of
 from trailforge.retrieval.words import COMMON_WORDS, ngrams_of
 from trailforge.rewards import evidence_recall, mentions, normalize_answer
+from trailforge.rewards.reading import fold, spell_in_figures
 from trailforge.schemas import Bundle, BundleHop, BundleQuestion, Passage, SourceDocument, Verdict
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ FEWEST_CORRECT, MOST_CORRECT = 3, 5
 """Correct options of a multiple-choice question (R-Search, 3.5)."""
 _SHARE_OR_RATE = re.compile(r"\d(?:[\d.,]*\d)?\s?(?:\\?%|percent\b|\w+/s(?:ec)?\b)", re.IGNORECASE)
 """`37.1%`, `2585 tokens/s`."""
-NUMBER = re.compile(r"\d(?:[\d.,]*\d)?")
+_NUMBER = re.compile(r"\d(?:[\d.,]*\d)?")
 """`37.1`, `13,000`."""
 _DOUBLE = re.compile(r"\brather than\b|\binstead of\b", re.IGNORECASE)
 _PART_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -52,6 +53,7 @@ def judge_unread(
         single_source(row, documents),
         unrelated_hops(row, documents),
         named_by_score(row, documents),
+        calculated(row),
         bad_options(row),
         no_key_facts(row),
         invalid_plan(row),
@@ -139,6 +141,17 @@ def named_by_score(row: BundleQuestion, documents: Mapping[str, SourceDocument])
         score for score in scores if any(_bare(score) in map(_bare, _SHARE_OR_RATE.findall(text)) for text in quoted)
     ]
     return count_faults("named_by_score", told, lambda score: f"it calls something by {score!r}")
+
+
+def calculated(row: BundleQuestion) -> Verdict:
+    """Its answer is a number that no quote says: a sum, a difference, a count. Score: how many numbers it has so.
+
+    Nobody asks by how much what one document says exceeds what another says; a number in other words (`five`,
+    `$4.3 billion`) is said.
+    """
+    said = _numbers_of(" ".join(hop.evidence for hop in row.hops))
+    unsaid = sorted(_numbers_of(row.answer) - said) if row.type == "factual" else []
+    return count_faults("calculated", unsaid, lambda number: f"no quote says {number}")
 
 
 def bad_options(row: BundleQuestion) -> Verdict:
@@ -231,7 +244,11 @@ def stale_document(row: BundleQuestion, documents: Mapping[str, SourceDocument],
 
 def _bare(score: str) -> str:
     """A share or rate as a number alone."""
-    return NUMBER.findall(score)[0].replace(",", "")
+    return _NUMBER.findall(score)[0].replace(",", "")
+
+
+def _numbers_of(text: str) -> set[str]:
+    return set(_NUMBER.findall(spell_in_figures(fold(text))))
 
 
 def _occurs(quote: str, document: SourceDocument | None) -> bool:

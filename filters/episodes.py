@@ -80,6 +80,7 @@ def judge_plan(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFilte
         placeholder_query(episode),
         answer_leaked(episode),
         unread_figure(episode, row),
+        picked_options(episode),
         evidence_not_found(episode, row, least=config.min_evidence),
         needless_search(episode, row),
         gold_in_episode(episode, row, most=config.most_gold),
@@ -123,6 +124,17 @@ def unread_figure(episode: SearchEpisode, row: BundleQuestion) -> Verdict:
     gold = _figures(" ".join((*(hop.evidence for hop in row.hops), row.answer))) - known
     leaks = [(text, found) for text in (episode.thought, *_queries(episode)) if (found := _figures(text) & gold)]
     return count_faults("unread_figure", leaks, lambda leak: f"{leak[0][:200]!r} knows {', '.join(sorted(leak[1]))}")
+
+
+def picked_options(episode: SearchEpisode) -> Verdict:
+    """Its queries name some of the options and not the others: they are chosen from before anything is read.
+
+    Score: the options that no query names, where some do. What the question itself names says nothing.
+    """
+    options = [option for option in episode.options if not mentions(episode.question, option)]
+    unnamed = [option for option in options if not any(mentions(query, option) for query in _queries(episode))]
+    left_out = unnamed if len(unnamed) < len(options) else []
+    return count_faults("picked_options", left_out, lambda option: f"queries name other options, and not {option!r}")
 
 
 def low_reward(episode: SearchEpisode, *, least: float) -> Verdict:

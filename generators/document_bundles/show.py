@@ -66,6 +66,7 @@ MEANINGS = {
     "single_source": "sources that the hops quote",
     "unrelated_hops": "groups into which the hops fall that nothing joins; 1 is sound",
     "used_fact": "quotes whose words an accepted question of the bundle rests on, too",
+    "calculated": "numbers of the answer that no quote says",
     "named_by_score": "things that the question calls by a share or a rate, though their document names them",
     "bad_options": "1: options and answer have the form that the type asks for",
     "no_key_facts": "key facts, without which an explanation cannot be held against its gold",

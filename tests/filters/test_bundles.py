@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from tests.support.bundle_questions import BUNDLE, DOCUMENTS, PAPER, STREET, choice, question
-from trailforge.filters.bundle_twins import duplicate_question, rank_of_form, used_fact
+from trailforge.filters.bundle_twins import duplicate_question, used_fact
 from trailforge.filters.bundles import (
     answer_in_question,
     bad_options,
     benchmarks_of,
+    calculated,
     contaminated,
     gold_in_queries,
     invalid_plan,
@@ -59,7 +60,7 @@ def test_queries_use_the_words_of_the_question(query: str, score: float, known: 
 def test_a_sound_question_passes_all_that_can_be_seen() -> None:
     verdicts = judge_unread(question(), BUNDLE, DOCUMENTS, since="2025-04-01")
     assert [v.reason for v in verdicts if not v.keep] == []
-    assert len({v.reason for v in verdicts}) == len(verdicts) == 11 and all(not v.detail for v in verdicts)
+    assert len({v.reason for v in verdicts}) == len(verdicts) == 12 and all(not v.detail for v in verdicts)
 
 
 @pytest.mark.parametrize(
@@ -333,13 +334,21 @@ def test_other_words_of_a_sentence_are_another_fact() -> None:
     assert used_fact(elsewhere, [first]).keep, "the same words, but of other documents"
 
 
-def test_a_chain_comes_before_what_is_read_and_that_before_what_is_calculated() -> None:
-    edges = (PlanEdge(src="A", dst="B"),)
-    chain = quoted("c", "17K samples", "3K vs. 13M", answer="14K", dag_edges=edges)
-    read = quoted("r", "17K samples", "3K vs. 13M", answer="17K", dag_edges=())
-    calculated = replace(read, answer="14K")
-    assert [rank_of_form(row) for row in (chain, read, calculated)] == [0, 1, 2]
-    assert rank_of_form(replace(calculated, type="causal")) == 1
+@pytest.mark.parametrize(
+    ("answer", "unsaid"),
+    [
+        ("14K", 1.0),
+        ("17K", 0.0),
+        ("37.1 percent", 0.0),
+        ("Ida", 0.0),
+        ("from 3K to 20K", 1.0),
+    ],
+)
+def test_a_number_that_no_quote_says_is_calculated(answer: str, unsaid: float) -> None:
+    row = quoted("q", "trained on 17K samples and reaches 37.1%", "(3K vs. 13M)", answer=answer)
+    verdict = calculated(row)
+    assert (verdict.keep, verdict.score) == (not unsaid, unsaid)
+    assert calculated(replace(row, type="causal")).keep
 
 
 @pytest.mark.parametrize(

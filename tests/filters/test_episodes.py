@@ -20,6 +20,7 @@ from trailforge.filters.episodes import (
     malformed,
     names_the_missing,
     needless_search,
+    picked_options,
     placeholder_query,
     unfounded_thought,
     unread_figure,
@@ -57,6 +58,7 @@ def test_a_sound_episode_is_kept_by_all(episode: SearchEpisode) -> None:
         ("placeholder_query", True, 0.0, ""),
         ("answer_leaked", True, 0.0, ""),
         ("unread_figure", True, 0.0, ""),
+        ("picked_options", True, 0.0, ""),
         ("evidence_not_found", True, 1.0, ""),
         ("needless_search", True, 0.666667, ""),
         ("gold_in_queries", True, 0.25, ""),
@@ -147,6 +149,23 @@ def test_needless_are_edges_beyond_those_of_the_question(episode: SearchEpisode)
     assert count_needless_edges(episode, ISLAND) == 0
     assert count_needless_edges(episode, replace(ISLAND, dag_edges=())) == 2
     assert count_needless_edges(replace(episode, plan_edges=()), ISLAND) == 0
+
+
+@pytest.mark.parametrize(
+    ("queries", "left_out"),
+    [
+        (("finalists for running mate in June", "women mentioned in May"), 0.0),
+        (("Harris finalist", "Demings and Bottoms in the list of May"), 0.0),
+        (("Harris finalist June", "Demings in the list of May"), 1.0),
+        (("Abrams finalist June", "Harris in the list of May"), 2.0),
+    ],
+)
+def test_queries_name_all_options_or_none(episode: SearchEpisode, queries: tuple[str, str], left_out: float) -> None:
+    nodes = tuple(replace(node, query=query) for node, query in zip(episode.plan_nodes, queries, strict=False))
+    options = ("Harris", "Demings", "Bottoms", "Abrams")
+    asked = replace(episode, plan_nodes=nodes, options=options, question="Who were finalists, as was Abrams?")
+    verdict = picked_options(asked)
+    assert (verdict.keep, verdict.score) == (not left_out, left_out)
 
 
 @pytest.mark.parametrize(

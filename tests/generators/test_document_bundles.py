@@ -29,7 +29,7 @@ async def test_a_sound_question_is_kept_with_what_was_measured() -> None:
     (row,) = await task.write()
     verdicts = await judge_question(row, ITEM, task, BundleFilterConfig())
     sealed = seal(row, verdicts, task.meter.keys, ITEM.documents)
-    assert all(score.passed for score in sealed.filters) and len(sealed.filters) == 14
+    assert all(score.passed for score in sealed.filters) and len(sealed.filters) == 15
     assert nl_dag.parse(sealed.dag_text).nodes == sealed.dag_nodes
     assert [node.tool for node in sealed.dag_nodes] == ["News", "Academic"]
     assert sealed.dag_edges == (PlanEdge(src="A", dst="B"),)

@@ -15,7 +15,7 @@ _MOST_NAMES = 64
 _ALWAYS_RARE = 10
 """A name in so many documents may join them, however few there are."""
 _IN_PASSING = 0.5
-"""Of a name that stands once, and not in the title."""
+"""Of a name that stands once."""
 
 
 def name_weights(
@@ -23,26 +23,22 @@ def name_weights(
 ) -> list[dict[str, float]]:
     """For each document the names that it may be joined by, with weights: two share the sum of the products.
 
-    A weight is the root of the name's rarity, half of it where the document names it in passing. What stands in titles
-    alone, and no text says, joins nothing: capitals of a heading may be any word's ("Stealthy"). Neither does a field's
-    word, by `counts`: texts on SQL speak of nothing in common.
+    A weight is the root of the name's rarity, half of it where the document names it in passing. What its title names
+    is what it is about, and joins nothing: two reports on one thing tell the same, or each has alone what it tells;
+    questions over both lead through what they name besides. (Of 78 bundles that a strong model wrote for, 15 of the 50
+    joined by such names gave a question that was kept, and 3 of the 28 others.) Neither does a field's word, by
+    `counts`: texts on SQL speak of nothing in common.
     """
     total, frequencies = len(documents), document_frequencies(documents)
-    said = {name.key for names in documents for name in names if not _is_heading_word(name)}
     most = max(_ALWAYS_RARE, config.max_name_share * total)
     return [
         {
-            name.key: math.sqrt(rarity(name.key, frequencies, total))
-            * (1.0 if name.is_in_title or name.count > 1 else _IN_PASSING)
+            name.key: math.sqrt(rarity(name.key, frequencies, total)) * (1.0 if name.count > 1 else _IN_PASSING)
             for name in names
-            if 2 <= frequencies[name.key] <= most and name.key in said and not counts.is_field_word(name.text)
+            if not name.is_in_title and 2 <= frequencies[name.key] <= most and not counts.is_field_word(name.text)
         }
         for names in documents
     ]
-
-
-def _is_heading_word(name: Name) -> bool:
-    return name.is_in_title and name.count == 1 and name.text.istitle()
 
 
 def name_arrays(documents: Sequence[Mapping[str, float]]) -> tuple[np.ndarray, np.ndarray]:

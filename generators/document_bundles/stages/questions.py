@@ -6,7 +6,7 @@ from functools import partial
 
 from trailforge.filters.answers import open_scorer
 from trailforge.filters.bundle_readings import judge_question
-from trailforge.filters.bundle_twins import rank_of_form, used_fact
+from trailforge.filters.bundle_twins import used_fact
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.review import find_fault
 from trailforge.generators.document_bundles.stages.embedding import encoder_of
@@ -39,13 +39,13 @@ def open_context(work: ModelWork, client: ModelClient) -> BundleContext:
 
 
 async def questions_of(item: BundleInput, context: BundleContext, config: BundleRunConfig) -> ItemResult:
-    """Drafts of a bundle, each with its verdicts. Of those on one fact the better one is asked about first."""
+    """Drafts of a bundle, each with its verdicts. Of those on one fact a chain is asked about first."""
     work = open_writer(item, context)
     drafts = await work.write()
     total = work.meter
     accepted: list[BundleQuestion] = []
     rejected: list[RejectedRow] = []
-    for draft in sorted(drafts, key=rank_of_form):
+    for draft in sorted(drafts, key=lambda draft: not draft.dag_edges):
         reader = open_writer(item, context)  # a row's calls are those that it was written and measured by
         scorer = open_scorer(context.judge, context.client, context.model, reader.meter)
         fresh = used_fact(draft, accepted)

@@ -78,13 +78,12 @@ def test_bundles_by_names_are_the_same_in_parts_and_in_any_order() -> None:
                 assert 2 * sum(shared) >= len(shared)
 
 
-def test_a_word_of_titles_that_no_text_says_joins_nothing() -> None:
-    stealthy, named = Name("stealthy", "Stealthy", 1, True), Name("gpt-4", "GPT-4", 1, True)
-    ottawa = Name("ottawa", "Ottawa", 2, False)
-    both = [[stealthy, named, ottawa], [stealthy, named, ottawa], *([[]] * 8)]
-    assert set(name_weights(both, CONFIG, COUNTS)[0]) == {"gpt-4", "ottawa"}
-    said = [*both[:2], [stealthy._replace(is_in_title=False)], *([[]] * 7)]
-    assert "stealthy" in name_weights(said, CONFIG, COUNTS)[0]
+def test_what_a_title_names_joins_nothing() -> None:
+    subject, ottawa = Name("gpt-4", "GPT-4", 5, True), Name("ottawa", "Ottawa", 2, False)
+    about, beside = [subject, ottawa], [subject._replace(is_in_title=False), ottawa]
+    weights = name_weights([about, beside, *([[]] * 8)], CONFIG, COUNTS)
+    assert [set(each) for each in weights[:2]] == [{"ottawa"}, {"gpt-4", "ottawa"}]
+    assert [name for name, _ in shared_names(*weights[:2])] == ["ottawa"]
 
 
 def test_the_words_of_a_field_join_nothing() -> None:
