@@ -9,7 +9,7 @@ hangs on one is not taken.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -21,8 +21,6 @@ from trailforge.filters.bundles import FEWEST_CORRECT, MOST_CORRECT, judge_unrea
 from trailforge.rewards import is_abstention
 from trailforge.schemas import BundleInput, BundleQuestion, InvalidInput, SourceDocument, Verdict
 
-FindFault = Callable[[BundleQuestion, Sequence[SourceDocument]], Awaitable[str]]
-"""An editor: what is wrong with a question over these documents; empty when nothing is."""
 _ENOUGH_OPTIONS = 2 / 3
 """F1 of the letters: who is right of so many from one document has little to look for in the others."""
 
@@ -32,7 +30,7 @@ class BundleFilterConfig:
     """What is asked of a bundle's question."""
 
     review: bool = False
-    """Ask an editor last whether somebody would ask it, and whether it is one question."""
+    """Ask an editor first whether somebody would ask it, whether it is one question, and how it is said well."""
     closed_book_samples: int = 3
     """Draws without documents at most; none: it is not asked."""
     known_rate: float = 0.5
@@ -71,12 +69,11 @@ async def judge_question(
     reader: DocumentReader,
     config: BundleFilterConfig,
     scorer: AnswerScorer | None = None,
-    editor: FindFault | None = None,
 ) -> list[Verdict]:
     """Verdicts up to the first that rejects among those that ask a model; all of those that do not.
 
     The calls of a reader are made only for questions that are sound to look at. `scorer`: by default one without a
-    judge. `editor`: None asks none.
+    judge.
     """
     documents = {document.id: document for document in item.documents}
     verdicts = judge_unread(row, item.bundle, documents, since=config.since)
@@ -86,7 +83,6 @@ async def judge_question(
         partial(closed_book, asked),
         partial(fewer_documents_suffice, asked, used),
         partial(not_answerable, asked, used),
-        *([partial(poor_question, row, used, editor)] if editor else []),
     ):
         if not all(verdict.keep for verdict in verdicts):
             break
@@ -145,12 +141,6 @@ class MeasuredQuestion:
     def _has_share(self, draw: ScoredReply, share: float) -> bool:
         chosen = chosen_options(draw.reply or "", self.row) if self.row.type == "multiple_choice" else frozenset()
         return bool(chosen) and chosen <= set(self.row.correct_options) and _score(draw) >= share
-
-
-async def poor_question(row: BundleQuestion, documents: Sequence[SourceDocument], editor: FindFault) -> Verdict:
-    """An editor finds fault with it: it is two questions, nobody would ask it … Score: 1 for no fault."""
-    fault = await editor(row, documents)
-    return Verdict(keep=not fault, reason="poor_question", score=float(not fault), detail=fault)
 
 
 async def closed_book(asked: MeasuredQuestion) -> Verdict:

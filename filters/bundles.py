@@ -154,6 +154,11 @@ def calculated(row: BundleQuestion) -> Verdict:
     return count_faults("calculated", unsaid, lambda number: f"no quote says {number}")
 
 
+def poor_question(fault: str) -> Verdict:
+    """An editor finds fault with it: it is two questions, nobody would ask it … Score: 1 for no fault."""
+    return Verdict(keep=not fault, reason="poor_question", score=float(not fault), detail=fault)
+
+
 def bad_options(row: BundleQuestion) -> Verdict:
     """Options or answer do not have the form that the type asks for. Score: 1 for the right form, else 0.
 

@@ -50,10 +50,11 @@ def script(
     needs: Sequence[str] = ("Orkney", "Bergen"),
     knows: bool = False,
     fault: str = "none",
+    wording: str = "",
 ) -> Script:
     """Writes these drafts, and answers where all these words stand in the prompt; `knows`: without documents too.
 
-    `fault`: what its editor finds.
+    `fault`: what its editor finds; `wording`: how it says the question.
     """
 
     def reply(request: Request) -> str:
@@ -61,7 +62,7 @@ def script(
         if prompt.startswith("Write "):
             return json.dumps({"questions": list(drafts)})
         if request.purpose == "review":
-            return json.dumps({"why": " It is said why. ", "fault": fault})
+            return json.dumps({"why": " It is said why. ", "fault": fault, "wording": wording})
         if prompt.startswith("Answer the question from what you know"):
             return f"the {ANSWER}" if knows else "the University of Tartu"
         return ANSWER if all(word in prompt for word in needs) else "unknown"

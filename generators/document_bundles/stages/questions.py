@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from trailforge.filters.answers import open_scorer
 from trailforge.filters.bundle_readings import judge_question
 from trailforge.filters.bundle_twins import used_fact
+from trailforge.filters.bundles import judge_unread
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.review import find_fault
+from trailforge.generators.document_bundles.review import edit_question
 from trailforge.generators.document_bundles.stages.embedding import encoder_of
-from trailforge.generators.document_bundles.write import BundleContext, open_writer, seal
+from trailforge.generators.document_bundles.write import BundleContext, Writer, open_writer, seal
 from trailforge.inference import ModelClient
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
@@ -47,11 +46,7 @@ async def questions_of(item: BundleInput, context: BundleContext, config: Bundle
     rejected: list[RejectedRow] = []
     for draft in sorted(drafts, key=lambda draft: not draft.dag_edges):
         reader = open_writer(item, context)  # a row's calls are those that it was written and measured by
-        scorer = open_scorer(context.judge, context.client, context.model, reader.meter)
-        fresh = used_fact(draft, accepted)
-        editor = partial(find_fault, context=context, meter=reader.meter) if config.filters.review else None
-        judged = await judge_question(draft, item, reader, config.filters, scorer, editor) if fresh.keep else []
-        verdicts = [fresh, *judged]
+        draft, verdicts = await _judged(draft, item, accepted, reader, config)
         # In order of key, since of calls made at once another may be answered first when the run goes on.
         keys = (*sorted(work.meter.keys), *sorted(reader.meter.keys))
         row = seal(draft, verdicts, keys, item.documents)
@@ -70,6 +65,23 @@ async def questions_of(item: BundleInput, context: BundleContext, config: Bundle
         nothing = Verdict(keep=False, reason="no_question", score=0.0, detail="no question joins its documents")
         rejected.append(rejected_row(NAME, item.id, nothing, to_dict(item.bundle)))
     return ItemResult(rows={TABLE: accepted, "rejected": rejected}, stages=books, usage=total.usage(context.prices))
+
+
+async def _judged(
+    draft: BundleQuestion, item: BundleInput, accepted: list[BundleQuestion], reader: Writer, config: BundleRunConfig
+) -> tuple[BundleQuestion, list[Verdict]]:
+    """The draft as its editor words it, with its verdicts up to the first that rejects."""
+    context, since = reader.context, config.filters.since
+    verdicts = [used_fact(draft, accepted)]
+    documents = {document.id: document for document in item.documents}
+    seen = (*verdicts, *judge_unread(draft, item.bundle, documents, since=since))
+    if config.filters.review and all(verdict.keep for verdict in seen):
+        draft, verdict = await edit_question(draft, item, context, reader.meter, since=since)
+        verdicts.append(verdict)
+    if all(verdict.keep for verdict in verdicts):
+        scorer = open_scorer(context.judge, context.client, context.model, reader.meter)
+        verdicts += await judge_question(draft, item, reader, config.filters, scorer)
+    return draft, verdicts
 
 
 write_stage = ModelStage(

@@ -74,23 +74,42 @@ async def test_a_flawed_question_is_rejected_for_its_flaw_and_costs_no_more_than
     assert result.usage.calls == calls
 
 
-async def test_an_editor_sees_question_answer_and_evidence_of_what_passed_all_else() -> None:
+async def test_an_editor_sees_question_answer_and_evidence_before_readers_do() -> None:
     model = ScriptedModel(script([SOUND]))
     result = await questions_of(ITEM, context(model), EDITED)
-    assert result.rows[TABLE][0].filters[-1].name == "poor_question"
-    assert model.requests[-1].purpose == "review" and result.usage.calls == 7
-    shown = prompt_text(model.requests[-1])
+    assert [score.name for score in result.rows[TABLE][0].filters][:2] == ["used_fact", "poor_question"]
+    assert model.requests[1].purpose == "review" and result.usage.calls == 7
+    shown = prompt_text(model.requests[1])
     quotes = (f"- [{number}] {each['evidence']}" for number, each in enumerate(SOUND["hops"], start=1))
     for told in (SOUND["question"], SOUND["answer"], *quotes, *(document.text for document in ITEM.documents)):
         assert told in shown
     assert "{{" not in shown
 
 
+async def test_readers_answer_what_the_editor_words() -> None:
+    wording = "The mill that won the Ludlow prize has a turbine. At which university did its designer work?"
+    model = ScriptedModel(script([SOUND], wording=f" {wording} "))
+    (row,) = (await questions_of(ITEM, context(model), EDITED)).rows[TABLE]
+    assert row.question == wording and row.uid == (await result_of(SOUND)).rows[TABLE][0].uid
+    assert all(wording in prompt_text(request) for request in model.requests[2:])
+
+
+async def test_a_wording_that_a_filter_rejects_is_left_out() -> None:
+    model = ScriptedModel(script([SOUND], wording=f"Was it the {SOUND['answer']}?"))
+    (row,) = (await questions_of(ITEM, context(model), EDITED)).rows[TABLE]
+    assert row.question == SOUND["question"]
+
+
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_what_an_editor_finds_fault_with_is_rejected(fault: str) -> None:
+async def test_what_an_editor_finds_fault_with_is_read_by_nobody(fault: str) -> None:
     result = await questions_of(ITEM, context(ScriptedModel(script([SOUND], fault=fault))), EDITED)
     (row,) = result.rows["rejected"]
-    assert (row.reason, row.detail, result.usage.calls) == ("poor_question", f"{fault}: It is said why.", 7)
+    assert (row.reason, row.detail, result.usage.calls) == ("poor_question", f"{fault}: It is said why.", 2)
+
+
+async def test_what_a_filter_sees_for_itself_is_shown_to_no_editor() -> None:
+    result = await questions_of(ITEM, context(ScriptedModel(script([LEAK]))), EDITED)
+    assert [row.reason for row in result.rows["rejected"]] == ["answer_in_question"] and result.usage.calls == 1
 
 
 async def test_a_review_that_cannot_be_read_shows_nothing_and_loses_its_question_alone() -> None:
