@@ -18,7 +18,7 @@ from trailforge.schemas import BundleInput, BundleQuestion, MalformedReply, Sour
 
 PROMPT = "review_question"
 NO_FAULT = "none"
-FAULTS = ("two_questions", "not_asked", "other_answers", "not_said")
+FAULTS = ("two_questions", "not_asked", "other_answers", "one_document", "not_said")
 SCHEMA = {
     "type": "object",
     "properties": {
