@@ -44,8 +44,8 @@ class BundleConfig:
     a quarter of the pairs of 1,831 arXiv abstracts reach a cosine of 0.4, less their mean one in two hundred."""
     min_shared: float = 0.0
     """In a bundle each document shares names with at least half of the others, and is near them: the sum over the
-    names of ln(documents / documents with it) reaches this. A name counts in full that stands in the title or twice in
-    the text, else half. 0: no matter which names."""
+    names of ln(documents / documents with it) reaches this. A name that stands twice in the text counts in full,
+    else half, and what a title names does not count. 0: no matter which names."""
     max_name_share: float = 0.1
     """A name in a larger share of the documents joins nothing; in ten documents it always may."""
     window_days: int = 0
