@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
+from functools import lru_cache
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
@@ -112,11 +113,8 @@ def unrelated_hops(row: BundleQuestion, documents: Mapping[str, SourceDocument])
     edges = {
         (places[edge.src], places[edge.dst]) for edge in row.dag_edges if edge.src in places and edge.dst in places
     }
-    counts = CaseCounts.of(document.text for document in documents.values())
-    names = {
-        document.id: [name.key for name in names_of(document.title, document.text, counts)]
-        for document in documents.values()
-    }
+    texts = tuple((document.title, document.text) for document in documents.values())
+    names = dict(zip((document.id for document in documents.values()), _names_in(texts), strict=True))
     group = list(range(len(row.hops)))
     for one, other in combinations(range(len(row.hops)), 2):
         if group[one] != group[other] and _is_linked(row.hops, one, other, edges, documents, names):
@@ -128,6 +126,13 @@ def unrelated_hops(row: BundleQuestion, documents: Mapping[str, SourceDocument])
         apart = next(number for number, each in enumerate(group) if each != group[0])
         detail = f"nothing joins {row.hops[apart].document_id} to {row.hops[0].document_id}"
     return Verdict(keep=count < 2, reason="unrelated_hops", score=float(count), detail=detail)
+
+
+@lru_cache(maxsize=16)
+def _names_in(documents: tuple[tuple[str, str], ...]) -> list[list[str]]:
+    """Of a bundle's documents, given by title and text, the keys of their names. A bundle has many questions."""
+    counts = CaseCounts.of(text for _, text in documents)
+    return [[name.key for name in names_of(title, text, counts)] for title, text in documents]
 
 
 def named_by_score(row: BundleQuestion, documents: Mapping[str, SourceDocument]) -> Verdict:

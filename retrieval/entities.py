@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -215,7 +216,7 @@ def _names(text: str, counts: CaseCounts, *, is_heading: bool, known: frozenset[
     yield from _checked(run, counts, is_heading, known)
 
 
-def _begins(tokens: list[_Token], at: int, counts: CaseCounts, *, is_strict: bool) -> bool:
+def _begins(tokens: Sequence[_Token], at: int, counts: CaseCounts, *, is_strict: bool) -> bool:
     token = tokens[at]
     if not _has_capital(token.text) or token.key in _NO_NAMES or _QUANTITY.fullmatch(token.key):
         return False
@@ -241,7 +242,9 @@ def _checked(run: list[_Token], counts: CaseCounts, is_heading: bool, known: fro
                 yield token.text
 
 
-def _tokens(text: str) -> list[_Token]:
+@lru_cache(maxsize=4096)
+def _tokens(text: str) -> tuple[_Token, ...]:
+    """Of a sentence: words are counted first, and then names are read."""
     tokens: list[_Token] = []
     end = 0
     for match in _TOKEN.finditer(text):
@@ -255,7 +258,7 @@ def _tokens(text: str) -> list[_Token]:
         is_joined = bool(tokens) and (gap == " " or (gap == ". " and len(tokens[-1].text) == 1))
         tokens.append(_Token(bare, _key(bare), is_joined, is_owner))
         end = match.end()
-    return tokens
+    return tuple(tokens)
 
 
 def _key(name: str) -> str:
@@ -284,7 +287,7 @@ def _use(key: str) -> str:
     return f"{key} …"
 
 
-def _is_before_noun(tokens: list[_Token], at: int) -> bool:
+def _is_before_noun(tokens: Sequence[_Token], at: int) -> bool:
     """`GUI agents`, not `GUI is`."""
     after = tokens[at + 1] if at + 1 < len(tokens) else None
     return after is not None and after.is_joined and _is_plain(after.text) and after.key not in COMMON_WORDS
@@ -307,7 +310,7 @@ def _is_plain(word: str) -> bool:
     return not _has_capital(word)
 
 
-def _is_capital(tokens: list[_Token], at: int) -> bool:
+def _is_capital(tokens: Sequence[_Token], at: int) -> bool:
     return at < len(tokens) and tokens[at].is_joined and tokens[at].text[0].isupper()
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from trailforge.rewards.answers import is_abstention, is_yes_and_no
 from trailforge.rewards.lists import ASIDE, lists_others
@@ -117,6 +118,7 @@ def mcts_reward(prediction: str, golds: Sequence[str]) -> float:
     return float(_is_right(prediction, golds))
 
 
+@lru_cache(maxsize=4096)
 def same_answer(first: str, second: str) -> bool:
     """Do two answers say the same? The reward's rule, either way round; two empty answers are the same."""
     if normalize_answer(first) == normalize_answer(second) and _same_digits(first, second):

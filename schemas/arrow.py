@@ -93,7 +93,8 @@ def iter_parquet(path: Path, record: type[Record]) -> Iterable[list[Record]]:
         with pq.ParquetFile(path) as file:
             migrate = check_schema(record, file.schema_arrow, source=path)
             for group in range(file.num_row_groups):
-                yield _records(record, file.read_row_group(group), migrate, path)
+                # So few rows are read before other threads have woken.
+                yield _records(record, file.read_row_group(group, use_threads=False), migrate, path)
     except FileNotFoundError as error:
         raise InvalidInput("no such file", file=path) from error
     except (pa.ArrowException, OSError, ValueError) as error:  # damage shows when a file is opened, or pages later
@@ -135,7 +136,7 @@ def to_dict(value: Any) -> Any:
     if type(value) in _SCALARS:
         return value
     if dataclasses.is_dataclass(value):
-        return {f.name: to_dict(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {name: to_dict(getattr(value, name)) for name in _names(type(value))}
     if isinstance(value, (tuple, list)):
         return [to_dict(item) for item in value]
     return value
@@ -145,17 +146,23 @@ def from_dict(record: type[Record], value: dict[str, Any]) -> Record:
     """Plain dicts and lists as a record. Raises `InvalidInput` for missing, unknown or ill-typed fields."""
     if not isinstance(value, dict):
         raise InvalidInput(f"expected an object, got {type(value).__name__}", field=record.__name__)
-    hints = _hints(record)
-    unknown = sorted(set(value) - set(hints))
-    if unknown:
-        raise InvalidInput(f"unknown field of {record.__name__}", field=unknown[0])
+    places = _places(record)
+    if unknown := value.keys() - places.keys():
+        raise InvalidInput(f"unknown field of {record.__name__}", field=min(unknown))
     fields = {}
-    for field in dataclasses.fields(record):  # type: ignore[arg-type]
-        if field.name in value:
-            fields[field.name] = _revive(hints[field.name], value[field.name], field.name)
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise InvalidInput(f"missing in {record.__name__}", field=field.name)
+    for name, (shape, is_required) in places.items():
+        if name in value:
+            item = value[name]
+            is_plain = shape.is_scalar and type(item) is shape.inner
+            fields[name] = item if is_plain else _revive(shape, item, name)
+        elif is_required:
+            raise InvalidInput(f"missing in {record.__name__}", field=name)
     return record(**fields)
+
+
+@cache
+def _names(record: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(record))
 
 
 @cache
@@ -196,43 +203,62 @@ class _Shape(NamedTuple):
     inner: Any
     """Without `None`."""
     is_nullable: bool
-    origin: Any
-    arguments: tuple[Any, ...]
     is_scalar: bool
+    is_record: bool
+    literals: tuple[str, ...]
+    """What a `Literal` may be."""
+    item: _Shape | None
+    """Of a tuple."""
 
 
 @cache
 def _shape(hint: Any) -> _Shape:
     inner, is_nullable = _strip_none(hint)
-    return _Shape(inner, is_nullable, get_origin(inner), get_args(inner), inner in _SCALARS)
+    origin, arguments = get_origin(inner), get_args(inner)
+    return _Shape(
+        inner=dict if origin is dict else inner,  # whatever JSON has in it
+        is_nullable=is_nullable,
+        is_scalar=inner in _SCALARS,
+        is_record=dataclasses.is_dataclass(inner),
+        literals=arguments if origin is Literal else (),
+        item=_shape(arguments[0]) if origin is tuple else None,
+    )
 
 
-def _revive(hint: Any, value: Any, name: str) -> Any:
-    inner, is_nullable, origin, arguments, is_scalar = _shape(hint)
-    if is_scalar and type(value) is inner:
+@cache
+def _places(record: type) -> dict[str, tuple[_Shape, bool]]:
+    """The fields of a record: what they hold, and whether they have to be there."""
+    missing, hints = dataclasses.MISSING, _hints(record)
+    return {
+        field.name: (_shape(hints[field.name]), field.default is missing and field.default_factory is missing)
+        for field in dataclasses.fields(record)
+    }
+
+
+def _revive(shape: _Shape, value: Any, name: str) -> Any:
+    inner, item = shape.inner, shape.item
+    if shape.is_scalar and type(value) is inner:
         return value
     if value is None:
-        if not is_nullable:
+        if not shape.is_nullable:
             raise InvalidInput("must not be null", field=name)
         return None
-    if origin is tuple:
+    if item is not None:
         if not isinstance(value, (list, tuple)):
             raise InvalidInput(f"expected a list, got {type(value).__name__}", field=name)
-        if arguments[0] in _SCALARS and {*map(type, value)} <= {arguments[0]}:  # thousands of numbers in a vector
+        if item.is_scalar and {*map(type, value)} <= {item.inner}:  # thousands of numbers in a vector
             return tuple(value)
-        return tuple(_revive(arguments[0], item, name) for item in value)
-    if dataclasses.is_dataclass(inner):
+        return tuple([_revive(item, each, name) for each in value])
+    if shape.is_record:
         if not isinstance(value, dict):
             raise InvalidInput(f"expected an object, got {type(value).__name__}", field=name)
-        return from_dict(inner, value)  # type: ignore[arg-type]
-    if origin is Literal:
-        if value not in arguments:
-            raise InvalidInput(f"{value!r} is none of {', '.join(arguments)}", field=name)
+        return from_dict(inner, value)
+    if shape.literals:
+        if value not in shape.literals:
+            raise InvalidInput(f"{value!r} is none of {', '.join(shape.literals)}", field=name)
         return value
     if inner is float and type(value) is int:
         return float(value)
-    if origin is dict:
-        inner = dict  # whatever JSON has in it
     if type(value) is not inner:
         raise InvalidInput(f"expected {inner.__name__}, got {type(value).__name__}", field=name)
     return value

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.inference.support import ModelServer, answer, chat, config, failure, model_server
@@ -108,6 +108,7 @@ def drive(rate: float, burst: int, seconds: float, *, wait_s: float | None, rtt:
 
 
 @pytest.mark.parametrize("wait_s", [1.0, None])
+@settings(max_examples=40)
 @given(rate=st.floats(20, 400), reserve_s=st.floats(0.2, 1.0))
 def test_most_of_a_permitted_rate_is_used_and_little_is_refused(
     wait_s: float | None, rate: float, reserve_s: float

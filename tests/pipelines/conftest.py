@@ -1,4 +1,4 @@
-"""One finished run of each data set for all tests of the folder; each gets a copy of its own."""
+"""One finished run of each data set for all tests of the folder, in all processes; each gets a copy of its own."""
 
 from __future__ import annotations
 
@@ -26,19 +26,24 @@ from tests.pipelines.support import FinishedRun, make_run, questions_file
 from tests.support.bundle_world import write_benchmark
 from tests.support.figures import texts  # noqa: F401 - a fixture
 from tests.support.kg_agent import paths_store
+from tests.support.shared import made_once
 from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
 from trailforge.generators.kg_trajectories import DATASET as KG
 from trailforge.pipelines.engine.model_stage import ModelWork
+from trailforge.pipelines.runs.intake import Settings
 from trailforge.protocols import result_filters
+from trailforge.schemas import Manifest
 
 
 @pytest.fixture(scope="session")
 def original_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     """Made once. To be read only: take `finished_run` to change anything."""
-    folder = tmp_path_factory.mktemp("made")
-    source = questions_file(folder / "questions.jsonl")
-    settings, manifest = make_run(folder / "run", source)
-    return FinishedRun(folder / "run", source, settings, manifest)
+
+    def make(folder: Path) -> FinishedRun:
+        source = questions_file(folder / "questions.jsonl")
+        return FinishedRun(folder / "run", source, *make_run(folder / "run", source))
+
+    return made_once(tmp_path_factory, "trajectories", make)
 
 
 @pytest.fixture
@@ -52,12 +57,15 @@ def finished_run(original_run: FinishedRun, tmp_path: Path) -> FinishedRun:
 @pytest.fixture(scope="session")
 def original_bundles(tmp_path_factory: pytest.TempPathFactory) -> FinishedBundles:
     """Made once, of bundles. To be read only: take `finished_bundles` to change anything."""
-    folder = tmp_path_factory.mktemp("made")
-    source, benchmark = documents_file(folder / "documents.jsonl"), write_benchmark(folder / "benchmark.jsonl")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ModelWork, "client", scripted_client)
-        settings, manifest = make_bundles(folder / "run", source, CONFIG.against([benchmark]))
-    return FinishedBundles(folder / "run", source, benchmark, settings, manifest)
+
+    def make(folder: Path) -> FinishedBundles:
+        source, benchmark = documents_file(folder / "documents.jsonl"), write_benchmark(folder / "benchmark.jsonl")
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(ModelWork, "client", scripted_client)
+            made = make_bundles(folder / "run", source, CONFIG.against([benchmark]))
+        return FinishedBundles(folder / "run", source, benchmark, *made)
+
+    return made_once(tmp_path_factory, "bundles", make)
 
 
 @pytest.fixture
@@ -77,19 +85,24 @@ def always_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def original_kg(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, FinishedKg]:
     """Runs over a knowledge graph, by what they are: `free`, `guided`, `written`, `by_rule`. To be read only."""
-    folder = tmp_path_factory.mktemp("made")
+    made = made_once(tmp_path_factory, "graph", _make_kg)
+    datasets = {"free": KG, "guided": KG, "written": KG_QUESTIONS, "by_rule": KG_QUESTIONS}
+    return {name: FinishedKg(*made[name], dataset) for name, dataset in datasets.items()}
+
+
+def _make_kg(folder: Path) -> dict[str, tuple[Path, Path, Settings, Manifest]]:
     source, searched = questions_file_of(folder / "questions.jsonl"), searched_graph(folder / "searched")
     paths = paths_store(folder / "paths").folder
-    runs: dict[str, FinishedKg] = {}
+    runs: dict[str, tuple[Path, Path, Settings, Manifest]] = {}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(result_filters, "UNASKED", 0)
         patched.setattr(ModelWork, "client", kg_client)
         for name, searching in (("free", FREE), ("guided", GUIDED)):
             made = make_trajectories(folder / name, source, searching.on_graph(searched))
-            runs[name] = FinishedKg(folder / name, searched, *made, KG)
+            runs[name] = (folder / name, searched, *made)
         for name, asking in (("written", WRITTEN), ("by_rule", BY_RULE)):
             made = make_questions(folder / name, asking.on_graph(paths))
-            runs[name] = FinishedKg(folder / name, paths, *made, KG_QUESTIONS)
+            runs[name] = (folder / name, paths, *made)
     return runs
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.retrieval.support import run
+from tests.support import warm
 from trailforge.retrieval import Encoder
 from trailforge.retrieval.encoder import PACKAGED, split_devices
 from trailforge.schemas import InvalidInput, RetrievalError
@@ -90,8 +91,10 @@ def test_long_lists_are_encoded_in_chunks_of_one_size(encoder: Encoder, monkeypa
 
 @pytest.mark.slow
 def test_several_processes_give_the_vectors_of_one_in_order(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They begin with their libraries loaded, which takes most of the time of those that begin with nothing."""
     # New processes load the file of `__main__`, and the page's tests leave a script of theirs there.
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
+    monkeypatch.setattr("torch.multiprocessing.get_context", lambda method: warm.processes)
     monkeypatch.setattr("trailforge.retrieval.encoder.PER_CHUNK", 32)
     texts = [f"{'word ' * (n % 7)}{n}" for n in range(70)]
     several = Encoder(device="cpu,cpu")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -63,6 +64,7 @@ RECORDS = [
 ]  # fmt: skip
 
 
+@cache
 def values(hint: Any) -> st.SearchStrategy[Any]:
     """Any value of a field's type."""
     inner, nullable = _strip_none(hint)
@@ -82,6 +84,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     return st.none() | strategy if nullable else strategy
 
 
+@cache
 def records(record: type) -> st.SearchStrategy[Any]:
     """Any instance of a record class."""
     return st.builds(record, **{name: values(hint) for name, hint in _hints(record).items()})

@@ -23,8 +23,9 @@ from types import ModuleType
 from unittest import mock
 
 ROOT = Path(__file__).parents[2]
-_servers = multiprocessing.get_context("forkserver")
-_servers.set_forkserver_preload(["tests.support.libraries"])
+processes = multiprocessing.get_context("forkserver")
+"""Begins processes of any function."""
+processes.set_forkserver_preload(["tests.support.libraries"])
 # All forks share its tracker of semaphores, which else complains at the end of those of commands that were killed.
 with mock.patch.dict(os.environ, {"PYTHONWARNINGS": "ignore::UserWarning"}):
     resource_tracker.ensure_running()
@@ -38,7 +39,7 @@ class Running:
     ) -> None:
         """Standard output and standard error are appended to `out` and `err`. `module`: what is run in its place."""
         given = (module, list(arguments), dict(environment), str(out), str(err))
-        self._process = _servers.Process(target=_run, args=given)
+        self._process = processes.Process(target=_run, args=given)
         # A page under test leaves its script as the main module, which the fork would run.
         with mock.patch.dict(sys.modules, {"__main__": ModuleType("__main__")}):
             self._process.start()

@@ -1,4 +1,4 @@
-"""What two processes of torchrun do together, SET MODEL OUT: a short supervised training, then episodes.
+"""What two processes, started as torchrun starts them, do together, SET MODEL OUT: a short training, then episodes.
 
 Those share one engine of vLLM (tensor parallel), which is scripted here.
 """
@@ -62,6 +62,7 @@ def share_an_engine(model: str) -> None:
 
 if __name__ == "__main__":
     rows, model, out = sys.argv[1:]
+    torch.set_num_threads(1)  # what torch reads of the environment it has read before the fork
     train_sft(Path(rows), preset(sft={"epochs": 4}), Path(out), base_model=model, max_steps=2)
     share_an_engine(model)  # in the process group that the training began
     torch.distributed.barrier()

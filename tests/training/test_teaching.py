@@ -6,7 +6,7 @@ Long form, with the training: `benchmarks/teaching.py`.
 from __future__ import annotations
 
 import importlib
-import sys
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.warm import Running
 from trailforge.schemas import SftRow
 from trailforge.training.sets.files import open_set
 
@@ -22,12 +23,18 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 @pytest.fixture(scope="module")
 def teaching() -> Iterator[ModuleType]:
-    """The benchmark as a module."""
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        yield importlib.import_module("teaching")
-    finally:
-        sys.path.remove(str(BENCHMARKS))
+    """The benchmark as a module, whose commands begin with their libraries loaded."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(BENCHMARKS))
+        module = importlib.import_module("teaching")
+        patched.setattr(module, "trailforge", warm_command)
+        yield module
+
+
+def warm_command(*words: object, log: Path) -> None:
+    """In the place of `teaching.trailforge`."""
+    code = Running(list(map(str, words)), {**os.environ, "OMP_NUM_THREADS": "1"}, log, log).wait(120)
+    assert code == 0, log.read_text()
 
 
 @pytest.fixture(scope="module")

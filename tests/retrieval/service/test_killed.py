@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
 import socket
-import subprocess
-import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.retrieval.service.support import closed_port, get, post
 from tests.retrieval.support import DOCUMENTS
 from tests.support.recorded import recorded
 from tests.support.scripted import ScriptedModel
+from tests.support.warm import Running
 from trailforge.commands.serve import serve_search
 from trailforge.inference import Request
 from trailforge.protocols import SEARCH_R1
@@ -44,24 +46,46 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def start(*words: str) -> subprocess.Popen[str]:
-    """The command."""
-    command = [sys.executable, "-m", "trailforge", "serve-search", *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+@dataclass(frozen=True)
+class Command:
+    """The command under way, and what it says."""
+
+    process: Running
+    out: Path
+    err: Path
+
+    def line(self, number: int) -> str:
+        """A line that it prints, once it is there."""
+        while len(lines := self.out.read_text().splitlines(keepends=True)) <= number or not lines[number].endswith(
+            "\n"
+        ):
+            assert self.process.poll() is None, self.err.read_text()
+            time.sleep(0.01)
+        return lines[number]
 
 
 @contextmanager
-def started(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def start(*words: str) -> Iterator[Command]:
+    """The command, until the block ends."""
+    with tempfile.TemporaryDirectory() as name:
+        out, err = Path(name) / "out", Path(name) / "err"
+        out.touch()
+        err.touch()
+        process = Running(["serve-search", *words], os.environ, out, err)
+        try:
+            yield Command(process, out, err)
+        finally:
+            process.end_group()
+
+
+@contextmanager
+def started(*words: str) -> Iterator[tuple[Command, str]]:
     """The command when it is ready, and its address without a path."""
-    process = start(*words)
-    try:
-        assert process.stdout is not None
-        while not (line := process.stdout.readline()).startswith("ready: "):
-            assert line, process.communicate()
-        yield process, line.removeprefix("ready: ").strip().removesuffix("/retrieve")
-    finally:
-        process.kill()
-        process.communicate()
+    with start(*words) as command:
+        number = 0
+        while not (line := command.line(number)).startswith("ready: "):
+            number += 1
+        yield command, line.removeprefix("ready: ").strip().removesuffix("/retrieve")
 
 
 def episode(environment: Environment, number: int, turns: int) -> asyncio.Task[EpisodeRun]:
@@ -88,12 +112,12 @@ async def test_a_killed_server_ends_episodes_with_errors_and_a_restarted_one_ser
     words = (str(index), "--port", str(port))
     client = connect(f"http://127.0.0.1:{port}", config=SearchClientConfig(timeout_s=1.0, limit_s=LIMIT_S))
     environment = Environment(documents=client, top_k=2)
-    with started(*words) as (process, url):
+    with started(*words) as (command, url):
         episodes = [episode(environment, number, TURNS) for number in range(16)]
         while (await get(f"{url}/stats"))["queries"] < 40:
             await asyncio.sleep(0.01)
         assert not any(each.done() for each in episodes)
-        process.kill()
+        command.process.send_signal(signal.SIGKILL)
         killed = time.monotonic()
         ends = await asyncio.gather(*episodes, return_exceptions=True)
         assert time.monotonic() - killed < LIMIT_S + 5.0
@@ -110,16 +134,17 @@ async def test_a_server_that_stops_finishes_what_is_asked(tmp_path: Path) -> Non
     file = tmp_path / "passages.jsonl"
     lines = [json.dumps({"id": f"{n}", "title": f"T{n}", "text": f"word{n % 97} " * 50}) for n in range(3000)]
     file.write_text("\n".join(lines), encoding="utf-8")
-    with started(f"words={file}", "--port", "0", "--cached", "0") as (process, url):
+    with started(f"words={file}", "--port", "0", "--cached", "0") as (command, url):
         queries = [f"word{n % 97} word{n % 89} {n}" for n in range(1500)]
         asked = asyncio.create_task(post(f"{url}/retrieve", {"queries": queries, "topk": 1}))
         while not (await get(f"{url}/stats"))["queries"]:
             await asyncio.sleep(0.005)
-        process.send_signal(signal.SIGTERM)
+        command.process.send_signal(signal.SIGTERM)
         status, reply, _ = await asked
-        output, problems = await asyncio.to_thread(process.communicate, timeout=30)
+        code = await asyncio.to_thread(command.process.wait, 30)
+        problems, last = command.err.read_text(), command.out.read_text().splitlines()[-1]
     assert (status, len(reply["result"])) == (200, 1500)
-    assert (process.returncode, problems) == (0, "") and output.startswith("stopping: 1 request")
+    assert (code, problems) == (0, "") and last.startswith("stopping: 1 request")
 
 
 def test_what_cannot_be_served_is_said(index: Path, tmp_path: Path) -> None:
@@ -166,11 +191,6 @@ async def test_the_command_serves_graph_and_web_too(
 
 def test_listening_to_the_network_is_warned_of(index: Path) -> None:
     """Nothing asks for a key there."""
-    process = start(str(index), "--host", "0.0.0.0", "--port", "0")
-    try:
-        assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(4)]
-        assert lines[2].startswith("warning: whoever reaches this machine") and lines[3].startswith("ready: http://127")
-    finally:
-        process.kill()
-        process.communicate()
+    with start(str(index), "--host", "0.0.0.0", "--port", "0") as command:
+        assert command.line(2).startswith("warning: whoever reaches this machine")
+        assert command.line(3).startswith("ready: http://127")
