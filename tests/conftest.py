@@ -60,6 +60,14 @@ settings.register_profile("ci", deadline=None, derandomize=True, database=None, 
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """The processes of pytest-xdist have one server of warm commands: to load its libraries takes ten seconds."""
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        from tests.support import warm
+
+        warm.share(Path(_prefect_home.name))
+
+
 # What is imported and collected stays to the end: looking for garbage in it takes a third of the time of collecting.
 gc.disable()
 

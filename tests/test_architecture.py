@@ -179,7 +179,7 @@ def imports(root: Path, file: Path) -> tuple[Import, ...]:
 
 def _imports(root: Path, file: Path) -> Iterator[Import]:
     package = [_FACE, *file.relative_to(root).parent.parts]
-    for node in ast.walk(parse(file)):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield loaded(root, file, node.lineno, alias.name)
@@ -207,6 +207,7 @@ def rooms(root: Path) -> set[str]:
     return {*packages(root), *(file.stem for file in root.glob("*.py"))}
 
 
+@functools.cache
 def is_module(root: Path, dotted: str) -> bool:
     """Whether a name is a module of ours."""
     path = root.joinpath(*dotted.removeprefix(f"{_FACE}.").split("."))
@@ -217,6 +218,12 @@ def is_module(root: Path, dotted: str) -> bool:
 def parse(file: Path) -> ast.Module:
     """The syntax tree of a file, which many checks read."""
     return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+
+
+@functools.cache
+def nodes(file: Path) -> tuple[ast.AST, ...]:
+    """All of its tree: to walk it takes longer than most of what is looked for."""
+    return tuple(ast.walk(parse(file)))
 
 
 def name_of(node: ast.expr) -> str:
@@ -288,7 +295,7 @@ def do_fns_elsewhere(root: Path) -> list[str]:
         where(root, file, node.lineno, f"{node.name} is a DoFn; the one DoFn is in pipelines/engine/pipeline.py")
         for file in sources(root)
         if file.relative_to(root).as_posix() != "pipelines/engine/pipeline.py"
-        for node in ast.walk(parse(file))
+        for node in nodes(file)
         if isinstance(node, ast.ClassDef) and any(name_of(base).endswith("DoFn") for base in node.bases)
     ]
 
@@ -305,14 +312,13 @@ def named_data_sets(root: Path, file: Path) -> Iterator[tuple[int, str]]:
 
     Docstrings, and the help and the examples of a command, are no code.
     """
-    tree = parse(file)
-    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    prose = {id(node.value) for node in nodes(file) if isinstance(node, ast.Expr)}
+    for node in nodes(file):
         is_shown = isinstance(node, ast.keyword) and node.arg in {"help", "epilog"}
         is_shown = is_shown or (isinstance(node, ast.Assign) and name_of(node.targets[0]).endswith("EPILOG"))
         if is_shown and isinstance(node, ast.keyword | ast.Assign):
             prose |= {id(each) for each in ast.walk(node.value)}
-    for node in ast.walk(tree):
+    for node in nodes(file):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
             text = node.value.replace("-", "_")
             yield from ((node.lineno, name) for name in declarations() if re.search(rf"(?<!\w){name}(?!\w)", text))
@@ -346,7 +352,7 @@ def records_of_one() -> frozenset[str]:
 
 def records_known(root: Path, file: Path) -> Iterator[tuple[int, str]]:
     """Line and name of each record of one data set that a file imports."""
-    for node in ast.walk(parse(file)):
+    for node in nodes(file):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{_FACE}.schemas"):
             yield from ((node.lineno, a.name) for a in node.names if a.name in records_of_one())
 
@@ -381,7 +387,7 @@ def long_ones(root: Path) -> list[str]:
         lines = len(file.read_text(encoding="utf-8").splitlines())
         if lines > MAX_FILE_LINES:
             found.append(where(root, file, 1, f"{lines} lines (at most {MAX_FILE_LINES})"))
-        for node in functions(parse(file)):
+        for node in functions(file):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > MAX_FUNCTION_LINES:
                 found.append(where(root, file, node.lineno, f"{node.name}: {length} lines ({MAX_FUNCTION_LINES})"))
@@ -399,11 +405,10 @@ def protocols_by_name(root: Path) -> list[str]:
         relative = file.relative_to(root).as_posix()
         if relative.startswith(PROTOCOL_HOMES) or relative in NAMES_PROTOCOLS:
             continue
-        tree = parse(file)
-        notes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        notes = {id(node.value) for node in nodes(file) if isinstance(node, ast.Expr)}
         found += [
             where(root, file, node.lineno, f"{match[0]} is spelled out; say protocols.{match[0].upper()}.name")
-            for node in ast.walk(tree)
+            for node in nodes(file)
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in notes
             if "\n    trailforge " not in node.value and (match := spelled.search(node.value))
         ]
@@ -425,7 +430,7 @@ def unannotated(root: Path) -> list[str]:
     """Functions, private ones too, with a parameter or a return value of no stated type."""
     found = []
     for file in with_face(root):
-        for node in functions(parse(file)):
+        for node in functions(file):
             arguments = node.args
             named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
             stars = [a for a in (arguments.vararg, arguments.kwarg) if a]
@@ -495,9 +500,9 @@ def single_importers(root: Path) -> list[str]:
     ]
 
 
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+def functions(file: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """All functions, nested ones too."""
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return (node for node in nodes(file) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def public(node: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -507,6 +512,14 @@ def public(node: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef | ast.Funct
             yield child
             if isinstance(child, ast.ClassDef):
                 yield from public(child)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trees_are_let_go() -> Iterator[None]:
+    """At the end: what looks for garbage would go through all of them again and again."""
+    yield
+    nodes.cache_clear()
+    parse.cache_clear()
 
 
 CHECKS: list[Callable[[Path], list[str]]] = [

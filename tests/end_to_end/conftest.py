@@ -27,6 +27,8 @@ from tests.end_to_end.support import (
     trailforge,
     unpythonic,
 )
+from tests.support.bundle_rows import sample_documents
+from tests.support.bundle_world import write_documents
 from tests.test_architecture import ROOT, packages
 
 BESIDE = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "cli.py")
@@ -42,8 +44,12 @@ def demo_trajectories(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture(scope="package")
 def demo_bundles(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Of the first documents, whose bundles give two questions; so few need no UMAP, which takes seconds to compile."""
-    return made(tmp_path_factory.mktemp("demo") / "run", "document-bundles", "--limit", 20)
+    """Of two bundles that give a question each, and one that gives none; so few documents need no UMAP, which takes
+    seconds to compile.
+    """
+    folder, documents = tmp_path_factory.mktemp("demo"), sample_documents()
+    write_documents(folder / "documents.jsonl", [*documents[:8], *documents[16:20]])
+    return made(folder / "run", "document-bundles", "--documents", folder / "documents.jsonl")
 
 
 @pytest.fixture(scope="package")

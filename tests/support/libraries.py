@@ -5,10 +5,12 @@ They stay to the end: neither their import nor any process looks for garbage in 
 """
 
 import gc
+import logging
 from contextlib import suppress
 from importlib import import_module
 
 gc.disable()
+logging.disable(logging.WARNING)  # what Beam misses is nothing to who runs tests
 for _name in (
     *("apache_beam", "apache_beam.runners.portability.fn_api_runner.fn_runner", "bm25s", "faiss", "jsonschema"),
     *("matplotlib.backends.backend_agg", "matplotlib.figure", "networkx", "openai", "pandas", "plotly.graph_objects"),
@@ -16,6 +18,7 @@ for _name in (
 ):
     with suppress(ImportError):  # of an environment that has less
         import_module(_name)
+logging.disable(logging.NOTSET)
 gc.freeze()
 gc.set_threshold(20_000)  # what is frozen counts no more, so that the rest would be looked through more often
 gc.enable()

@@ -1,7 +1,8 @@
 """Processes of `trailforge` that begin with the libraries loaded, which takes longer than most of what tests run.
 
-Each is a fork of one server that has imported `tests.support.libraries` and nothing of ours. What a start costs a
-person, and what it imports, are held by tests that start the command cold: `tests/commands/test_front_door.py`.
+Each is a fork of one server that has imported `tests.support.libraries` and nothing of ours; the processes of
+pytest-xdist share it. What a start costs a person, and what it imports, are held by tests that start the command cold:
+`tests/commands/test_front_door.py`.
 """
 
 from __future__ import annotations
@@ -10,25 +11,56 @@ import atexit
 import multiprocessing
 import os
 import runpy
+import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from multiprocessing import resource_tracker
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from unittest import mock
 
 ROOT = Path(__file__).parents[2]
+_LOADED = ["tests.support.libraries"]
+_SHARED = "TRAILFORGE_TESTS_SERVER"
+"""Address of the server that other processes share; they take it out of their environment."""
 processes = multiprocessing.get_context("forkserver")
 """Begins processes of any function."""
-processes.set_forkserver_preload(["tests.support.libraries"])
+processes.set_forkserver_preload(_LOADED)
 # All forks share its tracker of semaphores, which else complains at the end of those of commands that were killed.
 with mock.patch.dict(os.environ, {"PYTHONWARNINGS": "ignore::UserWarning"}):
     resource_tracker.ensure_running()
+if (_address := os.environ.pop(_SHARED, None)) is not None:
+    _known: Any = forkserver._forkserver  # pyright: ignore[reportAttributeAccessIssue]
+    _known._forkserver_address, _known._forkserver_alive_fd = _address, os.open(os.devnull, os.O_WRONLY)
+    _known.ensure_running = lambda: None  # by who has begun it
+
+
+def share(folder: Path) -> None:
+    """One server for all processes that this one starts from now on: once one of them asks, and until this one ends.
+
+    `folder`: of its socket.
+    """
+    address = str(folder / "warm")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen()
+    os.environ[_SHARED] = address
+    threading.Thread(target=_serve_when_asked, args=(listener,), daemon=True).start()
+
+
+def _serve_when_asked(listener: socket.socket) -> None:
+    """Those who ask wait while it loads. It ends with the last writer to a pipe: with this process."""
+    select.select([listener], [], [])
+    ends_with, _alive = os.pipe()
+    code = f"from multiprocessing.forkserver import main; main({listener.fileno()}, {ends_with}, {_LOADED})"
+    subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, pass_fds=(listener.fileno(), ends_with))
 
 
 class Running:
