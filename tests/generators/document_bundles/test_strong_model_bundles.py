@@ -5,7 +5,7 @@ none of the questions. The plans of the episodes search all documents of the run
 
 - `strong_model_bundles`: five bundles of 250 abstracts, at two questions a bundle and two draws of an episode, without
   an editor.
-- `strong_model_edited`: 26 bundles by lot of those that the preset makes of 1,831 abstracts, 1,912 posts and 217 reports,
+- `strong_model_edited`: 26 bundles by lot of those that the preset makes of 1,831 abstracts, 362 posts and 217 reports,
   with an editor. Who wrote, who edited, who read and who answered from memory of before 2019 were four. The writers'
   replies are of a run whose prompt told them less of wording.
 """
