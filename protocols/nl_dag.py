@@ -194,6 +194,8 @@ class _Reader:
         """Statements with the numbers of their lines, white space collapsed, without marks of a list or of code."""
         for number, raw in enumerate(text.split("\n"), 1):
             line = " ".join(raw.split())
+            if not line:
+                continue
             if _FENCE.fullmatch(line):
                 self._note("code_fence")
                 continue

@@ -213,7 +213,9 @@ async def test_arxiv_keeps_the_pace_over_all_fetches() -> None:
         fetcher = ArxivFetcher(base_url=server.url, page_size=1, http=HttpConfig(interval_s=0.2))
         await asyncio.gather(ids(fetcher), ids(fetcher))
     gaps = [later - earlier for earlier, later in zip(server.times, server.times[1:], strict=False)]
-    assert len(gaps) == 3 and min(gaps) > 0.19
+    assert len(gaps) == 3 and min(gaps) > 0.15, (
+        "without a pace a reply takes 0.1; what arrives late makes the next gap shorter"
+    )
     assert server.most_busy == 1
 
 
