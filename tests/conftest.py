@@ -23,6 +23,7 @@ _ELSEWHERE = ("TRAILFORGE_LEDGER_URL", "PREFECT_API_URL", "PREFECT_API_KEY", "PR
 _PINNED = {
     "DO_NOT_TRACK": "1",
     "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",  # several processes share the cores: threads of one would spin where another's should run
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "TOKENIZERS_PARALLELISM": "false",
