@@ -62,9 +62,10 @@ def test_a_worker_of_an_earlier_attempt_stops_in_the_midst_of_its_work_and_write
 
 def test_workers_that_give_signs_of_life_are_left_alone(tmp_path: Path) -> None:
     job, worker = Job(), ProgressFile(tmp_path)
-    with Watch(tmp_path, job, QUICK) as watch:
-        for number in range(12):
-            worker.write({"questions": 1, "in_flight": int(number < 8)})  # a call may take its time
+    patient = Patience(start_s=1.0, silence_s=1.0)  # a busy machine may hold up a sign for half a second
+    with Watch(tmp_path, job, patient) as watch:
+        for number in range(18):
+            worker.write({"questions": 1, "in_flight": int(number < 12)})  # a call may take its time
             time.sleep(0.07)
         worker.close({"questions": 2})
         time.sleep(0.2)
