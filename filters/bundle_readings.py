@@ -149,7 +149,7 @@ async def closed_book(asked: MeasuredQuestion) -> Verdict:
     Score: share of right draws, corrected for chance: (share - chance) / (1 - chance), 0 when negative. Known is what
     has `known_rate` or more, with as many right draws as a guesser rarely gets. Of explanations a draw that has part of
     the key facts is no right one, but counts in the score for what it has. A first draw that abstains ends it: of 21
-    such questions of a strong model its other draws knew one.
+    such questions of runs with a played model the other draws knew one.
     """
     config, chance = asked.config, guess_rate(asked.row)
     needed = hits_needed(config.closed_book_samples, chance, config)

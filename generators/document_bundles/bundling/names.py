@@ -25,8 +25,8 @@ def name_weights(
 
     A weight is the root of the name's rarity, half of it where the document names it in passing. What its title names
     is what it is about, and joins nothing: two reports on one thing tell the same, or each has alone what it tells;
-    questions over both lead through what they name besides. (Of 78 bundles that a strong model wrote for, 15 of the 50
-    joined by such names gave a question that was kept, and 3 of the 28 others.) Neither does a field's word, by
+    questions over both lead through what they name besides. (Of 78 bundles of three runs with a played model, 15 of the
+    50 joined by such names gave a question that was kept, and 3 of the 28 others.) Neither does a field's word, by
     `counts`: texts on SQL speak of nothing in common.
     """
     total, frequencies = len(documents), document_frequencies(documents)
