@@ -258,7 +258,9 @@ def _bare(score: str) -> str:
 
 
 def _numbers_of(text: str) -> set[str]:
-    return set(_NUMBER.findall(spell_in_figures(fold(text))))
+    """The digits of its numbers without their scale: `17K` is 17,000, and `$4.3 billion` 4,300 million."""
+    figures = _NUMBER.findall(spell_in_figures(fold(text)))
+    return {figure.replace(",", "").replace(".", "").strip("0") for figure in figures}
 
 
 def _occurs(quote: str, document: SourceDocument | None) -> bool:

@@ -339,6 +339,8 @@ def test_other_words_of_a_sentence_are_another_fact() -> None:
     [
         ("14K", 1.0),
         ("17K", 0.0),
+        ("17,000 samples", 0.0),
+        ("13 million", 0.0),
         ("37.1 percent", 0.0),
         ("Ida", 0.0),
         ("from 3K to 20K", 1.0),
