@@ -83,7 +83,7 @@ MEANINGS = {
 }
 """Of the scores of bundle questions, by filter."""
 _REASONS = {
-    "both speak of": "named entities of both documents, the rarest first",
+    "both speak of": "named entities of both documents beside their titles, the rarest first",
     "cosine": "how alike they are to bundling: with `is_centred`, less what their archives have in common",
 }
 _HOP_COLOURS = 4
@@ -195,7 +195,7 @@ def _reasons(row: Bundle) -> Parts:
     pairs = [
         {
             "documents": f"{place.get(link.first, '?')} and {place.get(link.second, '?')}",
-            "both speak of": ", ".join(link.names) or "no name in common",
+            "both speak of": ", ".join(link.names) or "no name beside their titles",
             "cosine": round(link.cosine, 3),
             "days apart": "unknown" if link.days_apart is None else str(link.days_apart),
         }
