@@ -78,7 +78,7 @@ class BundleLink:
     cosine: float
     """Of the documents' vectors, as embedded."""
     names: tuple[str, ...] = ()
-    """Named entities of both, case-folded, the most telling first."""
+    """Named entities of both beside their titles, case-folded, the most telling first."""
     days_apart: int | None = None
     """Between their dates; None when one is unknown."""
 
