@@ -44,10 +44,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-core test-vllm test-engine kills fuzz lint types check bench golden lock clean
+.PHONY: help install demo test test-core test-vllm test-engine kills fuzz properties lint types check bench golden lock clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP)  ## .venv with all that demo and tests need, at locked versions (about 3 minutes, 3 GB)
 
@@ -102,6 +102,9 @@ $(ENGINE_VENV)/.installed: $(ENGINE_LOCK) | $(STAMP)
 
 fuzz: install  ## hostile inputs for every parser, 20,000 each (half an hour); ARGS="--only react --cases 500 --seed 1"
 	@$(BIN)/python -m tests.fuzz --jobs $(JOBS) $(ARGS)
+
+properties: install  ## the property tests on 1,000 examples each, where `make test` tries 30; ARGS="tests/rewards"
+	@$(BIN)/python -m pytest -n $(JOBS) -m hypothesis --hypothesis-profile=long -o timeout=3600 $(ARGS)
 
 # It cannot share our environment (see pyproject.toml). The three packages come along and keep vLLM from starting.
 $(VLLM_STAMP):

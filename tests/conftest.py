@@ -56,8 +56,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline: on two shared cores the first example of a test may wait for an import.
-settings.register_profile("local", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
+settings.register_profile("local", deadline=None, max_examples=30)
+settings.register_profile("ci", deadline=None, max_examples=30, derandomize=True, database=None, print_blob=True)
+settings.register_profile("long", deadline=None, max_examples=1_000)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 

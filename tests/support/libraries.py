@@ -1,13 +1,19 @@
-"""What all processes of `warm` begin with: the libraries that take longest to import, but for Prefect, which reads the
-environment when it is imported.
+"""What all processes of `warm` begin with: the libraries that take longest to import, and our own modules.
 
-They stay to the end: neither their import nor any process looks for garbage in them.
+But for Prefect, which reads the environment when it is imported. They stay to the end: neither their import nor any
+process looks for garbage in them.
 """
 
 import gc
 import logging
+import sys
 from contextlib import suppress
 from importlib import import_module
+from pkgutil import walk_packages
+from types import ModuleType
+from typing import cast
+
+import trailforge
 
 gc.disable()
 logging.disable(logging.WARNING)  # what Beam misses is nothing to who runs tests
@@ -18,6 +24,12 @@ for _name in (
 ):
     with suppress(ImportError):  # of an environment that has less
         import_module(_name)
+sys.modules["prefect"] = cast(ModuleType, None)  # who imports it cannot be imported here
+for _module in walk_packages(trailforge.__path__, "trailforge."):
+    if not _module.name.endswith("__main__"):
+        with suppress(ImportError):
+            import_module(_module.name)
+del sys.modules["prefect"]
 logging.disable(logging.NOTSET)
 gc.freeze()
 gc.set_threshold(20_000)  # what is frozen counts no more, so that the rest would be looked through more often

@@ -1,7 +1,7 @@
 """Processes of `trailforge` that begin with the libraries loaded, which takes longer than most of what tests run.
 
-Each is a fork of one server that has imported `tests.support.libraries` and nothing of ours; the processes of
-pytest-xdist share it. What a start costs a person, and what it imports, are held by tests that start the command cold:
+Each is a fork of one server that has imported `tests.support.libraries`; the processes of pytest-xdist share it. What
+a start costs a person, and what it imports, are held by tests that start the command cold:
 `tests/commands/test_front_door.py`.
 """
 
