@@ -41,8 +41,15 @@ _SHARED = {
         "generators/document_bundles/test_maps.py",
         "retrieval/backends/test_raptor.py",
     ],
+    "torch": [
+        *(f"retrieval/{name}.py" for name in ("test_encoder", "backends/test_dense", "backends/test_strong_trees")),
+        "retrieval/backends/test_hippo_rag_run.py",
+        *(f"training/test_{name}.py" for name in ("dpo", "failed_searches", "frames", "generation", "judged_scores")),
+        *(f"training/test_{name}.py" for name in ("launch", "learning", "memory", "rl", "sft", "two_processes")),
+        *(f"training/{name}.py" for name in ("test_weights", "exports/test_commands", "exports/test_trl_itself")),
+    ],
 }
-"""Tests that look at the same runs, use the same Prefect server or wheel, or for which numba compiles the same."""
+"""Tests that look at the same runs, use the same Prefect server or wheel, or load or compile the same libraries."""
 _TOGETHER = {f"tests/{file}": shared for shared, files in _SHARED.items() for file in files}
 _prefect_home = tempfile.TemporaryDirectory(prefix="trailforge-tests-", ignore_cleanup_errors=True)
 
