@@ -55,7 +55,7 @@ def days_apart(published: list[str | None], rows: Sequence[int]) -> int:
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=NAMES)
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_invariants(config: BundleConfig, data: st.DataObject) -> None:
     """For any number of documents, sources and dates; a second time the same; in another order the same sets."""
@@ -74,7 +74,7 @@ def test_invariants(config: BundleConfig, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=NAMES)
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(count=st.integers(0, 70), seed=st.integers(0, 99))
 def test_near_in_meaning_and_time(config: BundleConfig, count: int, seed: int) -> None:
     """Each document of a bundle reaches the cosine, none is too far off in time; no two left over could be a bundle."""
