@@ -44,6 +44,7 @@ from trailforge.retrieval.backends.writing import (
 )
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.threads import one_thread
+from trailforge.retrieval.umap import load_umap
 from trailforge.schemas import Document, Passage, RetrievalError
 from trailforge.schemas.text import estimate_tokens
 
@@ -185,9 +186,7 @@ def _reduce(vectors: np.ndarray, neighbours: int, config: RaptorConfig) -> np.nd
         from sklearn.decomposition import PCA
 
         return PCA(dimensions, random_state=config.seed).fit_transform(vectors)
-    from umap import UMAP
-
-    model = UMAP(
+    model = load_umap()(
         n_components=dimensions,
         n_neighbors=max(min(neighbours, len(vectors) - 1), 2),
         metric="cosine",

@@ -64,7 +64,7 @@ class Adjacency:
         """The entities at the other end, rising within each relation; of one relation if one is given."""
         first, last = int(self.runs[entity]), int(self.runs[entity + 1])
         if relation is not None:
-            first += int(np.searchsorted(self.relations[first:last], relation))
+            first += int(self.relations[first:last].searchsorted(relation))
             last = first + (first < last and self.relations[first] == relation)
         return self.neighbours[int(self.edges[first]) : int(self.edges[last])]
 

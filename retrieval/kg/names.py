@@ -19,10 +19,12 @@ from trailforge.retrieval.kg.columns import (
     Keys,
     bits_of,
     bucket_bits,
+    bucket_of,
     buckets,
     grouped,
     load,
     mix,
+    mix_one,
     offsets,
     places,
     save,
@@ -74,9 +76,15 @@ class NameIndex:
 
     def exactly(self, words: Sequence[str]) -> np.ndarray:
         """Names of just these words, in any order (and, very rarely, another whose hash is the same)."""
-        rows = [self.vocabulary.find(word) for word in words]
-        known = np.array([row for row in rows if row is not None], np.int64)
-        return self._look_up([_hashes(known).sum(keepdims=True)]) if len(known) == len(words) > 0 else _NONE
+        total = 0
+        for word in words:
+            row = self.vocabulary.find(word)
+            if row is None:
+                return _NONE
+            total += _hash(row)
+        key = mix_one(total)
+        bucket = bucket_of(self._starts, key, len(self._prints))
+        return self._names[bucket][self._prints[bucket] == _print(key)].astype(np.int64) if words else _NONE
 
     def having(self, words: Sequence[str], most: int) -> np.ndarray:
         """Names that have one of these words exactly; words with more than `most` names are passed over."""
@@ -217,9 +225,19 @@ def _hashes(words: np.ndarray) -> Keys:
     return mix(words.astype(np.uint64) + np.uint64(1))
 
 
+def _hash(word: int) -> int:
+    """`_hashes` of one."""
+    return mix_one(word + 1)
+
+
 def _prints(keys: Keys) -> np.ndarray:
     """What tells keys of one bucket apart: their lower half."""
     return (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+
+
+def _print(key: int) -> int:
+    """`_prints` of one."""
+    return key & 0xFFFFFFFF
 
 
 def _is_in(pool: np.ndarray, among: np.ndarray) -> np.ndarray:

@@ -18,7 +18,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trailforge.retrieval.kg.columns import Texts, bits_of, bucket_bits, buckets, load, mix, save, save_texts, stretches
+from trailforge.retrieval.kg.columns import (
+    Texts,
+    bits_of,
+    bucket_bits,
+    bucket_of,
+    buckets,
+    load,
+    mix,
+    mix_one,
+    save,
+    save_texts,
+    stretches,
+)
 from trailforge.schemas import RetrievalError, install_hint
 
 MAX_EDITS = 2
@@ -30,6 +42,8 @@ _CHUNK = 200_000
 _MULTIPLIER = 0x9E3779B97F4A7C15
 """Odd, so that letters in another order give another key: the golden ratio in 64 bits."""
 _MOST_LETTERS = 255
+_WEIGHTS = [pow(_MULTIPLIER, rank + 1, 1 << 64) for rank in range(_PREFIX)]
+"""Of the letters of a prefix that is kept whole."""
 
 
 def most_edits(letters: int) -> int:
@@ -47,7 +61,7 @@ def _patterns(letters: int) -> np.ndarray:
     weights = np.zeros((len(kept), letters), np.uint64)
     for row, positions in enumerate(kept):
         for rank, position in enumerate(sorted(positions)):
-            weights[row, position] = pow(_MULTIPLIER, rank + 1, 1 << 64)
+            weights[row, position] = _WEIGHTS[rank]
     return weights
 
 
@@ -99,8 +113,9 @@ class Vocabulary:
 
     def find(self, word: str) -> int | None:
         """A word's row; None when no name has it."""
-        found = self._near(word, 0).tolist()
-        return next((row for row, text in zip(found, self._texts.many(found), strict=True) if text == word), None)
+        key = mix_one(sum((ord(letter) + 1) * weight for letter, weight in zip(word, _WEIGHTS, strict=False)))
+        found = self._words[bucket_of(self._starts, key, len(self._words))].tolist()
+        return next((row for row in found if self._texts[row] == word), None)
 
     def text(self, row: int) -> str:
         """A word."""

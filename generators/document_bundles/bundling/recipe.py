@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 
 from trailforge.generators.document_bundles.bundling.config import LARGEST, BundleConfig, Group
+from trailforge.retrieval.umap import load_umap
 
 _UMAP_NEIGHBOURS = 15
 """UMAP's own default; the paper names none."""
@@ -58,9 +59,7 @@ def umap(vectors: np.ndarray, *, dimensions: int, min_dist: float, seed: int) ->
     with warnings.catch_warnings():
         # That a seed means one thread, which is wanted; and of numba and the solver behind the initial layout.
         warnings.simplefilter("ignore")
-        from umap import UMAP
-
-        model = UMAP(
+        model = load_umap()(
             n_components=dimensions,
             n_neighbors=_UMAP_NEIGHBOURS,
             min_dist=min_dist,

@@ -7,12 +7,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.retrieval.kg.support import Given, store_of
 from trailforge.retrieval.kg import KgStore, KgTool, build_kg, layout, match_entity, match_relation
+from trailforge.retrieval.kg.columns import mix, mix_one
 from trailforge.retrieval.kg.folding import fold, name_words
 from trailforge.retrieval.kg.gather import Gathered
 from trailforge.schemas import RetrievalError
@@ -99,6 +101,12 @@ def test_a_typo_in_a_unique_name_finds_it(names: list[str], rng: random.Random) 
                 typo = name[:at] + rng.choice(["", "x", name[at] + "x"]) + name[at + 1 :]
                 found = {m.entity_id: m.score for m in match_entity(store, typo, k=len(names))}
                 assert key in found, (typo, name)
+
+
+@given(st.lists(st.integers(0, (1 << 64) - 1), min_size=1))
+def test_one_key_is_mixed_as_many_are(keys: list[int]) -> None:
+    assert [mix_one(key) for key in keys] == mix(np.array(keys, np.uint64)).tolist()
+    assert mix_one(sum(keys)) == mix(np.array(keys, np.uint64).sum(keepdims=True)).tolist()[0]
 
 
 def test_every_pair_of_words_within_two_edits_is_found(tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from tests.support import warm
 from trailforge.retrieval.threads import one_thread
 
 
@@ -42,3 +46,25 @@ def test_workers_that_overlap() -> None:
     for worker in workers:
         worker.join(30)
     assert seen == [{1}] * 15
+
+
+def test_a_library_that_is_loaded_after_a_first_use_is_limited_too(tmp_path: Path) -> None:
+    """What is loaded is not looked for each time, but after every import. In a process that it may stay in."""
+    process = warm.processes.Process(target=load_after_use, args=(tmp_path,))
+    process.start()
+    process.join(120)
+    assert process.exitcode == 0
+
+
+def load_after_use(folder: Path) -> None:
+    """A copy of a library of OpenMP, which a module brings."""
+    with one_thread("sklearn.cluster"):
+        openmp = Path(next(each["filepath"] for each in threadpool_info() if each["prefix"] == "libgomp"))
+    copy = shutil.copy(openmp, folder / f"libgomp-copy-{openmp.name}")
+    (folder / "brings_openmp.py").write_text(f"import ctypes\nopenmp = ctypes.CDLL({str(copy)!r})\n")
+    sys.path.insert(0, str(folder))
+    for threads in (1, 2):
+        with one_thread("brings_openmp"):
+            library = sys.modules["brings_openmp"].openmp
+            assert library.omp_get_max_threads() == 1, threads
+        library.omp_set_num_threads(2)
