@@ -174,11 +174,11 @@ def test_a_corpus_that_is_not_there_or_empty(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.real_model
 def test_gold_paragraphs_of_real_hops_are_found(data_dir: Path, encoder: Encoder) -> None:
-    """6 MuSiQue questions, 20 paragraphs each, gold answers in the place of `#k`: recall at 3 is at least 0.7."""
+    """3 MuSiQue questions, 20 paragraphs each, gold answers in the place of `#k`: recall at 3 is at least 0.7."""
     rows = read_questions(data_dir / "musique" / "musique_original20.jsonl.gz")
-    questions = [row for row in islice(rows, 6) if isinstance(row, Question)]
+    questions = [row for row in islice(rows, 3) if isinstance(row, Question)]
     hits = run(_hits(Retrieval(encoder, None), questions))
-    assert len(hits) == 12
+    assert len(hits) == 6
     assert sum(hits) / len(hits) >= 0.7
 
 

@@ -14,14 +14,6 @@ from tests.training.tiny import save_tiny_model
 from trailforge.training.weights import load_tokenizer
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> None:
-    """More of them wait for each other longer than so small a model computes."""
-    import torch
-
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(autouse=True)
 def _libraries_are_no_garbage() -> Iterator[None]:
     """A trainer looks for garbage at its end, in all that was imported for the first one too."""

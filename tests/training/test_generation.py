@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
@@ -40,6 +39,8 @@ def encoded(tokenizer: Any) -> list[list[int]]:
 
 def test_a_batch_is_what_each_would_be_alone(model: Any, tokenizer: Any) -> None:
     """Padding on the left changes nothing, nor do batches."""
+    import torch
+
     prompts = encoded(tokenizer)
     greedy = TransformersGenerator(model, tokenizer, Draw(temperature=0.0))
     together = greedy.generate(prompts, [12, 7], [])
@@ -68,6 +69,8 @@ def test_it_stops_at_a_stop_string_and_at_an_end_of_turn(model: Any, tokenizer: 
 
 def test_draws_differ_by_seed_and_not_otherwise(model: Any, tokenizer: Any) -> None:
     """And the model is left in the mode that it was in."""
+    import torch
+
     sampling = TransformersGenerator(model, tokenizer, Draw(temperature=1.0))
     model.train()
     made = []
@@ -80,6 +83,8 @@ def test_draws_differ_by_seed_and_not_otherwise(model: Any, tokenizer: Any) -> N
 
 def test_drawn_tokens_come_from_the_whole_distribution(model: Any, tokenizer: Any) -> None:
     """No hidden top-k: what is drawn is what the loss takes the policy for. A random model is nearly uniform."""
+    import torch
+
     torch.manual_seed(0)
     sampling = TransformersGenerator(model, tokenizer, Draw(temperature=1.0))
     drawn = {one.ids[0] for one in sampling.generate(encoded(tokenizer)[:1] * 300, [1] * 300, [])}

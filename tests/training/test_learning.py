@@ -25,8 +25,11 @@ from trailforge.training.weights import load_model, load_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 
+KNOWN = 2
+"""So many of the facts: more take longer and show nothing else."""
 DOCUMENTS = [
-    Document(id=str(number), title=query, text=f"{answer} it was.") for number, (_, answer, query) in enumerate(FACTS)
+    Document(id=str(number), title=query, text=f"{answer} it was.")
+    for number, (_, answer, query) in enumerate(FACTS[:KNOWN])
 ]
 WRONG = "Mars"
 LEARNING_RATE = 2e-4
@@ -42,7 +45,7 @@ def found(query: str) -> str:
 def half_right() -> list[SftRow]:
     """Of each question one conversation that ends rightly, and one that does not."""
     rows = []
-    for number, (question, answer, query) in enumerate(FACTS):
+    for number, (question, answer, query) in enumerate(FACTS[:KNOWN]):
         for said in (answer, WRONG):
             messages = conversation(question, said, query, found(query))
             rows.append(sft_row(f"{number}-{said}", messages, protocol="react", question=question, answer=said))
@@ -70,21 +73,21 @@ def greedy_reward(model: Path, rows: list[RlRow], recipe: TrainPreset, environme
 
 @pytest.mark.slow
 def test_a_tiny_model_learns_what_it_is_paid_for(tiny_model: Path, tmp_path: Path) -> None:
-    """It learns to search, and right and wrong answers alike; then, in 12 steps of GRPO, to leave the wrong ones."""
-    questions = rl_rows()
+    """It learns to search, and right and wrong answers alike; then, in 10 steps of GRPO, to leave the wrong ones."""
+    questions = rl_rows()[:KNOWN]
     rows = training_set(tmp_path / "set", sft=half_right(), rl=questions)
     environment = Environment(documents=Bm25Retriever(DOCUMENTS), top_k=1)
     recipe = preset(
-        sft={"epochs": 120, "batch_size": 8, "per_device": 8, "learning_rate": 5e-3, "scheduler": "cosine"}
+        sft={"epochs": 130, "batch_size": 4, "per_device": 4, "learning_rate": 5e-3, "scheduler": "cosine"}
         | {"save_steps": 1000},
-        rl={"prompts_per_step": 4, "samples": 8, "mini_batch": 32, "per_device": 32, "epochs": 12, "save_steps": 1000}
+        rl={"prompts_per_step": 2, "samples": 8, "mini_batch": 16, "per_device": 16, "epochs": 10, "save_steps": 1000}
         | {"learning_rate": LEARNING_RATE, "temperature": 0.7, "max_tokens": 200, "max_searches": 2},
     )
     supervised = train_sft(rows, recipe, tmp_path / "sft", base_model=str(tiny_model))
     before = greedy_reward(supervised, questions, recipe, environment)
     reinforced = train_rl(rows, recipe, tmp_path / "rl", environment=environment, base_model=str(supervised))
     rewards = json.loads((tmp_path / "rl" / "training.json").read_text())["rewards"]
-    assert len(rewards) == 12
-    assert fmean(rewards[:2]) < 0.6
-    assert fmean(rewards[-10:]) > 0.85
+    assert len(rewards) == 10
+    assert rewards[0] < 0.7
+    assert fmean(rewards[-6:]) > 0.8
     assert before < 0.5 and greedy_reward(reinforced, questions, recipe, environment) == 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -27,15 +28,18 @@ from trailforge.training.masks import (
     teach,
 )
 
-pytest.importorskip("transformers")
-
-TOKENIZER: Any = tiny_tokenizer()
-prepare_tokenizer(TOKENIZER)
-
 AWKWARD = st.sampled_from(
     ["", "\n", "\n\n", " ", "a", "assistant", "<think>", "</search>", "<|", "|>", "é", "😀", "\r\n "]
 )
 TEXTS = st.lists(AWKWARD | st.text(st.characters(exclude_categories=["Cs"]), max_size=6), max_size=5).map("".join)
+
+
+@cache
+def chatml() -> Any:
+    """Asked for late: those that collect tests without running them do without its library."""
+    tokenizer: Any = tiny_tokenizer()
+    prepare_tokenizer(tokenizer)
+    return tokenizer
 
 
 @st.composite
@@ -62,7 +66,7 @@ EPISODE = (
 
 def decoded(runs: Sequence[Sequence[int]]) -> list[str]:
     """Texts of runs of tokens."""
-    return [TOKENIZER.decode(run) for run in runs]
+    return [chatml().decode(run) for run in runs]
 
 
 @given(conversations())
@@ -71,9 +75,9 @@ def test_trained_tokens_are_the_agents_turns_and_their_ends(
 ) -> None:
     """Nothing of another turn or of a heading, nothing missing; all tokens together are the conversation."""
     messages, train = case
-    masked = masked_tokens(TOKENIZER, messages, train)
+    masked = masked_tokens(chatml(), messages, train)
     assert decoded(trained_runs(masked)) == [m.content + END for m, flag in zip(messages, train, strict=True) if flag]
-    assert TOKENIZER.decode(masked.input_ids) == render(messages)
+    assert chatml().decode(masked.input_ids) == render(messages)
     assert all(label in (IGNORED, token) for token, label in zip(masked.input_ids, masked.labels, strict=True))
     assert sum(masked.mask) == sum(map(len, trained_runs(masked)))
 
@@ -84,7 +88,7 @@ def test_the_template_renders_the_same(case: tuple[tuple[ChatMessage, ...], tupl
     messages = case[0]
     chat = [{"role": m.role, "content": m.content} for m in messages]
     for heading in (False, True):
-        rendered = TOKENIZER.apply_chat_template(chat, tokenize=False, add_generation_prompt=heading)
+        rendered = chatml().apply_chat_template(chat, tokenize=False, add_generation_prompt=heading)
         assert rendered == render(messages, add_generation_prompt=heading)
 
 
@@ -93,18 +97,18 @@ def test_markers_of_the_template_give_the_same_mask(train: tuple[bool, ...] | No
     """What transformers makes of the markers, flags in the messages included, token by token."""
     flags = train or tuple(m.role == "assistant" for m in EPISODE)
     chat = [{"role": m.role, "content": m.content, "train": f} for m, f in zip(EPISODE, flags, strict=True)]
-    theirs = TOKENIZER.apply_chat_template(chat, return_dict=True, return_assistant_tokens_mask=True)
-    ours = masked_tokens(TOKENIZER, EPISODE, train)
+    theirs = chatml().apply_chat_template(chat, return_dict=True, return_assistant_tokens_mask=True)
+    ours = masked_tokens(chatml(), EPISODE, train)
     assert list(theirs["input_ids"]) == ours.input_ids
     assert list(theirs["assistant_masks"]) == ours.mask
 
 
 def test_a_rollouts_tokens_are_the_training_tokens() -> None:
     """Prompt as the server gets it, then the turn by itself: what training sees has the same ids."""
-    whole = masked_tokens(TOKENIZER, EPISODE).input_ids
-    prompt = prompt_ids(TOKENIZER, EPISODE[:4])
+    whole = masked_tokens(chatml(), EPISODE).input_ids
+    prompt = prompt_ids(chatml(), EPISODE[:4])
     assert whole[: len(prompt)] == prompt
-    assert TOKENIZER.decode(prompt).endswith(f"</tool_response>{END}\n{START}assistant\n")
+    assert chatml().decode(prompt).endswith(f"</tool_response>{END}\n{START}assistant\n")
 
 
 def test_a_tool_turn_is_a_user_turn_as_it_stands() -> None:
@@ -134,7 +138,7 @@ def test_flags_that_fit_no_agent_are_refused(
 def test_text_of_a_special_token_is_refused(token: str) -> None:
     """It would forge a turn, whoever wrote it."""
     with pytest.raises(InvalidInput, match="message 1 holds the special token"):
-        masked_tokens(TOKENIZER, [message("user", "q"), message("assistant", f"a{token}b")])
+        masked_tokens(chatml(), [message("user", "q"), message("assistant", f"a{token}b")])
 
 
 @pytest.mark.parametrize("role", ["user", "assistant", "tool"])
@@ -190,15 +194,15 @@ def test_of_parts_left_out_no_character_is_trained_and_all_others_are(
 ) -> None:
     messages, train = drawn
     left_out = [TextSpan(message=number, kind="mistake", start=at, end=at + size) for number, at, size in parts]
-    whole, masked = masked_tokens(TOKENIZER, messages, train), masked_tokens(TOKENIZER, messages, train, left_out)
+    whole, masked = masked_tokens(chatml(), messages, train), masked_tokens(chatml(), messages, train, left_out)
     assert masked.input_ids == whole.input_ids
     turns = iter(zip(masked.input_ids, masked.labels, whole.labels, strict=True))
     for piece in pieces(messages, train):
         covered = bytearray()  # of each byte: is it trained?
-        for _ in TOKENIZER.encode(piece.text, add_special_tokens=False):
+        for _ in chatml().encode(piece.text, add_special_tokens=False):
             token, label, before = next(turns)
             assert label in (IGNORED, before)
-            size = len(TOKENIZER.decode([token]).encode()) if token > 2 else 0
+            size = len(chatml().decode([token]).encode()) if token > 2 else 0
             covered += bytes([label != IGNORED]) * size
         if not piece.train or not piece.text.removesuffix(END).isascii():
             continue
@@ -212,13 +216,13 @@ def test_a_masked_claim_takes_the_tokens_that_it_shares_with_its_neighbours_and_
     content = EPISODE[2].content
     start = content.index("search.")
     part = TextSpan(message=2, kind="mistake", start=start, end=start + len("search."))
-    masked = masked_tokens(TOKENIZER, EPISODE, unlearnt=[part])
-    whole = masked_tokens(TOKENIZER, EPISODE)
+    masked = masked_tokens(chatml(), EPISODE, unlearnt=[part])
+    whole = masked_tokens(chatml(), EPISODE)
     lost = [token for token, label in zip(whole.labels, masked.labels, strict=True) if token != label]
-    assert "search." in TOKENIZER.decode(lost)
-    assert len(TOKENIZER.decode(lost)) <= len("search.") + 8
+    assert "search." in chatml().decode(lost)
+    assert len(chatml().decode(lost)) <= len("search.") + 8
     assert trained_runs(masked)[-1] == trained_runs(whole)[-1]
-    assert masked_tokens(TOKENIZER, EPISODE, unlearnt=[TextSpan(message=3, kind="mistake", start=0, end=9)]) == whole
+    assert masked_tokens(chatml(), EPISODE, unlearnt=[TextSpan(message=3, kind="mistake", start=0, end=9)]) == whole
 
 
 def test_a_tokenizer_that_does_not_know_where_its_tokens_stand_cannot_mask_parts() -> None:
@@ -227,7 +231,7 @@ def test_a_tokenizer_that_does_not_know_where_its_tokens_stand_cannot_mask_parts
         added_tokens_decoder = MappingProxyType[int, Any]({})
 
         def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-            return TOKENIZER.encode(text, add_special_tokens=add_special_tokens)
+            return chatml().encode(text, add_special_tokens=add_special_tokens)
 
         is_fast = False
 
@@ -235,6 +239,6 @@ def test_a_tokenizer_that_does_not_know_where_its_tokens_stand_cannot_mask_parts
             raise AssertionError("a slow tokenizer is asked for no offsets")
 
     part = TextSpan(message=2, kind="mistake", start=8, end=12)
-    assert masked_tokens(Slow(), EPISODE) == masked_tokens(TOKENIZER, EPISODE)
+    assert masked_tokens(Slow(), EPISODE) == masked_tokens(chatml(), EPISODE)
     with pytest.raises(InvalidInput, match="--mistakes train"):
         masked_tokens(Slow(), EPISODE, unlearnt=[part])

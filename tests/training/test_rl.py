@@ -406,18 +406,19 @@ def test_told_to_stop_it_ends_with_the_episodes(
 
 @pytest.mark.slow
 def test_the_model_itself_searches_after_supervised_training(tiny_model: Path, tmp_path: Path) -> None:
-    """A random model learns four questions by heart; its own sampled tokens are then searches, and go on from there."""
-    rows = training_set(tmp_path / "set", sft=sft_rows(searched=True), rl=rl_rows())
+    """A random model learns two questions by heart; its own sampled tokens are then searches, and go on from there."""
+    asked = rl_rows()[:2]
+    rows = training_set(tmp_path / "set", sft=sft_rows(searched=True)[:2], rl=asked)
     learned = preset(
-        sft={"epochs": 80, "batch_size": 4, "per_device": 4, "learning_rate": 5e-3, "save_steps": 1000},
+        sft={"epochs": 80, "batch_size": 2, "per_device": 2, "learning_rate": 5e-3, "save_steps": 1000},
         rl={"max_tokens": 500, "max_searches": 2, "max_observation_tokens": 400},
     )
     environment = Environment(documents=retriever(), top_k=1)
-    before = worth_of(str(tiny_model), rl_rows(), learned, environment)
+    before = worth_of(str(tiny_model), asked, learned, environment)
     assert before.well_formed == before.searches == before.right == 0.0
-    assert before.stops == {"too_long": 4} and before.reward < -1.0
+    assert before.stops == {"too_long": 2} and before.reward < -1.0
     model = train_sft(rows, learned, tmp_path / "sft", base_model=str(tiny_model))
-    after = worth_of(str(model), rl_rows(), learned, environment)
+    after = worth_of(str(model), asked, learned, environment)
     assert after.well_formed == after.searches == after.right == after.reward == 1.0
     train_rl(rows, learned, tmp_path / "rl", environment=environment, base_model=str(model), max_steps=2)
     found = result(tmp_path / "rl")

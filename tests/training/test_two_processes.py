@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.end_to_end.support import free_port
 from tests.support.warm import Running
@@ -53,6 +52,8 @@ def said(rows: Path, tiny_model: Path) -> list[str]:
 
 def test_two_processes_train_as_one(said: list[str], rows: Path, tiny_model: Path, tmp_path: Path) -> None:
     """The same global batch gives the same losses and weights."""
+    import torch
+
     two = rows / "two"
     assert is_whole(two / "checkpoints" / "checkpoint-2"), said
     one = train_sft(rows, preset(sft={"epochs": 4}), tmp_path / "one", base_model=str(tiny_model), max_steps=2)

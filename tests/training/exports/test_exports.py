@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,15 @@ from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import TrainingSet, open_set
 from trailforge.training.sets.lengths import Lengths
 
-TOKENIZER: Any = tiny_tokenizer()
-prepare_tokenizer(TOKENIZER)
 ASKED = [made.question(number, hops=2 + number % 2) for number in range(6)]
+
+
+@cache
+def chatml() -> Any:
+    """Asked for late: those that collect tests without running them do without its library."""
+    tokenizer: Any = tiny_tokenizer()
+    prepare_tokenizer(tokenizer)
+    return tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +98,7 @@ def ours(made_set: TrainingSet) -> list[SftRow]:
 
 def by_markers(messages: list[dict[str, Any]]) -> MaskedTokens:
     """As trainers do that read the markers of our template."""
-    out = TOKENIZER.apply_chat_template(messages, return_dict=True, return_assistant_tokens_mask=True)
+    out = chatml().apply_chat_template(messages, return_dict=True, return_assistant_tokens_mask=True)
     ids, mask = list(out["input_ids"]), out["assistant_masks"]
     return MaskedTokens(input_ids=ids, labels=[i if m else -100 for i, m in zip(ids, mask, strict=True)])
 
@@ -100,10 +107,10 @@ def turn_by_turn(messages: list[dict[str, Any]]) -> MaskedTokens:
     """As trainers do that render every message alone, and train those of role assistant without their headings."""
     ids: list[int] = []
     labels: list[int] = []
-    heading = TOKENIZER.encode(f"{START}assistant\n", add_special_tokens=False)
+    heading = chatml().encode(f"{START}assistant\n", add_special_tokens=False)
     for message in messages:
-        text = TOKENIZER.apply_chat_template([message], tokenize=False)
-        part = TOKENIZER.encode(text, add_special_tokens=False)
+        text = chatml().apply_chat_template([message], tokenize=False)
+        part = chatml().encode(text, add_special_tokens=False)
         trained = message["role"] == "assistant" and message.get("step_loss_mask", 1) == 1
         ids += part
         # The line end after the turn is trained by them and not by us: left out here.
@@ -146,7 +153,7 @@ def test_the_loss_is_on_the_same_tokens(made_set: TrainingSet, exported: dict[st
     expected = ours(made_set)
     assert any(row.segment_count > 1 and sum(row.train) < len(row.messages) // 2 for row in expected)
     for row, view in zip(expected, rows_of(exported[name], "sft"), strict=True):
-        assert mask(view["messages"]) == masked_tokens(TOKENIZER, row.messages, row.train)
+        assert mask(view["messages"]) == masked_tokens(chatml(), row.messages, row.train)
 
 
 def test_chat_template_is_ours(exported: dict[str, Path]) -> None:

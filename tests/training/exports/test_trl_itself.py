@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,7 @@ from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import open_set
 from trailforge.training.sets.lengths import Lengths
 
-pytest.importorskip("trl")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("trl") is None, reason="TRL is not installed")]
 ASKED = [made.question(number) for number in range(30)]
 
 
