@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 
 _LONGEST_KEPT = 2000
-"""Characters: the readings of shorter texts are kept, for passages are asked for many an answer."""
+"""Characters: the readings of shorter texts are kept, for passages are asked for many an answer; of longer ones two."""
 _ARTICLES = frozenset(("a", "an", "the"))
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _LETTERS = str.maketrans(
@@ -121,26 +121,28 @@ def fold(text: str) -> str:
 
 def read(folded: str, *, joined: bool) -> WordSequence:
     """The words of a folded text."""
-    words, gaps, gap, end = [], [], [], 0
+    words, gaps, held, end = [], [], [], 0
     for match in (_JOINED if joined else _PARTED).finditer(folded):
-        word = match[0]
-        gap.append(folded[end : match.start()])
-        end = match.end()
-        is_owner = not joined and match["owner"]
-        word = word[:-2] if is_owner else word
-        word = _plain_number(word) if word[0] == "-" or word[0].isdigit() else _NOT_IN_WORDS.sub("", word)
+        word, start = match[0], match.start()
+        gap = folded[end:start]
+        end = start + len(word)
+        is_owner = False
+        if not word.isalpha():
+            is_owner = not joined and match["owner"]
+            word = word[:-2] if is_owner else word
+            word = _plain_number(word) if word[0] == "-" or word[0].isdigit() else _NOT_IN_WORDS.sub("", word)
         if word in _ARTICLES:
-            gap.append(word)
+            held += (gap, word)
             continue
         words.append(word)
-        gaps.append("".join(gap))
-        gap = ["'s"] if is_owner else []
-    return WordSequence(tuple(words), (*gaps, "".join((*gap, folded[end:]))))
+        gaps.append("".join((*held, gap)) if held else gap)
+        held = ["'s"] if is_owner else []
+    return WordSequence(tuple(words), (*gaps, "".join((*held, folded[end:]))))
 
 
 def readings(folded: str) -> tuple[WordSequence, WordSequence]:
     """Joined and parted."""
-    return _known_readings(folded) if len(folded) <= _LONGEST_KEPT else _readings(folded)
+    return _known_readings(folded) if len(folded) <= _LONGEST_KEPT else _last_readings(folded)
 
 
 def _readings(folded: str) -> tuple[WordSequence, WordSequence]:
@@ -148,6 +150,7 @@ def _readings(folded: str) -> tuple[WordSequence, WordSequence]:
 
 
 _known_readings = lru_cache(4096)(_readings)
+_last_readings = lru_cache(2)(_readings)
 
 
 def spell_in_figures(folded: str) -> str:

@@ -139,7 +139,7 @@ from trailforge.schemas.versions import is_read, stored_name, version_of
 if TYPE_CHECKING:
     from trailforge.schemas.arrow import (
         arrow_schema,
-        check_row_count,
+        check_table_file,
         from_dict,
         from_stored,
         iter_parquet,
@@ -266,7 +266,7 @@ __all__ = [
     "VariationKind",
     "Verdict",
     "arrow_schema",
-    "check_row_count",
+    "check_table_file",
     "compared_names",
     "estimate_tokens",
     "from_dict",

@@ -296,8 +296,16 @@ def read_rows(paths: Iterable[Path], record: type[Record]) -> Iterable[Record]:
             yield from batch
 
 
-def check_row_count(path: Path, expected: int) -> None:
-    """Raise `CountMismatch` unless the Parquet file holds exactly `expected` rows."""
-    found = pq.read_metadata(path).num_rows
+def check_table_file(path: Path, record: type, expected: int) -> None:
+    """Raise unless a file holds exactly `expected` rows of this record, as its footer says. No row is read.
+
+    `CountMismatch` for another number of them, `InvalidInput` for anything else.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            found, schema = file.metadata.num_rows, file.schema_arrow
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InvalidInput(f"not a readable Parquet file ({error})", file=path) from error
     if found != expected:
         raise CountMismatch(f"{path}: {found} rows, the manifest says {expected}")
+    check_schema(record, schema, source=path)

@@ -78,9 +78,11 @@ def figure_of(width: float, height: float) -> Figure:
 
 
 def png_of(figure: Figure) -> bytes:
-    """The figure as a file's bytes."""
+    """The figure as a file's bytes: those of `savefig`, which draws it twice."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     file = io.BytesIO()
-    figure.savefig(file, format="png", metadata={"Software": None})
+    FigureCanvasAgg(figure).print_png(file, metadata={"Software": None})
     return file.getvalue()
 
 

@@ -12,7 +12,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import AsList, AsSingleton
 
-from trailforge.pipelines.engine.runners import check_runner, is_local, telling_line
+from trailforge.pipelines.engine.runners import check_runner, has_one_worker, is_local, telling_line
 from trailforge.pipelines.engine.worker_errors import clear_errors, noted_error, noting
 from trailforge.schemas import ClusterError, TrailforgeError
 
@@ -26,7 +26,7 @@ def beam_pipeline(folder: Path, beam_options: Sequence[str]) -> Iterator[Begin]:
     clear_errors(folder)
     # Its check of types reads the signature of `noting`, not that of the function behind it.
     pipeline = beam.Pipeline(options=PipelineOptions([*beam_options, "--no_pipeline_type_check"]))
-    yield Begin(folder, pipeline)
+    yield Begin(folder, pipeline, has_one_worker(beam_options))
     try:
         if not is_local(beam_options):
             check_runner(beam_options)
@@ -39,6 +39,12 @@ def beam_pipeline(folder: Path, beam_options: Sequence[str]) -> Iterator[Begin]:
         raise found or error from error
 
 
+def spread_elements(pipeline: Any, label: str, elements: Iterable[Any], spread: str, *, is_alone: bool) -> Any:
+    """Elements shared among the workers, unless there is one: Beam takes as long for that as for a small stage."""
+    made = pipeline | label >> beam.Create(list(elements), reshuffle=False)
+    return made if is_alone else made | spread >> beam.Reshuffle()
+
+
 @dataclass(frozen=True, slots=True)
 class Begin:
     """The begin of a pipeline."""
@@ -46,10 +52,12 @@ class Begin:
     folder: Path
     """Of the run, in which errors of workers are noted."""
     pipeline: Any
+    is_alone: bool
+    """There is one worker, which shares with nobody."""
 
     def spread(self, label: str, elements: Iterable[Any]) -> Collection:
         """These elements, shared among the workers."""
-        made = self.pipeline | label >> beam.Create(list(elements)) | f"Spread, {label}" >> beam.Reshuffle()
+        made = spread_elements(self.pipeline, label, elements, f"Spread, {label}", is_alone=self.is_alone)
         return Collection(self.folder, made)
 
     def gather(self, label: str, function: Callable[..., Any], *collections: Collection) -> Collection:

@@ -24,9 +24,10 @@ from apache_beam.utils.windowed_value import WindowedValue
 from trailforge.inference import ModelClient, Usage, metering
 from trailforge.inference.threads import LoopThread, all_or_error
 from trailforge.pipelines.engine.attempts import Patience, Superseded, Watch, begin_attempt, is_current
+from trailforge.pipelines.engine.beam_work import spread_elements
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.engine.progress import ProgressFile
-from trailforge.pipelines.engine.runners import check_runner, is_local, telling_line
+from trailforge.pipelines.engine.runners import check_runner, has_one_worker, is_local, telling_line
 from trailforge.pipelines.engine.shards import ItemResult, Shard, finish_shard, missing_shards
 from trailforge.pipelines.engine.worker_errors import clear_errors, note_error, noted_error
 from trailforge.pipelines.runs.accounting import add_up, stage
@@ -52,7 +53,8 @@ def run_pipeline(
     clear_errors(folder)
     do_fn = RunShards(work, str(folder), begin_attempt(folder))
     pipeline = beam.Pipeline(options=PipelineOptions(list(beam_options)))
-    _ = pipeline | "Shards" >> beam.Create(missing) | "Spread" >> beam.Reshuffle() | "Run" >> beam.ParDo(do_fn)
+    spread = spread_elements(pipeline, "Shards", missing, "Spread", is_alone=has_one_worker(beam_options))
+    _ = spread | "Run" >> beam.ParDo(do_fn)
     try:
         if is_local(beam_options):
             pipeline.run().wait_until_finish()

@@ -57,6 +57,11 @@ def is_local(arguments: Sequence[str]) -> bool:
     return f"--runner={LOCAL}" in arguments
 
 
+def has_one_worker(arguments: Sequence[str]) -> bool:
+    """Whether a command line names the runner of this process, and gives it nothing to have more workers by."""
+    return tuple(arguments) == beam_options()
+
+
 def _known(runner: str) -> str:
     """The runner's name as Beam writes it, which takes any case, and names without `Runner`."""
     from apache_beam.options.pipeline_options import StandardOptions

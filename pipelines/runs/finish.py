@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -118,6 +119,7 @@ def _manifest(settings: Settings, receipts: list[Receipt], dataset: DataSet, sec
     )
 
 
+@cache
 def _our_version() -> str:
     try:
         return version("trailforge")

@@ -29,7 +29,7 @@ from trailforge.schemas import (
     RejectedRow,
     SchemaVersion,
     Verdict,
-    check_row_count,
+    check_table_file,
     from_dict,
     is_read,
     iter_parquet,
@@ -121,9 +121,7 @@ def _check_file(entry: FileEntry, folder: Path, record_of: Mapping[str, type], r
     if path.suffix != ".parquet":
         return True
     try:
-        check_row_count(path, entry.rows)
-        for _ in iter_parquet(path, record_of[path.parent.name]):
-            break
+        check_table_file(path, record_of[path.parent.name], entry.rows)
     except (CountMismatch, InvalidInput) as error:
         report.problems.append(str(error))
         return False
@@ -184,11 +182,19 @@ class RowChecks(ABC):
         return self._undo.original(table, name, record, self.standing(table, name, record))
 
     def standing(self, table: str, name: str, record: type) -> Iterator[Any]:
-        """Rows of a file as they stand there: without what people rejected, with what they fixed."""
+        """Rows of a file as they stand there: without what people rejected, with what they fixed.
+
+        They end where they cannot be read, which is reported.
+        """
         path = self.folder / table / name
-        if path.exists():
+        if not path.exists():
+            return
+        try:
             for batch in iter_parquet(path, record):
                 yield from batch
+        except InvalidInput as error:
+            if str(error) not in self.report.problems:
+                self.report.problems.append(str(error))
 
     def check_made(self, table: str, name: str, made: Iterable[Any], record: type, differs: str, missing: str) -> None:
         """Hold the rows of a file against those that other tables give. `differs`, `missing`: what is said of a row."""

@@ -6,7 +6,7 @@ import gzip
 import io
 import json
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ def _deep(levels: int) -> bytes:
     return b"[" * levels + b"]" * levels
 
 
+@cache
 def _bomb(begin: bytes = b"", end: bytes = b"", fill: bytes = b" ") -> bytes:
     packed, piece = io.BytesIO(), fill * (1 << 20)
     with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1) as file:

@@ -6,22 +6,22 @@ import struct
 from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 
 def listened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """All that the next figure says."""
     said: list[str] = []
-    save = Figure.savefig
+    save = FigureCanvasAgg.print_png
 
-    def listen(figure: Figure, *args: Any, **options: Any) -> None:
-        for axes in figure.axes:
+    def listen(canvas: FigureCanvasAgg, *args: Any, **options: Any) -> None:
+        for axes in canvas.figure.axes:
             said.extend(text.get_text() for text in axes.texts)
             said.extend(label.get_text() for label in [*axes.get_xticklabels(), *axes.get_yticklabels()])
             said.append(axes.get_title() + axes.get_title(loc="left"))
-        save(figure, *args, **options)
+        save(canvas, *args, **options)
 
-    monkeypatch.setattr(Figure, "savefig", listen)
+    monkeypatch.setattr(FigureCanvasAgg, "print_png", listen)
     return said
 
 
