@@ -44,12 +44,12 @@ def demo_trajectories(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture(scope="package")
 def demo_bundles(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Of two bundles that give a question each, and one that gives none; so few documents need no UMAP, which takes
-    seconds to compile.
+    """Of two bundles that give a question each, and one whose questions are rejected; the model knows nearly all of
+    their names by the texts. So few documents need no UMAP, which takes seconds to compile.
     """
     folder, documents = tmp_path_factory.mktemp("demo"), sample_documents()
-    write_documents(folder / "documents.jsonl", [*documents[:8], *documents[16:20]])
-    return made(folder / "run", "document-bundles", "--documents", folder / "documents.jsonl")
+    write_documents(folder / "documents.jsonl", [*documents[16:20], *documents[28:32], *documents[44:48]])
+    return made(folder / "run", "document-bundles", documents=folder / "documents.jsonl")
 
 
 @pytest.fixture(scope="package")
@@ -70,7 +70,7 @@ def demo_episodes(tmp_path_factory: pytest.TempPathFactory, sample_graph: Path) 
 @pytest.fixture(scope="package")
 def demo_kg_questions(tmp_path_factory: pytest.TempPathFactory, sample_graph: Path) -> Made:
     """Questions of that graph."""
-    return made(tmp_path_factory.mktemp("demo") / "run", "kg-questions", "--count", 6, kg=sample_graph)
+    return made(tmp_path_factory.mktemp("demo") / "run", "kg-questions", "--count", 4, kg=sample_graph)
 
 
 @pytest.fixture(scope="package")

@@ -54,7 +54,7 @@ from trailforge.pipelines.runs.verify import verify_run
 
 Stamps = dict[str, tuple[int, int]]
 """Inode and time of change (ns) of files, by path below the run's folder."""
-_POLL_S = 0.01
+_POLL_S = 0.02
 _LONGEST_S = 300
 _IDLE_S = 3.0
 """A kill of a process that has not worked yet comes so soon after its start at the latest."""
@@ -65,8 +65,10 @@ class Case:
     """A data set, what it is made of, and the model that makes it."""
 
     dataset: DataSet
-    write: Callable[[Path], dict[str, Path]]
-    """Writes the input into a folder; gives the command's options."""
+    write: Callable[[Path, int], dict[str, Path]]
+    """Writes input of a size into a folder; gives the command's options."""
+    size: int
+    """Questions; of bundles, documents; of questions over a graph, how many are asked for (`{size}` in the preset)."""
     in_flight: int
     latency: float
     preset: str
@@ -79,41 +81,36 @@ class Case:
         return self.dataset.name.replace("_", "-")
 
 
-def _write_mcts(folder: Path) -> dict[str, Path]:
-    write_questions(folder / "questions.jsonl", 24)
+def _write_questions(folder: Path, size: int) -> dict[str, Path]:
+    write_questions(folder / "questions.jsonl", size)
     return {"--questions": folder / "questions.jsonl"}
 
 
-def _write_agents(folder: Path) -> dict[str, Path]:
-    write_questions(folder / "questions.jsonl", 16)
-    return {"--questions": folder / "questions.jsonl"}
-
-
-def _write_bundles(folder: Path) -> dict[str, Path]:
-    """Sixteen documents: fewer than fifty, so that their map needs no UMAP, which takes seconds to compile."""
+def _write_bundles(folder: Path, size: int) -> dict[str, Path]:
+    """Fewer documents than fifty, so that their map needs no UMAP, which takes seconds to compile."""
     documents = sample_documents()
-    write_documents(folder / "documents.jsonl", [*documents[:12], *documents[16:20]])
+    write_documents(folder / "documents.jsonl", [*documents[: size - 4], *documents[16:20]])
     return {"--documents": folder / "documents.jsonl", "--benchmark": write_benchmark(folder / "benchmark.jsonl")}
 
 
-def _write_kg(folder: Path) -> dict[str, Path]:
-    questions = questions_file(folder / "questions.jsonl", count=16, broken_row=None)
-    return {"--questions": questions, "--kg": searched_graph(folder / "graph", 16)}
+def _write_kg(folder: Path, size: int) -> dict[str, Path]:
+    questions = questions_file(folder / "questions.jsonl", count=size, broken_row=None)
+    return {"--questions": questions, "--kg": searched_graph(folder / "graph", size)}
 
 
-def _write_kg_questions(folder: Path) -> dict[str, Path]:
+def _write_kg_questions(folder: Path, _: int) -> dict[str, Path]:
     return {"--kg": paths_store(folder / "graph").folder}
 
 
 CASES = {
     case.command: case
     for case in (
-        Case(MCTS, _write_mcts, 16, 0.15, model={"error_rate": 0.3}, preset="""
+        Case(MCTS, _write_questions, 24, 16, 0.15, model={"error_rate": 0.3}, preset="""
 retrieval: {kind: bm25}
 schedule: {questions_in_flight: 8, tail_questions: 6}
 output: {shard_size: 2}
 """),
-        Case(BUNDLES, _write_bundles, 4, 0.25, model={"bundles": 1}, preset="""
+        Case(BUNDLES, _write_bundles, 16, 4, 0.25, model={"bundles": 1}, preset="""
 content: {min_words: 20, min_characters: 100}
 bundles: {method: greedy, min_cosine: 0.25}
 tools: {kind: bm25}
@@ -121,14 +118,14 @@ episodes: {plan: sampled, samples: 3}
 schedule: {questions_in_flight: 2}
 output: {documents_per_shard: 3, bundles_per_shard: 1, questions_per_shard: 2}
 """),
-        Case(KG, _write_kg, 4, 0.1, model={"kg": 1}, preset="""
+        Case(KG, _write_kg, 16, 4, 0.1, model={"kg": 1}, preset="""
 generator: {episodes: 3, top_k: 2}
 retrieval: {kind: bm25}
 schedule: {questions_in_flight: 3}
 output: {shard_size: 2}
 """),
-        Case(KG_QUESTIONS, _write_kg_questions, 4, 0.15, model={"kg": 1}, preset="""
-count: 24
+        Case(KG_QUESTIONS, _write_kg_questions, 24, 4, 0.15, model={"kg": 1}, preset="""
+count: {size}
 paths:
   {max_degree: 9, max_fan_out: 4, min_functionality: 0.0, min_triples: 1, max_guess: 1.0, max_per_found: 99,
     max_shared: 1.0, many_tails: [], closed_lists: &all [likes, helps, follows, fears], closed_heads: *all,
@@ -136,7 +133,7 @@ paths:
 schedule: {questions_in_flight: 3}
 output: {shard_size: 3}
 """),
-        Case(AGENTS, _write_agents, 8, 0.1, model={"agents": 1}, preset="""
+        Case(AGENTS, _write_questions, 16, 8, 0.1, model={"agents": 1}, preset="""
 generator: {agent: search_r1, draws: 3, top_k: 2}
 retrieval: {kind: bm25, scope: question}
 schedule: {questions_in_flight: 3}
@@ -301,8 +298,8 @@ class Site:
 def site_of(case: Case, folder: Path, environment: dict[str, str]) -> Iterator[Site]:
     """Input, preset and model server of a data set. `environment` names the Prefect server."""
     folder.mkdir()
-    options = case.write(folder)
-    (folder / "preset.yaml").write_text(f"model: {{name: scripted, max_in_flight: {case.in_flight}}}\n{case.preset}")
+    options, preset = case.write(folder, case.size), case.preset.replace("{size}", str(case.size))
+    (folder / "preset.yaml").write_text(f"model: {{name: scripted, max_in_flight: {case.in_flight}}}\n{preset}")
     pace = {"latency": case.latency, "spread": 0.5, "slots": case.in_flight}
     with running(**pace, **case.model, log=folder / "calls.log") as url:
         yield Site(case, folder, url, options, environment)

@@ -19,25 +19,27 @@ from trailforge.pipelines.runs.finish import read_manifest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-KILLS = {
-    "mcts-trajectories": 2,
-    "document-bundles": 2,
-    "kg-trajectories": 2,
-    "kg-questions": 2,
-    "agent-trajectories": 2,
+KILLS = 2
+SIZES = {
+    "mcts-trajectories": 12,
+    "document-bundles": 12,
+    "kg-trajectories": 10,
+    "kg-questions": 12,
+    "agent-trajectories": 10,
 }
+"""Five shards or more, so that some are finished and some under way at a kill."""
 
 
-@pytest.fixture(params=KILLS)
+@pytest.fixture(params=SIZES)
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     case = CASES[request.param]
-    with site_of(replace(case, latency=case.latency / 2), tmp_path / request.param, {}) as site:
+    short = replace(case, size=SIZES[case.command], latency=case.latency / 2)
+    with site_of(short, tmp_path / request.param, {}) as site:
         yield site
 
 
 def test_a_killed_run_keeps_what_is_finished_and_ends_in_the_same_rows(site: Site) -> None:
-    kills = KILLS[site.case.command]
-    tally = kill_runs(site, kills=kills, per_run=kills, seed=0, say=print)
+    tally = kill_runs(site, kills=KILLS, per_run=KILLS, seed=0, say=print)
     assert tally.found() == []
     assert tally.between and tally.kept, "no kill came with some shards finished and some under way"
 
