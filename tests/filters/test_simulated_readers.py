@@ -26,21 +26,23 @@ def preset() -> BundleRunConfig:
 async def share_that_passes(
     kind: BundleQuestionType, options: int, documents: int, *, only_guesses: bool, config: BundleRunConfig
 ) -> float:
-    cases = [sound_case(number, kind, documents, options) for number in range(300)]
+    cases = [sound_case(number, kind, documents, options) for number in range(100)]
     passed = [
         (await passes(case, config, only_guesses=only_guesses, seed=number))[0] for number, case in enumerate(cases)
     ]
     return sum(passed) / len(passed)
 
 
-@pytest.mark.parametrize("documents", [2, 3, 4])
 @pytest.mark.parametrize(("kind", "options"), CASES)
 async def test_who_only_guesses_passes_no_more_than_two_in_a_hundred_choices(
-    kind: BundleQuestionType, options: int, documents: int
+    kind: BundleQuestionType, options: int
 ) -> None:
     config = preset()
-    # Of 300 at a true rate of 0.015 more than 12 come up once in a thousand times.
-    assert await share_that_passes(kind, options, documents, only_guesses=True, config=config) <= 0.04
+    shares = [
+        await share_that_passes(kind, options, documents, only_guesses=True, config=config) for documents in (2, 3, 4)
+    ]
+    # At a true rate of 0.015 more than 12 of 300 come up once in a thousand times, and so do more than 6 of 100.
+    assert sum(shares) / 3 <= 0.04 and max(shares) <= 0.06
 
 
 async def test_a_guesser_would_pass_where_one_right_answer_is_enough() -> None:

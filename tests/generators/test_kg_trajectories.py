@@ -400,7 +400,7 @@ HOSTILE = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(title=HOSTILE, text=HOSTILE, said=HOSTILE)
 def test_messages_are_valid_whatever_is_retrieved_or_read(graph: KgStore, title: str, text: str, said: str) -> None:
     def script(request: Request) -> str:

@@ -177,7 +177,7 @@ STEPS = [
 DRAWS = st.tuples(*map(st.sampled_from, STEPS)).map(lambda steps: told(*steps, answer=steps[-1].answer or ""))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(drawn=st.lists(DRAWS, max_size=8))
 def test_every_pair_parts_at_a_first_mistake_and_no_two_alike(drawn: list[KgTrajectory]) -> None:
     chosen = select([replace(row, sample=n, uid=str(n)) for n, row in enumerate(drawn)])

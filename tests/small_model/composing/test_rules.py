@@ -229,7 +229,7 @@ def test_the_telescope_is_the_one_that_was_named_unless_there_are_two() -> None:
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.permutations(SENTENCES), min_size=2, max_size=3), st.integers(1, 8))
 def test_what_is_joined_is_sound(texts: list[list[str]], length: int) -> None:
     documents = [document(*text[:length], name=str(n)) for n, text in enumerate(texts)]

@@ -183,7 +183,7 @@ def source_with(footer: str, source: str, count: int) -> list[SourceDocument]:
     return [document(n, prose(n + 100 * len(source)) + footer, source=source) for n in range(count)]
 
 
-@settings(max_examples=4)
+@settings(max_examples=2)
 @given(st.randoms(use_true_random=False), st.integers(1, 30))
 @example(random.Random(0), 1)
 def test_neither_order_nor_shard_size_decides_anything(rng: random.Random, size: int) -> None:

@@ -99,7 +99,7 @@ def test_the_seed_decides() -> None:
 
 
 def test_every_shape_is_found_and_relations_take_turns() -> None:
-    chains = [chain for seed in range(4) for chain in sampled(random_triples(seed), count=30)]
+    chains = [chain for seed in range(3) for chain in sampled(random_triples(seed), count=30)]
     assert {(chain.shape, len(chain.facts)) for chain in chains} >= {
         ("chain", 1), ("chain", 2), ("chain", 3), ("intersection", 2), ("intersection", 3), ("intersection_inside", 3),
     }  # fmt: skip
