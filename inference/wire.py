@@ -73,7 +73,8 @@ class Wire:
         if not is_sendable(key):
             raise ProviderError(f"the API key holds characters that no key has; set {KEY_VARIABLES[0]} anew")
         # Where a server sends us on to may be anyone's: prompts go nowhere but where a person said.
-        http = openai.DefaultAioHttpClient(timeout=self._timeout_s, follow_redirects=False)
+        trusted = _trusted(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+        http = openai.DefaultAioHttpClient(timeout=self._timeout_s, follow_redirects=False, verify=trusted)
         try:
             sdk = openai.AsyncOpenAI(base_url=self._url, api_key=key, http_client=http)
             base = httpx.URL(self._url)
@@ -137,6 +138,14 @@ def _libraries() -> tuple[Any, Any]:
         return importlib.import_module("httpx2" if is_new else "httpx"), openai
     except ImportError as error:
         raise missing_package(error) or error from None
+
+
+@functools.cache
+def _trusted(file: str | None, folder: str | None) -> Any:
+    """The certificates of these variables, or of this machine. To read them takes as long as a hundred calls."""
+    del file, folder  # the library reads them itself
+    httpx, _ = _libraries()
+    return httpx.create_ssl_context()
 
 
 def _is_success(status: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import ssl
 import time
 import zlib
 from collections import Counter
@@ -448,3 +449,16 @@ async def test_no_figure_of_the_client_is_taken_for_rows(server: ModelServer) ->
 def test_progress_says_how_many_replies_were_counted_here() -> None:
     assert "(3 replies counted here: their usage was missing or impossible)" in _status(Counter(disbelieved_usage=3))
     assert "counted here" not in _status(Counter())
+
+
+def test_certificates_are_read_once_and_anew_where_the_variables_name_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[object] = []
+    own = ssl.SSLContext.load_verify_locations
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *given: read.append(own(*given)))
+    Wire("https://127.0.0.1:9/v1", timeout_s=1.0).open()
+    before = len(read)
+    Wire("https://127.0.0.1:9/v1", timeout_s=1.0).open()
+    assert len(read) == before
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/certificates.pem")
+    with pytest.raises(FileNotFoundError):
+        Wire("https://127.0.0.1:9/v1", timeout_s=1.0).open()

@@ -108,7 +108,7 @@ def drive(rate: float, burst: int, seconds: float, *, wait_s: float | None, rtt:
 
 
 @pytest.mark.parametrize("wait_s", [1.0, None])
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(rate=st.floats(20, 400), reserve_s=st.floats(0.2, 1.0))
 def test_most_of_a_permitted_rate_is_used_and_little_is_refused(
     wait_s: float | None, rate: float, reserve_s: float

@@ -341,12 +341,19 @@ def test_questions_are_asked_in_the_sets_order(
     assert all(question in prompt for question, prompt in zip(expected, asked, strict=True))
 
 
-def test_figures_of_each_step_are_beside_the_checkpoints(questions: Path, tiny_model: Path, tmp_path: Path) -> None:
-    trained(questions, tiny_model, tmp_path / "out", searching)
-    rows = list(csv.DictReader((tmp_path / "out" / "curves.csv").read_text().splitlines()))
+@pytest.fixture(scope="module")
+def plain(questions: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training of two steps with the settings as they are, to be read only."""
+    out = tmp_path_factory.mktemp("plain") / "out"
+    trained(questions, tiny_model, out, searching)
+    return out
+
+
+def test_figures_of_each_step_are_beside_the_checkpoints(plain: Path) -> None:
+    rows = list(csv.DictReader((plain / "curves.csv").read_text().splitlines()))
     assert [float(row["step"]) for row in rows] == [1, 2]
     assert [float(row["episodes/well_formed"]) for row in rows] == [1.0, 1.0]
-    assert [float(row["reward"]) for row in rows] == pytest.approx(result(tmp_path / "out")["rewards"])
+    assert [float(row["reward"]) for row in rows] == pytest.approx(result(plain)["rewards"])
     assert rows[0].keys() >= {
         "loss",
         "reward",
@@ -501,16 +508,13 @@ def kept(out: Path) -> list[AgentEpisode]:
     return list(read_trained(out))
 
 
-def test_every_episode_is_kept_with_its_step_and_what_it_was_paid(
-    questions: Path, tiny_model: Path, tmp_path: Path
-) -> None:
-    trained(questions, tiny_model, tmp_path / "out", searching)
-    names = [path.name for path in sorted((tmp_path / "out" / "episodes").iterdir())]
+def test_every_episode_is_kept_with_its_step_and_what_it_was_paid(questions: Path, plain: Path) -> None:
+    names = [path.name for path in sorted((plain / "episodes").iterdir())]
     assert names == ["step-000001-rank-0.parquet", "step-000002-rank-0.parquet"]
-    rows = kept(tmp_path / "out")
+    rows = kept(plain)
     assert [row.training.step for row in rows if row.training] == [1] * 8 + [2] * 8
     assert len({row.uid for row in rows}) == 16 and {row.protocol for row in rows} == {"react"}
-    curves = list(csv.DictReader((tmp_path / "out" / "curves.csv").read_text().splitlines()))
+    curves = list(csv.DictReader((plain / "curves.csv").read_text().splitlines()))
     for step, figures in enumerate(curves, start=1):
         paid = [row.training for row in rows if row.training and row.training.step == step]
         assert float(figures["reward"]) == pytest.approx(sum(each.reward or 0.0 for each in paid) / 8, abs=1e-5)
@@ -524,8 +528,8 @@ def test_every_episode_is_kept_with_its_step_and_what_it_was_paid(
     assert len(one.searches) == 1 and one.searches[0].titles and len(one.searches[0].scores) == 2
     assert one.costs.calls == 2 and 0 < one.costs.completion_tokens < one.costs.prompt_tokens
     assert one.stop == "answered" and one.messages[-1].role == "assistant"
-    opened = open_training(tmp_path / "out")
-    assert is_training(tmp_path / "out") and opened.whole(9) == rows[9]
+    opened = open_training(plain)
+    assert is_training(plain) and opened.whole(9) == rows[9]
     assert opened.select(step=2, stop="answered") == list(range(8, 16)) and opened.select(stop="failed") == []
 
 
