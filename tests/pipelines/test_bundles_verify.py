@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.pipelines.bundles_support import CONFIG, FinishedBundles, begin_run, run_until
+from tests.pipelines.forging import Changes, Forgeries, not_found
 from tests.pipelines.support import edit_manifest, forge
 from tests.support.bundle_world import FLAWS
 from tests.support.files import contents
@@ -54,6 +55,16 @@ def forged(run: FinishedBundles, table: str, edit: Edit, *, number: int = 0) -> 
 def first(**changes: Any) -> Edit:
     """The first row changed."""
     return lambda rows: [replace(rows[0], **changes), *rows[1:]]
+
+
+Cases = Mapping[str, tuple[Changes, str]]
+
+
+def overlooked(run: FinishedBundles, copies: Path, table: str, cases: Cases) -> dict[str, str]:
+    """What is said of a forged row of each case, where it is not what is wanted."""
+    changes = {name: change for name, (change, _) in cases.items()}
+    said = Forgeries(table, BUNDLES.records[table], changes).found(run.folder, copies)
+    return not_found(said, {name: found for name, (_, found) in cases.items()})
 
 
 def rows_of(run: FinishedBundles, table: str) -> list[Any]:
@@ -101,13 +112,14 @@ def test_a_run_that_stops_at_the_bundles_verifies(original_bundles: FinishedBund
     assert {name for name in whole if plots[name] != whole[name]} == {"funnel.png"}
 
 
-@pytest.mark.parametrize("table", ["inputs", *BUNDLES.records])
-def test_one_flipped_byte_of_any_table_is_found(finished_bundles: FinishedBundles, table: str) -> None:
-    path = sorted((finished_bundles.folder / table).glob("*.parquet"))[0]
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    assert problems(finished_bundles) == f"{table}/{path.name}: not as it was written (its sha256 differs)"
+def test_one_flipped_byte_of_any_table_is_found(finished_bundles: FinishedBundles) -> None:
+    flipped = [sorted((finished_bundles.folder / table).glob("*.parquet"))[0] for table in ("inputs", *BUNDLES.records)]
+    for path in flipped:
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+    said = [f"{p.parent.name}/{p.name}: not as it was written (its sha256 differs)" for p in flipped]
+    assert sorted(problems(finished_bundles).splitlines()) == sorted(said)
 
 
 def test_a_changed_and_a_missing_picture_are_found(finished_bundles: FinishedBundles) -> None:
@@ -223,7 +235,7 @@ def cyclic(row: Any) -> dict[str, Any]:
     return {"dag_edges": (PlanEdge(src=a, dst=b), PlanEdge(src=b, dst=a))}
 
 
-FORGERIES: dict[str, tuple[Callable[[Any], dict[str, Any]], str]] = {
+FORGERIES: dict[str, tuple[Changes, str]] = {
     "quote": (quote, "filter unsupported_quote rejects it"),
     "cycle": (cyclic, "filter invalid_plan rejects it"),
     "leak": (lambda row: {"question": f"Is it {row.answer}?", "type": "factual", "options": (), "correct_options": ()},
@@ -238,32 +250,22 @@ FORGERIES: dict[str, tuple[Callable[[Any], dict[str, Any]], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FORGERIES)
-def test_a_forged_candidate_is_found(finished_bundles: FinishedBundles, name: str) -> None:
-    changes, found = FORGERIES[name]
-    assert found in forged(
-        finished_bundles, "candidates", lambda rows: [replace(rows[0], **changes(rows[0])), *rows[1:]]
-    )
+def test_a_forged_candidate_is_found(original_bundles: FinishedBundles, tmp_path: Path) -> None:
+    assert overlooked(original_bundles, tmp_path, "candidates", FORGERIES) == {}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        lambda row: {"question": "What else?"},
-        lambda row: {"uid": "none"},
-        lambda row: {"filters": row.filters[:-1]},
-        lambda row: {"filters": (*row.filters[:-1], replace(row.filters[-1], passed=False))},
-        *(changes for changes, _ in FORGERIES.values()),
-    ],
-    ids=["question", "uid", "no selection", "not passed", *FORGERIES],
-)
-def test_a_selected_question_that_is_no_candidate_is_found(
-    finished_bundles: FinishedBundles, changes: Callable[[Any], dict[str, Any]]
-) -> None:
-    def edit(rows: list[Any]) -> list[Any]:
-        return [replace(rows[0], **changes(rows[0])), *rows[1:]]
+SELECTED: dict[str, Changes] = {
+    "question": lambda row: {"question": "What else?"},
+    "uid": lambda row: {"uid": "none"},
+    "no selection": lambda row: {"filters": row.filters[:-1]},
+    "not passed": lambda row: {"filters": (*row.filters[:-1], replace(row.filters[-1], passed=False))},
+    **{name: changes for name, (changes, _) in FORGERIES.items()},
+}
 
-    assert "it is not what the filters left in `candidates/`" in forged(finished_bundles, "bundle_questions", edit)
+
+def test_a_selected_question_that_is_no_candidate_is_found(original_bundles: FinishedBundles, tmp_path: Path) -> None:
+    cases = {name: (change, "it is not what the filters left in `candidates/`") for name, change in SELECTED.items()}
+    assert overlooked(original_bundles, tmp_path, "bundle_questions", cases) == {}
 
 
 @pytest.mark.parametrize(
@@ -286,46 +288,39 @@ def _asking(row: SearchEpisode) -> tuple[Message, ...]:
     return (row.messages[0], replace(row.messages[1], content=row.messages[1].content.swapcase()), *row.messages[2:])
 
 
-@pytest.mark.parametrize(
-    ("changes", "found"),
-    [
-        (lambda row: {"reward": replace(row.reward, total=0.9)}, "reward is not what follows from its question"),
-        (lambda row: {"searches": row.searches[:1]}, "filter evidence_not_found rejects it"),
-        (lambda row: {"question_id": "none"}, "its question 'none' is not there"),
-        (lambda row: {"messages": row.messages[:-1]}, "filter malformed rejects it"),
-        (lambda row: {"messages": row.messages[:2]}, "filter malformed rejects it"),
-        (lambda row: {"messages": ()}, "filter malformed rejects it"),
-        (lambda row: {"messages": (*row.messages[:-1], replace(row.messages[-1], content="<answer>no</answer>"))},
-         "final_answer is not what follows from its question"),
-        (lambda row: {"answer": "no"}, "answer is not what follows from its question"),
-        (lambda row: {"messages": _asking(row)}, "its conversation asks another question"),
-        (lambda row: {"messages": _with_rules(row)}, "its conversation asks another question, or by other rules"),
-        (lambda row: {"scored_by": "judge"}, "its answer is scored by judge, and should be by "),
-        (lambda row: {"thought": "I look."}, "its thought is not what the templates say"),
-        (lambda row: {"thought": "Zanzibar?", "thoughts": "model"}, "filter unfounded_thought rejects its"),
-    ],
-    ids=["reward", "searches", "question", "no answer", "no search", "nothing", "wrong answer", "gold", "asked",
-         "rules", "judge", "thought", "unfounded"],
-)  # fmt: skip
-def test_a_forged_episode_is_found(
-    finished_bundles: FinishedBundles, changes: Callable[[Any], dict[str, Any]], found: str
+EPISODES: dict[str, tuple[Changes, str]] = {
+    "reward": (lambda row: {"reward": replace(row.reward, total=0.9)}, "reward is not what follows from its question"),
+    "searches": (lambda row: {"searches": row.searches[:1]}, "filter evidence_not_found rejects it"),
+    "question": (lambda row: {"question_id": "none"}, "its question 'none' is not there"),
+    "no answer": (lambda row: {"messages": row.messages[:-1]}, "filter malformed rejects it"),
+    "no search": (lambda row: {"messages": row.messages[:2]}, "filter malformed rejects it"),
+    "nothing": (lambda row: {"messages": ()}, "filter malformed rejects it"),
+    "wrong answer": (
+        lambda row: {"messages": (*row.messages[:-1], replace(row.messages[-1], content="<answer>no</answer>"))},
+        "final_answer is not what follows from its question",
+    ),
+    "gold": (lambda row: {"answer": "no"}, "answer is not what follows from its question"),
+    "asked": (lambda row: {"messages": _asking(row)}, "its conversation asks another question"),
+    "rules": (lambda row: {"messages": _with_rules(row)}, "its conversation asks another question, or by other rules"),
+    "judge": (lambda row: {"scored_by": "judge"}, "its answer is scored by judge, and should be by "),
+    "thought": (lambda row: {"thought": "I look."}, "its thought is not what the templates say"),
+    "unfounded": (
+        lambda row: {"thought": "Zanzibar?", "thoughts": "model"}, "filter unfounded_thought rejects its",
+    ),
+}  # fmt: skip
+_OTHER_ROW = "this SFT row is not what its episode gives"
+SFT_ROWS: dict[str, tuple[Changes, str]] = {
+    "train": (lambda row: {"train": tuple(not t for t in row.train)}, _OTHER_ROW),
+    "episode": (lambda row: {"trajectory_uid": "none"}, _OTHER_ROW),
+    "messages": (lambda row: {"messages": row.messages[:-1], "train": row.train[:-1]}, _OTHER_ROW),
+}
+
+
+@pytest.mark.parametrize(("table", "cases"), [("episodes", EPISODES), ("sft", SFT_ROWS)], ids=["episodes", "sft"])
+def test_a_forged_episode_and_sft_row_are_found(
+    original_bundles: FinishedBundles, tmp_path: Path, table: str, cases: Cases
 ) -> None:
-    assert found in forged(finished_bundles, "episodes", lambda rows: [replace(rows[0], **changes(rows[0])), *rows[1:]])
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [
-        lambda row: replace(row, train=tuple(not t for t in row.train)),
-        lambda row: replace(row, trajectory_uid="none"),
-        lambda row: replace(row, messages=row.messages[:-1], train=row.train[:-1]),
-    ],
-    ids=["train", "episode", "messages"],
-)
-def test_a_changed_sft_row_is_found(finished_bundles: FinishedBundles, edit: Callable[[Any], Any]) -> None:
-    assert "this SFT row is not what its episode gives" in forged(
-        finished_bundles, "sft", lambda rows: [edit(rows[0]), *rows[1:]]
-    )
+    assert overlooked(original_bundles, tmp_path, table, cases) == {}
 
 
 def test_a_rejected_row_of_another_reason_is_found(finished_bundles: FinishedBundles) -> None:
