@@ -128,16 +128,16 @@ def readme_commands() -> list[list[str]]:
     return [words[1:] for line in lines if (words := shlex.split(line, comments=True))[:1] == ["trailforge"]]
 
 
-def readme_command(name: str, **folders: Path) -> list[object]:
-    """README's command of this name, with other folders: `out` for the one of `--out`, `kg` for that of `--kg`."""
+def readme_command(name: str, **paths: Path) -> list[object]:
+    """README's command of this name, with other paths: `out` for that of `--out`, `kg` for that of `--kg` …"""
     words = next(words for words in readme_commands() if " ".join(words).startswith(f"{name} "))
-    given = {f"--{option}": folder for option, folder in folders.items()}
+    given = {f"--{option}": path for option, path in paths.items()}
     return [given.get(before, word) for before, word in zip(["", *words], words, strict=False)]
 
 
-def made(out: Path, name: str, *fewer: object, **folders: Path) -> Made:
-    """Run a command of README.md, with folders of the test's; `fewer` asks for less than it does, by its own option."""
-    command = [*readme_command(name, out=out, **folders), *fewer]
+def made(out: Path, name: str, *fewer: object, **paths: Path) -> Made:
+    """Run a command of README.md, with paths of the test's; `fewer` asks for less than it does, by its own option."""
+    command = [*readme_command(name, out=out, **paths), *fewer]
     ended = trailforge(*command, timeout_s=900)
     assert ended.code == 0, ended.err
     return Made(out, tuple(command), ended.out)
@@ -147,13 +147,15 @@ def made(out: Path, name: str, *fewer: object, **folders: Path) -> Made:
 def prefect_server(log: Path, *, home: Path | None = None) -> Iterator[dict[str, str]]:
     """A Prefect server for several commands, which otherwise start one each; gives the environment that names it.
 
-    `home`: its data and settings are there, instead of in the home of the test session.
+    `home`: its data and settings are there, instead of in the home of the test session. Schedules plan nothing: tests
+    make the runs that they want.
     """
     port, own = free_port(), {"PREFECT_HOME": str(home)} if home else {}
+    quiet = {"PREFECT_LOGGING_LEVEL": "ERROR", "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED": "false"}
     with log.open("w") as out:
         process = subprocess.Popen(
             [sys.executable, "-m", "prefect", "server", "start", "--no-ui", "--host", "127.0.0.1", "--port", str(port)],
-            env={**os.environ, **own, "PREFECT_LOGGING_LEVEL": "ERROR"},
+            env={**os.environ, **own, **quiet},
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
