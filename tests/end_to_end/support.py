@@ -147,15 +147,13 @@ def made(out: Path, name: str, *fewer: object, **paths: Path) -> Made:
 def prefect_server(log: Path, *, home: Path | None = None) -> Iterator[dict[str, str]]:
     """A Prefect server for several commands, which otherwise start one each; gives the environment that names it.
 
-    `home`: its data and settings are there, instead of in the home of the test session. Schedules plan nothing: tests
-    make the runs that they want.
+    `home`: its data and settings are there, instead of in the home of the test session.
     """
     port, own = free_port(), {"PREFECT_HOME": str(home)} if home else {}
-    quiet = {"PREFECT_LOGGING_LEVEL": "ERROR", "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED": "false"}
     with log.open("w") as out:
         process = subprocess.Popen(
             [sys.executable, "-m", "prefect", "server", "start", "--no-ui", "--host", "127.0.0.1", "--port", str(port)],
-            env={**os.environ, **own, **quiet},
+            env={**os.environ, **own, "PREFECT_LOGGING_LEVEL": "ERROR"},
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
