@@ -128,16 +128,16 @@ def readme_commands() -> list[list[str]]:
     return [words[1:] for line in lines if (words := shlex.split(line, comments=True))[:1] == ["trailforge"]]
 
 
-def readme_command(name: str, **folders: Path) -> list[object]:
-    """README's command of this name, with other folders: `out` for the one of `--out`, `kg` for that of `--kg`."""
+def readme_command(name: str, **paths: Path) -> list[object]:
+    """README's command of this name, with other paths: `out` for that of `--out`, `kg` for that of `--kg` …"""
     words = next(words for words in readme_commands() if " ".join(words).startswith(f"{name} "))
-    given = {f"--{option}": folder for option, folder in folders.items()}
+    given = {f"--{option}": path for option, path in paths.items()}
     return [given.get(before, word) for before, word in zip(["", *words], words, strict=False)]
 
 
-def made(out: Path, name: str, *fewer: object, **folders: Path) -> Made:
-    """Run a command of README.md, with folders of the test's; `fewer` asks for less than it does, by its own option."""
-    command = [*readme_command(name, out=out, **folders), *fewer]
+def made(out: Path, name: str, *fewer: object, **paths: Path) -> Made:
+    """Run a command of README.md, with paths of the test's; `fewer` asks for less than it does, by its own option."""
+    command = [*readme_command(name, out=out, **paths), *fewer]
     ended = trailforge(*command, timeout_s=900)
     assert ended.code == 0, ended.err
     return Made(out, tuple(command), ended.out)

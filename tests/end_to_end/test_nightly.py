@@ -91,12 +91,12 @@ class Worker:
                 stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
             )  # fmt: skip
 
-    def until(self, has_come: Callable[[], bool], *, seconds: float = 180) -> None:
-        """Wait for a moment."""
+    def until(self, has_come: Callable[[], bool], *, seconds: float = 180, every: float = 0.02) -> None:
+        """Wait for a moment. To ask the server for it takes some of its time: seldom is enough."""
         end = time.monotonic() + seconds
         while not has_come():
             assert self._process.poll() is None and time.monotonic() < end, self._log.read_text()[-4000:]
-            time.sleep(0.02)
+            time.sleep(every)
 
     def kill(self) -> None:
         """-9, the flows too."""
@@ -166,7 +166,7 @@ def test_each_night_makes_its_window_though_a_worker_is_killed(site: Site, tmp_p
 
             worker = Worker(site, tmp_path / "worker.log")
             run = lab.schedule(NEXT)
-            worker.until(lambda: lab.has_ended(run))
+            worker.until(lambda: lab.has_ended(run), every=0.5)
             worker.until(lambda: received != [], seconds=60)
         finally:
             worker.kill()
