@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 FLOW = "mcts-trajectories"
 DEPLOYMENT = "musique-nightly"
+PLANNED_WITHIN_S = 30
+"""A deployment is planned when its server next looks for new ones: every five seconds."""
 SECRET = "sk-scheduled-and-not-to-be-seen"
 
 
@@ -30,6 +33,17 @@ def test_the_deployments_have_schedules_typed_parameters_and_limits(site: Site) 
         assert made["enforce_parameter_schema"]
         assert made["parameter_openapi_schema"]["properties"]["seed"]["type"] == "integer"
         assert (made["global_concurrency_limit"]["limit"], made["work_pool_name"]) == (1, POOL)
+
+
+def test_the_server_plans_the_next_runs_of_every_deployment(site: Site) -> None:
+    """With SQLAlchemy 2.1 its scheduler fails, which the log of the server alone says."""
+    wanted, until = {each["name"] for each in DEPLOYMENTS}, time.monotonic() + PLANNED_WITHIN_S
+    planned: set[str] = set()
+    while planned != wanted and time.monotonic() < until:
+        time.sleep(0.5)
+        scheduled = {"state": {"type": {"any_": ["SCHEDULED"]}}}
+        planned = {each["name"] for each in site.ask("deployments/filter", flow_runs=scheduled)}
+    assert planned == wanted, (site.home / "server.log").read_text()[-3000:]
 
 
 def test_a_run_of_a_deployment_by_a_worker_leaves_rows_and_artifacts(site: Site, tmp_path: Path) -> None:
