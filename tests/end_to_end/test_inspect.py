@@ -20,7 +20,7 @@ from trailforge.schemas import BundleQuestion, Message, SourceDocument, read_row
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_model, pytest.mark.timeout(600)]
 
-TEN = "aa1a2a3a4a"
+SIX = "a123a4"
 """Keys: accept, or reject for a reason."""
 
 
@@ -31,10 +31,9 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def questions_page(demo_kg_questions: Made) -> Iterator[str]:
-    """The page of a run that no test decides on."""
-    with inspecting(demo_kg_questions.out) as url:
-        yield url
+def port() -> int:
+    """Of all pages, which stand one after the other: at the same address the browser has their scripts."""
+    return free_port()
 
 
 def decided(visit: Visit) -> int:
@@ -45,35 +44,43 @@ def decided(visit: Visit) -> int:
 
 
 def test_each_view_of_each_run_and_a_click_on_a_reason(
-    browser: Any, demo_trajectories: Made, demo_bundles: Made, demo_episodes: Made, questions_page: str
+    browser: Any,
+    port: int,
+    demo_trajectories: Made,
+    demo_bundles: Made,
+    demo_episodes: Made,
+    demo_kg_questions: Made,
 ) -> None:
     assert any((demo_bundles.out / "rejected").glob("*.parquet")), "the demo rejects nothing that could be listed"
-    check_views(browser, questions_page, {"kg": "What the filters measured"})
     runs = {
-        demo_trajectories.out: {"trajectories": "final answer"},
-        demo_bundles.out: {"bundles": "Its questions", "bundles?table=episodes": "final answer"},
-        demo_episodes.out: {"kg": "triples kept"},
+        demo_trajectories.out: ("Trajectories", "final answer"),
+        demo_episodes.out: ("Knowledge graph", "triples kept"),
+        demo_kg_questions.out: ("Knowledge graph", "What the filters measured"),
+        demo_bundles.out: ("Bundles", "Its questions"),
     }
-    for folder, of_its_own in runs.items():
-        with inspecting(folder) as url:
-            check_views(browser, url, of_its_own)
+    visit = Visit(browser, f"http://127.0.0.1:{port}")
+    for folder, (title, of_its_own) in runs.items():
+        with inspecting(folder, port=port):
+            visit.go("")
+            check_view(visit, "Rejected, by reason")
+            visit.follow(title)
+            check_view(visit, of_its_own)
+            visit.follow("Decide")
+            check_view(visit, "Accept")
             if folder == demo_bundles.out:
-                check_that_a_click_on_a_reason_lists_its_rows(browser, url)
-
-
-def check_views(browser: Any, url: str, of_its_own: dict[str, str]) -> None:
-    """The views of every run, and those of this one, by what they show."""
-    visit = Visit(browser, url)
-    for name, wanted in {"": "Rejected, by reason", **of_its_own, "decide": "Accept"}.items():
-        visit.go(name)
-        assert visit.shows(wanted), f"{url}, {name}: {visit.text()}"
-        assert visit.problems() == [], f"{url}, {name}"
+                visit.go("bundles?table=episodes")
+                check_view(visit, "final answer")
+                visit.follow("Overview")
+                check_that_a_click_on_a_reason_lists_its_rows(visit)
     visit.page.close()
 
 
-def check_that_a_click_on_a_reason_lists_its_rows(browser: Any, url: str) -> None:
-    visit = Visit(browser, url)
-    visit.go("")
+def check_view(visit: Visit, wanted: str) -> None:
+    assert visit.shows(wanted), f"{visit.page.url}: {visit.text()}"
+    assert visit.problems() == [], visit.page.url
+
+
+def check_that_a_click_on_a_reason_lists_its_rows(visit: Visit) -> None:
     bar = visit.page.locator(".st-key-rejections .bars .point").first.bounding_box()
     middle = bar["x"] + bar["width"] / 2, bar["y"] + bar["height"] / 2
     visit.page.mouse.move(*middle)
@@ -81,39 +88,39 @@ def check_that_a_click_on_a_reason_lists_its_rows(browser: Any, url: str) -> Non
     visit.page.mouse.click(*middle)
     visit.page.get_by_text("Rejected: ").wait_for(timeout=20_000)
     assert visit.shows("Row 1 of")
-    visit.page.close()
 
 
-def test_ten_decisions_by_keyboard_outlive_the_server(browser: Any, demo_bundles: Made, tmp_path: Path) -> None:
-    folder, port = tmp_path / "run", free_port()
+def test_decisions_by_keyboard_outlive_the_server(browser: Any, port: int, demo_bundles: Made, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
     shutil.copytree(demo_bundles.out, folder)
     with inspecting(folder, "--who", "ann", port=port) as url:
         visit = Visit(browser, url)
         visit.go("decide")
         choose_table(visit, "inputs")
-        for count, key in enumerate(TEN[:6], start=1):
+        for count, key in enumerate(SIX[:3], start=1):
             press(visit, key, count)
-    assert len(read_decisions(folder)) == 6
+    assert len(read_decisions(folder)) == 3
     with inspecting(folder, "--who", "ann", port=port):
         visit.go("decide")
         choose_table(visit, "inputs")
-        assert decided(visit) == 6
-        for count, key in enumerate(TEN[6:], start=7):
+        assert decided(visit) == 3
+        for count, key in enumerate(SIX[3:], start=4):
             press(visit, key, count)
         assert visit.problems() == []
+    visit.page.close()
     found = read_decisions(folder)
-    assert [each.action for each in found] == ["accept" if key == "a" else "reject" for key in TEN]
-    assert len({each.uid for each in found}) == 10 and {each.who for each in found} == {"ann"}
+    assert [each.action for each in found] == ["accept" if key == "a" else "reject" for key in SIX]
+    assert len({each.uid for each in found}) == 6 and {each.who for each in found} == {"ann"}
     assert all(each.reason for each in found if each.action == "reject")
     made = trailforge("curate", "apply", folder, "--out", tmp_path / "curated")
     assert made.code == 0, made.err
 
 
-def test_from_a_view_to_the_decision_and_back(browser: Any, demo_bundles: Made, tmp_path: Path) -> None:
+def test_from_a_view_to_the_decision_and_back(browser: Any, port: int, demo_bundles: Made, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(demo_bundles.out, folder)
     row = next(iter(read_rows(sorted((folder / "bundle_questions").glob("*.parquet")), BundleQuestion)))
-    with inspecting(folder, "--who", "ann") as url:
+    with inspecting(folder, "--who", "ann", port=port) as url:
         visit = Visit(browser, url)
         visit.go("bundles")
         visit.page.get_by_role("link", name="Decide on this row").click()
@@ -133,7 +140,7 @@ def test_from_a_view_to_the_decision_and_back(browser: Any, demo_bundles: Made, 
     assert [(each.uid, each.action) for each in read_decisions(folder)] == [(row.uid, "fix"), (row.uid, "withdraw")]
 
 
-def test_no_page_elsewhere_may_connect(demo_kg_questions: Made, questions_page: str) -> None:
+def test_no_page_elsewhere_may_connect(demo_kg_questions: Made) -> None:
     def asked(url: str, host: str, origin: str) -> int:
         connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
         headers = {"Host": host, "Origin": origin, "Connection": "Upgrade", "Upgrade": "websocket"}
@@ -141,9 +148,10 @@ def test_no_page_elsewhere_may_connect(demo_kg_questions: Made, questions_page: 
         connection.request("GET", "/_stcore/stream", headers=headers | key)
         return connection.getresponse().status
 
-    assert asked(questions_page, "localhost", "http://localhost") == 101
-    assert asked(questions_page, "localhost", "https://example.org") == 403
-    assert asked(questions_page, "example.org", "https://example.org") == 403  # its name made to lead here
+    with inspecting(demo_kg_questions.out) as url:
+        assert asked(url, "localhost", "http://localhost") == 101
+        assert asked(url, "localhost", "https://example.org") == 403
+        assert asked(url, "example.org", "https://example.org") == 403  # its name made to lead here
     with inspecting(demo_kg_questions.out, "--behind-proxy") as url:
         assert asked(url, "example.org", "https://example.org") == 101
         assert asked(url, "127.0.0.1", "https://example.org") == 403
@@ -170,7 +178,7 @@ HOSTILE = (
 )
 
 
-def test_what_rows_hold_is_shown_and_does_nothing(browser: Any, demo_bundles: Made, tmp_path: Path) -> None:
+def test_what_rows_hold_is_shown_and_does_nothing(browser: Any, port: int, demo_bundles: Made, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(demo_bundles.out, folder)
     (folder / "manifest.json").unlink()  # its hashes no longer fit; the page reads runs that are not finished, too
@@ -183,7 +191,7 @@ def test_what_rows_hold_is_shown_and_does_nothing(browser: Any, demo_bundles: Ma
     asked = list(read_rows([path], BundleQuestion))
     node = replace(asked[0].dag_nodes[0], query=HOSTILE, tool=HOSTILE)
     write_parquet(path, BundleQuestion, [replace(asked[0], dag_nodes=(node,)), *asked[1:]])
-    with inspecting(folder, "--who", "<b>ann</b>") as url:
+    with inspecting(folder, "--who", "<b>ann</b>", port=port) as url:
         visit = Visit(browser, url)
         visit.go("bundles?table=bundle_questions")
         visit.page.locator("svg text", has_text="<script>document.title").first.wait_for(timeout=20_000)
@@ -200,14 +208,16 @@ def test_what_rows_hold_is_shown_and_does_nothing(browser: Any, demo_bundles: Ma
     assert read_decisions(folder)[0].who == "<b>ann</b>"
 
 
-def test_each_view_of_an_evaluation_and_what_an_agent_wrote_does_nothing(browser: Any, tmp_path: Path) -> None:
+def test_each_view_of_an_evaluation_and_what_an_agent_wrote_does_nothing(
+    browser: Any, port: int, tmp_path: Path
+) -> None:
     first, *rest = play_cell("search_o1", "raptor")
     wrote = (Message(role="assistant", content=HOSTILE, train=True),)
     search = replace(first.searches[0], query=HOSTILE, titles=(HOSTILE,))
     bad = replace(first, question=HOSTILE, answer=HOSTILE, messages=wrote, searches=(search,))
     other = [replace(each, backend="dense", uid=f"dense-{each.uid}") for each in (bad, *rest[:19])]
     cells = {("search_o1", "raptor"): [bad, *rest[:19]], ("search_o1", "dense"): other}
-    with inspecting(write_folder(tmp_path / "ev", evaluation(seeds=(0,)), cells)) as url:
+    with inspecting(write_folder(tmp_path / "ev", evaluation(seeds=(0,)), cells), port=port) as url:
         visit = Visit(browser, url)
         wanted = {"": "What went wrong", "compare": "McNemar", f"episodes?row={bad.uid}": "document 1 found"}
         for name, text in wanted.items():

@@ -52,7 +52,9 @@ def inspecting(folder: Path, *options: object, port: int = 0, log: Path | None =
 
 @contextmanager
 def browsing() -> Iterator[Any]:
-    """Chromium, which asks nobody but the page's server for anything; skipped where it is not installed."""
+    """One person's windows in Chromium, skipped where it is not installed. What they have loaded from an address they
+    do not load again.
+    """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("no Chromium here: apt-get install chromium")
@@ -60,7 +62,7 @@ def browsing() -> Iterator[Any]:
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=flags)
         try:
-            yield browser
+            yield browser.new_context(viewport={"width": 1400, "height": 1000})
         finally:
             browser.close()
 
@@ -70,7 +72,7 @@ class Visit:
 
     def __init__(self, browser: Any, url: str) -> None:
         self.url = url
-        self.page = browser.new_page(viewport={"width": 1400, "height": 1000})
+        self.page = browser.new_page()
         self.page.add_init_script(_AT_REST)
         self.outside: list[str] = []
         self.dialogs: list[str] = []
@@ -80,6 +82,11 @@ class Visit:
     def go(self, path: str) -> None:
         """Open one of the views and wait until it stands."""
         self.page.goto(f"{self.url}/{path}")
+        self.settle()
+
+    def follow(self, title: str) -> None:
+        """Another view, by its link at the top: nothing is loaded anew."""
+        self.page.get_by_test_id("stTopNavLink").filter(has_text=title).click()
         self.settle()
 
     def settle(self) -> None:
