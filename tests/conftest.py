@@ -42,6 +42,8 @@ _SHARED = {
         "retrieval/backends/test_raptor.py",
     ],
     "torch": [
+        "generators/document_bundles/bundling/test_sample_documents.py",
+        "generators/test_strong_model_run.py",
         *(f"retrieval/{name}.py" for name in ("test_encoder", "backends/test_dense", "backends/test_strong_trees")),
         "retrieval/backends/test_hippo_rag_run.py",
         *(f"training/test_{name}.py" for name in ("dpo", "failed_searches", "frames", "generation", "judged_scores")),

@@ -52,8 +52,8 @@ def inspecting(folder: Path, *options: object, port: int = 0, log: Path | None =
 
 @contextmanager
 def browsing() -> Iterator[Any]:
-    """One person's windows in Chromium, skipped where it is not installed. What they have loaded from an address they
-    do not load again.
+    """One person's windows in Chromium, which asks nobody but the page's server for anything; skipped where it is not
+    installed. What they have loaded from an address they do not load again.
     """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
