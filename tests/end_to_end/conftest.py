@@ -44,8 +44,8 @@ def demo_trajectories(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture(scope="package")
 def demo_bundles(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Of two bundles that give a question each, and one whose questions are rejected; the model knows nearly all of
-    their names by the texts. So few documents need no UMAP, which takes seconds to compile.
+    """Of two bundles that give a question each, and one whose questions are rejected. So few documents need no UMAP,
+    which takes seconds to compile.
     """
     folder, documents = tmp_path_factory.mktemp("demo"), sample_documents()
     write_documents(folder / "documents.jsonl", [*documents[16:20], *documents[28:32], *documents[44:48]])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,17 @@ class Forgeries:
         for number in range(len(list((copy / self.table).glob("part-0*.parquet")))):
             forge(copy, self.table, edit, record=self.record, number=number)
         return names
+
+
+def flip_bytes(paths: Iterable[Path]) -> list[str]:
+    """Change a byte in the midst of each file; the problems that a verification has to find, sorted."""
+    said = []
+    for path in paths:
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+        said.append(f"{path.parent.name}/{path.name}: not as it was written (its sha256 differs)")
+    return sorted(said)
 
 
 def not_found(said: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.pipelines.bundles_support import CONFIG, FinishedBundles, begin_run, run_until
-from tests.pipelines.forging import Changes, Forgeries, not_found
+from tests.pipelines.forging import Changes, Forgeries, flip_bytes, not_found
 from tests.pipelines.support import edit_manifest, forge
 from tests.support.bundle_world import FLAWS
 from tests.support.files import contents
@@ -114,12 +114,8 @@ def test_a_run_that_stops_at_the_bundles_verifies(original_bundles: FinishedBund
 
 def test_one_flipped_byte_of_any_table_is_found(finished_bundles: FinishedBundles) -> None:
     flipped = [sorted((finished_bundles.folder / table).glob("*.parquet"))[0] for table in ("inputs", *BUNDLES.records)]
-    for path in flipped:
-        data = bytearray(path.read_bytes())
-        data[len(data) // 2] ^= 1
-        path.write_bytes(data)
-    said = [f"{p.parent.name}/{p.name}: not as it was written (its sha256 differs)" for p in flipped]
-    assert sorted(problems(finished_bundles).splitlines()) == sorted(said)
+    said = flip_bytes(flipped)
+    assert sorted(problems(finished_bundles).splitlines()) == said
 
 
 def test_a_changed_and_a_missing_picture_are_found(finished_bundles: FinishedBundles) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipelines.forging import Changes, Forgeries, not_found
+from tests.pipelines.forging import Changes, Forgeries, flip_bytes, not_found
 from tests.pipelines.support import CONFIG, FinishedRun, edit_manifest, forge, make_run, questions_file
 from tests.support.files import contents
 from trailforge.generators.mcts_trajectories.checks import tree_problems
@@ -74,12 +74,8 @@ def test_verifying_changes_nothing(finished_run: FinishedRun) -> None:
 
 def test_one_flipped_byte_of_any_table_is_found(finished_run: FinishedRun) -> None:
     flipped = [part(finished_run, table) for table in ("inputs", "mcts_trajectories", "trees", "sft", "rejected")]
-    for path in flipped:
-        data = bytearray(path.read_bytes())
-        data[len(data) // 2] ^= 1
-        path.write_bytes(data)
-    said = [f"{p.parent.name}/{p.name}: not as it was written (its sha256 differs)" for p in flipped]
-    assert sorted(problems(finished_run).splitlines()) == sorted(said)
+    said = flip_bytes(flipped)
+    assert sorted(problems(finished_run).splitlines()) == said
 
 
 def test_a_deleted_file_is_found(finished_run: FinishedRun) -> None:
