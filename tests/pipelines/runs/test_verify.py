@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.pipelines.forging import Changes, Forgeries, flip_bytes, not_found
@@ -235,6 +237,19 @@ def test_a_table_of_another_kind_is_found(finished_run: FinishedRun) -> None:
     path.write_bytes(part(finished_run, "trees").read_bytes())
     edit_manifest(finished_run.folder, lambda content: _refit(content, path, rows=8))
     assert "holds SearchTree rows, expected SftRow" in problems(finished_run)
+
+
+def test_a_row_that_cannot_be_read_is_named_once_and_the_rest_is_checked(finished_run: FinishedRun) -> None:
+    path = part(finished_run, "mcts_trajectories")
+    table = pq.read_table(path)
+    at = table.schema.get_field_index("kind")
+    kinds = pa.array(["strange", *table["kind"].to_pylist()[1:]]).cast(table.schema.field(at).type)
+    pq.write_table(table.set_column(at, table.schema.field(at), kinds), path)
+    edit_manifest(finished_run.folder, lambda content: _refit(content, path, rows=table.num_rows))
+    forge(finished_run.folder, "sft", lambda rows: rows[:-1])
+    found = problems(finished_run).splitlines()
+    assert sum("'kind'" in line and str(path) in line for line in found) == 1, found
+    assert len(found) > 1
 
 
 @pytest.mark.parametrize(
