@@ -197,8 +197,11 @@ def _rows(source: Path) -> Iterator[Row]:
 
 def _json_rows(source: Path) -> Iterable[tuple[int, Any]]:
     """Of one list or one object; else of lines."""
+    content = _content(source).strip()  # a packed file may be half a gigabyte of spaces, slow to follow for a parser
+    if not content:
+        return ()
     try:
-        value = parse_json(_content(source))
+        value = parse_json(content)
     except ValueError:
         return json_lines(source)
     return enumerate(value if isinstance(value, list) else [value], start=1)
