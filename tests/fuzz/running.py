@@ -64,6 +64,9 @@ def run_target(name: str, cases: Iterable[bytes], folder: Path) -> Result:
     _run(target, target.samples()[0], folder)  # what is imported or compiled at the first call is no input's cost
     for case in cases:
         problem, seconds = _run(target, case, folder)
+        if LIMIT_S < seconds < _STOP_S:  # the processor's time of a busy machine: what is slow is slow again
+            problem, again = _run(target, case, folder)
+            seconds = min(seconds, again)
         result.cases += 1
         result.slowest_s = max(result.slowest_s, seconds)
         result.foreign += bool(problem)
