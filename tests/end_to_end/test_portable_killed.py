@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.end_to_end.kills import Stamps, changed_files, finished_files
-from tests.support import cluster, postgres
+from tests.support import cluster, model_server, postgres
 from tests.support.files import digests
 from tests.support.warm import Running
 from tests.support.world import write_questions
@@ -50,26 +49,19 @@ class Model:
     """A model server at one address, which can be killed and started again, and notes every call."""
 
     def __init__(self, log: Path) -> None:
-        self._log, self._port, self._process = log, 0, None
-        self.url = ""
+        self._log, self._process, self.url = log, None, ""
 
     def start(self) -> None:
-        """At the same port as before."""
-        options = ["--latency", 0.15, "--spread", 0.5, "--slots", IN_FLIGHT, "--error-rate", 0.3]
-        options += ["--log", self._log, "--port", self._port]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.model_server", *map(str, options)], cwd=ROOT, start_new_session=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert self._process.stdout is not None
-        self._port = int(self._process.stdout.readline())
-        self.url = f"http://127.0.0.1:{self._port}/v1"
+        """At the same address as before."""
+        port = urlsplit(self.url).port or 0
+        self._process, self.url = model_server.start(
+            latency=0.15, spread=0.5, slots=IN_FLIGHT, error_rate=0.3, log=self._log, port=port
+        )
 
     def kill(self) -> None:
         """`kill -9`."""
         if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
+            self._process.end_group()
             self._process = None
 
     def asked(self) -> list[str]:

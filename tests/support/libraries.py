@@ -18,9 +18,10 @@ import trailforge
 gc.disable()
 logging.disable(logging.WARNING)  # what Beam misses is nothing to who runs tests
 for _name in (
-    *("apache_beam", "apache_beam.runners.portability.fn_api_runner.fn_runner", "bm25s", "faiss", "jsonschema"),
-    *("matplotlib.backends.backend_agg", "matplotlib.figure", "networkx", "openai", "pandas", "plotly.graph_objects"),
-    *("pyarrow.dataset", "sentence_transformers", "sklearn.cluster", "streamlit", "typer", "uvicorn"),
+    *("aiohttp.web", "apache_beam", "apache_beam.runners.portability.fn_api_runner.fn_runner", "bm25s", "faiss"),
+    *("jsonschema", "matplotlib.backends.backend_agg", "matplotlib.figure", "networkx", "openai", "pandas"),
+    *("plotly.graph_objects", "pyarrow.dataset", "sentence_transformers", "sklearn.cluster", "streamlit", "typer"),
+    *("apache_beam.runners.worker.worker_pool_main", "apache_beam.runners.portability.local_job_service", "uvicorn"),
 ):
     with suppress(ImportError):  # of an environment that has less
         import_module(_name)

@@ -2,9 +2,10 @@
 
     python -m tests.support.model_server --latency 0.05 --slots 64 --log calls.log
 
-prints its port, then serves until its standard input ends. The log has a line per call received (`in KEY`) and per call
-answered (`out KEY`), written before the reply is sent. `/stats` says how busy its slots were. `--rate` and `--burst`
-put a token bucket before it; `weather` makes shares of all calls fail, until it is told otherwise.
+prints its port, then serves until its standard input ends, or the process that has begun it by `running`. The log has
+a line per call received (`in KEY`) and per call answered (`out KEY`), written before the reply is sent. `/stats` says
+how busy its slots were. `--rate` and `--burst` put a token bucket before it; `weather` makes shares of all calls fail,
+until it is told otherwise.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import argparse
 import asyncio
 import hashlib
 import json
+import multiprocessing
+import os
 import random
 import re
-import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -25,6 +28,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from aiohttp import web
+
+from tests.support.warm import Running
 
 
 class Bucket:
@@ -222,17 +227,23 @@ def verdict(prompt: str, seed: int) -> str:
 @contextmanager
 def running(**options: object) -> Iterator[str]:
     """A server in its own process and process group; gives its base URL."""
-    arguments = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.model_server", *arguments],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-        cwd=Path(__file__).parents[2],
-    )  # fmt: skip
+    process, url = start(**options)
     try:
-        assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
+        yield url
     finally:
-        process.communicate()
+        process.end_group()
+
+
+def start(**options: object) -> tuple[Running, str]:
+    """A server and its base URL. It ends with this process, if nobody ends it before."""
+    arguments = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    with tempfile.TemporaryDirectory(prefix="trailforge-model-") as folder:
+        out, err = Path(folder) / "out", Path(folder) / "err"
+        process = Running(arguments, os.environ, out, err, module="tests.support.model_server")
+        while not (port := out.read_text() if out.exists() else "").endswith("\n"):
+            assert process.poll() is None, err.read_text()
+            time.sleep(0.005)
+    return process, f"http://127.0.0.1:{int(port)}/v1"
 
 
 def stats(url: str) -> dict[str, Any]:
@@ -260,7 +271,7 @@ def reply_times(url: str) -> list[float]:
 
 
 def _model_of(options: argparse.Namespace) -> Callable[[str, int], str]:
-    """The scripted model that the options name. Each is imported when it is asked for: a start takes half as long."""
+    """The scripted model that the options name. Each is imported when it is asked for."""
     if options.judge:
         return verdict
     if options.nightly:
@@ -330,7 +341,8 @@ async def main() -> None:
     site = web.TCPSite(runner, "127.0.0.1", options.port, backlog=1024)
     await site.start()
     print(site._server.sockets[0].getsockname()[1], flush=True)  # type: ignore[union-attr]
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    parent = multiprocessing.parent_process()
+    await asyncio.get_running_loop().run_in_executor(None, parent.join if parent else sys.stdin.read)
     await runner.cleanup()
 
 

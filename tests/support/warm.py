@@ -36,9 +36,10 @@ processes.set_forkserver_preload(_LOADED)
 # All forks share its tracker of semaphores, which else complains at the end of those of commands that were killed.
 with mock.patch.dict(os.environ, {"PYTHONWARNINGS": "ignore::UserWarning"}):
     resource_tracker.ensure_running()
+_known: Any = forkserver._forkserver  # pyright: ignore[reportAttributeAccessIssue]
 if (_address := os.environ.pop(_SHARED, None)) is not None:
-    _known: Any = forkserver._forkserver  # pyright: ignore[reportAttributeAccessIssue]
     _known._forkserver_address, _known._forkserver_alive_fd = _address, os.open(os.devnull, os.O_WRONLY)
+if _known._forkserver_address is not None:  # shared, or this is a fork of it
     _known.ensure_running = lambda: None  # by who has begun it
 
 
