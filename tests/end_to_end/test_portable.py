@@ -1,7 +1,4 @@
-"""PortableRunner on loopback: a job service and two external workers give the bytes of a local run.
-
-The workers have our wheel and not the source tree: its packages are all that is needed, data files included.
-"""
+"""PortableRunner on loopback: a job service and two external workers give the bytes of a local run."""
 
 from __future__ import annotations
 
@@ -76,17 +73,15 @@ def rows(folder: Path) -> dict[str, str]:
     return digests(folder, files)
 
 
-@pytest.fixture(scope="module")
-def workers(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[cluster.Cluster]:
+def test_two_workers_with_our_wheel_make_the_bytes_of_a_local_run(
+    site: Site, environment: Path, tmp_path: Path
+) -> None:
+    """They have no source tree: the packages of the wheel are all that is needed, data files included."""
     (code,) = environment.glob("lib/python*/site-packages")
-    with cluster.running(tmp_path_factory.mktemp("cluster"), code=code) as running:
-        yield running
-
-
-def test_two_workers_make_the_bytes_of_a_local_run(site: Site, workers: cluster.Cluster) -> None:
     out, before = site.folder / "portable", stats(site.url)["calls"]
-    site.make(out, *workers.options)
-    assert str(ROOT) not in workers.log()
+    with cluster.running(tmp_path, code=code) as workers:
+        site.make(out, *workers.options)
+        assert str(ROOT) not in workers.log()
     assert rows(out) == rows(site.local)
     assert len(rows(out)) > 3 * len(MCTS.tables)
     assert len({path.name.partition("-")[0] for path in out.glob("progress/*.json")}) == cluster.POOLS
@@ -96,7 +91,7 @@ def test_two_workers_make_the_bytes_of_a_local_run(site: Site, workers: cluster.
     assert verify_run(out).problems == []
 
 
-def test_two_workers_make_the_bundles_of_a_local_run(site: Site, workers: cluster.Cluster, tmp_path: Path) -> None:
+def test_two_workers_make_the_bundles_of_a_local_run(site: Site, tmp_path: Path) -> None:
     """The folder of the run is named from where the command stands, which is not where the workers stand."""
     preset, source = tmp_path / "preset.yaml", tmp_path / "documents.jsonl"
     preset.write_text(BUNDLES_PRESET.format(url=site.url))
@@ -106,12 +101,13 @@ def test_two_workers_make_the_bundles_of_a_local_run(site: Site, workers: cluste
     run_until(tmp_path / "local", begin_run(tmp_path / "local", source, replace(config, questions=False)))
 
     out = tmp_path / "portable"
-    ended = trailforge(
-        *("document-bundles", "--bundles-only", "--documents", source, "--preset", preset),
-        *("--out", os.path.relpath(out, ROOT), *workers.options),
-        timeout_s=300,
-    )
-    assert ended.code == 0, f"{ended.err}\n{workers.log()}"
+    with cluster.running(tmp_path / "cluster") as workers:
+        ended = trailforge(
+            *("document-bundles", "--bundles-only", "--documents", source, "--preset", preset),
+            *("--out", os.path.relpath(out, ROOT), *workers.options),
+            timeout_s=300,
+        )
+        assert ended.code == 0, f"{ended.err}\n{workers.log()}"
     (out / "plots" / "funnel.png").unlink()  # drawn with the card, which the local run has not come to
     for name in FOLDERS:
         assert contents(out / name) == contents(tmp_path / "local" / name), name

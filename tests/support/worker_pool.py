@@ -50,6 +50,7 @@ class Pool(BeamFnExternalWorkerPoolServicer):
 if __name__ == "__main__":
     role, where, what = sys.argv[1:]
     if role == "work":
+        os.chdir("/")  # a worker elsewhere knows nothing of where the command stands
         SdkHarness(where, worker_id=what).run()
     else:
         Pool.log = Path(what)
