@@ -78,7 +78,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A server of its own, with the pool and the deployments of `prefect.yaml`."""
     home = tmp_path_factory.mktemp("prefect")
     with prefect_server(home / "server.log", home=home) as environment:
-        site = Site(home, environment)
+        site = Site(home, environment["PREFECT_API_URL"], {**os.environ, **environment})
         site.ask("work_pools/", name=POOL, type="process")
         site.prefect("deploy", "--all")
         yield site

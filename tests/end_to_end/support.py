@@ -56,11 +56,13 @@ class Ended:
         return lines[0]
 
 
+@dataclass(frozen=True)
 class Site:
     """A Prefect server with a home of its own, and its command line."""
 
-    def __init__(self, home: Path, environment: dict[str, str]) -> None:
-        self.home, self.url, self.environment = home, environment["PREFECT_API_URL"], {**os.environ, **environment}
+    home: Path
+    url: str
+    environment: dict[str, str]
 
     def prefect(self, *arguments: object, **more: str) -> str:
         """`prefect ARGUMENTS` in the root of the project, which has to end well; what it printed."""

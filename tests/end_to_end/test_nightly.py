@@ -1,4 +1,6 @@
-"""The nightly deployment: a window loses its worker and is finished by the next night's run, which makes its own."""
+"""Deployments run by workers: a window that lost its worker is finished by the next night's run, which makes its own,
+while another deployment runs beside it.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +13,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.end_to_end.support import POOL, ROOT, Site
+from tests.end_to_end.support import POOL, PRESET, ROOT, Site
 from tests.support import nightly_world
 from tests.support.bundle_world import write_documents
 from tests.support.cluster import children
 from tests.support.model_server import running
+from tests.support.world import write_questions
 from trailforge.flows.nights.windows import read_window
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import KgTrajectory, Trajectory, read_rows
@@ -35,6 +39,9 @@ BUNDLES = {KILLED: [4, 9], NEXT: [8]}
 """Of the samples, published the day before."""
 BANDS = "window: {questions: {most: 1}}\n"
 """The first window has two."""
+BESIDE, FLOW = "musique-nightly", "mcts-trajectories"
+"""The other deployment, and its flow."""
+SECRET = "sk-scheduled-and-not-to-be-seen"
 
 
 class Lab:
@@ -47,8 +54,6 @@ class Lab:
         write_documents(folder / "documents.jsonl", [each for some in made for each in some])
         (folder / "bands.yaml").write_text(BANDS)
         preset = str(nightly_world.write_preset(folder / "preset.yaml", model, in_flight=IN_FLIGHT))
-        (found,) = site.ask("deployments/filter", deployments={"name": {"any_": ["nightly"]}})
-        self._deployment = found["id"]
         self._parameters = {
             "documents": [str(folder / "*.jsonl")],
             "out": str(self.out),
@@ -61,8 +66,21 @@ class Lab:
     def schedule(self, day: str) -> str:
         """A run that was due on this day at one in the morning; its id."""
         due = {"type": "SCHEDULED", "state_details": {"scheduled_time": f"{day}T01:00:00Z"}}
-        path = f"deployments/{self._deployment}/create_flow_run"
-        return self.site.ask(path, parameters=self._parameters, state=due)["id"]
+        return self.begin("nightly", self._parameters, state=due)
+
+    def schedule_beside(self, model: str) -> str:
+        """A run of the other deployment, due now; its id."""
+        folder = self.folder / "beside"
+        folder.mkdir()
+        write_questions(folder / "questions.jsonl", 4)
+        (folder / "preset.yaml").write_text(PRESET)
+        given = {"questions": str(folder / "questions.jsonl"), "preset": str(folder / "preset.yaml")}
+        return self.begin(BESIDE, {**given, "out": str(folder / "out"), "model": model})
+
+    def begin(self, deployment: str, parameters: dict[str, str], **more: Any) -> str:
+        """A run of a deployment; its id."""
+        (found,) = self.site.ask("deployments/filter", deployments={"name": {"any_": [deployment]}})
+        return self.site.ask(f"deployments/{found['id']}/create_flow_run", parameters=parameters, **more)["id"]
 
     def state(self, run: str) -> dict[str, Any]:
         """Of a run: its type, and what it says."""
@@ -87,7 +105,8 @@ class Worker:
         with log.open("a") as out:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL],
-                cwd=ROOT, env={**site.environment, "PREFECT_WORKER_QUERY_SECONDS": "1"}, start_new_session=True,
+                cwd=ROOT, env={**site.environment, "PREFECT_WORKER_QUERY_SECONDS": "1", "TRAILFORGE_API_KEY": SECRET},
+                start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
             )  # fmt: skip
 
@@ -134,6 +153,8 @@ import sys
 from pathlib import Path
 from prefect.blocks.webhook import Webhook
 from prefect.cli import app
+from prefect.settings import get_current_settings
+print("analytics:", get_current_settings().server.analytics_enabled)
 hook, manual, made = sys.argv[1:]
 block = Webhook(url=hook).save("bands")
 Path(made).write_text(Path(manual).read_text().replace("block_document_id: BLOCK_ID", f"block_document_id: {block}"))
@@ -143,18 +164,39 @@ app()
 """In one process: each that loads Prefect takes seconds."""
 
 
-def listen(site: Site, folder: Path, hook: str) -> None:
-    """The automation of the manual, with a block for this hook."""
-    said = site.python("-c", LISTEN, hook, ROOT / "docs/automation.yaml", folder / "automation.yaml")
+def listen(site: Site, folder: Path, hook: str) -> str:
+    """The automation of the manual, with a block for this hook; what was printed."""
+    environment = {name: value for name, value in site.environment.items() if "ANALYTICS" not in name}
+    said = replace(site, environment=environment).python(
+        "-c", LISTEN, hook, ROOT / "docs/automation.yaml", folder / "automation.yaml"
+    )
     assert "Created automation" in said
+    return said
 
 
-def test_each_night_makes_its_window_though_a_worker_is_killed(site: Site, tmp_path: Path) -> None:
-    model = running(nightly=1, latency=0.05, spread=0.5, slots=IN_FLIGHT, log=tmp_path / "calls.log")
-    with model as url, told() as (hook, received):
-        lab = Lab(site, tmp_path, url)
-        listen(site, tmp_path, hook)
-        worker = Worker(site, tmp_path / "worker.log")
+@dataclass(frozen=True)
+class Nights:
+    """What was seen."""
+
+    lab: Lab
+    state: dict[str, Any]
+    """Of the second night's run."""
+    beside: str
+    """Id of the other deployment's run."""
+    received: list[Any]
+    said: str
+    """By a command of Prefect in the root."""
+    log: str
+
+
+@pytest.fixture(scope="module")
+def nights(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Nights:
+    folder = tmp_path_factory.mktemp("nights")
+    model = running(nightly=1, latency=0.05, spread=0.5, slots=IN_FLIGHT, log=folder / "calls.log")
+    with model as url, running() as other, told() as (hook, received):
+        lab = Lab(site, folder, url)
+        said = listen(site, folder, hook)
+        worker = Worker(site, folder / "worker.log")
         try:
             killed = lab.schedule(KILLED)
             worker.until(lambda: any((lab.out / KILLED / "mcts/shards").glob("*.json")))
@@ -164,21 +206,39 @@ def test_each_night_makes_its_window_though_a_worker_is_killed(site: Site, tmp_p
             # Prefect would know it after five minutes, when the lease of its place ends.
             site.ask(f"flow_runs/{killed}/set_state", state={"type": "CRASHED"}, force=True)
 
-            worker = Worker(site, tmp_path / "worker.log")
-            run = lab.schedule(NEXT)
-            worker.until(lambda: lab.has_ended(run), every=0.5)
+            worker = Worker(site, folder / "worker.log")
+            runs = [lab.schedule(NEXT), lab.schedule_beside(other)]
+            worker.until(lambda: all(map(lab.has_ended, runs)), every=0.5)
             worker.until(lambda: received != [], seconds=60)
         finally:
             worker.kill()
+    return Nights(lab, lab.state(runs[0]), runs[1], received, said, (folder / "worker.log").read_text())
 
+
+def test_each_night_makes_its_window_though_a_worker_is_killed(nights: Nights) -> None:
     says = f"{KILLED}, window: questions is 2, should be at most 1"
-    assert lab.state(run)["type"] == "FAILED" and lab.state(run)["message"].endswith(says)
-    assert received == [{"text": says}]
-    asked = lab.asked()
+    assert nights.state["type"] == "FAILED" and nights.state["message"].endswith(says)
+    assert nights.received == [{"text": says}]
+    asked = nights.lab.asked()
     print(f"{len(asked)} calls, {len(asked) - len(set(asked))} paid again")
     assert len(asked) - len(set(asked)) <= IN_FLIGHT
     for night, bundles in BUNDLES.items():
-        check_window(lab.out / night, questions=len(bundles))
+        check_window(nights.lab.out / night, questions=len(bundles))
+
+
+def test_a_run_of_a_deployment_leaves_rows_and_artifacts(site: Site, nights: Nights) -> None:
+    assert nights.lab.state(nights.beside)["type"] == "COMPLETED", nights.log
+    assert verify_run(nights.lab.folder / "beside" / "out").problems == []
+    artifacts = site.ask("artifacts/filter", artifacts={"flow_run_id": {"any_": [nights.beside]}})
+    assert {each["type"] for each in artifacts} == {"progress", "table", "markdown"}
+    assert {each["key"] for each in artifacts} == {f"{FLOW}-funnel", f"{FLOW}-cost", None}
+    assert SECRET not in nights.log
+    assert not [path for path in site.home.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+
+
+def test_a_prefect_command_in_the_root_reports_nothing_outside(nights: Nights) -> None:
+    """By `prefect.toml`, without any help of the environment."""
+    assert "analytics: False" in nights.said
 
 
 def check_window(folder: Path, *, questions: int) -> None:
