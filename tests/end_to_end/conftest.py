@@ -23,6 +23,7 @@ from tests.end_to_end.support import (
     build,
     made,
     prefect_server,
+    put_replies,
     readme_command,
     trailforge,
     unpythonic,
@@ -36,19 +37,24 @@ BESIDE = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "cli.py")
 
 @pytest.fixture(scope="package")
 def demo_trajectories(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Made once, of the four questions that give every kind of trajectory."""
+    """Made once, of the four questions that give every kind of trajectory, with recorded replies: the model's own take
+    half a minute of a core, and differ between processors. `preview` and the runs over a graph ask the model.
+    """
     if "PYTEST_XDIST_WORKER" in os.environ:  # made by both processes, the tests would take minutes more
         (tmp_path_factory.getbasetemp().parent / "demo-was-made").touch(exist_ok=False)
-    return made(tmp_path_factory.mktemp("demo") / "run", "mcts-trajectories")
+    out = tmp_path_factory.mktemp("demo") / "run"
+    put_replies(out, "mcts-trajectories")
+    return made(out, "mcts-trajectories")
 
 
 @pytest.fixture(scope="package")
 def demo_bundles(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Of two bundles that give a question each, and one whose questions are rejected. So few documents need no UMAP,
-    which takes seconds to compile.
+    """Of two bundles that give a question each, and one whose questions are rejected, with recorded replies. So few
+    documents need no UMAP, which takes seconds to compile.
     """
     folder, documents = tmp_path_factory.mktemp("demo"), sample_documents()
     write_documents(folder / "documents.jsonl", [*documents[16:20], *documents[28:32], *documents[44:48]])
+    put_replies(folder / "run", "document-bundles")
     return made(folder / "run", "document-bundles", documents=folder / "documents.jsonl")
 
 

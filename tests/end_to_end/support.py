@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from typing import Any
 import yaml
 
 from tests.support.warm import Running
+from trailforge.pipelines.dataset import LEDGER
 
 ROOT = Path(__file__).parents[2]
 QUESTIONS = ROOT / "sample_data" / "musique_style_questions.jsonl"
@@ -36,6 +38,7 @@ output: {shard_size: 16}
 SERVER = "PREFECT_API_URL"
 _PATIENCE_S = 30
 """While a server's database is busy it answers 503, which Prefect's own clients wait out, too."""
+REPLIES = Path(__file__).parent / "replies"
 DEPLOYMENTS = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
 POOL = DEPLOYMENTS[0]["work_pool"]["name"]
 
@@ -135,6 +138,15 @@ def readme_command(name: str, **paths: Path) -> list[object]:
     words = next(words for words in readme_commands() if " ".join(words).startswith(f"{name} "))
     given = {f"--{option}": path for option, path in paths.items()}
     return [given.get(before, word) for before, word in zip(["", *words], words, strict=False)]
+
+
+def put_replies(out: Path, name: str) -> None:
+    """Begin a run of the demo with the ledger of an earlier one: what the packaged model replied then it is not asked
+    again. A call that was not made then, as after a change of a prompt, is made now. To record anew: a run without
+    this, and `gzip -9n` of its `ledger/calls.sqlite`.
+    """
+    (out / LEDGER).parent.mkdir(parents=True)
+    (out / LEDGER).write_bytes(gzip.decompress((REPLIES / f"{name}.sqlite.gz").read_bytes()))
 
 
 def made(out: Path, name: str, *fewer: object, **paths: Path) -> Made:
