@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
-import resource
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -25,51 +26,66 @@ COMMANDS = {
 }
 MOST_CPU_S = 1.0
 
-
-def failed(*arguments: object) -> tuple[str, float]:
-    """What a command that fails says, and the seconds of the processor that it takes; once more if that is too many."""
-    said, seconds = "", 0.0
-    for _ in range(2):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(
-            [sys.executable, "-m", "trailforge", *map(str, arguments)],
-            cwd=ROOT, capture_output=True, text=True, timeout=60,
-        )  # fmt: skip
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        assert done.returncode in (2, 9), done.stderr
-        said = done.stderr
-        if seconds < MOST_CPU_S:
-            break
-    return said, seconds
-
-
-PATHS = [(command, option) for command, options in COMMANDS.items() for option in options]
+_ONE_BY_ONE = """
+import json, os, resource, sys
+from trailforge import cli
+for given in json.load(sys.stdin):
+    out, child_in = os.pipe()
+    if not (child := os.fork()):
+        os.dup2(child_in, 2)
+        cli.main(given)
+    os.close(child_in)
+    said = open(out).read()
+    _, status, its = os.wait4(child, 0)
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = own.ru_utime + own.ru_stime + its.ru_utime + its.ru_stime
+    print(json.dumps([os.waitstatus_to_exitcode(status), said, seconds]))
+"""
+"""Begins the command line cold, and each command in a fork of it, as most of what a start costs is the same for all."""
 
 
-@pytest.mark.parametrize(("command", "option"), PATHS)
-def test_a_wrong_path_costs_less_than_a_second_and_leaves_nothing(command: str, option: str, tmp_path: Path) -> None:
-    write_questions(tmp_path / "there.jsonl", 2)
-    given = {COMMANDS[command][0]: tmp_path / "there.jsonl", option: tmp_path / "nowhere"}
-    said, seconds = failed(command, *(part for pair in given.items() for part in pair), "--out", tmp_path / "out")
-    assert "nowhere" in said and "no such file" in said and seconds < MOST_CPU_S
-    assert not (tmp_path / "out").exists()
+def ends(commands: list[list[str]]) -> Iterator[tuple[int, str, float]]:
+    """Exit code of each command, what it says on stderr, and the seconds of the processor from a cold start to it."""
+    done = subprocess.run(
+        [sys.executable, "-c", _ONE_BY_ONE],
+        cwd=ROOT, input=json.dumps(commands), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return (tuple(json.loads(line)) for line in done.stdout.splitlines())
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_wrong_preset_or_out_costs_less_than_a_second_and_leaves_nothing(command: str, tmp_path: Path) -> None:
-    write_questions(tmp_path / "there.jsonl", 2)
-    made_of = (command, COMMANDS[command][0], tmp_path / "there.jsonl")
-    said, seconds = failed(*made_of, "--preset", "nowhere", "--out", tmp_path / "out")
-    assert "no preset 'nowhere'" in said and seconds < MOST_CPU_S
-    said, seconds = failed(*made_of, "--out", tmp_path / "there.jsonl" / "out")
-    assert "part of the path is a file" in said and seconds < MOST_CPU_S
-    assert [path.name for path in tmp_path.iterdir()] == ["there.jsonl"]
+def test_what_is_wrong_costs_less_than_a_second_and_leaves_nothing(tmp_path: Path) -> None:
+    there, nowhere, out = tmp_path / "there.jsonl", tmp_path / "nowhere", tmp_path / "out"
+    write_questions(there, 2)
+    cases = list[tuple[list[str], *tuple[str, ...]]]()
+    for command, options in COMMANDS.items():
+        for option in options:
+            given = {options[0]: there, option: nowhere, "--out": out}
+            cases.append((_words(command, given), "nowhere", "no such file"))
+        given = {options[0]: there, "--preset": "nowhere", "--out": out}
+        cases.append((_words(command, given), "no preset 'nowhere'"))
+        given = {options[0]: there, "--out": there / "out"}
+        cases.append((_words(command, given), "part of the path is a file"))
+    for _ in range(2):  # those once more that take too many seconds
+        ended = zip(cases, ends([words for words, *_ in cases]), strict=True)
+        cases = list[tuple[list[str], *tuple[str, ...]]]()
+        for (words, *parts), (code, said, seconds) in ended:
+            assert code in (2, 9) and all(part in said for part in parts), f"{words}: {code}, {said}"
+            if seconds >= MOST_CPU_S:
+                cases.append((words, *parts))
+    assert not cases
+    assert list(tmp_path.iterdir()) == [there]
+
+
+def _words(command: str, given: Mapping[str, object]) -> list[str]:
+    return [command, *(str(part) for pair in given.items() for part in pair)]
 
 
 def test_a_file_that_holds_no_questions_leaves_no_folder(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("")
-    failed("mcts-trajectories", "--preset", "demo", "--questions", tmp_path / "empty.jsonl", "--out", tmp_path / "out")
+    given = {"--preset": "demo", "--questions": tmp_path / "empty.jsonl", "--out": tmp_path / "out"}
+    [(code, said, _)] = ends([_words("mcts-trajectories", given)])
+    assert code in (2, 9) and "empty.jsonl" in said
     assert not (tmp_path / "out").exists()
 
 

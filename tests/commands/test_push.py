@@ -64,7 +64,11 @@ def there(repo: Repo, branch: str = "main") -> dict[str, bytes]:
     return {name: content for name, content in repo.branches[branch].items() if name != ".gitattributes"}
 
 
-def test_a_run_goes_in_one_commit_and_a_second_push_sends_nothing(finished_run: FinishedRun, hub: Hub) -> None:  # noqa: F811
+def test_a_run_goes_in_one_commit_that_verifies_and_a_second_push_sends_nothing(
+    finished_run: FinishedRun,  # noqa: F811
+    hub: Hub,
+    tmp_path: Path,
+) -> None:
     folder = finished_run.folder
     SqliteLedger(folder / "ledger" / "calls.sqlite").entries()
     (folder / "curation").mkdir()
@@ -80,11 +84,7 @@ def test_a_run_goes_in_one_commit_and_a_second_push_sends_nothing(finished_run: 
     assert f"{REPO} has all of it already: nothing was sent" in run(folder, "--repo", REPO)
     assert (len(repo.commits), len(hub.uploads)) == (1, sent)
     assert not [each for each in hub.requests if "commit" in each or "preupload" in each]
-
-
-def test_a_copy_of_what_was_pushed_can_be_verified(finished_run: FinishedRun, hub: Hub, tmp_path: Path) -> None:  # noqa: F811
-    run(finished_run.folder, "--repo", REPO)
-    for name, content in there(hub.repos[REPO]).items():
+    for name, content in there(repo).items():
         (tmp_path / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "copy" / name).write_bytes(content)
     assert verify_run(tmp_path / "copy").problems == []

@@ -30,25 +30,29 @@ def total(lines: list[StageEstimate]) -> Usage:
     return sum((line.usage for line in lines), start=Usage())
 
 
-async def test_every_stage_of_the_production_preset_is_there_and_has_its_cost() -> None:
-    lines = await estimates()
-    assert [line.stage for line in lines] == ["judge", "split", "rephrase", "answer"]
-    for line in lines:
+@pytest.fixture(scope="module")
+def whole() -> list[StageEstimate]:
+    """`estimates`, made once."""
+    return asyncio.run(estimates())
+
+
+def test_every_stage_of_the_production_preset_is_there_and_has_its_cost(whole: list[StageEstimate]) -> None:
+    assert [line.stage for line in whole] == ["judge", "split", "rephrase", "answer"]
+    for line in whole:
         usage = line.usage
         assert usage.calls > 0 and usage.prompt_tokens > 20 * usage.calls
         assert usage.cost == pytest.approx((usage.prompt_tokens + 4 * usage.completion_tokens) / 1e6)
 
 
-async def test_a_sample_stands_for_all_and_always_says_the_same() -> None:
-    sampled, whole = total(await estimates(total=1200)), total(await estimates())
-    assert sampled.calls == pytest.approx(100 * whole.calls)
-    assert await estimates() == await estimates()
+async def test_a_sample_stands_for_all_and_always_says_the_same(whole: list[StageEstimate]) -> None:
+    assert total(await estimates(total=1200)).calls == pytest.approx(100 * total(whole).calls)
+    assert await estimates() == whole
 
 
-async def test_a_shorter_search_is_estimated_as_cheaper() -> None:
+async def test_a_shorter_search_is_estimated_as_cheaper(whole: list[StageEstimate]) -> None:
     few = WantedRows(correct=1, retrieval=0, reasoning=0, decomposition=0)
     short = GeneratorConfig(search=SearchConfig(wanted=few, max_calls=30, oracle_rollouts=2))
-    assert total(await estimates(short)).calls < 0.8 * total(await estimates()).calls
+    assert total(await estimates(short)).calls < 0.8 * total(whole).calls
 
 
 async def test_questions_without_paragraphs_are_estimated_with_usual_ones() -> None:

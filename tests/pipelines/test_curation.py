@@ -89,57 +89,79 @@ def curated_trajectories(run: FinishedRun, out: Path) -> list[Trajectory]:
     return rows
 
 
-def test_rejected_rows_go_with_their_sft_rows_and_fixed_rows_are_derived(
-    original_run: FinishedRun, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def curated_set(original_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Trajectory]]:
+    """What `curated_trajectories` makes and returns. To be read only."""
+    out = tmp_path_factory.mktemp("curated") / "out"
     before = content_of(original_run.folder)
-    rows = curated_trajectories(original_run, tmp_path / "out")
+    rows = curated_trajectories(original_run, out)
     assert content_of(original_run.folder) == before
-    assert problems(tmp_path / "out") == ""
-    after = rows_of(tmp_path / "out", "mcts_trajectories", Trajectory)
+    return out, rows
+
+
+@pytest.fixture
+def changed_set(curated_set: tuple[Path, list[Trajectory]], tmp_path: Path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(curated_set[0], tmp_path / "out")
+
+
+def test_rejected_rows_go_with_their_sft_rows_and_fixed_rows_are_derived(
+    curated_set: tuple[Path, list[Trajectory]],
+) -> None:
+    out, rows = curated_set
+    assert problems(out) == ""
+    after = rows_of(out, "mcts_trajectories", Trajectory)
     derived = after[0]
     assert after[1:] == rows[2:] and derived.uid not in {row.uid for row in rows}
     assert "That is all." in derived.messages[-1].content and derived.answer_aliases == ("The same",)
     assert derived.token_estimate > rows[1].token_estimate and derived.provenance == rows[1].provenance
-    told = {row.uid: row for row in rows_of(tmp_path / "out", "curated", CuratedRow)}
+    told = {row.uid: row for row in rows_of(out, "curated", CuratedRow)}
     assert told[rows[1].uid].new_uid == derived.uid and told[rows[1].uid].who == ("ben",)
     assert [each.field for each in told[rows[1].uid].fixes] == ["messages", "answer_aliases"]
     assert told[rows[2].uid].action == "accept" and told[rows[2].uid].payload == ""
-    gone = [row for row in rows_of(tmp_path / "out", "rejected", RejectedRow) if row.stage == "curate"]
+    gone = [row for row in rows_of(out, "rejected", RejectedRow) if row.stage == "curate"]
     assert [(row.uid, row.reason, row.detail) for row in gone] == [(rows[0].uid, "dull", "ann: dull")]
     assert json.loads(gone[0].payload)["question"] == rows[0].question
-    sft = rows_of(tmp_path / "out", "sft", SftRow)
+    sft = rows_of(out, "sft", SftRow)
     assert [row.trajectory_uid for row in sft] == [row.uid for row in after]
     assert "That is all." in sft[0].messages[-1].content
 
 
-def test_the_books_have_one_stage_more_and_the_run_an_id_of_its_own(original_run: FinishedRun, tmp_path: Path) -> None:
-    rows = curated_trajectories(original_run, tmp_path / "out")
-    settings = read_settings(tmp_path / "out")
+def test_the_books_have_one_stage_more_and_the_run_an_id_of_its_own(
+    original_run: FinishedRun, curated_set: tuple[Path, list[Trajectory]]
+) -> None:
+    out, rows = curated_set
+    settings = read_settings(out)
     assert settings is not None and is_curated(settings) and not is_curated(original_run.settings)
     assert settings.run_id != original_run.settings.run_id and settings.sources[-1] == LOG
-    *stages, last = stage_receipts(dataset_of(settings), tmp_path / "out", settings)
+    *stages, last = stage_receipts(dataset_of(settings), out, settings)
     assert len(stages) == len(original_run.settings.shards)
     (books,) = last.stages
     count = len(rows) + len(rows_of(original_run.folder, "inputs", Question))
     assert (books.inputs, books.accepted) == (count, count - 1)
-    status = read_status(tmp_path / "out")
+    status = read_status(out)
     assert status.state == "finished"
-    card = (tmp_path / "out" / "README.md").read_text()
+    card = (out / "README.md").read_text()
     assert original_run.settings.run_id in card and "| rejected | 1 |" in card and "2 curators" in card
 
 
-def test_a_missing_card_is_not_made_again_by_the_command_of_the_run(original_run: FinishedRun, tmp_path: Path) -> None:
-    curated_trajectories(original_run, tmp_path / "out")
-    (tmp_path / "out" / "README.md").unlink()
-    (problem,) = verify_run(tmp_path / "out").problems
+def test_a_missing_card_is_not_made_again_by_the_command_of_the_run(changed_set: Path) -> None:
+    (changed_set / "README.md").unlink()
+    (problem,) = verify_run(changed_set).problems
     assert problem == "README.md: missing; `trailforge curate apply` of the run writes it, to another --out"
 
 
-def test_the_same_decisions_give_the_same_bytes(original_run: FinishedRun, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        curated_trajectories(original_run, tmp_path / name)
-    assert content_of(tmp_path / "one") == content_of(tmp_path / "two")
+def test_what_a_killed_process_left_is_no_obstacle_and_the_same_decisions_give_the_same_bytes(
+    original_run: FinishedRun, curated_set: tuple[Path, list[Trajectory]], tmp_path: Path
+) -> None:
+    left = tmp_path / ".out.curating"
+    (left / "mcts_trajectories").mkdir(parents=True)
+    (left / "mcts_trajectories" / "part-00099-x.parquet").write_text("half")
+    with pytest.raises(OutputError, match=r"\.out\.curating is in the way"):  # it has no lock, so it is a stranger's
+        curated_trajectories(original_run, tmp_path / "out")
+    (left / ".lock").touch()
+    curated_trajectories(original_run, tmp_path / "out")
+    assert not left.exists() and content_of(tmp_path / "out") == content_of(curated_set[0])
 
 
 def test_a_rejected_source_takes_all_that_was_made_of_it(original_run: FinishedRun, tmp_path: Path) -> None:
@@ -263,17 +285,11 @@ def with_other_reward(rows: list[CuratedRow]) -> list[CuratedRow]:
     ],
 )
 def test_a_change_behind_its_back_is_found(
-    original_run: FinishedRun,
-    tmp_path: Path,
-    table: str,
-    record: type,
-    edit: Callable[[list[Any]], list[Any]],
-    found: str,
+    changed_set: Path, table: str, record: type, edit: Callable[[list[Any]], list[Any]], found: str
 ) -> None:
-    curated_trajectories(original_run, tmp_path / "out")
-    forge(tmp_path / "out", table, record, edit)
+    forge(changed_set, table, record, edit)
     try:
-        told = problems(tmp_path / "out")
+        told = problems(changed_set)
     except InvalidInput as error:
         told = str(error)
     assert re.search(found, told), told
@@ -330,28 +346,19 @@ def test_one_turn_can_be_fixed(original_run: FinishedRun, tmp_path: Path) -> Non
     assert problems(tmp_path / "out") == ""
 
 
-def test_folders_that_will_not_do_are_said(original_run: FinishedRun, tmp_path: Path) -> None:
-    rows = curated_trajectories(original_run, tmp_path / "out")
+def test_folders_that_will_not_do_are_said(
+    original_run: FinishedRun, curated_set: tuple[Path, list[Trajectory]], tmp_path: Path
+) -> None:
+    out, rows = curated_set
     again = [reject("mcts_trajectories", rows[3].uid)]
     with pytest.raises(OutputError, match="not empty"):
-        apply(original_run.folder, tmp_path / "out", again, LOG)
+        apply(original_run.folder, out, again, LOG)
     with pytest.raises(InvalidInput, match="is a curated data set"):
-        apply(tmp_path / "out", tmp_path / "twice", again, LOG)
+        apply(out, tmp_path / "twice", again, LOG)
     shutil.copytree(original_run.folder, tmp_path / "unfinished")
     (tmp_path / "unfinished" / "manifest.json").unlink()
     with pytest.raises(InvalidInput, match="holds no finished run"):
         apply(tmp_path / "unfinished", tmp_path / "more", again, LOG)
-
-
-def test_what_a_killed_process_left_is_no_obstacle(original_run: FinishedRun, tmp_path: Path) -> None:
-    left = tmp_path / ".out.curating"
-    (left / "mcts_trajectories").mkdir(parents=True)
-    (left / "mcts_trajectories" / "part-00099-x.parquet").write_text("half")
-    with pytest.raises(OutputError, match=r"\.out\.curating is in the way"):  # it has no lock, so it is a stranger's
-        curated_trajectories(original_run, tmp_path / "out")
-    (left / ".lock").touch()
-    curated_trajectories(original_run, tmp_path / "out")
-    assert not left.exists() and problems(tmp_path / "out") == ""
 
 
 @pytest.mark.parametrize("dataset", dataset_names())

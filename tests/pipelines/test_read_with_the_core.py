@@ -20,20 +20,21 @@ from trailforge.schemas.errors import EXTRAS
 
 PAGE = {module for module, extra in EXTRAS.items() if extra == "page"}
 
-_WITHOUT = """
+_WITHOUT_EXTRAS = f"""
 import sys
+from trailforge import cli
+
+missing = {set(EXTRAS)!r}
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {missing!r}:
+        if name.partition(".")[0] in missing:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Missing())
-{script}
 """
+_WITH_PAGE = f"missing -= {PAGE!r}"
 _COMMANDS = """
-from trailforge import cli
-
 for arguments in {commands!r}:
     try:
         cli.main(arguments)
@@ -50,14 +51,6 @@ assert page.metric
 """
 
 _END = "--- the next run ---"
-
-
-def run_without(missing: set[str], script: str) -> str:
-    """What a script prints in an interpreter where some packages are not installed."""
-    code = _WITHOUT.format(missing=missing, script=script)
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.fixture
@@ -83,34 +76,32 @@ def uid_of(folder: Path) -> str:
     return run.row(load_dataset(run.dataset).rows, 0)["uid"]
 
 
-def test_runs_are_read_and_decided_on_with_the_core_alone(folders: list[Path]) -> None:
-    commands = [
-        [
+def test_runs_are_read_and_decided_on_with_the_core_alone_and_then_curated_and_browsed_with_the_page(
+    folders: list[Path],
+) -> None:
+    """In an interpreter where no package of an extra is installed, and later those of the page are."""
+    page, parts = str(ROOT / "inspector" / "page.py"), list[str]()
+    for folder in folders:
+        uid = uid_of(folder)
+        commands = [
             ["verify", str(folder)],
             ["status", str(folder)],
-            ["show", str(folder), "--id", uid_of(folder)],
-            ["curate", "decide", str(folder), uid_of(folder), "--reject", "too easy"],
+            ["show", str(folder), "--id", uid],
+            ["curate", "decide", str(folder), uid, "--reject", "too easy"],
             ["curate", "stats", str(folder)],
         ]
-        for folder in folders
-    ]
-    parted = "".join(f"{_COMMANDS.format(commands=some)}\nprint({_END!r})\n" for some in commands)
-    *said, _ = run_without({*EXTRAS}, parted).split(_END)
-    for folder, text in zip(folders, said, strict=True):
+        parts.append(_COMMANDS.format(commands=commands))
+    for number, folder in enumerate(folders):
+        curated = str(folder.with_name("curated"))
+        commands = [["curate", "apply", str(folder), "--out", curated], ["verify", curated]]
+        browsed = _BROWSED.format(folder=str(folder), page=page)
+        parts.append(f"{'' if number else _WITH_PAGE}\n{_COMMANDS.format(commands=commands)}{browsed}")
+    script = _WITHOUT_EXTRAS + f"\nprint({_END!r})\n".join([*parts, ""])
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    *said, _ = done.stdout.split(_END)
+    read, curated = said[: len(folders)], said[len(folders) :]
+    for folder, text in zip(folders, read, strict=True):
         for expected in ("all as the manifest says", "finished", uid_of(folder), "reject by"):
             assert expected in text, folder
-
-
-def test_curated_sets_are_made_and_the_page_served_without_what_makes_runs(folders: list[Path]) -> None:
-    page, script = str(ROOT / "inspector" / "page.py"), ""
-    for folder in folders:
-        curated = str(folder.with_name("curated"))
-        commands = [
-            ["curate", "decide", str(folder), uid_of(folder), "--reject", "too easy"],
-            ["curate", "apply", str(folder), "--out", curated],
-            ["verify", curated],
-        ]
-        script += _COMMANDS.format(commands=commands) + _BROWSED.format(folder=str(folder), page=page)
-        script += f"\nprint({_END!r})\n"
-    *said, _ = run_without({*EXTRAS} - PAGE, script).split(_END)
-    assert len(said) == len(folders) and all("all as the manifest says" in text for text in said)
+    assert len(curated) == len(folders) and all("all as the manifest says" in text for text in curated)

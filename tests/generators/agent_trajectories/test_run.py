@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.pipelines.forging import Changes, Forgeries, not_found
 from tests.pipelines.support import forge
 from tests.support.scripted import ScriptedModel, prompt_text
 from tests.support.search_agent import Model
@@ -172,28 +173,37 @@ def test_a_training_set_is_made_of_it(original: Path, tmp_path: Path) -> None:
 
 # Verification
 
-Change = Callable[[Any], dict[str, Any]]
-CHANGES: dict[str, tuple[str, Change, str]] = {
-    "answer": ("agent_trajectories", lambda r: {"episode": replace(r.episode, answer="Nobody")}, "episode is not"),
+OTHERS = "the filters choose others"
+CHANGES: dict[str, tuple[Changes, str]] = {
+    "answer": (lambda r: {"episode": replace(r.episode, answer="Nobody")}, "episode is not"),
     "found": (
-        "agent_trajectories",
         lambda r: {"episode": replace(r.episode, scores=replace(r.episode.scores, supporting_recall=0.5))},
         "episode is not what follows",
     ),
     "search": (
-        "agent_trajectories",
         lambda r: {"episode": replace(r.episode, searches=r.episode.searches[:-1])},
         "its searches and answer are not those",
     ),
-    "share": ("agent_trajectories", lambda r: {"right_draws": 1}, "the share of its draws"),
-    "memory": ("agent_trajectories", lambda r: {"memory_answers": r.golds}, "the filters choose others"),
-    "asked": ("agent_trajectories", lambda r: {"memory_draws": 0}, "asked from memory another number"),
-    "agent": ("agent_trajectories", lambda r: {"agent_config": "x"}, "it is of another agent"),
-    "question": ("agent_trajectories", lambda r: {"question_id": "none"}, "is not among the inputs"),
-    "scores": ("agent_trajectories", lambda r: {"filters": ()}, "the filters choose others"),
-    "pair": ("pairs", lambda r: {"bad_answer": "Somebody"}, "this pair is not what its episodes give"),
-    "sft": ("sft", lambda r: {"train": (True,) * len(r.train)}, "this SFT row is not what its episode gives"),
-    "payload": ("rejected", lambda r: {"payload": "[]"}, "holds no episode"),
+    "share": (lambda r: {"right_draws": r.right_draws % 5 + 1}, "the share of its draws"),
+    "memory": (lambda r: {"memory_answers": r.golds}, OTHERS),
+    "asked": (lambda r: {"memory_draws": 0}, "asked from memory another number"),
+    "agent": (lambda r: {"agent_config": "x"}, "it is of another agent"),
+    "question": (lambda r: {"question_id": "none"}, "is not among the inputs"),
+    "scores": (lambda r: {"filters": ()}, OTHERS),
+}
+KNOWN = "for another reason than what the model knows"
+
+
+def _with_payload(stage: str, before: str, after: str) -> Changes:
+    return lambda row: {"payload": row.payload.replace(before, after)} if row.stage == stage else {}
+
+
+REJECTED: dict[str, tuple[Changes, str]] = {
+    "answers": (_with_payload("draw", '"answers": [', '"answers": ["Nobody", '), KNOWN),
+    "draws": (_with_payload("draw", '"draws": 4', '"draws": 3'), KNOWN),
+    "question": (_with_payload("draw", '"question": "', '"question": "And '), "are to another question"),
+    "golds": (_with_payload("draw", '"golds"', '"gold"'), "holds no answers from memory"),
+    "episode": (lambda row: {"payload": "[]"} if row.stage == "filter" else {}, "holds no episode"),
 }
 
 
@@ -201,40 +211,48 @@ def test_it_verifies(original: Path) -> None:
     assert verify_run(original).problems == []
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_a_changed_row_is_found_behind_a_corrected_hash(name: str, copy: Path) -> None:
-    table, change, expected = CHANGES[name]
-
-    def edit(rows: list[Any]) -> list[Any]:
-        return [replace(rows[0], **change(rows[0])), *rows[1:]]
-
-    forge(copy, table, edit, record=DATASET.records[table])
-    assert expected in "\n".join(verify_run(copy).problems)
-
-
 @pytest.mark.parametrize(
-    ("before", "after", "expected"),
+    ("table", "cases", "key"),
     [
-        ('"answers": [', '"answers": ["Nobody", ', "for another reason than what the model knows"),
-        ('"draws": 4', '"draws": 3', "for another reason than what the model knows"),
-        ('"question": "', '"question": "And ', "are to another question"),
-        ('"golds"', '"gold"', "holds no answers from memory"),
+        # What is wrong with one draw is said of its question, too.
+        ("agent_trajectories", CHANGES, lambda row: row.question_id),
+        ("rejected", REJECTED, lambda row: row.uid),
     ],
+    ids=["agent_trajectories", "rejected"],
 )
-def test_a_question_is_left_out_for_what_the_model_said_to_it(
-    before: str, after: str, expected: str, copy: Path
+def test_a_changed_row_is_found_behind_a_corrected_hash(
+    table: str, cases: Mapping[str, tuple[Changes, str]], key: Callable[[Any], str], original: Path, tmp_path: Path
 ) -> None:
-    def edit(rows: list[Any]) -> list[Any]:
-        return [replace(r, payload=r.payload.replace(before, after)) if r.stage == "draw" else r for r in rows]
-
-    forge(copy, "rejected", edit, record=RejectedRow)
-    assert expected in "\n".join(verify_run(copy).problems)
+    changes = {name: change for name, (change, _) in cases.items()}
+    said = Forgeries(table, DATASET.records[table], changes, key=key).found(original, tmp_path)
+    assert not_found(said, {name: found for name, (_, found) in cases.items()}) == {}
 
 
-@pytest.mark.parametrize("table", ["sft", "pairs"])
-def test_a_row_that_is_gone_is_missed(table: str, copy: Path) -> None:
-    forge(copy, table, lambda rows: rows[1:], record=DATASET.records[table])
-    assert "is missing" in "\n".join(verify_run(copy).problems)
+def test_a_pair_and_an_sft_row_that_are_changed_or_gone_are_found(copy: Path) -> None:
+    changes: dict[str, tuple[Changes, str, str]] = {
+        "pairs": (
+            lambda row: {"bad_answer": "Somebody"},
+            "this pair is not what its episodes give",
+            "this pair of episodes is missing",
+        ),
+        "sft": (
+            lambda row: {"train": (True,) * len(row.train)},
+            "this SFT row is not what its episode gives",
+            "this SFT row of an episode is missing",
+        ),
+    }
+    wanted = set[str]()
+    for table, (change, differs, missing) in changes.items():
+        row, *_, gone = rows_of(copy, table)
+        forge(copy, table, _first_becomes([replace(row, **change(row))]), record=DATASET.records[table])
+        forge(copy, table, lambda rows: rows[:-1], record=DATASET.records[table], number=-1)
+        wanted |= {f"{row.uid}: {differs}", f"{gone.uid}: {missing}"}
+    said = {problem.partition(", ")[2] for problem in verify_run(copy).problems}
+    assert wanted <= said
+
+
+def _first_becomes(these: list[Any]) -> Callable[[list[Any]], list[Any]]:
+    return lambda rows: [*these, *rows[1:]]
 
 
 # Presets

@@ -98,47 +98,24 @@ def test_a_dropped_row_is_found(finished_run: FinishedRun) -> None:
     assert "sha256 differs" in problems(finished_run)
 
 
-@pytest.mark.parametrize(
-    ("table", "found"),
-    [
-        ("inputs", "stage read: 20 accepted, 19 rows found"),
-        ("mcts_trajectories", "stage filter: {rows} accepted, {fewer} rows found"),
-        ("trees", "stage search: 20 accepted, 19 rows found"),
-        ("sft", "this SFT row of a trajectory is missing"),
-        ("rejected", "rows in rejected/"),
-    ],
-)
-def test_a_row_dropped_with_hash_and_count_made_to_fit_is_found(
-    finished_run: FinishedRun, table: str, found: str
-) -> None:
-    forge(finished_run.folder, table, lambda rows: rows[:-1])
-    assert told(finished_run, found) in problems(finished_run)
+def test_rows_dropped_with_hashes_and_counts_made_to_fit_are_found(finished_run: FinishedRun) -> None:
+    for table in ("inputs", "mcts_trajectories", "trees", "rejected"):
+        forge(finished_run.folder, table, lambda rows: rows[:-1])
+    forge(finished_run.folder, "sft", lambda rows: rows[1:])  # of a trajectory that is there
+    found = problems(finished_run)
+    for wanted in (
+        "stage read: 20 accepted, 19 rows found",
+        "stage filter: {rows} accepted, {fewer} rows found",
+        "stage search: 20 accepted, 19 rows found",
+        "this SFT row of a trajectory is missing",
+        "rows in rejected/",
+    ):
+        assert told(finished_run, wanted) in found
 
 
 def test_a_wrong_number_of_rows_in_the_manifest_is_found(finished_run: FinishedRun) -> None:
     edit_manifest(finished_run.folder, lambda content: content["files"][0].update(rows=7))
     assert "8 rows, the manifest says 7" in problems(finished_run)
-
-
-def test_a_changed_reward_of_a_trajectory_is_found(finished_run: FinishedRun) -> None:
-    def cheat(rows: list[Any]) -> list[Any]:
-        return [replace(rows[0], reward=replace(rows[0].reward, f1=0.5)), *rows[1:]]
-
-    path = forge(finished_run.folder, "mcts_trajectories", cheat)
-    uid = read_parquet(path, Trajectory)[0].uid
-    assert f"{path.name}, {uid}: its reward is not that of its final answer" in problems(finished_run)
-
-
-def test_changed_spans_of_a_trajectory_are_found(finished_run: FinishedRun) -> None:
-    def cheat(rows: list[Any]) -> list[Any]:
-        first, second, *others = rows
-        moved = replace(first.spans[-1], start=first.spans[-1].start - 1)
-        return [replace(first, spans=(*first.spans[:-1], moved)), replace(second, spans=()), *others]
-
-    path = forge(finished_run.folder, "mcts_trajectories", cheat)
-    found = problems(finished_run)
-    for row in read_parquet(path, Trajectory)[:2]:
-        assert f"{path.name}, {row.uid}: its spans are not those of its conversation" in found
 
 
 def test_thoughts_of_a_model_that_say_too_much_are_found(finished_run: FinishedRun) -> None:
@@ -173,17 +150,27 @@ def test_a_changed_reward_of_a_rollout_is_found_in_it_and_in_the_values_above_it
     assert f"{path.name}, {question}: node 0: " in found
 
 
-def test_a_changed_answer_is_rejected_by_its_filter_again(finished_run: FinishedRun) -> None:
-    forge(finished_run.folder, "mcts_trajectories", lambda rows: [replace(rows[0], final_answer="Nobody"), *rows[1:]])
-    assert "filter wrong_answer rejects it" in problems(finished_run)
+_OTHER_SPANS = "its spans are not those of its conversation"
+TRAJECTORIES: dict[str, tuple[Changes, str]] = {
+    "reward": (lambda row: {"reward": replace(row.reward, f1=0.5)}, "its reward is not that of its final answer"),
+    "moved span": (
+        lambda row: {"spans": (*row.spans[:-1], replace(row.spans[-1], start=row.spans[-1].start - 1))},
+        _OTHER_SPANS,
+    ),
+    "no spans": (lambda row: {"spans": ()}, _OTHER_SPANS),
+    "answer": (lambda row: {"final_answer": "Nobody"}, "filter wrong_answer rejects it"),
+    "gold": (
+        lambda row: {"follows_gold": not row.follows_gold},
+        "whether it follows the gold decomposition is not what its steps say",
+    ),
+    "question": (lambda row: {"question_id": "none"}, "its question 'none' is not among the inputs"),
+}
 
 
-def test_a_row_that_says_wrongly_whether_it_follows_the_gold_is_found(finished_run: FinishedRun) -> None:
-    def turn(rows: list[Trajectory]) -> list[Trajectory]:
-        return [replace(rows[0], follows_gold=not rows[0].follows_gold), *rows[1:]]
-
-    forge(finished_run.folder, "mcts_trajectories", turn)
-    assert "whether it follows the gold decomposition is not what its steps say" in problems(finished_run)
+def test_a_changed_trajectory_is_found(original_run: FinishedRun, tmp_path: Path) -> None:
+    changes = {name: change for name, (change, _) in TRAJECTORIES.items()}
+    said = Forgeries("mcts_trajectories", Trajectory, changes).found(original_run.folder, tmp_path)
+    assert not_found(said, {name: found for name, (_, found) in TRAJECTORIES.items()}) == {}
 
 
 def test_a_row_turned_away_where_there_is_room_is_found(finished_run: FinishedRun) -> None:
@@ -201,11 +188,6 @@ def test_more_rows_of_a_kind_than_are_wanted_are_found(original_run: FinishedRun
     rows = list(read_parquet(part(original_run, "mcts_trajectories"), Trajectory))
     correct = [row for row in rows if row.kind == "correct"][:1] * (caps.max_correct + 1)
     assert over_cap(correct[-1], correct[:-2], caps).keep and not over_cap(correct[-1], correct[:-1], caps).keep
-
-
-def test_a_trajectory_of_no_question_is_found(finished_run: FinishedRun) -> None:
-    forge(finished_run.folder, "mcts_trajectories", lambda rows: [replace(rows[0], question_id="none"), *rows[1:]])
-    assert "its question 'none' is not among the inputs" in problems(finished_run)
 
 
 def test_a_trajectory_twice_is_found(finished_run: FinishedRun) -> None:

@@ -589,6 +589,7 @@ async def test_what_arxiv_cannot_do() -> None:
 @every
 async def test_a_fetch_may_be_given_up(make: Make, body: str, recwarn: pytest.WarningsRecorder) -> None:
     gc.collect()
+    gc.freeze()  # the second look is at what is left behind here
     recwarn.clear()  # of what other tests have left behind
     async with recorded(body) as server:
         fetcher = make(base_url=server.url, http=QUICK)

@@ -36,45 +36,45 @@ def namesakes_in(store: KgStore) -> Named:
 
 @FEW
 @given(st.integers(0, 10_000))
-def test_counts_are_those_of_trying_every_entity(seed: int) -> None:
+def test_paths_are_as_counted_of_fit_entities_and_well_asked(seed: int) -> None:
+    """Counts are those of trying every entity; no hub, no way back, no shortcut, nobody twice; no bridge is named."""
     triples = random_triples(seed)
     known = sorted({end for head, _, tail in triples for end in (head, tail)} | set(NAMES))
-    for chain in sampled(triples):
-        assert answers_by_trying(chain, triples, known) == {chain.answer.id}
-        assert [node.matches for node in chain.found] == [1] * len(chain.found)
-        for number, fact in enumerate(chain.facts):
-            left = answers_by_trying(chain, triples, known, dropped=number)
-            assert chain.answer.id in left and len(left) == fact.left_without >= 2
-
-
-@FEW
-@given(st.integers(0, 10_000))
-def test_no_hub_no_way_back_no_shortcut_and_nobody_twice(seed: int) -> None:
-    triples = random_triples(seed)
     degree = Counter(end for head, _, tail in set(triples) for end in (head, tail))
     joined = {frozenset((head, tail)) for head, _, tail in triples}
     for chain in sampled(triples):
-        nodes = [*chain.starts, *chain.found]
-        assert len({node.id for node in nodes}) == len(nodes)
-        assert all(degree[node.id] <= LAX.max_degree for node in chain.found)
-        assert all(fact.fan_out <= LAX.max_fan_out for fact in chain.facts)
-        after = {fact.known: fact for fact in chain.facts}
-        for fact in chain.facts:
-            following = after.get(fact.found)
-            if following is not None:
-                turned = fact.is_forward != following.is_forward
-                assert not (turned and fact.triple.relation == following.triple.relation)
-                assert frozenset((fact.known, following.found)) not in joined
+        _hold_counts(chain, triples, known)
+        _hold_entities(chain, degree, joined)
+        _hold_question(chain)
 
 
-@FEW
-@given(st.integers(0, 10_000))
-def test_the_question_names_starts_and_no_bridge(seed: int) -> None:
-    for chain in sampled(random_triples(seed)):
-        wording = compose(chain)
-        assert not any(mentions(wording.question, node.label) for node in chain.found)
-        assert all(mentions(wording.question, node.label) for node in chain.starts)
-        assert wording.question.endswith("?") and len(wording.sub_questions) == len(chain.found)
+def _hold_counts(chain: FactChain, triples: list[Ids], known: list[str]) -> None:
+    assert answers_by_trying(chain, triples, known) == {chain.answer.id}
+    assert [node.matches for node in chain.found] == [1] * len(chain.found)
+    for number, fact in enumerate(chain.facts):
+        left = answers_by_trying(chain, triples, known, dropped=number)
+        assert chain.answer.id in left and len(left) == fact.left_without >= 2
+
+
+def _hold_entities(chain: FactChain, degree: Counter[str], joined: set[frozenset[str]]) -> None:
+    nodes = [*chain.starts, *chain.found]
+    assert len({node.id for node in nodes}) == len(nodes)
+    assert all(degree[node.id] <= LAX.max_degree for node in chain.found)
+    assert all(fact.fan_out <= LAX.max_fan_out for fact in chain.facts)
+    after = {fact.known: fact for fact in chain.facts}
+    for fact in chain.facts:
+        following = after.get(fact.found)
+        if following is not None:
+            turned = fact.is_forward != following.is_forward
+            assert not (turned and fact.triple.relation == following.triple.relation)
+            assert frozenset((fact.known, following.found)) not in joined
+
+
+def _hold_question(chain: FactChain) -> None:
+    wording = compose(chain)
+    assert not any(mentions(wording.question, node.label) for node in chain.found)
+    assert all(mentions(wording.question, node.label) for node in chain.starts)
+    assert wording.question.endswith("?") and len(wording.sub_questions) == len(chain.found)
 
 
 @FEW
