@@ -42,6 +42,7 @@ _SHARED = {
         "retrieval/backends/test_raptor.py",
     ],
     "torch": [
+        *(f"commands/test_{name}.py" for name in ("evaluate", "training", "training_bad_input")),
         "generators/document_bundles/bundling/test_sample_documents.py",
         "generators/test_strong_model_run.py",
         *(f"retrieval/{name}.py" for name in ("test_encoder", "backends/test_dense", "backends/test_strong_trees")),
