@@ -12,7 +12,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.pipelines.support import CONFIG, IN_PROCESS, ScriptedWork, make_run, questions_file
+from tests.pipelines import support
+from tests.pipelines.support import IN_PROCESS, ScriptedWork, make_run, questions_file
 from tests.support.files import contents
 from trailforge.flows.execute import Driver, RunRequest, StageToRun, at_work, execute, with_redo
 from trailforge.generators.mcts_trajectories import DATASET as MCTS
@@ -21,18 +22,22 @@ from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.engine.pipeline import run_pipeline
 from trailforge.pipelines.engine.progress import read_begun
 from trailforge.pipelines.engine.shards import Receipt, receipt_path, write_receipt
+from trailforge.pipelines.runs.config import OutputConfig
 from trailforge.pipelines.runs.finish import CARD, MANIFEST, read_manifest
 from trailforge.pipelines.runs.intake import config_of, read_settings, write_settings
 from trailforge.pipelines.runs.stages import planned_stages
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import Manifest, OutputError
 
+CONFIG = replace(support.CONFIG, output=OutputConfig(shard_size=3))
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `questions.jsonl` and its finished `run`, of which the replies were asked for anew once."""
     folder = tmp_path_factory.mktemp("made")
-    make_run(folder / "run", questions_file(folder / "questions.jsonl"), replace(CONFIG, redo=1))
+    source = questions_file(folder / "questions.jsonl", count=6, broken_row=None)
+    make_run(folder / "run", source, replace(CONFIG, redo=1))
     return folder
 
 

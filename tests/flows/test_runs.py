@@ -1,13 +1,13 @@
 """What a run does to a folder: a stopped run goes on, people's files stay, strangers' folders are refused.
 
-Each run is made by its flow, and made again as commands do, without Prefect: it is the same run.
+The runs are made as commands do, without Prefect, and stopped ones end in their flows: they are the same runs.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,9 +43,11 @@ MODEL = "model: {name: scripted, max_in_flight: 8}\n"
 PRESETS = {
     "mcts_trajectories": "retrieval: {kind: bm25}\noutput: {shard_size: 3}\n",
     "document_bundles": """
+encoder: {name: "ENCODER#words"}
 content: {min_words: 20, min_characters: 100}
 bundles: {method: greedy, min_cosine: 0.25}
 episodes: {plan: sampled, samples: 3}
+selection: {most_alike: 0.99}
 tools: {kind: bm25}
 output: {documents_per_shard: 3, bundles_per_shard: 1, questions_per_shard: 2}
 """,
@@ -65,6 +67,13 @@ output: {shard_size: 3}
 """,
 }
 DATASETS = tuple(PRESETS)
+FLOWS: dict[str, Callable[..., Manifest]] = {
+    "mcts_trajectories": mcts_trajectories,
+    "document_bundles": document_bundles,
+    "kg_trajectories": kg_trajectories,
+    "kg_questions": kg_questions,
+    "agent_trajectories": agent_trajectories,
+}
 NOTES = {
     "notes.md": "ours is better",
     "exports/set.parquet": "rows for a friend",
@@ -94,6 +103,12 @@ class Lab:
         """Make it again."""
         return execute(replace(self.requests[name], out=out, **changes))
 
+    def run_flow(self, name: str, out: Path) -> None:
+        """Make it again, in its flow."""
+        asked = self.requests[name]
+        inputs = {"document_bundles": [list(asked.files)], "kg_questions": []}.get(name, list(asked.files))
+        FLOWS[name](*inputs, out=out, preset=asked.preset, model=asked.model, **asked.options)
+
     def calls(self, name: str) -> int:
         """That the model server has answered so far."""
         return stats(self.urls[name])["calls"]
@@ -108,8 +123,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     questions_file(folder / "kg.jsonl", count=6, broken_row=None)
     searched_graph(folder / "searched", 6)
     paths_store(folder / "paths")
-    for name, preset in PRESETS.items():
-        (folder / f"{name}.yaml").write_text(MODEL + preset)
     files = {
         "mcts_trajectories": (folder / "questions.jsonl",),
         "document_bundles": (folder / "documents.jsonl",),
@@ -133,14 +146,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             )
             for name, url in urls.items()
         }  # fmt: skip
-        made = {
-            name: {"out": folder / name, "preset": each.preset, "model": each.model} for name, each in requests.items()
-        }
-        mcts_trajectories(folder / "questions.jsonl", **made["mcts_trajectories"])
-        document_bundles([folder / "documents.jsonl"], **made["document_bundles"])
-        kg_trajectories(folder / "kg.jsonl", kg=folder / "searched", **made["kg_trajectories"])
-        kg_questions(kg=folder / "paths", **made["kg_questions"])
-        agent_trajectories(folder / "questions.jsonl", **made["agent_trajectories"])
+        for name, request in requests.items():
+            (folder / f"{name}.yaml").write_text(MODEL + PRESETS[name].replace("ENCODER", request.model or ""))
+            execute(request)
         yield Lab(folder, requests, urls)
 
 
@@ -186,7 +194,7 @@ def test_a_run_that_was_stopped_runs_no_finished_shard_again(lab: Lab, tmp_path:
     leftover = out / "inputs" / ".part-00000-0123456789ab.parquet.tmp-0a1b2c3d"
     leftover.write_text("half")
     before, calls = marks(stop(out)), lab.calls(name)
-    lab.run(name, out)
+    lab.run_flow(name, out)
     assert marks(list(before)) == before, "a finished shard was made again"
     assert lab.calls(name) == calls and not leftover.exists() and notes(out) == NOTES
     whole = {path: text for path, text in contents(lab.folder / name).items() if path.endswith((".parquet", ".json"))}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run, a tiny model, a preset that suits both."""
     folder = tmp_path_factory.mktemp("train")
-    make_run(folder / "run", questions_file(folder / "questions.jsonl"))
+    make_run(folder / "run", questions_file(folder / "questions.jsonl", count=11, broken_row=None))
     save_tiny_model(folder / "model", window=4096)
     preset = load_training_preset("msearcher")
     small = {"batch_size": 4, "epochs": 1, "max_tokens": 4096, "precision": "float32", "logging": "none"}
@@ -64,8 +65,7 @@ def test_two_processes_train_on_a_finished_run(lab: Path, monkeypatch: pytest.Mo
 
 
 def test_a_run_that_does_not_verify_is_not_trained_on(lab: Path, tmp_path: Path) -> None:
-    broken = tmp_path / "run"
-    make_run(broken, questions_file(tmp_path / "questions.jsonl"))
+    broken = Path(shutil.copytree(lab / "run", tmp_path / "run"))
     next((broken / "sft").glob("*.parquet")).unlink()
     with pytest.raises(CountMismatch, match=r"sft/part-.*: missing"):
         train([broken], tmp_path / "set", tmp_path / "out")
@@ -73,7 +73,7 @@ def test_a_run_that_does_not_verify_is_not_trained_on(lab: Path, tmp_path: Path)
 
 
 def test_a_set_of_other_runs_is_refused(lab: Path, tmp_path: Path) -> None:
-    make_run(tmp_path / "run", questions_file(tmp_path / "questions.jsonl"))
+    shutil.copytree(lab / "run", tmp_path / "run")
     manifest = tmp_path / "run" / "manifest.json"
     content = json.loads(manifest.read_text())
     manifest.write_text(json.dumps(content | {"seconds": content["seconds"] + 1}))

@@ -108,7 +108,7 @@ def drive(rate: float, burst: int, seconds: float, *, wait_s: float | None, rtt:
 
 
 @pytest.mark.parametrize("wait_s", [1.0, None])
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(rate=st.floats(20, 400), reserve_s=st.floats(0.2, 1.0))
 def test_most_of_a_permitted_rate_is_used_and_little_is_refused(
     wait_s: float | None, rate: float, reserve_s: float
@@ -259,10 +259,10 @@ async def test_a_time_that_a_server_names_is_waited_for_by_every_call(server: Mo
 
 
 async def test_a_429_is_no_failed_attempt(server: ModelServer) -> None:
-    server.replies = [failure(429) for _ in range(12)]
+    server.replies = [failure(429) for _ in range(4)]
     client = ModelClient(config(server.url, max_attempts=1))
     assert (await client.complete(chat())).text == "Fritz Lang"
-    assert client.counters.retries == 12
+    assert client.counters.retries == 4
     await client.aclose()
 
 
@@ -277,38 +277,39 @@ async def test_an_overloaded_server_is_left_alone_as_long_as_it_asks(server: Mod
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("retry_after", ["1", ""])
-def test_a_rate_limit_is_used(retry_after: str) -> None:
-    """Below what `benchmarks/rate_limit.py` measures, for a machine that does other things too."""
+@pytest.mark.parametrize(("retry_after", "count"), [("1", 250), ("", 150)])
+def test_a_rate_limit_is_used(retry_after: str, count: int) -> None:
+    """Below what `benchmarks/rate_limit.py` measures, for a machine that does other things too. Whole seconds to wait
+    take more of a short run."""
     with running(latency=0.05, rate=50, burst=20, retry_after=retry_after) as url:
-        replies, _ = asyncio.run(ask_all(url, 250))
+        replies, _ = asyncio.run(ask_all(url, count))
         times = reply_times(url)
-    assert len(replies) == len(times) == 250
-    assert 230 / 50 / (times[-1] - times[0]) > 0.6
+    assert len(replies) == len(times) == count
+    assert (count - 20) / 50 / (times[-1] - times[0]) > 0.6
 
 
 def test_a_storm_of_refusals_loses_nothing_and_is_soon_forgotten() -> None:
     async def through(url: str) -> float:
         client = ModelClient(config(url, backoff_s=0.2))
-        calls = [asyncio.create_task(client.complete(prompt(n))) for n in range(300)]
-        await asyncio.sleep(3)
+        calls = [asyncio.create_task(client.complete(prompt(n))) for n in range(200)]
+        await asyncio.sleep(1.5)
         await asyncio.to_thread(weather, url)
         started = time.monotonic()
-        assert len(await asyncio.gather(*calls)) == 300
+        assert len(await asyncio.gather(*calls)) == 200
         await client.aclose()
         return time.monotonic() - started
 
     with running(latency=0.02) as url:
         weather(url, limited=0.9)
         assert asyncio.run(through(url)) < 10
-        assert stats(url)["unique"] == 300
+        assert stats(url)["unique"] == 200
 
 
 def test_broken_replies_errors_and_hangs_lose_nothing() -> None:
     with running(latency=0.01) as url:
         weather(url, malformed=0.1, half=0.05, error=0.05, hang=0.01)
-        replies, seconds = asyncio.run(ask_all(url, 300, timeout_s=1.0, backoff_s=0.05))
-    assert len(replies) == 300 and all(text.endswith("by name") for text in replies)
+        replies, seconds = asyncio.run(ask_all(url, 200, timeout_s=1.0, backoff_s=0.05))
+    assert len(replies) == 200 and all(text.endswith("by name") for text in replies)
     assert seconds < 40
 
 
@@ -327,7 +328,7 @@ def test_a_server_that_vanishes_and_comes_back_costs_nothing_but_time() -> None:
         while client.counters.paid_calls < 50:
             await asyncio.sleep(0.01)
         await asyncio.to_thread(first.__exit__, None, None, None)
-        await asyncio.sleep(2)
+        await asyncio.sleep(1)
         with running(port=port, latency=0.02):
             texts = [reply.text for reply in await asyncio.gather(*calls)]
         await client.aclose()

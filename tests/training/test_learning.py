@@ -5,23 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from statistics import fmean
-from types import SimpleNamespace
 
 import pytest
 
 from tests.support.sft_rows import sft_row
 from tests.support.turns import result_turn
 from tests.training.tiny import FACTS, conversation, preset, rl_rows, training_set
+from tests.training.worth import worth_of
 from trailforge.protocols import REACT
 from trailforge.protocols.environment import Environment
 from trailforge.retrieval import Bm25Retriever
-from trailforge.schemas import Document, Passage, RlRow, SftRow
-from trailforge.training.config import TrainPreset
-from trailforge.training.generation import Draw, TransformersGenerator
+from trailforge.schemas import Document, Passage, SftRow
 from trailforge.training.trl.offline import train_sft
-from trailforge.training.trl.rl import limits_of, make_pay, train_rl
-from trailforge.training.trl.rollouts import SearchRollouts
-from trailforge.training.weights import load_model, load_tokenizer
+from trailforge.training.trl.rl import train_rl
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 
@@ -52,28 +48,10 @@ def half_right() -> list[SftRow]:
     return rows
 
 
-def greedy_reward(model: Path, rows: list[RlRow], recipe: TrainPreset, environment: Environment) -> float:
-    """Mean reward of one greedy episode on each question."""
-    tokenizer = load_tokenizer(str(model))
-    greedy = TransformersGenerator(load_model(str(model)), tokenizer, Draw(temperature=0.0))
-    rollouts = SearchRollouts(
-        rows,
-        environment,
-        make_pay(recipe),
-        protocol=REACT.name,
-        tokenizer=tokenizer,
-        limits=limits_of(recipe.rl),
-        open_generator=lambda trainer: greedy,
-    )
-    try:
-        return fmean(rollouts([row.uid for row in rows], SimpleNamespace(beta=0.0))["episode_reward"])
-    finally:
-        rollouts.close()
-
-
 @pytest.mark.slow
 def test_a_tiny_model_learns_what_it_is_paid_for(tiny_model: Path, tmp_path: Path) -> None:
-    """It learns to search, and right and wrong answers alike; then, in 10 steps of GRPO, to leave the wrong ones."""
+    """A random one learns to search, and right and wrong answers alike; then, in 10 steps of GRPO on episodes of its
+    own sampled tokens, which go on from what its searches find, to leave the wrong ones."""
     questions = rl_rows()[:KNOWN]
     rows = training_set(tmp_path / "set", sft=half_right(), rl=questions)
     environment = Environment(documents=Bm25Retriever(DOCUMENTS), top_k=1)
@@ -83,11 +61,17 @@ def test_a_tiny_model_learns_what_it_is_paid_for(tiny_model: Path, tmp_path: Pat
         rl={"prompts_per_step": 2, "samples": 8, "mini_batch": 16, "per_device": 16, "epochs": 10, "save_steps": 1000}
         | {"learning_rate": LEARNING_RATE, "temperature": 0.7, "max_tokens": 200, "max_searches": 2},
     )
+    random = worth_of(str(tiny_model), questions, recipe, environment)
+    assert random.well_formed == random.searches == random.right == 0.0
+    assert random.stops == {"too_long": KNOWN} and random.reward < -1.0
     supervised = train_sft(rows, recipe, tmp_path / "sft", base_model=str(tiny_model))
-    before = greedy_reward(supervised, questions, recipe, environment)
+    before = worth_of(str(supervised), questions, recipe, environment)
+    assert before.well_formed == before.searches == 1.0 and before.reward < 0.5
     reinforced = train_rl(rows, recipe, tmp_path / "rl", environment=environment, base_model=str(supervised))
-    rewards = json.loads((tmp_path / "rl" / "training.json").read_text())["rewards"]
-    assert len(rewards) == 10
+    figures = json.loads((tmp_path / "rl" / "training.json").read_text())
+    rewards, searches = figures["rewards"], figures["searches"]
+    assert figures["steps"] == len(rewards) == 10 and min(searches) > 0.5
     assert rewards[0] < 0.7
     assert fmean(rewards[-6:]) > 0.8
-    assert before < 0.5 and greedy_reward(reinforced, questions, recipe, environment) == 1.0
+    after = worth_of(str(reinforced), questions, recipe, environment)
+    assert after.well_formed == after.searches == after.right == after.reward == 1.0

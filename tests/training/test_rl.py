@@ -8,7 +8,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,8 @@ from tests.training.tiny import (
     retriever,
     rl_rows,
     searching,
-    sft_rows,
     training_set,
 )
-from tests.training.worth import worth_of
 from trailforge.evaluation.folder import read_trained
 from trailforge.inspector.evaluations import is_training, open_training
 from trailforge.protocols import GRAPH_R1, REACT
@@ -39,7 +37,6 @@ from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import questions_of
 from trailforge.training.trl.checkpoints import find_last_whole
-from trailforge.training.trl.offline import train_sft
 from trailforge.training.trl.rl import VllmOptions, check_questions, grpo_arguments, train_rl, update_batches
 from trailforge.training.weights import load_model
 
@@ -55,6 +52,11 @@ def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What TRL takes the loss on: the inputs of each mini-batch, and the weight of KL at that time."""
+    return keep_inputs(monkeypatch)
+
+
+def keep_inputs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """See `seen`."""
     from trl.trainer.grpo_trainer import GRPOTrainer
 
     kept: list[dict[str, Any]] = []
@@ -95,41 +97,9 @@ def result(out: Path) -> dict[str, Any]:
     return json.loads((out / "training.json").read_text())
 
 
-def test_loss_is_on_the_agents_tokens_alone(
-    questions: Path, tiny_model: Path, tmp_path: Path, tokenizer: Any, seen: list[dict[str, Any]]
-) -> None:
-    """In the tensors that TRL trains on: sampled tokens in, ends of turn only if sampled; what a tool said out."""
-
-    def script(text: str, number: int) -> str:
-        return searching(text, number) + (END if number % 2 else "")
-
-    (generator,) = trained(questions, tiny_model, tmp_path / "out", script)
-    assert len(generator.asked) == 4  # two steps of a search and an answer
-    assert all(len(round_) == 8 for round_ in generator.asked)
-    assert len(seen) == 4  # two halves of each mini-batch
-    ends = []
-    for inputs in seen:
-        mask = (inputs["completion_mask"] * inputs["tool_mask"]).bool()
-        for ids, own, real in zip(inputs["completion_ids"], mask, inputs["completion_mask"].bool(), strict=True):
-            text = tokenizer.decode(ids[own])
-            ends.append(text.count(END))
-            end, put = (END, "") if ends[-1] else ("", END)
-            assert "tool_response" not in text and "<|im_start|>" not in text
-            assert text.startswith("<think>Look it up.") and text.endswith(f"</answer>{end}")
-            masked = tokenizer.decode(ids[real & ~own])
-            assert masked.startswith(f"{put}\n<|im_start|>user\n<tool_response>\n1. (")
-            assert masked.endswith(f"</tool_response><|im_end|>\n<|im_start|>assistant\n{put}")
-    assert Counter(ends) == {0: 8, 2: 8}
-    found = result(tmp_path / "out")
-    assert found["steps"] == 2 and found["searches"] == [1.0, 1.0]
-    assert 0 < found["rewards"][0] < 1
-
-
-def test_retrieved_tokens_have_no_gradient(
-    questions: Path, tiny_model: Path, tmp_path: Path, seen: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """TRL's own loss, KL term included, moves the log-probability of every token of the agent and of no other."""
-    import torch
+@pytest.fixture
+def moved(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The log-probabilities that TRL takes the loss on; after the training they have their gradients."""
     from trl.trainer.grpo_trainer import GRPOTrainer
 
     kept: list[Any] = []
@@ -143,13 +113,39 @@ def test_retrieved_tokens_have_no_gradient(
         return logprobs, *rest
 
     monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", spy)
-    trained(questions, tiny_model, tmp_path / "out", searching, steps=2, kl=KlConfig(start=0.1))
-    assert len(kept) == len(seen) == 4
-    for logprobs, inputs in zip(kept, seen, strict=True):
-        moved = logprobs.grad.abs() > 0
+    return kept
+
+
+def test_loss_is_on_the_agents_tokens_alone(
+    questions: Path, tiny_model: Path, tmp_path: Path, tokenizer: Any, seen: list[dict[str, Any]], moved: list[Any]
+) -> None:
+    """In the tensors that TRL trains on: sampled tokens in, ends of turn only if sampled; what a tool said out. TRL's
+    own loss, KL term included, moves the log-probability of every token of the agent and of no other."""
+
+    def script(text: str, number: int) -> str:
+        return searching(text, number) + (END if number % 2 else "")
+
+    (generator,) = trained(questions, tiny_model, tmp_path / "out", script, kl=KlConfig(start=0.1))
+    assert len(generator.asked) == 4  # two steps of a search and an answer
+    assert all(len(round_) == 8 for round_ in generator.asked)
+    assert len(seen) == 4  # two halves of each mini-batch
+    ends = []
+    for inputs, logprobs in zip(seen, moved, strict=True):
         mask = (inputs["completion_mask"] * inputs["tool_mask"]).bool()
-        assert not (moved & ~mask).any()
-        assert torch.equal(moved, mask)
+        assert ((logprobs.grad.abs() > 0) == mask).all()
+        for ids, own, real in zip(inputs["completion_ids"], mask, inputs["completion_mask"].bool(), strict=True):
+            text = tokenizer.decode(ids[own])
+            ends.append(text.count(END))
+            end, put = (END, "") if ends[-1] else ("", END)
+            assert "tool_response" not in text and "<|im_start|>" not in text
+            assert text.startswith("<think>Look it up.") and text.endswith(f"</answer>{end}")
+            masked = tokenizer.decode(ids[real & ~own])
+            assert masked.startswith(f"{put}\n<|im_start|>user\n<tool_response>\n1. (")
+            assert masked.endswith(f"</tool_response><|im_end|>\n<|im_start|>assistant\n{put}")
+    assert Counter(ends) == {0: 8, 2: 8}
+    found = result(tmp_path / "out")
+    assert found["steps"] == 2 and found["searches"] == [1.0, 1.0]
+    assert 0 < found["rewards"][0] < 1
 
 
 def test_the_ragsearch_preset_trains_on_questions_of_all_data_sets(
@@ -218,31 +214,6 @@ def test_a_training_goes_on_over_the_same_documents_only(questions: Path, tiny_m
     with pytest.raises(OutputError, match=r"other settings \(config\)"):
         train("one", importance_weights="none")
     train("one")
-
-
-def test_dapo(questions: Path, tiny_model: Path, tmp_path: Path, seen: list[dict[str, Any]]) -> None:
-    """Several updates on the same episodes, no reference model, weights that move."""
-    import torch
-
-    changes = {"algorithm": "dapo", "clip_high": 0.28, "mini_batch": 4, "learning_rate": 1e-2}
-    trained(questions, tiny_model, tmp_path / "out", searching, steps=4, **changes)
-    assert [inputs["step"] for inputs in seen] == [0, 1, 2, 3]
-    assert all("ref_per_token_logps" not in inputs and "old_per_token_logps" in inputs for inputs in seen)
-    before, after = load_model(str(tiny_model)), load_model(str(tmp_path / "out" / "model"))
-    assert not torch.equal(before.lm_head.weight, after.lm_head.weight)
-    assert len(result(tmp_path / "out")["rewards"]) == 2  # two batches of episodes, two updates on each
-
-
-def test_kl_weight_falls_over_the_steps(
-    questions: Path, tiny_model: Path, tmp_path: Path, seen: list[dict[str, Any]]
-) -> None:
-    """From 0.1 at the first step to 0.01 at the last, against a reference model."""
-    kl = KlConfig(start=0.1, end=0.01, annealing="linear")
-    trained(questions, tiny_model, tmp_path / "out", searching, steps=4, kl=kl, per_device=8, scale_rewards="none")
-    assert [inputs["beta"] for inputs in seen] == pytest.approx([0.1, 0.07, 0.04, 0.01])
-    assert all("ref_per_token_logps" in inputs for inputs in seen)
-    # Rewards minus their group's mean, and not divided by anything: the group's sum is zero.
-    assert sum(float(a) for a in seen[0]["advantages"]) == pytest.approx(0, abs=1e-6)
 
 
 def test_a_token_that_vllm_found_unlikely_weighs_no_more_than_the_cap(
@@ -331,16 +302,6 @@ def test_a_vllm_that_is_not_there_is_told_in_one_line(tmp_path: Path, monkeypatc
         grpo_arguments(config, tmp_path, update_batches(config, 1), max_steps=1, vllm=VllmOptions())
 
 
-def test_questions_are_asked_in_the_sets_order(
-    questions: Path, tiny_model: Path, tmp_path: Path, tokenizer: Any
-) -> None:
-    """Which is that of learning: two questions a step, each as many times as a group has episodes."""
-    (generator,) = trained(questions, tiny_model, tmp_path / "out", searching, steps=4)
-    asked = [tokenizer.decode(prompts[place]) for prompts in generator.asked[::2] for place in (0, 4)]
-    expected = [row.question for row in rl_rows(copies=2)]
-    assert all(question in prompt for question, prompt in zip(expected, asked, strict=True))
-
-
 @pytest.fixture(scope="module")
 def plain(questions: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training of two steps with the settings as they are, to be read only."""
@@ -365,13 +326,71 @@ def test_figures_of_each_step_are_beside_the_checkpoints(plain: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"algorithm": "dapo", "mini_batch": 4, "save_steps": 1}],
-    ids=["one update", "two updates"],
-)
+@dataclass(frozen=True)
+class Whole:
+    """A training of four steps, to be read only."""
+
+    out: Path
+    seen: list[dict[str, Any]]
+    generator: Scripted
+    changes: dict[str, Any]
+    """Of its settings."""
+
+
+@pytest.fixture(scope="module")
+def annealed(questions: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """One update on the episodes of each step, against a reference model whose weight falls."""
+    kl = KlConfig(start=0.1, end=0.01, annealing="linear")
+    return trained_whole(questions, tiny_model, tmp_path_factory, {"kl": kl, "scale_rewards": "none"})
+
+
+@pytest.fixture(scope="module")
+def dapo(questions: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """Two updates on the same episodes."""
+    changes = {"algorithm": "dapo", "clip_high": 0.28, "mini_batch": 4, "learning_rate": 1e-2, "save_steps": 1}
+    return trained_whole(questions, tiny_model, tmp_path_factory, changes)
+
+
+def trained_whole(questions: Path, tiny_model: Path, factory: pytest.TempPathFactory, changes: dict[str, Any]) -> Whole:
+    """With these settings."""
+    out = factory.mktemp("whole") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        seen = keep_inputs(patch)
+        (generator,) = trained(questions, tiny_model, out, searching, steps=4, **changes)
+    return Whole(out, seen, generator, changes)
+
+
+def test_dapo(dapo: Whole, tiny_model: Path) -> None:
+    """Several updates on the same episodes, no reference model, weights that move."""
+    import torch
+
+    assert [inputs["step"] for inputs in dapo.seen] == [0, 1, 2, 3]
+    assert all("ref_per_token_logps" not in inputs and "old_per_token_logps" in inputs for inputs in dapo.seen)
+    before, after = load_model(str(tiny_model)), load_model(str(dapo.out / "model"))
+    assert not torch.equal(before.lm_head.weight, after.lm_head.weight)
+    assert len(result(dapo.out)["rewards"]) == 2  # two batches of episodes, two updates on each
+
+
+def test_kl_weight_falls_over_the_steps(annealed: Whole) -> None:
+    """From 0.1 at the first step to 0.01 at the last, against a reference model."""
+    falling = [weight for weight in (0.1, 0.07, 0.04, 0.01) for _ in range(2)]  # two halves of each mini-batch
+    assert [inputs["beta"] for inputs in annealed.seen] == pytest.approx(falling)
+    assert all("ref_per_token_logps" in inputs for inputs in annealed.seen)
+    # Rewards minus their group's mean, and not divided by anything: the group's sum is zero.
+    of_a_step = [float(advantage) for inputs in annealed.seen[:2] for advantage in inputs["advantages"]]
+    assert any(of_a_step) and sum(of_a_step) == pytest.approx(0, abs=1e-6)
+
+
+def test_questions_are_asked_in_the_sets_order(annealed: Whole, tokenizer: Any) -> None:
+    """Which is that of learning: two questions a step, each as many times as a group has episodes."""
+    asked = [tokenizer.decode(prompts[place]) for prompts in annealed.generator.asked[::2] for place in (0, 4)]
+    expected = [row.question for row in rl_rows(copies=2)]
+    assert all(question in prompt for question, prompt in zip(expected, asked, strict=True))
+
+
+@pytest.mark.parametrize("name", ["annealed", "dapo"])
 def test_resumed_training_ends_in_the_same_weights(
-    questions: Path, tiny_model: Path, tmp_path: Path, changes: dict[str, Any]
+    request: pytest.FixtureRequest, questions: Path, tiny_model: Path, tmp_path: Path, name: str
 ) -> None:
     """With the KL weight of the step, and other questions than before. No checkpoint lies between two updates on the
     same episodes, from which a training would make others."""
@@ -379,17 +398,16 @@ def test_resumed_training_ends_in_the_same_weights(
 
     import torch
 
-    changes = changes | {"kl": KlConfig(start=0.1, end=0.01, annealing="linear")}
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    trained(questions, tiny_model, whole, searching, steps=4, **changes)
-    assert {path.name for path in (whole / "checkpoints").glob("checkpoint-*")} == {"checkpoint-2", "checkpoint-4"}
-    shutil.copytree(whole, out)
+    whole, out = request.getfixturevalue(name), tmp_path / "out"
+    folders = {path.name for path in (whole.out / "checkpoints").glob("checkpoint-*")}
+    assert folders == {"checkpoint-2", "checkpoint-4"}
+    shutil.copytree(whole.out, out)
     for gone in ("model", "checkpoints/checkpoint-4"):
         shutil.rmtree(out / gone)
-    trained(questions, tiny_model, out, searching, steps=4, resume=True, **changes)
-    before, after = (load_model(str(folder / "model")).state_dict() for folder in (whole, out))
+    trained(questions, tiny_model, out, searching, steps=4, resume=True, **whole.changes)
+    before, after = (load_model(str(folder / "model")).state_dict() for folder in (whole.out, out))
     assert all(torch.equal(before[name], after[name]) for name in before)
-    assert result(out)["rewards"] == result(whole)["rewards"]
+    assert result(out)["rewards"] == result(whole.out)["rewards"]
 
 
 def test_told_to_stop_it_ends_with_the_episodes(
@@ -409,28 +427,6 @@ def test_told_to_stop_it_ends_with_the_episodes(
     with pytest.raises(SystemExit):
         trained(questions, tiny_model, tmp_path / "out", searching, steps=4, mini_batch=4, save_steps=100)
     assert find_last_whole(tmp_path / "out") == tmp_path / "out" / "checkpoints" / "checkpoint-2"
-
-
-@pytest.mark.slow
-def test_the_model_itself_searches_after_supervised_training(tiny_model: Path, tmp_path: Path) -> None:
-    """A random model learns two questions by heart; its own sampled tokens are then searches, and go on from there."""
-    asked = rl_rows()[:2]
-    rows = training_set(tmp_path / "set", sft=sft_rows(searched=True)[:2], rl=asked)
-    learned = preset(
-        sft={"epochs": 80, "batch_size": 2, "per_device": 2, "learning_rate": 5e-3, "save_steps": 1000},
-        rl={"max_tokens": 500, "max_searches": 2, "max_observation_tokens": 400},
-    )
-    environment = Environment(documents=retriever(), top_k=1)
-    before = worth_of(str(tiny_model), asked, learned, environment)
-    assert before.well_formed == before.searches == before.right == 0.0
-    assert before.stops == {"too_long": 2} and before.reward < -1.0
-    model = train_sft(rows, learned, tmp_path / "sft", base_model=str(tiny_model))
-    after = worth_of(str(model), asked, learned, environment)
-    assert after.well_formed == after.searches == after.right == after.reward == 1.0
-    train_rl(rows, learned, tmp_path / "rl", environment=environment, base_model=str(model), max_steps=2)
-    found = result(tmp_path / "rl")
-    assert found["steps"] == 2
-    assert min(found["searches"]) > 0.5 and min(found["rewards"]) > 0.0
 
 
 # What is checked before anything runs

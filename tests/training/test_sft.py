@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import signal
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -125,34 +125,52 @@ def test_loss_falls_and_the_model_is_there(rows: Path, tiny_model: Path, tmp_pat
     assert losses(tmp_path / "b") == found[:2]
 
 
-def test_rows_are_learnt_in_the_sets_order(
-    rows: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: Any
-) -> None:
-    """Which is that of its curriculum, in every epoch."""
+@dataclass(frozen=True)
+class Whole:
+    """A training of four steps with the settings as they are, to be read only."""
+
+    out: Path
+    model: Path
+    seen: list[list[int]]
+    """The conversations that it learnt, in their order."""
+
+
+@pytest.fixture(scope="module")
+def whole(rows: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """In one go."""
     from trl.trainer.sft_trainer import SFTTrainer
 
-    seen: list[list[int]] = []
+    out, seen = tmp_path_factory.mktemp("whole") / "out", []
     own: Any = SFTTrainer.compute_loss
 
     def spy(self: Any, model: Any, inputs: dict[str, Any], *arguments: Any, **options: Any) -> Any:
         seen.extend(inputs["input_ids"].tolist())
         return own(self, model, inputs, *arguments, **options)
 
-    monkeypatch.setattr(SFTTrainer, "compute_loss", spy)
-    trained(rows, tiny_model, tmp_path / "out", steps=4, per_device=2)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(SFTTrainer, "compute_loss", spy)
+        return Whole(out, trained(rows, tiny_model, out), seen)
+
+
+def test_rows_are_learnt_in_the_sets_order(whole: Whole, tokenizer: Any) -> None:
+    """Which is that of its curriculum, in every epoch."""
     expected = [row.messages[1].content for row in sft_rows(copies=2)] * 2
-    assert len(seen) == len(expected) == 16
-    assert all(question in tokenizer.decode(ids) for question, ids in zip(expected, seen, strict=True))
+    assert len(whole.seen) == len(expected) == 16
+    assert all(question in tokenizer.decode(ids) for question, ids in zip(expected, whole.seen, strict=True))
 
 
 def test_told_to_stop_it_ends_the_step_and_goes_on_later(
-    rows: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    whole: Whole,
+    rows: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """By SIGTERM in the second of four steps: a whole checkpoint, no model; then the weights of a run in one go."""
     import torch
     from trl.trainer.sft_trainer import SFTTrainer
 
-    whole = trained(rows, tiny_model, tmp_path / "whole", save_steps=100)
     own: Any = SFTTrainer.training_step
 
     def told(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -168,7 +186,7 @@ def test_told_to_stop_it_ends_the_step_and_goes_on_later(
     assert find_last_whole(tmp_path / "out") == tmp_path / "out" / "checkpoints" / "checkpoint-2"
     assert not (tmp_path / "out" / "model").exists() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     model = trained(rows, tiny_model, tmp_path / "out", resume=True, save_steps=100)
-    before, after = weights(whole), weights(model)
+    before, after = weights(whole.model), weights(model)
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
@@ -214,22 +232,20 @@ def _listed(found: int | list[int]) -> list[int]:
     return found if isinstance(found, list) else [found]
 
 
-def test_accumulated_batches_are_the_batch(rows: Path, tiny_model: Path, tmp_path: Path) -> None:
+def test_accumulated_batches_are_the_batch(whole: Whole, rows: Path, tiny_model: Path, tmp_path: Path) -> None:
     """One device step of four, or four of one, is the same optimizer step."""
-    trained(rows, tiny_model, tmp_path / "at_once", steps=2, per_device=4)
-    trained(rows, tiny_model, tmp_path / "accumulated", steps=2, per_device=1)
-    assert losses(tmp_path / "accumulated") == pytest.approx(losses(tmp_path / "at_once"), rel=2e-4)
+    trained(rows, tiny_model, tmp_path / "out", per_device=4)
+    assert losses(tmp_path / "out") == pytest.approx(losses(whole.out), rel=2e-4)
 
 
 def test_resumed_training_ends_in_the_same_weights(
-    rows: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    whole: Whole, rows: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """From the last whole checkpoint; one whose writing was interrupted is named and passed over."""
     import torch
 
-    whole = trained(rows, tiny_model, tmp_path / "whole")
     out = tmp_path / "interrupted"
-    shutil.copytree(tmp_path / "whole", out)
+    shutil.copytree(whole.out, out)
     shutil.rmtree(out / "model")
     broken = out / "checkpoints" / "checkpoint-4"
     (broken / "optimizer.pt").write_bytes((broken / "optimizer.pt").read_bytes()[:100])
@@ -237,10 +253,10 @@ def test_resumed_training_ends_in_the_same_weights(
     resumed = trained(rows, tiny_model, out, resume=True)
     assert "checkpoint-4 is not whole" in capsys.readouterr().err
     assert is_whole(broken)
-    before, after = weights(whole), weights(resumed)
+    before, after = weights(whole.model), weights(resumed)
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
-    assert losses(out) == losses(tmp_path / "whole")
+    assert losses(out) == losses(whole.out)
     again = trained(rows, tiny_model, out, resume=True, logging="none", save_steps=7)  # nothing is left to do
     assert all(torch.equal(before[name], tensor) for name, tensor in weights(again).items())
 
