@@ -95,6 +95,8 @@ def pytest_runtestloop() -> None:
 def pytest_unconfigure() -> None:
     """Stop Prefect's private server, which the processes of pytest-xdist would leave behind, and remove its home."""
     if "trailforge.flows" in sys.modules:
+        if (services := sys.modules.get("prefect._internal.concurrency.services")) is not None:
+            services.QueueService.drain_all(timeout=10)  # of what it still has to tell the server, it waits a minute
         sys.modules["trailforge.flows"].stop_server()
     logging.raiseExceptions = False  # its server says goodbye at exit, to a stream that pytest has closed
     _prefect_home.cleanup()
