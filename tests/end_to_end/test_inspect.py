@@ -20,8 +20,8 @@ from trailforge.schemas import BundleQuestion, Message, SourceDocument, read_row
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_model, pytest.mark.timeout(600)]
 
-SIX = "a123a4"
-"""Keys: accept, or reject for a reason."""
+KEYS = "a1a4"
+"""Accept, or reject for a reason."""
 
 
 @pytest.fixture(scope="module")
@@ -90,54 +90,53 @@ def check_that_a_click_on_a_reason_lists_its_rows(visit: Visit) -> None:
     assert visit.shows("Row 1 of")
 
 
-def test_decisions_by_keyboard_outlive_the_server(browser: Any, port: int, demo_bundles: Made, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(demo_bundles.out, folder)
-    with inspecting(folder, "--who", "ann", port=port) as url:
-        visit = Visit(browser, url)
-        visit.go("decide")
-        choose_table(visit, "inputs")
-        for count, key in enumerate(SIX[:3], start=1):
-            press(visit, key, count)
-    assert len(read_decisions(folder)) == 3
-    with inspecting(folder, "--who", "ann", port=port):
-        visit.go("decide")
-        choose_table(visit, "inputs")
-        assert decided(visit) == 3
-        for count, key in enumerate(SIX[3:], start=4):
-            press(visit, key, count)
-        assert visit.problems() == []
-    visit.page.close()
-    found = read_decisions(folder)
-    assert [each.action for each in found] == ["accept" if key == "a" else "reject" for key in SIX]
-    assert len({each.uid for each in found}) == 6 and {each.who for each in found} == {"ann"}
-    assert all(each.reason for each in found if each.action == "reject")
-    made = trailforge("curate", "apply", folder, "--out", tmp_path / "curated")
-    assert made.code == 0, made.err
-
-
-def test_from_a_view_to_the_decision_and_back(browser: Any, port: int, demo_bundles: Made, tmp_path: Path) -> None:
+def test_decisions_from_a_view_and_by_keyboard_outlive_the_server(
+    browser: Any, port: int, demo_bundles: Made, tmp_path: Path
+) -> None:
     folder = tmp_path / "run"
     shutil.copytree(demo_bundles.out, folder)
     row = next(iter(read_rows(sorted((folder / "bundle_questions").glob("*.parquet")), BundleQuestion)))
     with inspecting(folder, "--who", "ann", port=port) as url:
         visit = Visit(browser, url)
-        visit.go("bundles")
-        visit.page.get_by_role("link", name="Decide on this row").click()
-        visit.page.get_by_text(re.compile(r"^0 of \d+ rows decided by you")).first.wait_for(timeout=20_000)
-        assert "table=bundles&row=" in visit.page.url
-        visit.go(f"decide?row={row.uid}")
-        visit.page.get_by_text("Fix fields").click(timeout=20_000)
-        visit.page.get_by_role("textbox", name="Value").fill(f"Please tell me: {row.question}")
-        visit.page.locator(".st-key-decide_row").click(position={"x": 5, "y": 5})
-        visit.page.get_by_text("What the fix changes").wait_for(timeout=20_000)
-        assert visit.page.locator(".change mark.added").inner_text().startswith("Please tell me")
-        visit.settle()
-        assert read_decisions(folder) == []
-        press(visit, "s", 1)
-        press(visit, "z", 0)
+        check_the_way_from_a_view_to_a_fix_and_back(visit, row, folder)
+        choose_table(visit, "inputs")
+        for count, key in enumerate(KEYS[:2], start=1):
+            press(visit, key, count)
         assert visit.problems() == []
-    assert [(each.uid, each.action) for each in read_decisions(folder)] == [(row.uid, "fix"), (row.uid, "withdraw")]
+    assert len(read_decisions(folder)) == 4
+    with inspecting(folder, "--who", "ann", port=port):
+        visit.go("decide")
+        choose_table(visit, "inputs")
+        assert decided(visit) == 2
+        for count, key in enumerate(KEYS[2:], start=3):
+            press(visit, key, count)
+        assert visit.problems() == []
+    visit.page.close()
+    found = read_decisions(folder)
+    assert [(each.uid, each.action) for each in found[:2]] == [(row.uid, "fix"), (row.uid, "withdraw")]
+    by_key = found[2:]
+    assert [each.action for each in by_key] == ["accept" if key == "a" else "reject" for key in KEYS]
+    assert len({each.uid for each in by_key}) == 4 and {each.who for each in found} == {"ann"}
+    assert all(each.reason for each in by_key if each.action == "reject")
+    made = trailforge("curate", "apply", folder, "--out", tmp_path / "curated")
+    assert made.code == 0, made.err
+
+
+def check_the_way_from_a_view_to_a_fix_and_back(visit: Visit, row: BundleQuestion, folder: Path) -> None:
+    visit.go("bundles")
+    visit.page.get_by_role("link", name="Decide on this row").click()
+    visit.page.get_by_text(re.compile(r"^0 of \d+ rows decided by you")).first.wait_for(timeout=20_000)
+    assert "table=bundles&row=" in visit.page.url
+    visit.go(f"decide?row={row.uid}")
+    visit.page.get_by_text("Fix fields").click(timeout=20_000)
+    visit.page.get_by_role("textbox", name="Value").fill(f"Please tell me: {row.question}")
+    visit.page.locator(".st-key-decide_row").click(position={"x": 5, "y": 5})
+    visit.page.get_by_text("What the fix changes").wait_for(timeout=20_000)
+    assert visit.page.locator(".change mark.added").inner_text().startswith("Please tell me")
+    visit.settle()
+    assert read_decisions(folder) == []
+    press(visit, "s", 1)
+    press(visit, "z", 0)
 
 
 def test_no_page_elsewhere_may_connect(demo_kg_questions: Made) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+from streamlit.components.v2 import manifest_scanner
 
 from tests.support.browser import browsing
 from tests.support.rows import QUESTION, trajectory
@@ -16,6 +19,14 @@ from trailforge.pipelines.runs.intake import Settings
 from trailforge.schemas import Question, Trajectory, to_dict, write_parquet
 
 ROWS = 600
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_look_for_components() -> Iterator[None]:
+    """Each page under test reads what all installed packages say of themselves: the same, and longer than it runs."""
+    found = cache(manifest_scanner.scan_component_manifests)
+    with mock.patch.object(manifest_scanner, "scan_component_manifests", found):
+        yield
 
 
 @pytest.fixture(scope="module")
