@@ -33,8 +33,10 @@ _SHARED = {
         f"end_to_end/test_{name}.py"
         for name in ("demo", "document_bundles", "kg_trajectories", "kg_questions", "inspect", "readme")
     ],
-    "flows": [f"flows/test_{name}.py" for name in ("mcts_trajectories", "nightly", "runs", "train")],
-    "site": ["end_to_end/test_schedule.py", "end_to_end/test_nightly.py"],
+    "prefect": [
+        *("end_to_end/test_schedule.py", "end_to_end/test_nightly.py"),
+        *(f"flows/test_{name}.py" for name in ("mcts_trajectories", "nightly", "runs", "train")),
+    ],
     "wheel": ["end_to_end/test_package.py", "end_to_end/test_portable.py"],
     "umap": [
         "generators/document_bundles/bundling/test_clustering.py",
@@ -52,7 +54,7 @@ _SHARED = {
         *(f"training/{name}.py" for name in ("test_weights", "exports/test_commands", "exports/test_trl_itself")),
     ],
 }
-"""Tests that look at the same runs, use the same Prefect server or wheel, or load or compile the same libraries."""
+"""Tests that look at the same runs, use Prefect or the same wheel, or load or compile the same libraries."""
 _TOGETHER = {f"tests/{file}": shared for shared, files in _SHARED.items() for file in files}
 _prefect_home = tempfile.TemporaryDirectory(prefix="trailforge-tests-", ignore_cleanup_errors=True)
 

@@ -1,17 +1,19 @@
 """What tests of this folder share: runs of the demo, by the commands of README.md, a Prefect server, what is installed.
 
-Those over a graph ask for less than README's commands do: the model takes most of their time.
+Those over a graph ask for less than README's commands do: what is not recorded, the model takes seconds to say.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import sysconfig
 import tarfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -38,7 +40,7 @@ BESIDE = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "cli.py")
 @pytest.fixture(scope="package")
 def demo_trajectories(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Made once, of the four questions that give every kind of trajectory, with recorded replies: the model's own take
-    half a minute of a core, and differ between processors. `preview` and the runs over a graph ask the model.
+    half a minute of a core, and differ between processors. `preview` asks the model.
     """
     if "PYTEST_XDIST_WORKER" in os.environ:  # made by both processes, the tests would take minutes more
         (tmp_path_factory.getbasetemp().parent / "demo-was-made").touch(exist_ok=False)
@@ -69,14 +71,18 @@ def sample_graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def demo_episodes(tmp_path_factory: pytest.TempPathFactory, sample_graph: Path) -> Made:
-    """Episodes over documents and the graph of the samples."""
-    return made(tmp_path_factory.mktemp("demo") / "run", "kg-trajectories", "--limit", 1, kg=sample_graph)
+    """Episodes over documents and the graph of the samples, with recorded replies."""
+    out = tmp_path_factory.mktemp("demo") / "run"
+    put_replies(out, "kg-trajectories")
+    return made(out, "kg-trajectories", "--limit", 1, kg=sample_graph)
 
 
 @pytest.fixture(scope="package")
 def demo_kg_questions(tmp_path_factory: pytest.TempPathFactory, sample_graph: Path) -> Made:
-    """Questions of that graph."""
-    return made(tmp_path_factory.mktemp("demo") / "run", "kg-questions", "--count", 4, kg=sample_graph)
+    """Questions of that graph, with recorded replies."""
+    out = tmp_path_factory.mktemp("demo") / "run"
+    put_replies(out, "kg-questions")
+    return made(out, "kg-questions", "--count", 4, kg=sample_graph)
 
 
 @pytest.fixture(scope="package")
@@ -84,10 +90,21 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A server of its own, with the pool and the deployments of `prefect.yaml`."""
     home = tmp_path_factory.mktemp("prefect")
     with prefect_server(home / "server.log", home=home) as environment:
+        _copy_database(home, Path(os.environ["PREFECT_HOME"]))
         site = Site(home, environment["PREFECT_API_URL"], {**os.environ, **environment})
         site.ask("work_pools/", name=POOL, type="process")
         site.prefect("deploy", "--all")
         yield site
+
+
+def _copy_database(home: Path, other: Path) -> None:
+    """What Prefect has just made, for the private server of tests that come later: its tables take ten seconds."""
+    if not (other / "prefect.db").exists():
+        with (
+            closing(sqlite3.connect(home / "prefect.db")) as new,
+            closing(sqlite3.connect(other / "prefect.db")) as copy,
+        ):
+            new.backup(copy)
 
 
 @pytest.fixture(scope="package")
