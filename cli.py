@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from typer.models import CommandInfo, TyperInfo
 
-from trailforge.commands import curate, evaluate, export, index, kg, look, operate, runs, serve, texts, training
+from trailforge.commands import curate, evaluate, export, fetch, index, kg, look, operate, runs, serve, training
 from trailforge.schemas.errors import TrailforgeError, missing_package
 from trailforge.schemas.text import visible
 
@@ -47,7 +47,7 @@ def _options(
     del version
 
 
-for _each in (texts, curate, index, kg, look, training, export, evaluate, operate, serve, runs):
+for _each in (runs, fetch, curate, index, kg, look, training, export, evaluate, operate, serve):
     _each.register(app)
 
 

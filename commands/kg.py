@@ -1,4 +1,4 @@
-"""`trailforge kg`: build a knowledge graph, ask it, count it; and what is made of one."""
+"""`trailforge kg`: build a knowledge graph, ask it, count it; `trailforge world`: a test bed of one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from trailforge.commands.options import Retrieval
-from trailforge.commands.runs import MadeOf, RunCommand
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -87,74 +84,6 @@ def stats(
     print(json.dumps(dataclasses.asdict(opened.stats), indent=1))
 
 
-_Graph = Annotated[Path | None, typer.Option(help="Folder that `kg build` made. Default: the preset's.")]
-
-
-class Scope(StrEnum):
-    """What is searched."""
-
-    QUESTION = "question"
-    CORPUS = "corpus"
-
-
-_TRAJECTORIES = RunCommand(
-    dataset="kg_trajectories",
-    preset="dynasearcher",
-    presets="dynasearcher (production), demo (embedded model)",
-    epilog="""Examples:\n
-    trailforge kg build sample_data/kg --out kgs/sample\n
-    trailforge kg-trajectories --preset demo --kg kgs/sample --questions my_questions.jsonl --out out/kg\n
-    trailforge kg-trajectories --kg kgs/wikidata5m --scope question --questions musique.jsonl.gz --out out/kg\n
-    trailforge kg-trajectories --kg kgs/wikidata5m --documents indexes/wiki --questions train.jsonl.gz --out out/kg""",
-)
-
-
-def _trajectories_of(
-    questions: Annotated[
-        Path,
-        typer.Option(help="Questions: MuSiQue, HotpotQA, 2Wiki … as published, FlashRAG's or our JSONL; .gz too."),
-    ],
-    kg: _Graph = None,
-    documents: Annotated[
-        Path | None, typer.Option(help="Index (or file, for bm25) to search. Default: the preset's.")
-    ] = None,
-    scope: Annotated[
-        Scope | None, typer.Option(help="question: search each question's own paragraphs. Default: the preset's.")
-    ] = None,
-    retrieval: Retrieval = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N valid questions.")] = None,
-) -> MadeOf:
-    """Turn questions into annotated search episodes over documents and a knowledge graph (DynaSearcher)."""
-    return MadeOf(
-        files=(questions,),
-        limit=limit,
-        options={"kg": kg, "documents": documents, "scope": scope and scope.value, "retrieval": retrieval},
-    )
-
-
-_QUESTIONS = RunCommand(
-    dataset="kg_questions",
-    preset="kg-questions",
-    presets="kg-questions (production), demo (embedded model)",
-    epilog="""Examples:\n
-    trailforge kg build sample_data/kg --out kgs/sample\n
-    trailforge kg-questions --preset demo --kg kgs/sample --out out/questions\n
-    trailforge kg-questions --kg kgs/wikidata5m --as-of 2019-07 --count 50000 --out out/questions\n
-    trailforge kg-trajectories --questions out/questions/questions.jsonl --documents indexes/wiki …""",
-)
-
-
-def _questions_of(
-    kg: _Graph = None,
-    count: Annotated[
-        int | None, typer.Option(min=1, help="Paths to sample; fewer questions come through. Default: the preset's.")
-    ] = None,
-    as_of: Annotated[str | None, typer.Option(help="Date of the graph, e.g. 2019-07: stands in every row.")] = None,
-) -> MadeOf:
-    """Make multi-hop questions of a knowledge graph's facts, each with one answer in the graph."""
-    return MadeOf(options={"kg": kg, "count": count, "as_of": as_of})
-
-
 class Names(StrEnum):
     """What the entities of a world are called."""
 
@@ -227,8 +156,6 @@ def register(root: typer.Typer) -> None:
     """Add the commands."""
     root.add_typer(app, name="kg")
     root.command("world", epilog=WORLD_EPILOG)(world)
-    _TRAJECTORIES.add_to(root, _trajectories_of)
-    _QUESTIONS.add_to(root, _questions_of)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -34,14 +34,6 @@ class ThoughtsPlace(StrEnum):
     INLINE = "inline"
 
 
-class DocumentKind(StrEnum):
-    """What documents are; which tool of a search plan finds them."""
-
-    NEWS = "news"
-    ACADEMIC = "academic"
-    GENERAL = "general"
-
-
 BACK_ENDS = "dense, bm25, hybrid, linear_rag, hippo_rag, raptor, hyper_graph_rag, graph_rag"
 """`retrieval.backends.BACKENDS`, which `--help` does not load; a test holds one against the other."""
 

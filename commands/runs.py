@@ -1,11 +1,11 @@
-"""The commands that make data: each says what it takes, and the options that every run has are added to it here."""
+"""The commands that make data, one a data set: of what its declaration says that it takes, and what every run takes."""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,112 +27,100 @@ from trailforge.commands.options import (
 
 if TYPE_CHECKING:
     from trailforge.flows.execute import RunRequest
-    from trailforge.pipelines.dataset import DataSet
+    from trailforge.pipelines.dataset import DataSet, Option
     from trailforge.schemas import Manifest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MadeOf:
-    """What a command is to make data of: see `flows.execute.RunRequest`."""
+_EPILOG = """Examples:
 
-    files: tuple[Path, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
-    limit: int | None = None
+{examples}
 
+    trailforge {command} … (the same line again) goes on where it stopped and pays for nothing twice.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunCommand:
-    """A command that makes a data set."""
-
-    dataset: str
-    preset: str
-    """The one that holds when nobody names another."""
-    presets: str
-    """Those there are, for `--help`."""
-    epilog: str
-
-    def add_to(self, app: typer.Typer, made_of: Callable[..., MadeOf]) -> None:
-        """Add the command. `made_of` has its own options, its help, and gives what data is made of."""
-        own = inspect.signature(made_of, eval_str=True).parameters
-        shared = dict(inspect.signature(_request, eval_str=True).parameters)
-        del shared["dataset"], shared["made_of"]
-        presets = Annotated[str, typer.Option(help=f"{self.presets}, or a YAML file.")]
-        shared["preset"] = shared["preset"].replace(annotation=presets, default=self.preset)
-        prefect = inspect.Parameter("prefect", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_Prefect)
-
-        def command(prefect: bool, **given: Any) -> None:
-            made = made_of(**{name: given.pop(name) for name in own})
-            request = _request(self.dataset, made, **given)
-            if given["dry_run"]:
-                from trailforge.flows.preview import show_estimate
-
-                show_estimate(request)
-                return
-            if given["preview"]:
-                from trailforge.flows.preview import preview
-                from trailforge.inspector.terminal import show_first
-
-                preview(request, _executor(prefect), show_first)
-                return
-            manifest = _executor(prefect)(request)
-            from trailforge.inspector.terminal import show_end
-
-            show_end(manifest, request.out)
-
-        parameters = [each.replace(kind=prefect.kind) for each in (*own.values(), *shared.values(), prefect)]
-        command.__doc__, command.__annotations__ = made_of.__doc__, {each.name: each.annotation for each in parameters}
-        command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
-        app.command(self.dataset.replace("_", "-"), epilog=self.epilog)(command)
+    The key of a hosted model comes from TRAILFORGE_API_KEY (or OPENAI_API_KEY), the password of a shared ledger from
+    TRAILFORGE_LEDGER_PASSWORD."""
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command of every data set that declares one and has none here.
+    """Add the command of every data set that declares one.
 
     One that cannot be loaded takes no other command away: `load_dataset` says what is wrong to who asks for its runs.
     """
     from trailforge.pipelines.datasets import dataset_names, load_dataset
 
-    known = {each.name for each in app.registered_commands}
     for name in dataset_names():
-        if name.replace("_", "-") in known:
-            continue
         with contextlib.suppress(ImportError, AttributeError):
             if (dataset := load_dataset(name)).about:
-                _declared(dataset).add_to(app, _made_of_options(dataset))
+                _add_command(app, dataset)
 
 
-def _declared(dataset: DataSet) -> RunCommand:
-    examples = "\n\n".join(f"    trailforge {dataset.command} {each}" for each in dataset.examples)
-    return RunCommand(
-        dataset=dataset.name,
-        preset=dataset.preset,
-        presets=f"{dataset.preset} (production)",
-        epilog=f"Examples:\n\n{examples}" if examples else "",
-    )
+def _add_command(app: typer.Typer, dataset: DataSet) -> None:
+    """Its parameters are what the data set takes, and what every run takes."""
+
+    def command(prefect: bool, dry_run: bool, preview: bool, **given: Any) -> None:
+        own = {name: _plain(given.pop(name)) for name in dataset.given}
+        request = _request(dataset, own, look="--dry-run" if dry_run else "--preview" if preview else "", **given)
+        if dry_run:
+            from trailforge.flows.preview import show_estimate
+
+            show_estimate(request)
+            return
+        if preview:
+            from trailforge.flows.preview import preview as show_preview
+            from trailforge.inspector.terminal import show_first
+
+            show_preview(request, _executor(prefect), show_first)
+            return
+        manifest = _executor(prefect)(request)
+        from trailforge.inspector.terminal import show_end
+
+        show_end(manifest, request.out)
+
+    parameters = [*_own_parameters(dataset), *_shared_parameters(dataset)]
+    command.__doc__, command.__annotations__ = dataset.about, {each.name: each.annotation for each in parameters}
+    command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+    examples = "\n\n".join(f"    trailforge {each}" for each in dataset.examples)
+    epilog = _EPILOG.format(examples=examples, command=dataset.command)
+    app.command(dataset.command, epilog=epilog)(command)
 
 
-def _made_of_options(dataset: DataSet) -> Callable[..., MadeOf]:
-    """As a command's own function would be written: its input, its options, how many."""
-    source = dataset.option.removeprefix("--")
+def _own_parameters(dataset: DataSet) -> Iterator[inspect.Parameter]:
+    for name, option in dataset.given.items():
+        is_needed = option is dataset.files
+        default = inspect.Parameter.empty if is_needed else False if option.takes is bool else None
+        yield _parameter(name, _annotate(name, option, is_needed), default)
+    if dataset.files is not None:
+        counted = typer.Option(min=1, help=f"Only the first N valid {dataset.option.removeprefix('--')}.")
+        yield _parameter("limit", Annotated[int | None, counted], None)
 
-    def made_of(**given: Any) -> MadeOf:
-        return MadeOf(files=(given.pop(source),), limit=given.pop("limit"), options=given)
 
-    def parameter(name: str, annotation: Any, **default: Any) -> inspect.Parameter:
-        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, **default)
+def _shared_parameters(dataset: DataSet) -> Iterator[inspect.Parameter]:
+    presets = [f"{dataset.preset} (production)", *([f"{dataset.demo} (embedded model)"] if dataset.demo else [])]
+    preset = Annotated[str, typer.Option(help=f"{', '.join(presets)}, or a YAML file.")]
+    for each in inspect.signature(_shared, eval_str=True).parameters.values():
+        is_preset = each.name == "preset"
+        yield _parameter(
+            each.name, preset if is_preset else each.annotation, dataset.preset if is_preset else each.default
+        )
 
-    counted = typer.Option(min=1, help="Only the first N valid ones.")
-    parameters = [
-        parameter(source, Annotated[Path, typer.Option(help=f"File of {source}; .gz too.")]),
-        *(
-            parameter(name, Annotated[option.takes | None, typer.Option(help=option.help)], default=None)
-            for name, option in dataset.own_options.items()
-        ),
-        parameter("limit", Annotated[int | None, counted], default=None),
-    ]
-    made_of.__doc__ = dataset.about
-    made_of.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
-    return made_of
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def _annotate(name: str, option: Option, is_needed: bool) -> Any:
+    """As the parameter of a command that somebody writes by hand."""
+    flags = [option.flag or f"--{name.replace('_', '-')}"]
+    declared = typer.Option(*flags, help=option.help, min=option.least, metavar=option.metavar)
+    takes: Any = StrEnum(name.title(), {each: each for each in option.words}) if option.words else option.takes
+    if option.many:
+        takes = list[takes]
+    return Annotated[takes if is_needed or takes is bool else takes | None, declared]
+
+
+def _plain(value: Any) -> Any:
+    """Of an option with a few words the text."""
+    return value.value if isinstance(value, StrEnum) else value
 
 
 _Prefect = Annotated[
@@ -140,9 +128,7 @@ _Prefect = Annotated[
 ]
 
 
-def _request(
-    dataset: str,
-    made_of: MadeOf,
+def _shared(
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Needed but for --dry-run.")] = None,
     preset: str = "",
     model: Model = None,
@@ -162,37 +148,45 @@ def _request(
     replace: Replace = False,
     runner: Runner = "FnApiRunner",
     beam_option: BeamOptions = None,
-) -> Any:
-    """A `RunRequest`: not said by its type, as Typer evaluates it and that module is loaded by those who run alone."""
+    prefect: _Prefect = False,
+) -> None:
+    """What every run takes."""
+
+
+def _request(dataset: DataSet, own: Mapping[str, Any], *, look: str, out: Path | None, **given: Any) -> RunRequest:
+    """What a run is asked for. What is wrong with it is said before anything heavy is loaded.
+
+    `look`: the option by which no run is made.
+    """
     from trailforge.flows.given import check_given, check_out
 
-    if (dry_run or preview) and (redo or replace):
-        given = "--dry-run" if dry_run else "--preview"
-        raise typer.BadParameter(f"changes a run that is there; {given} has none", param_hint="--redo, --replace")
-    if out is None and not (dry_run or preview):
+    if look and (given["redo"] or given["replace"]):
+        raise typer.BadParameter(f"changes a run that is there; {look} has none", param_hint="--redo, --replace")
+    if out is None and not look:
         raise typer.BadParameter("needed, as the folder of the run", param_hint="--out")
     if out is not None:
         check_out(out)
-    check_given(dataset, preset, made_of.files, made_of.options)
+    files, options = dataset.read(own)
+    check_given(dataset.name, given["preset"], files, options)
     from trailforge.flows.execute import RunRequest
     from trailforge.inference import Caps
 
     return RunRequest(
-        dataset=dataset,
+        dataset=dataset.name,
         out=out or Path(),
-        preset=preset,
-        files=made_of.files,
-        options=made_of.options,
-        model=model,
-        model_name=model_name,
-        limit=made_of.limit,
-        seed=seed,
-        caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
-        verdicts=tuple(verdicts or ()),
-        replace_run=replace,
-        redo_truncated=redo is Redo.TRUNCATED,
-        runner=runner,
-        runner_options=tuple(beam_option or ()),
+        preset=given["preset"],
+        files=files,
+        options=options,
+        model=given["model"],
+        model_name=given["model_name"],
+        limit=given.get("limit"),
+        seed=given["seed"],
+        caps=Caps(max_cost=given["max_cost"], max_calls=given["max_calls"], max_tokens=given["max_tokens"]),
+        verdicts=tuple(given["verdicts"] or ()),
+        replace_run=given["replace"],
+        redo_truncated=given["redo"] is Redo.TRUNCATED,
+        runner=given["runner"],
+        runner_options=tuple(given["beam_option"] or ()),
     )
 
 

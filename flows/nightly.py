@@ -21,6 +21,7 @@ from prefect.runtime import flow_run
 
 from trailforge.curation.verdicts import awaits_curation, copies, copy_logs
 from trailforge.flows.configuration import configuration_of
+from trailforge.flows.data_sets import flow_of
 from trailforge.flows.nights import retention, windows
 from trailforge.flows.nights.bands import Bands, Breach, outside, outside_of_window, read_bands
 from trailforge.flows.nights.makes import OF_DOCUMENTS, Make, read_makes
@@ -28,7 +29,6 @@ from trailforge.flows.nights.questions import NAME as QUESTIONS
 from trailforge.flows.nights.questions import write_questions
 from trailforge.flows.nights.windows import Made, Taken, Window, WindowPlan
 from trailforge.inference import Caps
-from trailforge.pipelines.dataset import resolve
 from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.engine.files import exclusive, is_held, remove_temporary_files
 from trailforge.presets import load_bands, load_night
@@ -264,14 +264,13 @@ class _Making:
         )
 
     def _run(self, make: Make, given: Mapping[str, Any]) -> Manifest:
-        """By the data set's own flow, which is called like it."""
+        """By the data set's own flow."""
         plan, means = self._plan, self._means
         if make.input == OF_DOCUMENTS:
             inputs = {"documents": [str(self._folder / windows.DOCUMENTS)], "limit": plan.most_documents}
         else:
             inputs = {"questions": self._folder / windows.QUESTIONS, "limit": plan.most_questions}
-        make_dataset = resolve(f"trailforge.flows.{make.dataset}:{make.dataset}")
-        return make_dataset(
+        return flow_of(make.dataset)(
             out=self._folder / make.folder,
             preset=make.preset,
             model=means.model,

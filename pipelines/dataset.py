@@ -115,13 +115,28 @@ QUESTIONS = Table(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnOption:
-    """An option of a data set's command that other data sets do not have: it comes as `RunInputs.options`, by name."""
+class Option:
+    """What a person gives to a data set's command, as `--name`, or to its flow, as a parameter."""
 
     help: str
     """A line, for `--help`."""
     takes: type = str
-    """`str`, `int`, `float` or `Path`; None stands for nothing given."""
+    """`str`, `int`, `float`, `Path`, or `bool` for a flag."""
+    words: tuple[str, ...] = ()
+    """The texts that may be given; none: any."""
+    many: bool = False
+    """May be given several times."""
+    least: int | None = None
+    """Of a number."""
+    flag: str = ""
+    """On the command line, where it is not called by its name there."""
+    metavar: str | None = None
+    """What `--help` calls the value; None: by its type."""
+
+
+QUESTION_FILE = Option(
+    help="Questions: MuSiQue, HotpotQA, 2Wiki … as published, FlashRAG's or our JSONL; .gz too.", takes=Path
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +178,9 @@ class DataSet:
     """What the terminal and the page show of its rows."""
     option: str = "--questions"
     """Of the command, by which its input is given."""
+    files: Option | None = QUESTION_FILE
+    """That option, where the input is files, which may be read in part (`--limit`). None: the input is one of
+    `own_options`."""
     takes_folder: bool = False
     """Whether that is the folder of the file that `Settings.sources` names."""
     beside: Mapping[str, str] = field(default_factory=dict)
@@ -170,11 +188,15 @@ class DataSet:
     lists: Mapping[str, Reference] = field(default_factory=dict)
     """Files in the run's folder that hold `rows` in another form: by name, `(row) -> line`."""
     about: str = ""
-    """What its command does, in a line: it then has one, of the input file, `own_options` and what all runs take."""
-    own_options: Mapping[str, OwnOption] = field(default_factory=dict)
-    """Of that command, by name."""
+    """What its command and its flow do, in a line; empty: it has none."""
+    demo: str = ""
+    """The preset that runs on the packaged model; empty: there is none."""
+    own_options: Mapping[str, Option] = field(default_factory=dict)
+    """What it alone takes, by name: it comes as `RunInputs.options`."""
+    read_given: Reference | None = None
+    """`(files, own_options) -> (paths, RunInputs.options)`, where what people give is not that itself."""
     examples: tuple[str, ...] = ()
-    """Of its use: the words behind `trailforge` and its name."""
+    """Of the use of its command: the words behind `trailforge`."""
 
     def __post_init__(self) -> None:
         defaults = {
@@ -189,6 +211,21 @@ class DataSet:
     def command(self) -> str:
         """Of the command line that makes it."""
         return self.name.replace("_", "-")
+
+    @property
+    def given(self) -> dict[str, Option]:
+        """All that its command and its flow take beside what every run takes."""
+        files = {self.option.removeprefix("--"): self.files} if self.files else {}
+        return {**files, **self.own_options}
+
+    def read(self, given: Mapping[str, Any]) -> tuple[tuple[Path, ...], dict[str, Any]]:
+        """Files and options of a run, of what a person gave of `given`. Raises `InvalidInput` for what cannot be."""
+        options = dict(given)
+        value = options.pop(self.option.removeprefix("--")) if self.files else ()
+        files = value if self.files is None or self.files.many else (value,)
+        if self.read_given is not None:
+            return resolve(self.read_given)(files, options)
+        return tuple(files), options
 
     @property
     def all_tables(self) -> dict[str, Table]:

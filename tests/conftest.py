@@ -35,7 +35,7 @@ _SHARED = {
     ],
     "prefect": [
         *("end_to_end/test_schedule.py", "end_to_end/test_nightly.py"),
-        *(f"flows/test_{name}.py" for name in ("mcts_trajectories", "nightly", "runs", "train")),
+        *(f"flows/test_{name}.py" for name in ("data_sets", "nightly", "runs", "train")),
     ],
     "wheel": ["end_to_end/test_package.py", "end_to_end/test_portable.py"],
     "umap": [

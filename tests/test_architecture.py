@@ -73,7 +73,6 @@ FILES_MAY_IMPORT: dict[str, frozenset[str]] = {f"mcts/{name}.py": _KNOWLEDGE for
 TO_TURN: dict[str, frozenset[str]] = {}
 """Edges that still run the wrong way, by file. This list only shrinks."""
 
-_ALL_OF_THEM = frozenset({"mcts_trajectories", "document_bundles", "kg_trajectories", "kg_questions"})
 NAMES_DATA_SETS: dict[str, frozenset[str]] = {
     "schemas/kg.py": frozenset({"kg_questions"}),  # a value in rows: of which data set a question is
 }
@@ -89,13 +88,6 @@ GENERIC = ("pipelines", "curation", "training", "inspector", "presets")
 
 ANYBODYS = frozenset({"Question", "SourceDocument"})
 """Inputs that `pipelines/sources` reads for whoever wants them."""
-
-COMMANDS_OF = {
-    "cli.py": frozenset({"mcts_trajectories"}),
-    "commands/texts.py": frozenset({"mcts_trajectories", "document_bundles"}),
-    "commands/kg.py": frozenset({"kg_trajectories", "kg_questions"}),
-}
-"""Where the commands of data sets are."""
 
 SEARCH_ONLY = frozenset(
     {
@@ -330,15 +322,13 @@ def named_data_sets(root: Path, file: Path) -> Iterator[tuple[int, str]]:
 
 
 def data_sets_spelled(root: Path) -> list[str]:
-    """Names of data sets outside of their folders, flows and commands."""
+    """Names of data sets outside of their folders."""
     found = []
     for file in sources(root):
         relative = file.relative_to(root)
-        own = COMMANDS_OF.get(relative.as_posix(), frozenset()) | NAMES_DATA_SETS.get(relative.as_posix(), frozenset())
+        own = NAMES_DATA_SETS.get(relative.as_posix(), frozenset())
         if relative.parts[0] == "generators":
             own |= {relative.parts[1]}
-        elif relative.parts[0] == "flows":
-            own |= {file.stem}
         found += [where(root, file, line, name) for line, name in named_data_sets(root, file) if name not in own]
     return found
 

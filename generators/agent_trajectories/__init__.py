@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
-from trailforge.pipelines.dataset import DataSet, OwnOption, Stage, Table
+from trailforge.generators.searched import SEARCHED
+from trailforge.pipelines.dataset import DataSet, Option, Stage, Table
 from trailforge.protocols import REACT, SEARCH_R1
 from trailforge.schemas import Question, SftRow
 
@@ -53,15 +54,14 @@ DATASET = DataSet(
     beside={"plots": r"funnel\.png"},
     about="Turn questions into verified episodes of any agent over any back end, with SFT rows and pairs.",
     own_options={
-        "agent": OwnOption(help="A protocol's, or single_shot, search_o1, graph_search. Default: the preset's."),
-        "documents": OwnOption(help="Index (or file) to search. Default: the preset's.", takes=Path),
-        "scope": OwnOption(help="question: search each question's own paragraphs; corpus. Default: the preset's."),
-        "retrieval": OwnOption(help="A back end, web, or the URL of a server. Default: the preset's."),
-        "kg": OwnOption(help="Folder that `kg build` made, for agents that search a graph.", takes=Path),
+        "agent": Option(help="A protocol's, or single_shot, search_o1, graph_search. Default: the preset's."),
+        **SEARCHED,
+        "kg": Option(help="Folder that `kg build` made, for agents that search a graph.", takes=Path),
     },
+    demo="agent-trajectories-demo",
     examples=(
-        "--questions musique_train.jsonl.gz --scope question --out out/agents",
-        f"--questions train.jsonl.gz --documents indexes/wiki --agent {REACT.name} --out out/agents",
-        "--preset agent-trajectories-demo --questions sample_data/musique_style_questions.jsonl --out out/demo",
+        "agent-trajectories --questions musique_train.jsonl.gz --scope question --out out/agents",
+        f"agent-trajectories --questions train.jsonl.gz --documents indexes/wiki --agent {REACT.name} --out out/agents",
+        "agent-trajectories --preset agent-trajectories-demo --questions sample_data/musique_style_questions.jsonl …",
     ),
 )

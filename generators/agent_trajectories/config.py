@@ -13,6 +13,7 @@ from trailforge.evaluation.agents import Agent, load_agent
 from trailforge.evaluation.agents.published import published_grammar
 from trailforge.generators.agent_trajectories.filters import AgentFilterConfig
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
+from trailforge.generators.searched import search_given
 from trailforge.inference.prompts import Prompts
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.config import OutputConfig, RunConfig
@@ -225,21 +226,13 @@ def configure(config: AgentRunConfig, inputs: RunInputs) -> AgentRunConfig:
 
     Raises `InvalidInput` when what is to be searched is not there, or cannot be searched by this agent.
     """
-    options = inputs.options
-    agent, scope, documents = options.get("agent"), options.get("scope"), options.get("documents")
+    agent = inputs.options.get("agent")
     if agent is not None:
         is_alike = load_agent(agent).config is config.generator.declared.config
         settings = config.generator.settings if is_alike else {}  # those of another agent are not its own
         config = replace(config, generator=replace(config.generator, agent=agent, settings=settings))
-    if scope not in (None, "question", "corpus"):
-        raise InvalidInput(f"{scope!r}: expected question or corpus", field="--scope")
-    if scope == "question" and documents is not None:
-        raise InvalidInput("--scope question searches each question's own paragraphs; leave --documents out")
-    retrieval = config.retrieval.of_kind(options.get("retrieval"))
-    if (retrieval.kind == WEB or retrieval.server) and (scope or documents):
-        raise InvalidInput("the web and servers are searched whatever --scope and --documents say; leave them out")
-    retrieval = (replace(retrieval, scope=scope) if scope else retrieval).over(documents)
+    retrieval = search_given(config.retrieval, inputs.options)
     if config.generator.declared.searches == "plan" and not (retrieval.searches_paragraphs or retrieval.kind == WEB):
         name = config.generator.agent
         raise InvalidInput(f"{name} runs plans, over a question's own paragraphs (--scope question) or the web")
-    return replace(config, retrieval=with_hash(retrieval)).on_graph(options.get("kg"))
+    return replace(config, retrieval=with_hash(retrieval)).on_graph(inputs.options.get("kg"))

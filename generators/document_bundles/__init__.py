@@ -1,6 +1,9 @@
 """Documents -> bundles -> questions -> a curriculum of them -> episodes (R-Search)."""
 
-from trailforge.pipelines.dataset import DataSet, Stage, Table
+from pathlib import Path
+from typing import get_args
+
+from trailforge.pipelines.dataset import DataSet, Option, Stage, Table
 from trailforge.protocols import R_SEARCH
 from trailforge.schemas import (
     Bundle,
@@ -10,6 +13,7 @@ from trailforge.schemas import (
     SearchEpisode,
     SftRow,
     SourceDocument,
+    SourceKind,
 )
 
 NAME = "document_bundles"
@@ -106,8 +110,34 @@ DATASET = DataSet(
     card=f"{_HERE}.card:card_of",
     show=f"{_HERE}.show:SHOW",
     option="--documents",
+    files=Option(
+        help="Documents: JSONL, JSON, CSV, Parquet, RSS or Atom; .gz too. What a file does not say of its documents "
+        "stands after it, as news.jsonl:kind=news; source=each: each is a source by itself. Repeatable.",
+        many=True,
+        metavar="FILE[:kind=KIND,source=NAME]",
+    ),
     beside={
         "plots": r"(funnel|documents|bundles)\.png",
         "work/bundling": r"(vectors|sources|days|names|weights)\.npy|part-\d+\.json|made_of",
     },
+    about="Turn documents of several sources into bundles, and bundles into multi-hop questions with plans (R-Search).",
+    demo="demo",
+    own_options={
+        "columns": Option(help="Which column holds what, e.g. text=body,title=headline,published=date."),
+        "source": Option(help="Name of the source, over what the files say."),
+        "kind": Option(help="What the documents are, over what the files say.", words=get_args(SourceKind)),
+        "benchmarks": Option(
+            help="File of questions that must not come out. Repeatable.", takes=Path, many=True, flag="--benchmark"
+        ),
+        "bundles_only": Option(help="Stop at the bundles; no model.", takes=bool),
+    },
+    read_given="trailforge.pipelines.sources.columns:read_given",
+    examples=(
+        "document-bundles --preset demo --documents sample_data/documents.jsonl --out out/bundles",
+        "document-bundles --documents news.jsonl.gz --documents arxiv.jsonl.gz --out out/spring",
+        "document-bundles --documents wire.jsonl:kind=news,source=wire --documents posts.csv:kind=general …",
+        "document-bundles --bundles-only --documents news.jsonl.gz --out out/spring   no model, no questions",
+        "document-bundles --documents posts.csv --columns text=body,published=date --source blog …",
+        "document-bundles --benchmark musique.jsonl …     no question of that benchmark comes out",
+    ),
 )

@@ -1,6 +1,7 @@
 """A knowledge graph -> paths that lead to one entity -> questions in words, measured -> those that differ."""
 
-from trailforge.pipelines.dataset import DataSet, Stage, Table
+from trailforge.generators.searched import GRAPH
+from trailforge.pipelines.dataset import DataSet, Option, Stage, Table
 from trailforge.protocols import KG_SEARCH
 from trailforge.schemas import FactChain, KgQuestion
 
@@ -57,7 +58,22 @@ DATASET = DataSet(
     card=f"{_HERE}.card:card_of",
     show=f"{_HERE}.show:SHOW",
     option="--kg",
+    files=None,
     takes_folder=True,
     beside={"plots": r"funnel\.png"},
     lists={"questions.jsonl": f"{_HERE}.select:line_of"},
+    about="Make multi-hop questions of a knowledge graph's facts, each with one answer in the graph.",
+    demo="demo",
+    own_options={
+        "kg": GRAPH,
+        "count": Option(
+            help="Paths to sample; fewer questions come through. Default: the preset's.", takes=int, least=1
+        ),
+        "as_of": Option(help="Date of the graph, e.g. 2019-07: stands in every row."),
+    },
+    examples=(
+        "kg build sample_data/kg --out kgs/sample",
+        "kg-questions --preset demo --kg kgs/sample --out out/questions",
+        "kg-questions --kg kgs/wikidata5m --as-of 2019-07 --count 50000 --out out/questions",
+    ),
 )

@@ -1,5 +1,6 @@
 """Questions and a knowledge graph -> annotated search episodes, pairs of them and SFT rows (DynaSearcher)."""
 
+from trailforge.generators.searched import GRAPH, SEARCHED
 from trailforge.pipelines.dataset import DataSet, Stage, Table
 from trailforge.protocols import KG_SEARCH
 from trailforge.schemas import ContrastivePair, KgTrajectory, Question, SftRow
@@ -50,4 +51,13 @@ DATASET = DataSet(
     card=f"{_HERE}.card:card_of",
     show=f"{_HERE}.show:SHOW",
     beside={"plots": r"(funnel|rewards)\.png"},
+    about="Turn questions into annotated search episodes over documents and a knowledge graph (DynaSearcher).",
+    demo="demo",
+    own_options={"kg": GRAPH, **SEARCHED},
+    examples=(
+        "kg build sample_data/kg --out kgs/sample",
+        "kg-trajectories --preset demo --kg kgs/sample --questions my_questions.jsonl --out out/kg",
+        "kg-trajectories --kg kgs/wikidata5m --scope question --questions musique.jsonl.gz --out out/kg",
+        "kg-trajectories --kg kgs/wikidata5m --documents indexes/wiki --questions train.jsonl.gz --out out/kg",
+    ),
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig
+from trailforge.generators.searched import search_given
 from trailforge.inference import Client, Prices
 from trailforge.inference.judge import JudgeOptions
 from trailforge.inference.prompts import Prompts
@@ -19,7 +20,6 @@ from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.result_filters import DocumentFilter, KgFilter, filter_prompts
 from trailforge.retrieval import Retrieval, RetrievalConfig
 from trailforge.retrieval.kg import CountTokens, KgStore, KgToolConfig
-from trailforge.retrieval.retrievers import WEB
 from trailforge.retrieval.scope import with_hash
 from trailforge.rewards import DynaSearcherConstants
 from trailforge.rewards.dynasearcher import DEFAULT, PAPER
@@ -231,12 +231,5 @@ class KgRunConfig(GraphRunConfig):
 
 def configure(config: KgRunConfig, inputs: RunInputs) -> KgRunConfig:
     """Over the graph and the documents that are given. Raises `InvalidInput` when what it searches is not there."""
-    scope, documents = inputs.options.get("scope"), inputs.options.get("documents")
-    if scope == "question" and documents is not None:
-        raise InvalidInput("--scope question searches each question's own paragraphs; leave --documents out")
-    retrieval = config.retrieval.of_kind(inputs.options.get("retrieval"))
-    if (retrieval.kind == WEB or retrieval.server) and (scope or documents):
-        where = "the web" if retrieval.kind == WEB else "a server"
-        raise InvalidInput(f"{where} is searched, whatever --scope and --documents say; leave them out")
-    retrieval = (replace(retrieval, scope=scope) if scope else retrieval).over(documents)
+    retrieval = search_given(config.retrieval, inputs.options)
     return replace(config, retrieval=with_hash(retrieval)).on_graph(inputs.options.get("kg"))

@@ -44,4 +44,11 @@ DATASET = DataSet(
     card=f"{_HERE}.card:card_of",
     show=f"{_HERE}.show:SHOW",
     beside={"plots": r"funnel\.png"},
+    about="Turn multi-hop questions into correct and self-reflective search trajectories (MSearcher).",
+    demo="demo",
+    examples=(
+        "mcts-trajectories --preset demo --questions sample_data/musique_style_questions.jsonl --out out/demo",
+        "mcts-trajectories --model http://127.0.0.1:8000/v1 --questions train.jsonl.gz --out out/musique",
+        "mcts-trajectories --dry-run --questions train.jsonl.gz            what it would take",
+    ),
 )

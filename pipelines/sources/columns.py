@@ -74,6 +74,14 @@ def parse_document_files(texts: Iterable[str]) -> tuple[tuple[Path, ...], dict[s
     return tuple(paths), labels
 
 
+def read_given(files: Iterable[str], options: Mapping[str, Any]) -> tuple[tuple[Path, ...], dict[str, Any]]:
+    """Paths, and the options of `documents.read_documents`, of files with labels and `columns` as text."""
+    paths, labels = parse_document_files(map(str, files))
+    columns = options.get("columns")
+    rest = {name: value for name, value in options.items() if name != "columns"}
+    return paths, {**rest, "labels": labels, "column_map": parse_column_map(columns) if columns else None}
+
+
 def _labels(path: str, text: str) -> FileLabels:
     given: dict[str, Any] = {}
     for part in text.split(","):

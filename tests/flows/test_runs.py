@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,12 +22,8 @@ from tests.support.files import contents
 from tests.support.kg_agent import paths_store
 from tests.support.model_server import running, stats
 from tests.support.world import write_questions
-from trailforge.flows.agent_trajectories import agent_trajectories
-from trailforge.flows.document_bundles import document_bundles
+from trailforge.flows.data_sets import flow_of
 from trailforge.flows.execute import RunRequest, execute
-from trailforge.flows.kg_questions import kg_questions
-from trailforge.flows.kg_trajectories import kg_trajectories
-from trailforge.flows.mcts_trajectories import mcts_trajectories
 from trailforge.pipelines.datasets import dataset_of
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.engine.shards import read_receipt, receipt_path
@@ -67,13 +63,6 @@ output: {shard_size: 3}
 """,
 }
 DATASETS = tuple(PRESETS)
-FLOWS: dict[str, Callable[..., Manifest]] = {
-    "mcts_trajectories": mcts_trajectories,
-    "document_bundles": document_bundles,
-    "kg_trajectories": kg_trajectories,
-    "kg_questions": kg_questions,
-    "agent_trajectories": agent_trajectories,
-}
 NOTES = {
     "notes.md": "ours is better",
     "exports/set.parquet": "rows for a friend",
@@ -106,8 +95,9 @@ class Lab:
     def run_flow(self, name: str, out: Path) -> None:
         """Make it again, in its flow."""
         asked = self.requests[name]
-        inputs = {"document_bundles": [list(asked.files)], "kg_questions": []}.get(name, list(asked.files))
-        FLOWS[name](*inputs, out=out, preset=asked.preset, model=asked.model, **asked.options)
+        named = {"document_bundles": {"documents": list(asked.files)}, "kg_questions": {}}
+        inputs = named[name] if name in named else {"questions": asked.files[0]}
+        flow_of(name)(**inputs, out=out, preset=asked.preset, model=asked.model, **asked.options)
 
     def calls(self, name: str) -> int:
         """That the model server has answered so far."""

@@ -108,7 +108,7 @@ def test_the_web_is_searched_in_place_of_a_corpus_and_wants_its_key_first(
     for options in ({"scope": "question"}, {"documents": graph}):
         with pytest.raises(InvalidInput, match=r"the web is searched.*leave them out"):
             configured(**options)
-    with pytest.raises(InvalidInput, match="kind"):
+    with pytest.raises(InvalidInput, match=r"--retrieval.*'solr' is none of dense, bm25"):
         configured(retrieval="solr")
     assert configured(retrieval="bm25", scope="question").retrieval.searches_paragraphs
     monkeypatch.delenv("TAVILY_API_KEY")

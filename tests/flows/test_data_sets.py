@@ -1,31 +1,55 @@
-"""The flow under Prefect: artifacts, retries of what is missing, a second start that finds everything done."""
+"""The flows of data sets under Prefect: artifacts, retries of what is missing, a second start finds everything done."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 from prefect import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.client.schemas.objects import Artifact
+from prefect.exceptions import ParameterTypeError
 
 from tests.support.model_server import fail_next, running, stats
 from tests.support.world import write_questions
-from trailforge.flows import prefect_driver
+from trailforge.flows import data_sets, prefect_driver
 from trailforge.flows.configuration import configuration_of
-from trailforge.flows.mcts_trajectories import mcts_trajectories
+from trailforge.flows.data_sets import flow_of
+from trailforge.flows.execute import RunRequest
 from trailforge.generators.mcts_trajectories import DATASET
 from trailforge.inference import ModelClient
 from trailforge.pipelines.dataset import LEDGER
+from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.runs.finish import MANIFEST
 from trailforge.schemas import InvalidInput, Manifest, ProviderError, ServerUnavailable
 
 pytestmark = pytest.mark.slow
+
+
+def test_every_data_set_has_a_flow_of_what_it_takes() -> None:
+    for name in dataset_names():
+        dataset, made = load_dataset(name), getattr(data_sets, name)
+        assert made is flow_of(name) and made.name == dataset.command
+        shown = made.parameters.properties
+        assert shown.keys() == {*dataset.given, *(each.name for each in fields(RunRequest))} - {
+            *("dataset", "files", "options"),
+        }
+        assert set(made.parameters.required) == {"out", *([dataset.option.strip("-")] if dataset.files else [])}
+        assert all(shown[each]["description"] == option.help for each, option in dataset.given.items())
+        assert shown["preset"]["default"] == dataset.preset
+    with pytest.raises(AttributeError, match="no data set 'stories'; there are agent_trajectories, document_bundles"):
+        data_sets.stories  # noqa: B018
+
+
+def test_a_flow_refuses_what_no_option_takes(tmp_path: Path) -> None:
+    with pytest.raises(ParameterTypeError, match="kind"):
+        data_sets.document_bundles(documents=["news.jsonl"], kind="poems", out=tmp_path / "out")
+
 
 PRESET = """
 model: {name: scripted, max_in_flight: 8}
@@ -42,7 +66,7 @@ def inputs(tmp_path: Path) -> tuple[Path, str]:
 
 
 def run(inputs: tuple[Path, str], out: Path, url: str) -> Manifest:
-    return mcts_trajectories(inputs[0], out, preset=inputs[1], model=url)
+    return flow_of("mcts_trajectories")(questions=inputs[0], out=out, preset=inputs[1], model=url)
 
 
 async def artifacts(key: str, manifest: Manifest) -> list[Artifact]:
@@ -74,8 +98,13 @@ def test_cut_replies_alone_are_asked_anew(inputs: tuple[Path, str], tmp_path: Pa
 
     def again(*, replace_run: bool = False, redo_truncated: bool = False) -> Manifest:
         before = stats(url)["calls"]
-        manifest = mcts_trajectories(
-            inputs[0], out, preset=inputs[1], model=url, replace_run=replace_run, redo_truncated=redo_truncated
+        manifest = flow_of("mcts_trajectories")(
+            questions=inputs[0],
+            out=out,
+            preset=inputs[1],
+            model=url,
+            replace_run=replace_run,
+            redo_truncated=redo_truncated,
         )
         paid.append(stats(url)["calls"] - before)
         return manifest
@@ -98,7 +127,7 @@ def test_cut_replies_alone_are_asked_anew(inputs: tuple[Path, str], tmp_path: Pa
 
 def test_there_is_nothing_to_ask_anew_where_no_run_is(inputs: tuple[Path, str], tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="holds no run"):
-        mcts_trajectories(inputs[0], tmp_path / "out", preset=inputs[1], redo_truncated=True)
+        flow_of("mcts_trajectories")(questions=inputs[0], out=tmp_path / "out", preset=inputs[1], redo_truncated=True)
 
 
 def test_a_server_that_fails_for_a_while_costs_a_retry_and_no_row(
@@ -147,7 +176,7 @@ def test_the_environment_names_the_ledger_and_its_password_goes_no_further(monke
 
 def test_a_runner_that_loses_rows_is_refused_before_anything_is_made(inputs: tuple[Path, str], tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="DaskRunner is refused"):
-        mcts_trajectories(inputs[0], tmp_path / "out", preset=inputs[1], runner="DaskRunner")
+        flow_of("mcts_trajectories")(questions=inputs[0], out=tmp_path / "out", preset=inputs[1], runner="DaskRunner")
     assert not (tmp_path / "out").exists()
 
 

@@ -1,0 +1,52 @@
+"""What a person says is searched, over the preset: options that several data sets have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trailforge.pipelines.dataset import Option
+from trailforge.schemas import InvalidInput
+
+if TYPE_CHECKING:
+    from trailforge.retrieval import RetrievalConfig
+
+_SCOPES = ("question", "corpus")
+GRAPH = Option(help="Folder that `kg build` made. Default: the preset's.", takes=Path)
+SEARCHED = {
+    "documents": Option(help="Index (or file, for bm25) to search. Default: the preset's.", takes=Path),
+    "scope": Option(help="question: search each question's own paragraphs. Default: the preset's.", words=_SCOPES),
+    "retrieval": Option(
+        help="A back end, as `index build --help` names them. web: live pages. Or the URL of a server "
+        "(`serve-search`). Default: the preset's, else that of the index.",
+        metavar="KIND",
+    ),
+}
+"""Options of a data set's command, which `search_given` reads."""
+
+
+def search_given(config: RetrievalConfig, options: Mapping[str, Any]) -> RetrievalConfig:
+    """With the documents, the scope and the back end that are given; `retrieval.scope.with_hash` looks whether they are
+    there.
+
+    Raises `InvalidInput` when they do not go together.
+    """
+    from trailforge.retrieval.retrievers import WEB, check_kind
+
+    documents, scope, kind = (options.get(name) for name in SEARCHED)
+    if scope not in (None, *_SCOPES):
+        raise InvalidInput(f"{scope!r}: expected {' or '.join(_SCOPES)}", field="--scope")
+    if scope == "question" and documents is not None:
+        raise InvalidInput("--scope question searches each question's own paragraphs; leave --documents out")
+    if kind is not None:
+        try:
+            check_kind(kind)
+        except InvalidInput as error:
+            raise InvalidInput(error.problem, field="--retrieval") from None
+    config = config.of_kind(kind)
+    if (config.kind == WEB or config.server) and (scope or documents):
+        where = "the web" if config.kind == WEB else "a server"
+        raise InvalidInput(f"{where} is searched, whatever --scope and --documents say; leave them out")
+    return (replace(config, scope=scope) if scope else config).over(documents)
