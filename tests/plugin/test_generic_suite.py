@@ -264,6 +264,13 @@ def test_what_it_declares_makes_its_command(tmp_path: Path, monkeypatch: pytest.
     ]
 
 
+def test_what_it_declares_makes_its_flow() -> None:
+    from trailforge.flows.data_sets import flow_of
+
+    shown = flow_of("toy_sums").parameters.properties
+    assert shown["most"]["description"] == "The largest sum." and {"questions", "limit", "out"} <= shown.keys()
+
+
 def test_one_that_cannot_be_loaded_takes_no_command_away(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(name: str) -> DataSet:
         if name == "mcts_trajectories":
