@@ -1,4 +1,4 @@
-"""`trailforge`: what a person starts. Each command parses, calls one function, and shows what came of it."""
+"""`trailforge`: the command line. Each command parses, calls one function, and shows the result."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ for _each in (runs, fetch, curate, index, kg, look, training, export, evaluate, 
     epilog="""Examples:\n
     trailforge preview mcts-trajectories --preset demo --questions sample_data/musique_style_questions.jsonl\n
     trailforge preview kg-questions --kg kgs/wikidata5m --model http://127.0.0.1:8000/v1 --out out/kg-questions\n
-    --out keeps the replies, which the run of the same options then does not pay for again.""",
+    --out keeps the replies, so a later run with the same options does not pay for them again.""",
 )
 def preview(
-    context: typer.Context, command: Annotated[str, typer.Argument(help="One that makes data, with its options.")]
+    context: typer.Context, command: Annotated[str, typer.Argument(help="A command that makes data, with its options.")]
 ) -> None:
-    """Show about three rows of any data set before the run: its first inputs through every stage."""
+    """Make and show about three rows of any data set: its first inputs go through every stage."""
     makers = getattr(typer.main.get_command(app), "commands", {})
     if not any(option.name == "preview" for option in getattr(makers.get(command), "params", ())):
         known = [name for name, each in makers.items() if any(option.name == "preview" for option in each.params)]

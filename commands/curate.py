@@ -1,4 +1,4 @@
-"""`trailforge curate`: people decide on the rows of a finished run, and the curated data set is made of it."""
+"""`trailforge curate`: record decisions on the rows of a finished run, and build the curated data set from them."""
 
 from __future__ import annotations
 
@@ -40,13 +40,15 @@ MERGE_EPILOG = """Examples:\n
     trailforge curate merge datasets_out/demo /mnt/other/datasets_out/demo"""
 STATS_EPILOG = """Examples:\n
     trailforge curate stats datasets_out/demo"""
-app = typer.Typer(no_args_is_help=True, help="Decide on rows of a finished run, and make the curated data set of it.")
+app = typer.Typer(
+    no_args_is_help=True, help="Record decisions on rows of a finished run, and build the curated data set from them."
+)
 _MOST_CONFLICTS = 20
 _MOST_NAMED = 3
 
 
 class Field(StrEnum):
-    """What a pattern is held against: the values of `PatternField`."""
+    """What a pattern is matched against: the values of `PatternField`."""
 
     QUESTION = "question"
     ANSWER = "answer"
@@ -60,18 +62,18 @@ class Field(StrEnum):
 @app.command(epilog=DECIDE_EPILOG)
 def decide(
     folder: RunFolder,
-    uid: Annotated[str, typer.Argument(help="Of the row; of a question or document its id.", metavar="UID")],
+    uid: Annotated[str, typer.Argument(help="The row's uid; for a question or document, its id.", metavar="UID")],
     accept: Annotated[bool, typer.Option("--accept", help="The row is good.")] = False,
-    reject: Annotated[str | None, typer.Option(help="The row is not, and why.", metavar="REASON")] = None,
+    reject: Annotated[str | None, typer.Option(help="The row is bad, for this reason.", metavar="REASON")] = None,
     fix: Annotated[
         list[str] | None,
-        typer.Option(help="The row is good with this field changed. Repeatable.", metavar="FIELD=VALUE"),
+        typer.Option(help="The row is good once this field is changed. Repeatable.", metavar="FIELD=VALUE"),
     ] = None,
-    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take back all that one decided on the row.")] = False,
-    comment: Annotated[str | None, typer.Option(help="A remark, which decides nothing.", metavar="TEXT")] = None,
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Withdraw your decisions on this row.")] = False,
+    comment: Annotated[str | None, typer.Option(help="A comment; it decides nothing.", metavar="TEXT")] = None,
     who: Annotated[str | None, typer.Option(help="Who decides. Default: the user's name.")] = None,
 ) -> None:
-    """Say of one row that it is good, is to go, or has to be changed; the run's tables stay as they are."""
+    """Accept, reject or fix one row. The run's own tables do not change."""
     from trailforge.inspector.deciding import decide as decided
     from trailforge.inspector.deciding import make_fix
     from trailforge.pipelines.curated import check_row
@@ -96,7 +98,7 @@ def decide(
 @app.command(epilog=REFUSE_EPILOG)
 def refuse(
     folder: RunFolder,
-    pattern: Annotated[str, typer.Option(help="Regular expression, searched for; (?i) ignores case.", metavar="REGEX")],
+    pattern: Annotated[str, typer.Option(help="Regular expression to search for; (?i) ignores case.", metavar="REGEX")],
     field: Annotated[
         Field,
         typer.Option(
@@ -104,11 +106,11 @@ def refuse(
             "graph: relation, entity, answer."
         ),
     ],
-    reason: Annotated[str, typer.Option(help="Why nothing is to be made of such sources.")] = "",
-    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take back one's own refusal of this.")] = False,
+    reason: Annotated[str, typer.Option(help="Why these sources are refused.")] = "",
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Withdraw your refusal of this pattern.")] = False,
     who: Annotated[str | None, typer.Option(help="Who decides. Default: the user's name.")] = None,
 ) -> None:
-    """Say that the next runs (their --verdicts) are to make nothing of a kind of source; this run stays as it is."""
+    """Refuse a kind of source for later runs (their --verdicts). This run does not change."""
     from trailforge.curation.decisions import now
     from trailforge.curation.verdicts import append_pattern, checked_pattern
 
@@ -135,7 +137,7 @@ def apply(
     folder: RunFolder,
     out: Annotated[Path, typer.Option(help="Folder of the curated data set; must not exist or be empty.")],
 ) -> None:
-    """Make the curated data set: without rejected rows, with fixes, with a manifest and books of its own."""
+    """Build the curated data set: rejected rows removed, fixes applied, with its own manifest and books."""
     from trailforge.curation import apply
     from trailforge.curation.decisions import LOG, merge, of_run, read_decisions
     from trailforge.pipelines.engine.files import sha256_of
@@ -159,9 +161,9 @@ def apply(
 @app.command(epilog=MERGE_EPILOG)
 def merge(
     folder: RunFolder,
-    logs: Annotated[list[Path], typer.Argument(help="Logs of decisions, or copies of the run.", metavar="LOG…")],
+    logs: Annotated[list[Path], typer.Argument(help="Decision logs, or copies of the run.", metavar="LOG…")],
 ) -> None:
-    """Take in what people said of this run elsewhere, each word once; what of it can then not be applied is listed."""
+    """Merge decisions made on other copies of this run, each once, and list those that cannot be applied."""
     from trailforge.curation.decisions import merge, of_run, read_decisions, take_in
 
     settings = _settings(folder)
@@ -176,7 +178,7 @@ def merge(
 
 @app.command(epilog=STATS_EPILOG)
 def stats(folder: RunFolder) -> None:
-    """Say how much is decided, by whom, and how far people agree with each other and with the filters."""
+    """Show how many rows are decided, by whom, and how far people agree with each other and with the filters."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

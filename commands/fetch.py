@@ -1,4 +1,4 @@
-"""`trailforge fetch-documents`: what a run of documents is made of, from arXiv or from news."""
+"""`trailforge fetch-documents`: documents from arXiv or news, as input for runs."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ FETCH_EPILOG = """Examples:\n
 
 def fetch_documents(
     origin: Annotated[Origin, typer.Argument(help="arxiv; gnews; serper; news: GNews, and Serper where it has few.")],
-    query: Annotated[str, typer.Argument(help="What to ask for, in the words of that source.")],
+    query: Annotated[str, typer.Argument(help="Query in that source's syntax.")],
     out: Annotated[Path, typer.Option(help="File of documents to write (JSONL), for document-bundles.")],
     since: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="First day of publication.")] = None,
     until: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Last day of publication.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many documents.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of documents.")] = 100,
 ) -> None:
-    """Fetch documents of a time window from arXiv or from news into a file, for runs to be made of."""
+    """Fetch documents of a time window from arXiv or news into a file, as input for document-bundles."""
     from trailforge.pipelines.sources.fetchers import fetch_to_file
 
     first, last = (day.date() if day is not None else None for day in (since, until))

@@ -1,4 +1,4 @@
-"""`trailforge index`: make a corpus ready for search by one of several back ends, look at it, ask it, add to it."""
+"""`trailforge index`: index a corpus for one of several back ends, inspect it, query it, add to it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Indexes: a corpus made ready for search, by dense vectors, words, or graphs of what it says.",
+    help="Index a corpus for search: dense vectors, BM25, or graphs built from its text.",
 )
 _SHOWN = 300
 """Characters of a passage."""
@@ -59,25 +59,29 @@ _Backend = Annotated[
 ]
 _Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Number or choice of the back end, as k1=1.2. Repeatable.", metavar="NAME=VALUE"),
+    typer.Option("--set", help="Setting of the back end, e.g. k1=1.2. Repeatable.", metavar="NAME=VALUE"),
 ]
 _EncoderName = Annotated[
     str, typer.Option("--encoder", help="'minilm' (packaged), any sentence-transformers name or path, or URL#MODEL.")
 ]
-_Device = Annotated[str, typer.Option(help="Of the encoder: cpu, cuda, cuda:1, auto; several with commas to build.")]
+_Device = Annotated[
+    str, typer.Option(help="Device of the encoder: cpu, cuda, cuda:1, auto; for a build also several, with commas.")
+]
 _OtherEncoder = Annotated[
-    str | None, typer.Option("--encoder", help="Where the index's encoder is now: its path, or URL#MODEL of a server.")
+    str | None,
+    typer.Option("--encoder", help="The index's encoder, if it has moved: its path, or URL#MODEL of a server."),
 ]
 _PassagePrefix = Annotated[
-    str, typer.Option(help="What the encoder wants before a passage, e.g. 'passage: ' for e5. Kept in the index.")
+    str, typer.Option(help="Prefix the encoder expects before a passage, e.g. 'passage: ' for e5. Stored in the index.")
 ]
 _QueryPrefix = Annotated[
-    str, typer.Option(help="What it wants before a query, e.g. 'query: '. Kept for all who search the index.")
+    str, typer.Option(help="Prefix it expects before a query, e.g. 'query: '. Stored in the index.")
 ]
 _ChunkTokens = Annotated[
-    int | None, typer.Option(min=1, help="Cut documents into passages of so many tokens. Default: leave them whole.")
+    int | None,
+    typer.Option(min=1, help="Split documents into passages of at most N tokens. Default: leave them whole."),
 ]
-_ChunkOverlap = Annotated[int, typer.Option(min=0, help="Tokens that two passages in a row may share.")]
+_ChunkOverlap = Annotated[int, typer.Option(min=0, help="Tokens that neighbouring passages share.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost.")]
 
 
@@ -114,7 +118,7 @@ def build(
     max_tokens: MaxTokens = None,
     dry_run: _DryRun = False,
 ) -> None:
-    """Make the index of a corpus."""
+    """Build the index of a corpus."""
     from trailforge.inference import Caps
     from trailforge.pipelines.engine.progress import show_parts
     from trailforge.retrieval import Encoder
@@ -166,7 +170,7 @@ def add(
     max_calls: MaxCalls = None,
     max_tokens: MaxTokens = None,
 ) -> None:
-    """Add documents to an index, with the settings that it was made with."""
+    """Add documents to an index, with the settings it was built with."""
     from trailforge.inference import Caps
     from trailforge.pipelines.engine.progress import show_parts
     from trailforge.retrieval.indexes.store import add_to_index
@@ -191,10 +195,10 @@ def add(
 )
 def stats(
     folder: _Folder,
-    as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Hold every file against its hash, too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Also check every file against its hash.")] = False,
 ) -> None:
-    """Show what an index holds, how it was made, and what that took."""
+    """Show what an index holds, how it was built, and what the build cost."""
     from trailforge.retrieval.indexes.manifest import MEND, read_manifest
     from trailforge.retrieval.seals import check_hashes
     from trailforge.schemas import to_dict
@@ -220,9 +224,9 @@ def stats(
 )
 def query(
     folder: _Folder,
-    text: Annotated[str, typer.Argument(help="What is looked for.", metavar="QUERY")],
+    text: Annotated[str, typer.Argument(help="The text to search for.", metavar="QUERY")],
     k: Annotated[int, typer.Option("--k", min=1, help="At most so many passages.")] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, with whole texts.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with full texts.")] = False,
     encoder_name: _OtherEncoder = None,
     device: _Device = "cpu",
     model: ServerUrl = None,
@@ -230,7 +234,7 @@ def query(
     reasoning: ServerThoughts = ThoughtsPlace.SEPARATE,
     seed: ServerSeed = 0,
 ) -> None:
-    """Search an index: passages with their scores, and what led to them."""
+    """Search an index: passages with scores and the reason each was found."""
     from trailforge.retrieval.indexes.store import open_index
     from trailforge.schemas import to_dict
 

@@ -1,4 +1,4 @@
-"""`trailforge kg`: build a knowledge graph, ask it, count it; `trailforge world`: a test bed of one."""
+"""`trailforge kg`: build, query and inspect a knowledge graph; `trailforge world`: a test bed from one."""
 
 from __future__ import annotations
 
@@ -53,12 +53,14 @@ def build(
 )
 def query(
     store: _Store,
-    mention: Annotated[str, typer.Argument(help="A name, as somebody may write it.")],
-    relation: Annotated[str | None, typer.Option(help="What is asked of it, in words.")] = None,
-    question: Annotated[str, typer.Option(help="The question around it: decides between namesakes.")] = "",
-    count: Annotated[int, typer.Option(min=1, help="At most so many triples.")] = 20,
+    mention: Annotated[str, typer.Argument(help="Name of an entity, exact or misspelt.")],
+    relation: Annotated[str | None, typer.Option(help="Relation to look for, in words.")] = None,
+    question: Annotated[
+        str, typer.Option(help="The question it stands in; disambiguates entities of the same name.")
+    ] = "",
+    count: Annotated[int, typer.Option(min=1, help="Maximum number of triples.")] = 20,
 ) -> None:
-    """Show which entities a name may mean, and the triples around the likeliest."""
+    """Show the entities a name may refer to, and the triples around the most likely one."""
     from trailforge.inspector import terminal
     from trailforge.retrieval.kg import KgStore, KgTool
 
@@ -73,9 +75,9 @@ def query(
 )
 def stats(
     store: _Store,
-    check: Annotated[bool, typer.Option("--check", help="Hold every file against its hash, too.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Also check every file against its hash.")] = False,
 ) -> None:
-    """Print what a store holds, as JSON."""
+    """Print the figures of a store as JSON."""
     from trailforge.retrieval.kg import KgStore
 
     opened = KgStore.open(store)
@@ -85,7 +87,7 @@ def stats(
 
 
 class Names(StrEnum):
-    """What the entities of a world are called."""
+    """Names of the entities of a world."""
 
     REAL = "real"
     INVENTED = "invented"
@@ -103,33 +105,36 @@ WORLD_EPILOG = """Examples:\n
 def world(
     kg: Annotated[Path, typer.Option(help="Folder that `kg build` made.")],
     out: Annotated[Path, typer.Option(help="Folder of the world; must not exist.")],
-    questions: Annotated[int, typer.Option(min=1, help="How many.")] = 1000,
+    questions: Annotated[int, typer.Option(min=1, help="Number of questions.")] = 1000,
     test_questions: Annotated[
-        int, typer.Option(min=0, help="Further ones (test.jsonl), with entities that no other question has.")
+        int,
+        typer.Option(min=0, help="Additional test questions (test.jsonl) about entities that no other question uses."),
     ] = 0,
-    hops: Annotated[str, typer.Option(help="Facts of a question, e.g. 1,2; each is as frequent.")] = "1,2",
+    hops: Annotated[str, typer.Option(help="Hops per question, e.g. 1,2; each equally frequent.")] = "1,2",
     comparisons: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of questions which of two things has the earlier year.")
+        float, typer.Option(min=0, max=1, help="Share of questions that compare the years of two things.")
     ] = 0.0,
     intersections: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of paths in which two facts meet, of those of two or more.")
+        float, typer.Option(min=0, max=1, help="Share of intersections among paths of two or more hops.")
     ] = 0.1,
     look_alikes: Annotated[
         float,
-        typer.Option(min=0, max=1, help="Share of questions whose search finds a look-alike first, unless reworded."),
+        typer.Option(
+            min=0, max=1, help="Share of questions whose first search finds a look-alike unless it is reworded."
+        ),
     ] = 0.5,
     found_at_once: Annotated[
-        float, typer.Option(min=0, max=1, help="At most such a share of longer questions is answered by one search.")
+        float, typer.Option(min=0, max=1, help="Maximum share of multi-hop questions that a single search answers.")
     ] = 0.25,
-    distractors: Annotated[int, typer.Option(min=0, help="Documents that no question needs, at least.")] = 500,
-    max_facts: Annotated[int, typer.Option(min=1, help="Facts of a document, about.")] = 4,
-    passages: Annotated[int, typer.Option(min=1, help="Passages of a search, where searches are measured.")] = 5,
+    distractors: Annotated[int, typer.Option(min=0, help="Minimum number of documents that no question needs.")] = 500,
+    max_facts: Annotated[int, typer.Option(min=1, help="Approximate number of facts per document.")] = 4,
+    passages: Annotated[int, typer.Option(min=1, help="Passages per search when searches are measured.")] = 5,
     names: Annotated[
-        Names, typer.Option(help="The graph's own, or made-up ones that no model has read of.")
+        Names, typer.Option(help="The graph's own names, or invented ones that no model knows.")
     ] = Names.REAL,
     seed: Annotated[int, typer.Option(help="The same seed and graph give the same bytes.")] = 0,
 ) -> None:
-    """Write documents that state a graph's facts, and questions that they answer: a test bed (beyond the papers)."""
+    """Write documents that state a graph's facts, and questions they answer: a test bed (beyond the papers)."""
     from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
     from trailforge.generators.kg_questions.worlds.searches import describe
 

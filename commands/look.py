@@ -1,4 +1,4 @@
-"""Commands that look at what was made, in the terminal or on the curators' page, and change nothing."""
+"""Commands that show what was made, in the terminal or on the curators' page. They change nothing."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ _PAGES = Path(__file__).parent.parent / "inspector"
 
 def show(
     folder: RunFolder,
-    id: Annotated[str | None, typer.Option(help="Of any row, or of its question or bundle.")] = None,
+    id: Annotated[str | None, typer.Option(help="Id of a row, or of its question or bundle.")] = None,
     kind: Annotated[
         str | None,
         typer.Option(
-            help="Of trajectories correct, retrieval …; of bundle questions factual, causal …; of KG episodes policy, "
-            "oracle; of graph questions chain, intersection …; of an evaluation or an RL a failure tag, right, wrong"
+            help="Trajectories: correct, retrieval …; bundle questions: factual, causal …; KG episodes: policy, "
+            "oracle; graph questions: chain, intersection …; evaluations and RL: a failure tag, right, wrong"
         ),
     ] = None,
-    table: Annotated[str, typer.Option(help="Its rows; by default those that the run is for.")] = "",
-    tree: Annotated[bool, typer.Option("--tree", help="As --table trees.")] = False,
-    bundles: Annotated[bool, typer.Option("--bundles", help="As --table bundle_inputs.")] = False,
-    count: Annotated[int, typer.Option(min=1, help="How many.")] = 1,
+    table: Annotated[str, typer.Option(help="Table to show. Default: the run's main table.")] = "",
+    tree: Annotated[bool, typer.Option("--tree", help="Same as --table trees.")] = False,
+    bundles: Annotated[bool, typer.Option("--bundles", help="Same as --table bundle_inputs.")] = False,
+    count: Annotated[int, typer.Option(min=1, help="How many rows.")] = 1,
 ) -> None:
-    """Show rows of a run in the terminal, of any table, rejected ones too; or an evaluation's episodes, or an RL's."""
+    """Show rows of any table of a run, rejected ones too, or the episodes of an evaluation or of RL."""
     from trailforge.inspector.evaluations import is_evaluation, is_training
     from trailforge.inspector.terminal import show_evaluation, show_rows, show_training
 
@@ -80,20 +80,21 @@ def show(
 
 def inspect(
     folder: RunFolder,
-    host: Annotated[str, typer.Option(help="Address to listen on; only loopback without a password.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on. Without a password, loopback only.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8501,
     who: Annotated[
-        str | None, typer.Option(help="Name of who decides. Default: the user's; where others come in, the page asks.")
+        str | None,
+        typer.Option(help="Name recorded with decisions. Default: yours; on a shared page, each visitor is asked."),
     ] = None,
     behind_proxy: Annotated[
-        bool, typer.Option("--behind-proxy", help="A proxy in front asks who people are; ask for no password.")
+        bool, typer.Option("--behind-proxy", help="A proxy authenticates people, so the page asks for no password.")
     ] = False,
     beside: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of another evaluation, to compare one with.")
+        Path | None, typer.Option(metavar="DIR", help="Folder of a second evaluation to compare with.")
     ] = None,
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
 ) -> None:
-    """Look at a data set, finished or running, in a browser, and decide on its rows; or at an evaluation, or an RL."""
+    """Open a run in the browser, finished or not, and decide on its rows; or open an evaluation or an RL training."""
     from trailforge.inspector.evaluations import is_evaluation, is_training
     from trailforge.inspector.server import check_port, check_reach, is_shared, serve
     from trailforge.pipelines.runs.intake import read_settings
@@ -120,7 +121,7 @@ def inspect(
 
 
 def verify(folder: RunFolder) -> None:
-    """Check a finished run: schemas, books, hashes, and every filter and reward recomputed from the rows."""
+    """Check a finished run: schemas, books and hashes; recompute every filter and reward from the rows."""
     from trailforge.pipelines.runs.verify import verify_run
 
     report = verify_run(folder)
@@ -134,12 +135,10 @@ def verify(folder: RunFolder) -> None:
 
 def status(
     folder: RunFolder,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Refresh until nothing works on the run, or in the root.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for machines.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh until no process works on it.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Say how a run, or each window of a nightly root, stands: what is done, what it took, and what to do next."""
+    """Show the state of a run, or of each window of a nightly root: progress, cost, and what to do next."""
     from trailforge.flows.nights.status import follow_windows, read_windows
     from trailforge.pipelines.runs.status import describe_status, follow, read_status
 
@@ -176,11 +175,13 @@ def rewards(
             help="msearcher, r-search, dynasearcher, ragsearch, search-r1, or a training preset's YAML, with its judge."
         ),
     ],
-    protocol: Annotated[str | None, typer.Option(help="Of lines that name none.")] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Rows of the table; the means are over all.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Every row as a line of JSON, and no table.")] = False,
+    protocol: Annotated[str | None, typer.Option(help="Protocol of lines that name none.")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Rows to show; the means are over all rows.")] = 20,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print every row as one line of JSON instead of a table.")
+    ] = False,
 ) -> None:
-    """Show what each episode of a file is paid, part by part."""
+    """Show the reward of each episode of a file, part by part."""
     from trailforge.training.score_file import score_file
     from trailforge.training.scoring import scorer_of
 

@@ -1,4 +1,4 @@
-"""Commands of whoever operates runs: check what they need, serve a model, make a night's windows, push to the Hub."""
+"""Commands for operating runs: check requirements, serve a model, make a night's windows, push to the Hub."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 SERVE_EPILOG = """Examples:\n
     trailforge serve-model --preset msearcher\n
     trailforge serve-model --preset my.yaml --port 8001 --log vllm.log\n
-    trailforge serve-model --preset msearcher --print-command   (to start it elsewhere, or another way)"""
+    trailforge serve-model --preset msearcher --print-command   (to start it elsewhere)"""
 DOCTOR_EPILOG = """Examples:\n
     trailforge doctor\n
     trailforge doctor --preset demo --out datasets_out/demo\n
     trailforge doctor --preset dynasearcher --kg kgs/wikidata5m --documents indexes/e5\n
     trailforge doctor --model http://127.0.0.1:8000/v1 --call\n
-    trailforge doctor --fetch                      bring the embedded model's weights here"""
+    trailforge doctor --fetch                      download the embedded model's weights"""
 NIGHTLY_EPILOG = """Examples:\n
     trailforge nightly --documents 'fetched/*.jsonl' --out datasets_out/nightly --kg kgs/wikidata5m --model http://127.0.0.1:8000/v1\n
     trailforge nightly … --day 2026-11-20       the window of that day, begun and killed, or missed\n
     trailforge nightly … --window-days 7 --bands nightly --keep-windows 30\n
-    trailforge nightly … --verdicts 'datasets_out/nightly/*/*'   heeds what people decided on the windows before"""
+    trailforge nightly … --verdicts 'datasets_out/nightly/*/*'   applies decisions made on earlier windows"""
 RETAIN_EPILOG = """Examples:\n
     trailforge retain datasets_out/nightly --keep 30 --dry-run\n
     trailforge retain datasets_out/nightly --keep 30 --curated /data/curated"""
@@ -40,7 +40,7 @@ CHECK_EPILOG = """Examples:\n
     trailforge check-bands datasets_out/nightly/2026-11-20/mcts\n
     trailforge check-bands datasets_out/demo --bands my-bands.yaml"""
 PUSH_EPILOG = """Examples:\n
-    trailforge push datasets_out/demo --repo ann/search-trails --dry-run      what would go, without a token\n
+    trailforge push datasets_out/demo --repo ann/search-trails --dry-run      what would be sent; needs no token\n
     trailforge push datasets_out/demo --repo ann/search-trails --private\n
     trailforge push datasets_out/demo-curated --repo ann/search-trails --revision curated\n
     The token comes from HF_TOKEN, another server's address from HF_ENDPOINT."""
@@ -48,15 +48,15 @@ _FAULTS_FOUND = 11
 _CAPPED = "of each data set of each window"
 Curated = Annotated[
     list[Path] | None,
-    typer.Option(help="Folder of curated data sets beside the root's: decisions applied there count. Repeatable."),
+    typer.Option(help="Folder of curated data sets outside the root; decisions applied there count. Repeatable."),
 ]
 
 
 def serve_model(
     preset: Annotated[str, typer.Option(help="Preset with a section 'server', or a YAML file.")] = "msearcher",
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port. Default: the preset's.")] = None,
-    log: Annotated[Path | None, typer.Option(help="File for what vLLM prints. Default: a new temporary one.")] = None,
-    print_command: Annotated[bool, typer.Option("--print-command", help="Print the command and do no more.")] = False,
+    log: Annotated[Path | None, typer.Option(help="File for vLLM's output. Default: a new temporary file.")] = None,
+    print_command: Annotated[bool, typer.Option("--print-command", help="Print the command and exit.")] = False,
 ) -> None:
     """Run the preset's model in vLLM, in the foreground, until Ctrl-C."""
     from dataclasses import replace
@@ -79,20 +79,20 @@ def serve_model(
 
 
 def doctor(
-    preset: Annotated[str, typer.Option(help="The preset of the run: a name, or a YAML file.")] = "msearcher",
+    preset: Annotated[str, typer.Option(help="Preset of the run: a name or a YAML file.")] = "msearcher",
     model: Annotated[str | None, typer.Option(help="URL of the model server. Default: the preset's.")] = None,
     model_name: Annotated[str | None, typer.Option(help="Model as the server calls it. Default: the preset's.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the run; it need not be there.")] = Path("datasets_out"),
+    out: Annotated[Path, typer.Option(help="Folder of the run; it need not exist.")] = Path("datasets_out"),
     kg: Annotated[Path | None, typer.Option(help="Knowledge graph of the run. Default: the preset's.")] = None,
-    documents: Annotated[Path | None, typer.Option(help="Index, or file, that kg-trajectories is to search.")] = None,
+    documents: Annotated[Path | None, typer.Option(help="Index or file that kg-trajectories will search.")] = None,
     call: Annotated[
-        bool, typer.Option("--call", help="Send the model one tiny request; it costs a few tokens.")
+        bool, typer.Option("--call", help="Send the model one small request; it costs a few tokens.")
     ] = False,
     fetch: Annotated[
-        bool, typer.Option("--fetch", help="First bring the embedded model's weights to this machine (100 MB).")
+        bool, typer.Option("--fetch", help="First download the embedded model's weights (100 MB).")
     ] = False,
 ) -> None:
-    """Check whether a run would go, for each data set of the preset: keys, model, encoder, index, graph, disk …"""
+    """Check what a run needs, for each data set of the preset: keys, model, encoder, index, graph, disk …"""
     from trailforge.flows.doctor import examine
 
     if fetch:
@@ -111,35 +111,45 @@ def doctor(
 
 
 def nightly_command(
-    documents: Annotated[list[str], typer.Option(help="File of documents, or a pattern of files. Repeatable.")],
-    out: Annotated[Path, typer.Option(help="Root of the windows; each has a folder DAY in it.")],
+    documents: Annotated[list[str], typer.Option(help="File of documents, or a glob pattern. Repeatable.")],
+    out: Annotated[Path, typer.Option(help="Root folder; each window gets a folder DAY in it.")],
     day: Annotated[
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Day of the window. Default: today, in UTC.")
     ] = None,
-    window_days: Annotated[int, typer.Option(min=1, help="Documents of so many days before it.")] = 1,
-    makes: Annotated[str, typer.Option(help="nightly, or a YAML file: data sets, each with its preset.")] = "nightly",
-    kg: Annotated[Path | None, typer.Option(help="Folder of a graph; what needs one is left out without.")] = None,
+    window_days: Annotated[int, typer.Option(min=1, help="Number of days before it whose documents are used.")] = 1,
+    makes: Annotated[
+        str, typer.Option(help="nightly, or a YAML file that lists data sets with their presets.")
+    ] = "nightly",
+    kg: Annotated[
+        Path | None, typer.Option(help="Folder of a graph. Without one, data sets that need it are skipped.")
+    ] = None,
     model: Model = None,
     model_name: ModelName = None,
     most_documents: Annotated[int | None, typer.Option(min=1, help="Only the first N documents.")] = None,
     most_questions: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
-    distractors: Annotated[int, typer.Option(min=0, help="Paragraphs of a question beside its bundle's.")] = 16,
-    benchmark: Annotated[list[Path] | None, typer.Option(help="Questions that must not come out. Repeatable.")] = None,
+    distractors: Annotated[int, typer.Option(min=0, help="Paragraphs added to each question's own.")] = 16,
+    benchmark: Annotated[
+        list[Path] | None, typer.Option(help="File of questions to keep out of the data. Repeatable.")
+    ] = None,
     verdicts: Annotated[
         list[str] | None,
-        typer.Option(help="Folder of a curated run, its log, or a pattern of these: not made again. Repeatable."),
+        typer.Option(
+            help="Leave out what people rejected: a curated run's folder, its log, or a pattern of these. Repeatable."
+        ),
     ] = None,
     bands: Annotated[
-        str | None, typer.Option(help="nightly, or a YAML file: figures outside end with code 12.")
+        str | None, typer.Option(help="nightly, or a YAML file. Figures outside their bands end with code 12.")
     ] = None,
     max_cost: Annotated[float | None, typer.Option(min=0, help=f"Hard cap on the cost {_CAPPED}.")] = None,
     max_calls: Annotated[int | None, typer.Option(min=0, help=f"Hard cap on the model calls {_CAPPED}.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=0, help=f"Hard cap on the tokens {_CAPPED}.")] = None,
-    keep_windows: Annotated[int | None, typer.Option(min=1, help="Then remove all but the newest N.")] = None,
+    keep_windows: Annotated[
+        int | None, typer.Option(min=1, help="Afterwards, remove all windows but the newest N.")
+    ] = None,
     curated: Curated = None,
     seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
 ) -> None:
-    """Make the data sets of a night of the documents of some days; finish those of earlier days first."""
+    """Make the data sets of one window of days, after finishing those of earlier windows."""
     from trailforge.flows.nightly import nightly
     from trailforge.inference import Caps
 
@@ -180,11 +190,11 @@ def _shown(root: Path, day: date) -> Iterator[None]:
 
 def retain_command(
     root: Annotated[Path, typer.Argument(help="Root of the windows.", metavar="ROOT")],
-    keep: Annotated[int, typer.Option(min=1, help="So many of the newest complete windows stay.")],
+    keep: Annotated[int, typer.Option(min=1, help="Number of newest complete windows to keep.")],
     curated: Curated = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
 ) -> None:
-    """Remove old complete windows, but not those in use or with people's decisions that were not applied."""
+    """Remove old complete windows, except those in use or with decisions not yet applied."""
     from trailforge.curation.verdicts import awaits_curation
     from trailforge.flows.nights.retention import fates, retain
 
@@ -200,7 +210,7 @@ def check_bands_command(
     folder: RunFolder,
     bands: Annotated[str, typer.Option(help="nightly, or a YAML file.")] = "nightly",
 ) -> None:
-    """Hold yield and cost of a finished run against their bands; code 12 when one is outside."""
+    """Check yield and cost of a finished run against their bands; exit code 12 when one is outside."""
     from trailforge.flows.nights.bands import outside, read_bands
     from trailforge.pipelines.runs.finish import read_manifest
     from trailforge.presets import declared_datasets, load_bands
@@ -217,14 +227,18 @@ def check_bands_command(
 
 def push(
     folder: RunFolder,
-    repo: Annotated[str, typer.Option(help="Data set on the Hub; made where it is not there.", metavar="OWNER/NAME")],
-    private: Annotated[bool, typer.Option("--private", help="Only where the data set is private.")] = False,
+    repo: Annotated[str, typer.Option(help="Data set on the Hub; created if missing.", metavar="OWNER/NAME")],
+    private: Annotated[
+        bool, typer.Option("--private", help="Create the data set as private; refuse a public one.")
+    ] = False,
     revision: Annotated[
-        str | None, typer.Option(help="Branch; made where it is not there. Default: main.", metavar="BRANCH")
+        str | None, typer.Option(help="Branch; created if missing. Default: main.", metavar="BRANCH")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only verify the run and list what would go.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only verify the run and list what would be sent.")
+    ] = False,
 ) -> None:
-    """Verify a finished run and put its tables, card and manifest on the Hub, in one commit."""
+    """Verify a finished run and push its tables, card and manifest to the Hub in one commit."""
     from trailforge.pipelines.runs import pushing
 
     if dry_run:

@@ -22,7 +22,7 @@ RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DIR
 
 
 class Redo(StrEnum):
-    """Which replies are asked for anew."""
+    """Which replies are asked for again."""
 
     TRUNCATED = "truncated"
 
@@ -60,7 +60,7 @@ Retrieval = Annotated[
 ]
 RedoOption = Annotated[
     Redo | None,
-    typer.Option(help="Ask anew for the replies of this run that were cut, and for what follows from them."),
+    typer.Option(help="Ask again for replies that were cut off, and redo what depends on them."),
 ]
 Model = Annotated[
     str | None, typer.Option(help="URL of an OpenAI-compatible server, or 'embedded'. Default: the preset's.")
@@ -76,12 +76,12 @@ MaxTokens = Annotated[
 Verdicts = Annotated[
     list[Path] | None,
     typer.Option(
-        help="Leave out what people rejected: folder of a curated run, or its decisions.jsonl or patterns.jsonl. "
+        help="Leave out what people rejected: a curated run's folder, or its decisions.jsonl or patterns.jsonl. "
         "Repeatable."
     ),
 ]
 Replace = Annotated[
-    bool, typer.Option("--replace", help="Drop the rows of a run with other settings in --out; keep its ledger.")
+    bool, typer.Option("--replace", help="Replace a run with other settings in --out; its ledger is kept.")
 ]
 Runner = Annotated[str, typer.Option(help="Apache Beam's runner: FnApiRunner (here), PortableRunner, …")]
 BeamOptions = Annotated[
@@ -90,16 +90,17 @@ BeamOptions = Annotated[
 ]
 SERVED_MODEL = "Qwen/QwQ-32B"
 ServerUrl = Annotated[
-    str | None, typer.Option(help="URL of an OpenAI-compatible server, where the back end's settings ask a model.")
+    str | None, typer.Option(help="URL of an OpenAI-compatible server, for back ends that call a model.")
 ]
 ServerModel = Annotated[str, typer.Option(help="Model as the server calls it.")]
 ServerThoughts = Annotated[
-    ThoughtsPlace, typer.Option(help="Where the model's thoughts are: beside the reply, or in it.")
+    ThoughtsPlace, typer.Option(help="Whether the server separates the model's thoughts from its reply.")
 ]
 ServerPrices = Annotated[
-    str, typer.Option(help="Of a million tokens of prompts and of completions, as 0.15,0.6.", metavar="PROMPT,REPLY")
+    str,
+    typer.Option(help="Price of a million prompt tokens and completion tokens, e.g. 0.15,0.6.", metavar="PROMPT,REPLY"),
 ]
-ServerSeed = Annotated[int, typer.Option(help="Of the model's sampling.")]
+ServerSeed = Annotated[int, typer.Option(help="Seed of the model's sampling.")]
 
 
 @dataclass(frozen=True, slots=True)

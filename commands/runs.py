@@ -1,4 +1,4 @@
-"""The commands that make data, one a data set: of what its declaration says that it takes, and what every run takes."""
+"""The commands that make data, one per data set: the options it declares, and those that every run has."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _EPILOG = """Examples:
 
 {examples}
 
-    trailforge {command} … (the same line again) goes on where it stopped and pays for nothing twice.
+    trailforge {command} … (the same line again) resumes a stopped run and pays for nothing twice.
 
     The key of a hosted model comes from TRAILFORGE_API_KEY (or OPENAI_API_KEY), the password of a shared ledger from
     TRAILFORGE_LEDGER_PASSWORD."""
@@ -124,12 +124,18 @@ def _plain(value: Any) -> Any:
 
 
 _Prefect = Annotated[
-    bool, typer.Option("--prefect", help="Run as a flow, as it is when PREFECT_API_URL or a profile names a server.")
+    bool,
+    typer.Option(
+        "--prefect",
+        help="Run as a Prefect flow, which is the default when PREFECT_API_URL or a profile names a server.",
+    ),
 ]
 
 
 def _shared(
-    out: Annotated[Path | None, typer.Option(help="Folder of the run. Needed but for --dry-run.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run. Required except with --dry-run and --preview.")
+    ] = None,
     preset: str = "",
     model: Model = None,
     model_name: ModelName = None,
@@ -138,11 +144,9 @@ def _shared(
     max_cost: MaxCost = None,
     max_calls: MaxCalls = None,
     max_tokens: MaxTokens = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost. Starts nothing, pays nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost.")] = False,
     preview: Annotated[
-        bool, typer.Option("--preview", help="Make and show about three rows; --out, if given, keeps their replies.")
+        bool, typer.Option("--preview", help="Make and show about three rows; with --out, their replies are kept.")
     ] = False,
     redo: RedoOption = None,
     replace: Replace = False,

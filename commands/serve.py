@@ -1,4 +1,4 @@
-"""The command that puts indexes, a knowledge graph and the web behind HTTP."""
+"""The command that serves indexes, a knowledge graph and the web over HTTP."""
 
 from __future__ import annotations
 
@@ -56,30 +56,28 @@ def serve_search(
     web: Annotated[
         bool, typer.Option("--web", help="Live pages as the corpus 'web' (TAVILY_API_KEY), and /open of any page.")
     ] = False,
-    web_url: Annotated[str, typer.Option(help="A search that speaks as Tavily's, in its place.")] = "",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8990,
-    host: Annotated[str, typer.Option(help="Address to listen at. Others than loopback open it to the network.")] = (
+    web_url: Annotated[str, typer.Option(help="A search API with Tavily's interface, used instead of it.")] = "",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8990,
+    host: Annotated[str, typer.Option(help="Address to listen on. Any but loopback opens it to the network.")] = (
         "127.0.0.1"
     ),
-    k: Annotated[int, typer.Option(min=1, help="Passages of a query that does not say how many.")] = 5,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds of a request, whatever it waits for.")] = 120.0,
+    k: Annotated[int, typer.Option(min=1, help="Passages per query when the request does not say.")] = 5,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Time limit of a request in seconds.")] = 120.0,
     queue: Annotated[
-        int, typer.Option(min=1, help="Queries that may wait; more get status 429 with Retry-After.")
+        int, typer.Option(min=1, help="Queries that may wait; further ones get status 429 with Retry-After.")
     ] = 16_384,
-    cached: Annotated[int, typer.Option(min=0, help="Queries of each index that are kept with their passages.")] = (
-        10_000
-    ),
+    cached: Annotated[int, typer.Option(min=0, help="Queries cached per index.")] = (10_000),
     at_once: Annotated[
-        int | None, typer.Option(min=1, help="Searches of an index beside each other. Default: one a core.")
+        int | None, typer.Option(min=1, help="Concurrent searches per index. Default: one per core.")
     ] = None,
     model: ServerUrl = None,
     model_name: ServerModel = SERVED_MODEL,
     reasoning: ServerThoughts = ThoughtsPlace.SEPARATE,
     one_by_one: Annotated[
-        bool, typer.Option("--one-by-one", help="Encode each query by itself: the same scores to the last digit.")
+        bool, typer.Option("--one-by-one", help="Encode each query alone, so that scores are equal to the last digit.")
     ] = False,
 ) -> None:
-    """Search over HTTP, as Search-R1's retrieval server and more: /retrieve, /open, /find, /kg, /health, /stats."""
+    """Serve search over HTTP, as Search-R1's retrieval server does: /retrieve, /open, /find, /kg, /health, /stats."""
     from trailforge.retrieval.service.searching import AT_ONCE
     from trailforge.retrieval.service.server import SearchServer, ServerLimits, listen
     from trailforge.schemas import InvalidInput

@@ -1,4 +1,4 @@
-"""What a person says is searched, over the preset: options that several data sets have."""
+"""The options that say what agents search, shared by several data sets."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from trailforge.retrieval import RetrievalConfig
 
 _SCOPES = ("question", "corpus")
-GRAPH = Option(help="Folder that `kg build` made. Default: the preset's.", takes=Path)
+GRAPH = Option(help="Knowledge graph (from `kg build`). Default: the preset's.", takes=Path)
 SEARCHED = {
-    "documents": Option(help="Index (or file, for bm25) to search. Default: the preset's.", takes=Path),
-    "scope": Option(help="question: search each question's own paragraphs. Default: the preset's.", words=_SCOPES),
+    "documents": Option(
+        help="Index to search (from `index build`), or a file for bm25. Default: the preset's.", takes=Path
+    ),
+    "scope": Option(help="question searches each question's own paragraphs. Default: the preset's.", words=_SCOPES),
     "retrieval": Option(
-        help="A back end, as `index build --help` names them. web: live pages. Or the URL of a server "
+        help="A back end (see `index build --help`), web for live pages, or the URL of a server "
         "(`serve-search`). Default: the preset's, else that of the index.",
         metavar="KIND",
     ),

@@ -54,9 +54,9 @@ DATASET = DataSet(
     beside={"plots": r"funnel\.png"},
     about="Turn questions into verified episodes of any agent over any back end, with SFT rows and pairs.",
     own_options={
-        "agent": Option(help="A protocol's, or single_shot, search_o1, graph_search. Default: the preset's."),
+        "agent": Option(help="A protocol, or single_shot, search_o1, graph_search. Default: the preset's."),
         **SEARCHED,
-        "kg": Option(help="Folder that `kg build` made, for agents that search a graph.", takes=Path),
+        "kg": Option(help="Knowledge graph (from `kg build`), for agents that search one.", takes=Path),
     },
     demo="agent-trajectories-demo",
     examples=(

@@ -111,8 +111,8 @@ DATASET = DataSet(
     show=f"{_HERE}.show:SHOW",
     option="--documents",
     files=Option(
-        help="Documents: JSONL, JSON, CSV, Parquet, RSS or Atom; .gz too. What a file does not say of its documents "
-        "stands after it, as news.jsonl:kind=news; source=each: each is a source by itself. Repeatable.",
+        help="Documents: JSONL, JSON, CSV, Parquet, RSS or Atom; .gz too. What a file does not say about its documents "
+        "goes after it: news.jsonl:kind=news; source=each makes each document its own source. Repeatable.",
         many=True,
         metavar="FILE[:kind=KIND,source=NAME]",
     ),
@@ -123,13 +123,13 @@ DATASET = DataSet(
     about="Turn documents of several sources into bundles, and bundles into multi-hop questions with plans (R-Search).",
     demo="demo",
     own_options={
-        "columns": Option(help="Which column holds what, e.g. text=body,title=headline,published=date."),
-        "source": Option(help="Name of the source, over what the files say."),
-        "kind": Option(help="What the documents are, over what the files say.", words=get_args(SourceKind)),
+        "columns": Option(help="Column names, e.g. text=body,title=headline,published=date."),
+        "source": Option(help="Name of the source; overrides the files."),
+        "kind": Option(help="Kind of the documents; overrides the files.", words=get_args(SourceKind)),
         "benchmarks": Option(
-            help="File of questions that must not come out. Repeatable.", takes=Path, many=True, flag="--benchmark"
+            help="File of questions to keep out of the data. Repeatable.", takes=Path, many=True, flag="--benchmark"
         ),
-        "bundles_only": Option(help="Stop at the bundles; no model.", takes=bool),
+        "bundles_only": Option(help="Stop after bundling; needs no model.", takes=bool),
     },
     read_given="trailforge.pipelines.sources.columns:read_given",
     examples=(

@@ -62,14 +62,14 @@ DATASET = DataSet(
     takes_folder=True,
     beside={"plots": r"funnel\.png"},
     lists={"questions.jsonl": f"{_HERE}.select:line_of"},
-    about="Make multi-hop questions of a knowledge graph's facts, each with one answer in the graph.",
+    about="Make multi-hop questions from a knowledge graph's facts, each with one answer in the graph.",
     demo="demo",
     own_options={
         "kg": GRAPH,
         "count": Option(
-            help="Paths to sample; fewer questions come through. Default: the preset's.", takes=int, least=1
+            help="Paths to sample; fewer questions pass the filters. Default: the preset's.", takes=int, least=1
         ),
-        "as_of": Option(help="Date of the graph, e.g. 2019-07: stands in every row."),
+        "as_of": Option(help="Date of the graph, e.g. 2019-07; recorded in every row."),
     },
     examples=(
         "kg build sample_data/kg --out kgs/sample",
