@@ -1,7 +1,7 @@
 """Files of documents, told apart by content, read into `schemas.SourceDocument`.
 
-JSON Lines, JSON lists, CSV, Parquet, RSS 2.0 and Atom; all but Parquet also in gzip. The rows of
-`pipelines.sources.archives` are known by their fields; of all others the columns are found by a map or their names.
+JSON Lines, JSON lists, CSV, Parquet, RSS 2.0 and Atom; all but Parquet also in gzip. Rows of archives are known by
+their fields; of all others the columns are found by a map or their names.
 """
 
 from __future__ import annotations
@@ -21,8 +21,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trailforge.pipelines.sources.archives import ARCHIVES
-from trailforge.pipelines.sources.columns import EACH, FileLabels, check_column_map, columns_of, read_row, with_full_id
+from trailforge.pipelines.sources.columns import (
+    ARCHIVES,
+    EACH,
+    FileLabels,
+    check_column_map,
+    columns_of,
+    read_row,
+    with_full_id,
+)
 from trailforge.pipelines.sources.fields import Fields
 from trailforge.pipelines.sources.rows import InvalidRow, JsonRow, check_text, json_rows, open_file
 from trailforge.retrieval.web.feeds import FeedEntry, feed_rows

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from trailforge.pipelines.engine.files import write_text
-from trailforge.pipelines.sources.archives import read_paper
-from trailforge.pipelines.sources.columns import language_code, one_line, tidy, with_full_id
+from trailforge.pipelines.sources.columns import language_code, one_line, read_paper, tidy, with_full_id
 from trailforge.pipelines.sources.fields import Fields, iso_date
 from trailforge.retrieval.web import gnews, serper
 from trailforge.retrieval.web.arxiv_api import QUERY_URL, all_words, arxiv_http, read_page
