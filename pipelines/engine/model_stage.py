@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,11 +88,8 @@ async def check_servers(config: RunConfig) -> None:
     A shared ledger that is not there is an `OutputError`.
     """
     await check_ledger(config.ledger)
-    client = ModelClient(config.client)
-    try:
+    async with aclosing(ModelClient(config.client)) as client:
         await client.check()
-    finally:
-        await client.aclose()
 
 
 def failed_row(at: str, uid: str, error: TrailforgeError, payload: object) -> RejectedRow:

@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -257,13 +258,11 @@ def _added_up(settings: Settings, receipts: Iterable[Receipt]) -> tuple[StageCou
 def _kept(folder: Path) -> int | None:
     if not (folder / LEDGER).is_file():
         return 0
-    ledger = SqliteLedger(folder / LEDGER)
     try:
-        return ledger.entries()
+        with closing(SqliteLedger(folder / LEDGER)) as ledger:
+            return ledger.entries()
     except (TrailforgeError, sqlite3.Error):
         return None
-    finally:
-        ledger.close()
 
 
 def _errors(folder: Path) -> tuple[str, ...]:
