@@ -25,7 +25,6 @@ from trailforge.schemas import (
     CuratedRow,
     Fix,
     InvalidInput,
-    Question,
     RejectedRow,
     Ruling,
     SftRow,
@@ -111,8 +110,8 @@ def check_ruling(dataset: str, table: str, action: str, field: str = "") -> None
 
 
 def uid_of(row: Any) -> str:
-    """Of a row that people decide on: inputs have an id."""
-    return row.id if isinstance(row, Question) else row.uid
+    """Of a row: inputs have an id."""
+    return row.id if hasattr(row, "id") else row.uid
 
 
 def apply_fixes(row: Any, ruling: Ruling, product: Table) -> tuple[Any, tuple[AppliedFix, ...]]:
