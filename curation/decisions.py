@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.curation.log import append_records, read_records
-from trailforge.pipelines.curated import source_column
+from trailforge.pipelines.curated import source_column, value_at
 from trailforge.schemas import DECISIONS_LOG, Decision, Fix, InvalidInput, Ruling, RulingAction, parse_json
 
 LOG = DECISIONS_LOG
@@ -239,11 +239,11 @@ def _wanted(stance: Stance, field: str) -> list[str]:
     nearest = max(around, key=lambda fix: len(fix.field))
     if nearest.field == field:
         return [nearest.value]
-    at = json.loads(nearest.value)
-    for step in field.removeprefix(f"{nearest.field}.").split("."):
-        at = {str(number): each for number, each in enumerate(at)} if isinstance(at, list) else at
-        at = at.get(step) if isinstance(at, dict) else None
-    return [json.dumps(at, ensure_ascii=False)]
+    try:
+        part = value_at(json.loads(nearest.value), field.removeprefix(f"{nearest.field}."))
+    except InvalidInput:
+        part = None
+    return [json.dumps(part, ensure_ascii=False)]
 
 
 def _is_in(field: str, other: str) -> bool:

@@ -23,6 +23,7 @@ from trailforge.curation.decisions import (
     source_of,
     standing,
 )
+from trailforge.pipelines.curated import value_at
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.runs.table_index import FILTERS
 from trailforge.schemas import Decision, InvalidInput, Ruling
@@ -67,16 +68,14 @@ def decide(
         raise InvalidInput(f"{who} decided nothing on row {uid} of {table} that could be taken back", field="action")
     fixed = {fix.field.split(".")[0] for each in stances for fix in each.fixes}
     for each in new:
-        if each.action == "fix" and each.field.split(".")[0] not in fixed and _stands_there(row, each):
+        if each.action != "fix" or each.field.split(".")[0] in fixed:
+            continue
+        if json.loads(each.value) == value_at(row, each.field):
             raise InvalidInput("is that already", field=each.field)
     if not (takes_back and _is_refused(row, so_far, check)):  # what is wrong already has to be mended somewhere
         _check(row, [*so_far, *new], check)
     append(folder, new)
     return new
-
-
-def _stands_there(row: Mapping[str, Any], fix: Decision) -> bool:
-    return json.loads(fix.value) == value_at(row, fix.field)
 
 
 def _check(row: Mapping[str, Any], words: Sequence[Decision], check: Check) -> None:
@@ -99,17 +98,6 @@ def make_fix(row: Mapping[str, Any], field: str, text: str) -> dict[str, str]:
     """
     value = json.dumps(text, ensure_ascii=False) if isinstance(value_at(row, field), str) else text
     return {"action": "fix", "field": field, "value": value}
-
-
-def value_at(row: Mapping[str, Any], field: str) -> Any:
-    """A field, or a part of it as `messages.3.content`. Raises `InvalidInput` when there is none."""
-    at: Any = row
-    for step in field.split("."):
-        at = {str(number): each for number, each in enumerate(at)} if isinstance(at, list) else at
-        if not isinstance(at, dict) or step not in at:
-            raise InvalidInput("the row has no such field", field=field)
-        at = at[step]
-    return at
 
 
 def parts_of(row: Mapping[str, Any], fields: Sequence[str]) -> list[str]:
