@@ -191,7 +191,6 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _section(run_id: str, changes: Sequence[CuratedRow]) -> str:
-    """Of the card."""
     counts = Counter(row.action for row in changes)
     people = {name for row in changes for name in row.who}
     names: Mapping[str, str] = {

@@ -192,7 +192,6 @@ def _stance(words: Sequence[Decision]) -> Stance:
 
 
 def _ruling(stances: Sequence[Stance]) -> Ruling:
-    """What holds for one row."""
     in_time = sorted(stances, key=lambda each: (each.when, each.who))
     against = [each for each in in_time if not each.is_kept]
     given = sorted((fix for each in stances for fix in each.fixes), key=lambda fix: (fix.when, fix.who))

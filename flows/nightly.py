@@ -167,7 +167,6 @@ def _each(folders: Sequence[Path], own: WindowPlan, means: Means) -> tuple[list[
 
 
 def _retain(root: Path, keep: int, curated: Sequence[Path], *, spare: Sequence[str]) -> list[TrailforgeError]:
-    """Remove old windows; what went wrong."""
     try:
         decided = retention.fates(root, keep, is_open=awaits_curation, curated=curated, spare=spare)
         for fate in retention.retain(root, decided):
@@ -237,7 +236,6 @@ class _Making:
         return questions or StageCount(name=QUESTIONS, inputs=0, accepted=0), tuple(made.values())
 
     def _questions(self, giver: str) -> StageCount:
-        """Write what a data set gives to others to ask."""
         path = self._folder / windows.QUESTIONS
         return write_questions(self._folder / giver, path, self._plan.distractors)
 

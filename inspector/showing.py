@@ -159,7 +159,6 @@ def _checked(run: OpenRun, tables: list[ShownTable], kind: str) -> ShownTable:
 
 
 def _matching(run: OpenRun, table: ShownTable, id: str | None, kind: str | None) -> Iterator[int]:
-    """Numbers of rows, ascending."""
     numbers: Any = range(run.size(table.name))
     if id is not None:
         numbers = _having(run, table, id)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -202,10 +202,13 @@ def _grid(part: Grid) -> RenderableType:
     return table
 
 
-def _headed(titles: Iterable[str], *, show_lines: bool = False) -> RichTable:
-    table = RichTable(show_lines=show_lines)
-    for title in titles:
-        table.add_column(_text(title))
+def _headed(
+    names: Iterable[str], *, right: Container[str] = (), title: str = "", show_lines: bool = False
+) -> RichTable:
+    """A table without rows. `right`: columns of numbers."""
+    table = RichTable(title=_text(title) if title else None, title_justify="left", show_lines=show_lines)
+    for name in names:
+        table.add_column(_text(name), justify="right" if name in right else "left")
     return table
 
 
@@ -320,14 +323,10 @@ def figures(manifest: Manifest, kinds: Counter[str]) -> RenderableType:
 
 def kg_result(matches: Sequence[EntityMatch], triples: Sequence[KgTriple]) -> RenderableType:
     """Entities that a mention may mean, and triples around the likeliest."""
-    found = RichTable(title="entities", title_justify="left")
-    for name, justify in (("entity", "left"), ("label", "left"), ("matched", "left"), ("score", "right")):
-        found.add_column(name, justify=justify)  # type: ignore[arg-type]
+    found = _headed(("entity", "label", "matched", "score"), right=("score",), title="entities")
     for match in matches:
         found.add_row(*map(_text, (match.entity_id, match.label, match.name, f"{match.score:.2f}")))
-    facts = RichTable(title="triples", title_justify="left")
-    for name in ("head", "relation", "tail"):
-        facts.add_column(name)
+    facts = _headed(("head", "relation", "tail"), title="triples")
     for triple in triples:
         facts.add_row(*map(_text, (triple.head_label, triple.relation_label, triple.tail_label)))
     return Group(found, facts)
@@ -350,36 +349,24 @@ def show_live(texts: Iterable[str]) -> None:
 
 
 def _funnel(manifest: Manifest) -> RichTable:
-    table = RichTable(title=_text(manifest.run_id), title_justify="left")
-    for name, justify in (
-        ("stage", "left"),
-        ("in", "right"),
-        ("accepted", "right"),
-        ("rejected", "left"),
-        ("failed", "left"),
-    ):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    names = ("stage", "in", "accepted", "rejected", "failed")
+    table = _headed(names, right=("in", "accepted"), title=manifest.run_id)
     for line in manifest.stages:
         rejected = ", ".join(f"{c.reason} {c.count}" for c in line.rejected)
         failed = ", ".join(f"{c.reason} {c.count}" for c in line.failed)
-        row = (line.name, str(line.inputs), str(line.accepted), rejected, failed)
-        table.add_row(*map(_text, row))
+        table.add_row(*map(_text, (line.name, str(line.inputs), str(line.accepted), rejected, failed)))
     return table
 
 
 def _kinds(kinds: Counter[str]) -> RichTable:
-    table = RichTable()
-    for kind in kinds:
-        table.add_column(kind, justify="right")
+    table = _headed(kinds, right=kinds)
     table.add_row(*map(str, kinds.values()))
     return table
 
 
 def _cost(manifest: Manifest) -> RichTable:
-    table = RichTable()
     names = ("calls", "cut", "prompt tokens", "completion tokens", "cost", "seconds", "calls per row", "cost per row")
-    for name in names:
-        table.add_column(name, justify="right")
+    table = _headed(names, right=names)
     calls, cost = manifest.calls_per_accepted_row, manifest.cost_per_accepted_row
     table.add_row(
         f"{manifest.calls:,}",

@@ -71,7 +71,6 @@ def is_input(table: str) -> bool:
 
 
 def _declared(table: str) -> Iterator[Table]:
-    """Tables of this name, of all data sets."""
     return (tables[table] for tables in map(_tables, dataset_names()) if table in tables)
 
 

@@ -138,5 +138,4 @@ def _logs(folder: Path) -> list[Path]:
 
 
 def _beside(folder: Path, known: Set[str]) -> list[Path]:
-    """What is in the folder beside what is known."""
     return sorted(path for path in folder.iterdir() if path.name not in known)

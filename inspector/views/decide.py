@@ -122,7 +122,6 @@ def _show_rows(run: OpenRun, curation: Curation, log: _Log) -> None:
 
 
 def _show_seat(seat: _Seat, count: int, decisions: Sequence[Decision]) -> None:
-    """The row, and what can be said of it."""
     st.query_params.update({TABLE: seat.wanted.table, ROW: seat.uid})
     desks.listen()
     left, right = st.columns([3, 1.15], gap="medium")
@@ -246,7 +245,6 @@ def _show_back(seat: _Seat) -> None:
 
 
 def _show_choices(seat: _Seat) -> None:
-    """Accept, reject for a reason, remark."""
     button(st, "Accept", "accept", seat.seat, _say, seat, {"action": "accept"}, type="primary")
     st.caption("Reject:")
     for key, reason in zip(desks.REASON_KEYS, REASONS, strict=True):
@@ -262,7 +260,6 @@ def _show_choices(seat: _Seat) -> None:
 
 
 def _show_fix(seat: _Seat, where: Any) -> None:
-    """Change fields: the row is then good."""
     fixable = seat.curation.fixable(seat.wanted.table)
     if not fixable:
         return
@@ -275,7 +272,6 @@ def _show_fix(seat: _Seat, where: Any) -> None:
 
 
 def _show_decisions(decisions: Sequence[Decision]) -> None:
-    """What was said of the row so far."""
     for each in reversed(decisions):
         what = each.reason or each.comment or (f"{each.field} = {each.value}" if each.field else "")
         when = f"{each.when[:16].replace('T', ' ')} {each.who}"

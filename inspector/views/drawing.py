@@ -151,7 +151,6 @@ def _draw_choice(part: Selector, canvas: Canvas) -> None:
 
 
 def _pick_line(part: Selector, canvas: Canvas) -> int:
-    """From a table of the options."""
     event: Any = st.dataframe(
         [{name: _plain(value) for name, value in option.cells.items()} for option in part.options],
         key=canvas.key, on_select="rerun", selection_mode="single-row", hide_index=True,

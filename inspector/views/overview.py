@@ -117,7 +117,6 @@ def _show_kinds(run: OpenRun, table: str, kinds: Sequence[str]) -> None:
 
 
 def _show_numbers(run: OpenRun, table: str, units: Mapping[str, str]) -> None:
-    """A histogram for each number that rows have."""
     found = {path: unit for path, unit in units.items() if path in run.numbers(table)}
     st.subheader("Distributions")
     places = st.columns(3)

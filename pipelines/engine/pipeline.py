@@ -185,14 +185,12 @@ class _Worker:
         return result
 
     def _count(self, result: ItemResult) -> None:
-        """An item is done."""
         self._done["items"] += 1
         self._done["prompt_tokens"] += result.usage.prompt_tokens
         self._done["completion_tokens"] += result.usage.completion_tokens
         self._done.update(self._work.stage.kinds(result))
 
     def _counters(self) -> dict[str, int]:
-        """Items, rows by kind, calls, tokens."""
         return dict(self._done) | self._client.figures
 
     def _check_attempt(self) -> None:

@@ -241,7 +241,6 @@ class _Watch:
                     return
 
     def _look(self) -> tuple[int, str]:
-        """How many items are done, and what else there is to say."""
         if not self._counts_items:
             self._waiting = missing_shards(self._folder, self._waiting)  # so that no receipt is read twice
             return self._finished(), ""

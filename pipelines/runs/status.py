@@ -230,7 +230,6 @@ def _candidates(dataset: DataSet, finished: Mapping[str, Receipt]) -> int:
 
 
 def _kinds(folder: Path, receipt: Receipt, dataset: DataSet) -> Counter[str]:
-    """Rows by kind of a finished shard."""
     table, columns = dataset.rows, dataset.tables[dataset.rows].kind
     record = dataset.tables[table].record
     paths = (entry.path for entry in receipt.files)
