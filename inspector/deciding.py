@@ -161,7 +161,7 @@ class Wanted:
 
 def modes_of(run: OpenRun, table: str) -> list[str]:
     """The orders that a table has; filters disagree on rows only where rows tell what each of them said."""
-    has = {LOWEST: bool(run.numbers(table)), FILTERS_DIFFER: _may_be_disputed(run, table)}
+    has = {LOWEST: bool(run.table(table).numbers()), FILTERS_DIFFER: _may_be_disputed(run, table)}
     return [mode for mode in MODES if has.get(mode, True)]
 
 
@@ -169,7 +169,7 @@ def kinds_of(run: OpenRun, table: str) -> list[Kind]:
     """What rows of a table can be chosen by; a value that all of them have is no choice."""
     schema = run.table(table).schema
     columns = [name for name in _KINDS if name in schema.names and pa.types.is_string(schema.field(name).type)]
-    counts = run.counts(table, columns) if columns else {}
+    counts = run.table(table).counts(columns) if columns else {}
     return [
         Kind(column=column, value=value, rows=rows)
         for column, count in counts.items()
@@ -183,7 +183,7 @@ def queue(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], dec
     table = wanted.table
     order = _order(run, wanted, who, stances, decided)
     if wanted.kind is not None:
-        order = order[_among(run, table, run.matching(table, wanted.kind.column, wanted.kind.value))[order]]
+        order = order[_among(run, table, run.table(table).matching(wanted.kind.column, wanted.kind.value))[order]]
     if wanted.words.strip():
         order = order[_among(run, table, run.search(table, wanted.words).rows)[order]]
     if wanted.hide_decided and wanted.mode not in (PEOPLE_DIFFER, DECIDED):
@@ -197,11 +197,11 @@ def _order(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], de
     """All rows that the order is made of."""
     table = wanted.table
     if wanted.mode == RANDOM:
-        return run.shuffled(table)
+        return run.table(table).shuffled()
     if wanted.mode == LOWEST:
-        return run.ascending(table, wanted.number) if wanted.number else np.array([], np.int64)
+        return run.table(table).ascending(wanted.number) if wanted.number else np.array([], np.int64)
     if wanted.mode == FILTERS_DIFFER:
-        return run.disputed(table)
+        return run.table(table).disputed()
     if wanted.mode == IN_ORDER:
         return np.arange(run.size(table))
     uids = (
@@ -223,4 +223,4 @@ def _may_be_disputed(run: OpenRun, table: str) -> bool:
     names = run.table(table).schema.names
     if FILTERS not in names and "payload" not in names:
         return False
-    return run.size(table) > _MOST_ASKED or bool(len(run.disputed(table)))
+    return run.size(table) > _MOST_ASKED or bool(len(run.table(table).disputed()))

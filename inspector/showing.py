@@ -172,7 +172,7 @@ def _matching(run: OpenRun, table: ShownTable, id: str | None, kind: str | None)
 
 def _having(run: OpenRun, table: ShownTable, id: str) -> list[int]:
     known = run.table(table.name).schema.names
-    by_key = (run.matching(table.name, key, id) for key in table.keys if key in known)
+    by_key = (run.table(table.name).matching(key, id) for key in table.keys if key in known)
     return sorted({number for found in by_key for number in found})
 
 

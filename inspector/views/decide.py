@@ -166,7 +166,7 @@ def _arrive(run: OpenRun, curation: Curation) -> None:
 
 def _show_nothing(seat: _Seat) -> None:
     """Why the list is empty; what was decided can be looked at again."""
-    if seat.wanted.mode == queues.FILTERS_DIFFER and not len(seat.run.disputed(seat.wanted.table)):
+    if seat.wanted.mode == queues.FILTERS_DIFFER and not len(seat.run.table(seat.wanted.table).disputed()):
         st.info("Of no row here it is told that some filters pass it and others do not. Choose another order above.")
     else:
         st.success("Nothing is left in this list. Choose another one above.")
@@ -204,7 +204,7 @@ def _wanted(run: OpenRun, tables: Sequence[str], desk: Desk) -> queues.Wanted:
     )  # fmt: skip
     number = ""
     if mode == queues.LOWEST:
-        number = st.selectbox("By", run.numbers(table), key=f"decide.number.{table}", on_change=restart)
+        number = st.selectbox("By", run.table(table).numbers(), key=f"decide.number.{table}", on_change=restart)
     kinds = queues.kinds_of(run, table)
     kind = None
     if kinds:
