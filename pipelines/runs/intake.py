@@ -117,10 +117,11 @@ def take_in_documents(inputs: RunInputs, folder: Path, config: RunConfig, *, sha
 
     Options of the run, `column_map`, `source`, `kind` and `labels`, are those of `read_documents`.
     """
-    from trailforge.pipelines.sources.documents import documents_by_file  # and with it an HTTP client
+    from trailforge.pipelines.sources.documents import read_documents  # and with it an HTTP client
 
     of_readers = {name: inputs.options.get(name) for name in ("column_map", "source", "kind", "labels")}
-    rows = documents_by_file(inputs.files, **of_readers)
+    seen = set[str]()
+    rows = (read_documents([file], seen=seen, **of_readers) for file in inputs.files)
     intake = _Intake(inputs, inputs.files, folder, SourceDocument, "documents", config)
     return intake.take_in(rows, shard_size, inputs.limit)
 

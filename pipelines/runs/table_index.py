@@ -329,9 +329,8 @@ def _shares_of_payloads(array: pa.Array) -> Iterator[tuple[int, float]]:
     mask = _as_mask(pc.match_substring(array, f'"{FILTERS}"'))
     for row in np.flatnonzero(mask).tolist():
         try:
-            scores = json.loads(array[row].as_py())[FILTERS]
-            passed = [bool(each["passed"]) for each in scores]
-        except (ValueError, KeyError, TypeError):
+            passed = [bool(each["passed"]) for each in _object(array[row].as_py())[FILTERS]]
+        except (KeyError, TypeError):
             continue
         if passed:
             yield row, sum(passed) / len(passed)

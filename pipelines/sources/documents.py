@@ -51,6 +51,7 @@ def read_documents(
     source: str | None = None,
     kind: SourceKind | None = None,
     labels: Mapping[str, FileLabels] | None = None,
+    seen: set[str] | None = None,
 ) -> Iterator[SourceDocument | InvalidRow]:
     """The documents of all files in their order, and the rows that are none.
 
@@ -58,28 +59,15 @@ def read_documents(
     entries of feeds have no columns. `source` and `kind` replace what the rows say, and `labels`, by path, both of one
     file, whose source may be `EACH`. Without them, `source` is that of the row, the feed's site or the file's name, and
     `kind` is news where the row has a publisher and a date, else general. Two documents never have the same id: the
-    second is an invalid row.
+    second is an invalid row; `seen`: ids that were given before, which those of these documents join.
     Raises `InvalidInput` for a file that is missing, cannot be read to its end, or lacks a column.
     """
-    for documents in documents_by_file(paths, column_map=column_map, source=source, kind=kind, labels=labels):
-        yield from documents
-
-
-def documents_by_file(
-    paths: Iterable[Path],
-    *,
-    column_map: Mapping[str, str] | None = None,
-    source: str | None = None,
-    kind: SourceKind | None = None,
-    labels: Mapping[str, FileLabels] | None = None,
-) -> Iterator[Iterator[SourceDocument | InvalidRow]]:
-    """`read_documents`, file by file; each is to be read before the next."""
-    common, seen = check_column_map(column_map or {}), set[str]()
+    common, seen = check_column_map(column_map or {}), set[str]() if seen is None else seen
     for path in paths:
         own = (labels or {}).get(str(path), FileLabels())
         is_each = own.source == EACH
         name = source if is_each else own.source or source
-        yield _Reading(common, name, own.kind or kind, is_each, seen).documents(path)
+        yield from _Reading(common, name, own.kind or kind, is_each, seen).documents(path)
 
 
 @dataclass(frozen=True, slots=True)
