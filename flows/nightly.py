@@ -19,7 +19,7 @@ from prefect.artifacts import create_table_artifact
 from prefect.events import emit_event
 from prefect.runtime import flow_run
 
-from trailforge.curation.verdicts import awaits_curation, copies, copy_logs
+from trailforge.curation.verdicts import copies, copy_logs
 from trailforge.flows.configuration import configuration_of
 from trailforge.flows.nights import retention, windows
 from trailforge.flows.nights.bands import Bands, Breach, outside, outside_of_window, read_bands
@@ -177,7 +177,7 @@ def _each(folders: Sequence[Path], own: WindowPlan, means: Means) -> tuple[list[
 
 def _retain(root: Path, keep: int, curated: Sequence[Path], *, spare: Sequence[str]) -> list[TrailforgeError]:
     try:
-        decided = retention.fates(root, keep, is_open=awaits_curation, curated=curated, spare=spare)
+        decided = retention.fates(root, keep, curated=curated, spare=spare)
         for fate in retention.retain(root, decided):
             get_run_logger().info("%s: %s", fate.folder, fate.kept_for or "removed")
     except TrailforgeError as error:
