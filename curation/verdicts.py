@@ -15,8 +15,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from trailforge.curation.decisions import check_decision, merge, read_decisions
-from trailforge.curation.log import append_records, read_records
+from trailforge.curation.decisions import append_records, check_decision, merge, read_decisions, read_records
 from trailforge.pipelines.curated import source_column
 from trailforge.pipelines.engine.files import output_errors, sha256_of, write_atomically
 from trailforge.pipelines.sources.refused import Refusals, refused_sources
