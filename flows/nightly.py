@@ -85,7 +85,7 @@ def nightly(
     held = {} if bands is None else read_bands(load_bands(bands), source=bands, datasets=dataset_names())
     means = Means(model=model, caps=caps, bands=held)
     plan = WindowPlan(
-        day=(day or _scheduled_day()).isoformat(),
+        day=(day or flow_run.scheduled_start_time.astimezone(UTC).date()).isoformat(),
         window_days=window_days,
         documents=tuple(documents),
         makes=read_makes(load_night(makes), source=makes, datasets=dataset_names()),
@@ -311,7 +311,3 @@ def alert(breaches: list[Breach], day: str, folder: Path) -> None:
     table = [{"figure": b.figure, "value": b.value, "band": str(b.band)} for b in breaches]
     stem = breaches[0].dataset.replace("_", "-")
     create_table_artifact(table=table, key=f"{stem}-outside-bands", description=f"{folder.name}, {stem}")
-
-
-def _scheduled_day() -> date:
-    return flow_run.scheduled_start_time.astimezone(UTC).date()

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,22 +108,18 @@ def _kept_for(folder: Path, applied: Set[str]) -> str:
     return ""
 
 
-def _applied(roots: Iterable[Path], old: Sequence[Path]) -> frozenset[str]:
+def _applied(roots: Iterable[Path], old: Sequence[Path]) -> set[str]:
     """Hashes of the logs that curated data sets outside of the old windows were made of."""
-    return frozenset(digest for root in roots for manifest in _manifests(root, old) for digest in _inputs(manifest))
-
-
-def _manifests(root: Path, old: Sequence[Path]) -> Iterator[Path]:
-    for pattern in (MANIFEST, f"*/{MANIFEST}", f"*/*/{MANIFEST}"):
-        yield from (path for path in root.glob(pattern) if not any(folder in path.parents for folder in old))
-
-
-def _inputs(manifest: Path) -> Iterator[str]:
-    """Hashes of the logs among the inputs of a data set; none of what is no manifest."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        for entry in parse_json(manifest.read_bytes())["inputs"]:
-            if entry["path"].endswith(DECISIONS_LOG):
-                yield entry["sha256"]
+    found: set[str] = set()
+    for path in (p for root in roots for depth in ("", "*/", "*/*/") for p in root.glob(f"{depth}{MANIFEST}")):
+        if any(folder in path.parents for folder in old):
+            continue
+        with contextlib.suppress(
+            OSError, ValueError, KeyError, TypeError, AttributeError
+        ):  # none of what is no manifest
+            inputs = parse_json(path.read_bytes())["inputs"]
+            found.update(entry["sha256"] for entry in inputs if entry["path"].endswith(DECISIONS_LOG))
+    return found
 
 
 def _beside(folder: Path, known: Set[str]) -> list[Path]:

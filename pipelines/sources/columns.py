@@ -142,7 +142,7 @@ def read_row(row: Fields, columns: Mapping[str, str]) -> SourceDocument:
     if kind not in _KINDS:
         raise InvalidInput(f"expected one of {', '.join(_KINDS)}, found {kind[:40]!r}", field=columns["kind"])
     return SourceDocument(
-        id=_native_id(row, columns) or url or _content_hash(title, text),
+        id=_native_id(row, columns) or url or hashlib.sha256(f"{title}\0{text}".encode()).hexdigest()[:16],
         source=source,
         kind=cast(SourceKind, kind),
         title=title,
@@ -204,10 +204,6 @@ def _optional_text(row: Fields, columns: Mapping[str, str], field: str) -> str:
 def _native_id(row: Fields, columns: Mapping[str, str]) -> str:
     value: Any = row.values.get(columns.get("id", ""))
     return str(value) if type(value) is int else _optional_text(row, columns, "id")
-
-
-def _content_hash(title: str, text: str) -> str:
-    return hashlib.sha256(f"{title}\0{text}".encode()).hexdigest()[:16]
 
 
 def _listed(names: Sequence[str]) -> str:

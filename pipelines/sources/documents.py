@@ -166,8 +166,9 @@ def csv_rows(file: io.BufferedReader[Any], path: Path, choose: Choose) -> Iterat
     `InvalidInput` for a header that names a column twice, and for quotes after which records cannot be told apart.
     """
     csv.field_size_limit(LONGEST_ROW)  # of the whole process; the default of 128 KB is less than a long article
+    head = file.peek(_HEAD).partition(b"\n")[0].decode("utf-8", errors="replace")
     lines = _Lines(file)
-    reader = csv.reader(lines, delimiter=_delimiter(file.peek(_HEAD)), strict=True)
+    reader = csv.reader(lines, delimiter=max(_DELIMITERS, key=head.count), strict=True)
     try:
         names = [name.strip() for name in next(reader, [])]
         wanted = _wanted(names, path, choose) if names else set()
@@ -227,11 +228,6 @@ class _Lines:
         first, kept = self._first, self._kept
         self._first, self._kept, self._room = first + len(kept), [], LONGEST_ROW
         return first, b"".join(kept)
-
-
-def _delimiter(head: bytes) -> str:
-    line = head.partition(b"\n")[0].decode("utf-8", errors="replace")
-    return max(_DELIMITERS, key=line.count)
 
 
 def _wanted(names: list[str], path: Path, choose: Choose) -> set[str]:
