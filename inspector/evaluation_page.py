@@ -26,6 +26,7 @@ from trailforge.inspector.evaluation_parts import (
     episode_cells,
 )
 from trailforge.inspector.evaluations import (
+    FACETS,
     SIDES,
     VERDICTS,
     OpenEpisodes,
@@ -38,7 +39,6 @@ from trailforge.inspector.evaluations import (
     split_questions,
     stamp_evaluation,
     stamp_training,
-    step_of,
 )
 from trailforge.inspector.views.drawing import Canvas, draw
 from trailforge.inspector.views.frame import guard, leave_own_folder, open_page, page_of
@@ -145,19 +145,9 @@ def show_episodes(opened: OpenEpisodes) -> None:
     """Choose an episode, and read it."""
     line = st.container(horizontal=True, vertical_alignment="bottom")
     everything = opened.episodes
-    chosen = {
-        "agent": _offer("agent", [each.agent for each in everything], line),
-        "backend": _offer("back end", [each.backend for each in everything], line),
-        "model": _offer("model", [each.model for each in everything], line),
-        "step": _offer("step", [step for each in everything if (step := step_of(each)) is not None], line),
-        "stop": _offer("stop", [each.stop for each in everything], line),
-        "tag": _offer("failure tag", [tag for each in everything for tag in each.failures], line),
-        "verdict": line.selectbox("verdict", ["", *VERDICTS], key="episodes.verdict", format_func=_or_all,
-                                  on_change=to_top, args=(_EPISODES,)),
-        "words": line.text_input("Search in question and answers", key="episodes.words", on_change=to_top,
-                                 args=(_EPISODES,)),
-    }  # fmt: skip
-    numbers = opened.select(**chosen)
+    wanted = {name: _offer(name, everything, line) for name in FACETS}
+    again = {"on_change": to_top, "args": (_EPISODES,)}
+    numbers = opened.select(wanted, line.text_input("Search in question and answers", key="episodes.words", **again))
     columns = _TRAINED_COLUMNS if everything and everything[0].training else _COLUMNS
     number = pick_among(
         _EPISODES, numbers, lambda number: episode_cells(opened.episodes[number]), columns, line, find=opened.find
@@ -166,9 +156,9 @@ def show_episodes(opened: OpenEpisodes) -> None:
         draw(describe_episode(opened.whole(number)), _canvas(opened, opened.episodes[number].uid))
 
 
-def _offer(name: str, values: Sequence[Any], line: Any) -> Any:
+def _offer(name: str, episodes: Sequence[AgentEpisode], line: Any) -> Any:
     """A filter, where there is more than one value to choose from."""
-    known = sorted(set(values))
+    known = VERDICTS if name == "verdict" else sorted({value for each in episodes for value in FACETS[name](each)})
     if len(known) < 2 and name != "failure tag":
         return ""
     return line.selectbox(

@@ -65,11 +65,6 @@ class ModelWork:
     preset: str = ""
     """Its name."""
 
-    @property
-    def items_in_flight(self) -> int:
-        """Items at a time."""
-        return self.config.schedule.questions_in_flight
-
     async def client(self) -> ModelClient:
         """Connected to ledger and model. Fails at once when one of them is not there."""
         ledger = open_ledger(self.config.ledger, Path(self.folder) / LEDGER, run=self.run_id)

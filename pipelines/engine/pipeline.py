@@ -129,8 +129,8 @@ class _Worker:
     def __init__(self, work: ModelWork, folder: Path, attempt: str, client: ModelClient, context: object) -> None:
         self._work, self._folder, self._attempt = work, folder, attempt
         self._client, self._context = client, context
-        self._items = asyncio.Semaphore(work.items_in_flight)
-        self._shards = asyncio.Semaphore(work.items_in_flight + 1)
+        in_flight = work.config.schedule.questions_in_flight
+        self._items, self._shards = asyncio.Semaphore(in_flight), asyncio.Semaphore(in_flight + 1)
         self._running: set[asyncio.Task[Any]] = set()
         self._done: Counter[str] = Counter()
         self._is_superseded = False

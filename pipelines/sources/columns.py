@@ -256,19 +256,11 @@ def read_paper(row: Fields) -> SourceDocument:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Publisher:
-    name: str
-    prefix: str
-    """With which its ids begin."""
-    licence: str
-
-
 _PUBLISHERS = {
-    "Wikinews": _Publisher("wikinews", "wikinews_", "CC-BY-2.5"),
-    "Digital.gov (GSA)": _Publisher("digitalgov", "dg_", "CC0-1.0"),
+    "Wikinews": ("wikinews", "wikinews_", "CC-BY-2.5"),
+    "Digital.gov (GSA)": ("digitalgov", "dg_", "CC0-1.0"),
 }
-"""By what their rows call their source."""
+"""By what their rows call their source: its name, with what its ids begin, its licence."""
 
 
 def _is_news(values: Mapping[str, object]) -> bool:
@@ -277,17 +269,17 @@ def _is_news(values: Mapping[str, object]) -> bool:
 
 
 def _read_news(row: Fields) -> SourceDocument:
-    publisher = _PUBLISHERS[row.text("source")]
+    name, prefix, licence = _PUBLISHERS[row.text("source")]
     return SourceDocument(
-        id=row.filled_text("id").removeprefix(publisher.prefix),
-        source=publisher.name,
+        id=row.filled_text("id").removeprefix(prefix),
+        source=name,
         kind="news",
         title=one_line(row.filled_text("title")),
         text=tidy(row.filled_text("text")),
         url=row.text_or_empty("url"),
         published=iso_date(row.filled_text("date"), "date"),
         language="en",
-        licence=publisher.licence,
+        licence=licence,
     )
 
 
