@@ -46,10 +46,10 @@ def refusals(verdicts: Sequence[Path]) -> Refusals:
     entries: list[FileEntry] = []
     for path in dict.fromkeys(log for each in verdicts for log in _logs_in(each)):
         digest = sha256_of(path)  # before it is read: what is appended meanwhile shows as another hash
-        words = read_decisions(path, _check_decision) if path.name == _NAMES[0] else read_patterns(path)
-        for word in words:
-            patterns += [word] if isinstance(word, PatternDecision) else []
-            decisions += [word] if isinstance(word, Decision) else []
+        if path.name == _NAMES[0]:
+            decisions += (words := read_decisions(path, _check_decision))
+        else:
+            patterns += (words := read_patterns(path))
         entries.append(FileEntry(path=str(path), rows=len(words), sha256=digest))
     return Refusals(
         sources=refused_sources(merge(decisions).rulings), patterns=refused_patterns(patterns), logs=tuple(entries)

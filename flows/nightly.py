@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from prefect.artifacts import create_table_artifact
 from prefect.events import emit_event
 from prefect.runtime import flow_run
 
-from trailforge.curation.verdicts import copies, copy_logs
+from trailforge.curation.verdicts import copies
 from trailforge.flows.configuration import configuration_of
 from trailforge.flows.nights import retention, windows
 from trailforge.flows.nights.bands import Bands, Breach, outside, outside_of_window, read_bands
@@ -207,7 +206,7 @@ def make_window(folder: Path, plan: WindowPlan, means: Means) -> Window:
         if done is not None:
             return replace(done, breaches=())
         check_plan(plan)
-        taken = windows.take(folder, plan, partial(copy_logs, plan.verdicts))
+        taken = windows.take(folder, plan)
         making = _Making(folder, plan, means)
         questions, datasets = making.all(taken)
         counted = {"documents": taken.books.accepted, "questions": questions.accepted}

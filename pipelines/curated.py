@@ -235,16 +235,7 @@ class Undo:
 def rulings_of(rows: Iterable[CuratedRow]) -> list[Ruling]:
     """What people had decided."""
     return [
-        Ruling(
-            table=row.table,
-            uid=row.uid,
-            action=row.action,
-            reason=row.reason,
-            detail=row.detail,
-            fixes=tuple(Fix(field=fix.field, value=fix.new_value, who=fix.who) for fix in row.fixes),
-            who=row.who,
-            source_id=row.source_id,
-        )
+        Ruling(**_shared(row), fixes=tuple(Fix(field=fix.field, value=fix.new_value, who=fix.who) for fix in row.fixes))
         for row in rows
         if row.action != "follow"
     ]
@@ -267,20 +258,12 @@ def rejected_rows(rows: Sequence[CuratedRow]) -> list[RejectedRow]:
 
 
 def _curated_row(ruling: Ruling, *, file: str, position: int | None, payload: str = "") -> CuratedRow:
-    return CuratedRow(
-        table=ruling.table,
-        uid=ruling.uid,
-        new_uid=None,
-        action=ruling.action,
-        reason=ruling.reason,
-        detail=ruling.detail,
-        fixes=(),
-        who=ruling.who,
-        source_id=ruling.source_id,
-        file=file,
-        position=position,
-        payload=payload,
-    )
+    return CuratedRow(**_shared(ruling), new_uid=None, fixes=(), file=file, position=position, payload=payload)
+
+
+def _shared(row: Ruling | CuratedRow) -> dict[str, Any]:
+    """What a ruling and what is told of it say alike."""
+    return {name: getattr(row, name) for name in ("table", "uid", "action", "reason", "detail", "who", "source_id")}
 
 
 def value_at(row: Any, path: str) -> Any:

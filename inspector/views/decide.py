@@ -15,12 +15,13 @@ from trailforge.inspector import deciding as queues
 from trailforge.inspector.deciding import Curation, decide, make_fix
 from trailforge.inspector.showing import describe, product_of, show_of
 from trailforge.inspector.views import desk as desks
-from trailforge.inspector.views.desk import Desk, Place, button, desk_of_session
+from trailforge.inspector.views.desk import Desk, button, desk_of_session
 from trailforge.inspector.views.drawing import Canvas, draw
 from trailforge.inspector.views.fixing import Fixing, show_fix
 from trailforge.inspector.views.overview import show_agreement
 from trailforge.inspector.views.picking import ARRIVED, ROW, TABLE, search_table
 from trailforge.inspector.visible_text import escape_text, visible
+from trailforge.pipelines.dataset import Place
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.schemas import Decision, InvalidInput, TrailforgeError
 
