@@ -82,7 +82,6 @@ class _Curation:
         self._folder, self._out, self._manifest, self._settings = folder, out, manifest, settings
         self._curator = curator
         self._dataset = dataset_of(settings)
-        self._lists = self._dataset.lists
         self._products = products_of(settings.dataset)
         self._files: dict[str, FileEntry | None] = {}
         """By path in the run: the file as it is now, None when no row is left. Where no row changes, it is copied."""
@@ -122,7 +121,7 @@ class _Curation:
                 continue
             if table == SFT:
                 self._files[entry.path] = self._sft(entry)
-            elif entry.path in self._lists:
+            elif entry.path in self._dataset.lists:
                 self._files[entry.path] = self._lines(entry.path)
             else:
                 _copy(self._folder / entry.path, self._out / entry.path)
@@ -142,7 +141,7 @@ class _Curation:
         if not rows:
             return None
         path = self._out / name
-        write_text(path, "".join(map(resolve(self._lists[name]), rows)))
+        write_text(path, "".join(map(resolve(self._dataset.lists[name]), rows)))
         return file_entry(self._out, path, len(rows))
 
     def _settle(self, log: FileEntry) -> tuple[Settings, DataSet]:

@@ -159,12 +159,7 @@ def of_run(decisions: Iterable[Decision], run_id: str) -> list[Decision]:
 
 def check_decision(decision: Decision) -> Decision:
     """The decision, when it says all that it has to. Raises `InvalidInput` when it does not."""
-    missing = [name for name in ("who", "uid", "table", "run_id") if not getattr(decision, name).strip()]
-    needs = {"reject": "reason", "fix": "field", "comment": "comment"}.get(decision.action)
-    if needs and not getattr(decision, needs).strip():
-        missing.append(needs)
-    if missing:
-        raise InvalidInput("must not be empty", field=missing[0])
+    check_filled(decision, ("who", "uid", "table", "run_id", *_NEEDED.get(decision.action, ())))
     if decision.action == "fix":
         try:
             value = parse_json(decision.value)
@@ -175,15 +170,25 @@ def check_decision(decision: Decision) -> Decision:
     return decision
 
 
+_NEEDED = {"reject": ("reason",), "fix": ("field",), "comment": ("comment",)}
+"""What a word has to say besides who says it of what."""
+
+
+def check_filled(record: object, names: Iterable[str]) -> None:
+    """Raises `InvalidInput` for the first of these texts that says nothing."""
+    for name in names:
+        if not getattr(record, name).strip():
+            raise InvalidInput("must not be empty", field=name)
+
+
 def source_of(table: str, row: Mapping[str, Any]) -> str:
     """For `Decision.source_id`: the question, document or path that a row was made of, where that is one.
 
     Raises `InvalidInput` for a table that is not known.
     """
-    field, at = source_column(table), row
-    for step in field.split(".") if field else ():
-        at = at[step]
-    return at if isinstance(at, str) else ""
+    field = source_column(table)
+    found = value_at(row, field) if field else ""
+    return found if isinstance(found, str) else ""
 
 
 def _stance(words: Sequence[Decision]) -> Stance:

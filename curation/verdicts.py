@@ -15,7 +15,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from trailforge.curation.decisions import append_records, check_decision, merge, read_decisions, read_records
+from trailforge.curation.decisions import (
+    append_records,
+    check_decision,
+    check_filled,
+    merge,
+    read_decisions,
+    read_records,
+)
 from trailforge.pipelines.curated import source_column
 from trailforge.pipelines.engine.files import output_errors, sha256_of, write_atomically
 from trailforge.pipelines.sources.refused import Refusals, refused_sources
@@ -126,10 +133,7 @@ def read_patterns(path: Path) -> list[PatternDecision]:
 
 def checked_pattern(decision: PatternDecision) -> PatternDecision:
     """The word, when it says all that it has to. Raises `InvalidInput` when it does not."""
-    needed = ("who", "run_id", "pattern", *(["reason"] if decision.action == "refuse" else []))
-    for name in needed:
-        if not getattr(decision, name).strip():
-            raise InvalidInput("must not be empty", field=name)
+    check_filled(decision, ("who", "run_id", "pattern", *(["reason"] if decision.action == "refuse" else [])))
     return decision
 
 

@@ -33,20 +33,17 @@ from trailforge.pipelines.show.parts import (
     Columns,
     Conversation,
     DataTable,
-    DecideLink,
     Diagram,
     DocumentPanes,
     FieldList,
     Fold,
     Grid,
     Line,
-    Map,
     Meters,
     Note,
     Part,
     Parts,
     Scores,
-    SearchOn,
     Selector,
     ShownDocument,
     StyledText,
@@ -149,7 +146,9 @@ def view(parts: Parts, uid: str, table: str) -> RenderableType:
 
 
 def _views(parts: Parts) -> list[RenderableType]:
-    return [view for part in parts if (view := _MAKERS[type(part)](part)) is not None]
+    """Of those parts that a terminal can show."""
+    makers = ((part, _MAKERS.get(type(part))) for part in parts)
+    return [view for part, make in makers if make is not None and (view := make(part)) is not None]
 
 
 def _title(part: Title) -> RenderableType:
@@ -279,10 +278,6 @@ def _fold(part: Fold) -> RenderableType:
     return Group(_text((part.title, "dim")), *_views(part.parts))
 
 
-def _nothing(part: Part) -> None:
-    """What only a page can do."""
-
-
 _MAKERS: Mapping[type[Part], Callable[[Any], RenderableType | None]] = {
     Title: _title,
     Chips: _chips,
@@ -301,9 +296,6 @@ _MAKERS: Mapping[type[Part], Callable[[Any], RenderableType | None]] = {
     Selector: _choice,
     Columns: _columns,
     Fold: _fold,
-    DecideLink: _nothing,
-    SearchOn: _nothing,
-    Map: _nothing,
 }
 
 

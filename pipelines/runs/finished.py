@@ -173,8 +173,11 @@ def open_run(folder: Path) -> OpenRun:
     path = folder / RUN
     if not path.is_file():
         raise InvalidInput(f"not a run folder (no {RUN})", file=folder)
-    content = _read_object(path)
-    if not isinstance(content.get("dataset"), str):
+    try:
+        content = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"not JSON ({error})", file=path) from error
+    if not isinstance(content, dict) or not isinstance(content.get("dataset"), str):
         raise InvalidInput("names no data set", file=path, field="dataset")
     manifest = read_manifest(folder)
     return OpenRun(
@@ -258,14 +261,6 @@ def check_hash(path: Path, entry: FileEntry) -> None:
         raise InvalidInput(f"named in {MANIFEST}, but cannot be read ({error.strerror})", file=path) from error
     if found != entry.sha256:
         raise CountMismatch(f"{path} is not the file that {MANIFEST} describes (another hash)")
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        content = parse_json(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"not JSON ({error})", file=path) from error
-    return content if isinstance(content, dict) else {}
 
 
 def stamp_of(folder: Path) -> tuple[tuple[str, int], ...]:

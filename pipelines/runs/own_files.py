@@ -40,12 +40,8 @@ def drop_rows(folder: Path, dataset: DataSet, tell: Callable[[str], None]) -> No
     keep_changed(folder, tell)
     with output_errors(folder):
         for path in sorted(own_files(folder, dataset), key=lambda path: path.parent.name != RECEIPTS):
-            name = path.relative_to(folder).as_posix()
-            if (
-                name not in (SETTINGS, MANIFEST, INVALID_ROWS)
-                and path.parent.name != INPUTS
-                and not name.startswith(STAGED)
-            ):
+            name, table = path.relative_to(folder).as_posix(), path.parent.name
+            if not (name in (SETTINGS, MANIFEST, INVALID_ROWS) or table == INPUTS or name.startswith(STAGED)):
                 path.unlink(missing_ok=True)
         for inner in map(Path, _names(dataset)):
             for emptied in (inner, *inner.parents)[: len(inner.parts)]:
