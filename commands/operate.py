@@ -195,10 +195,9 @@ def retain_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
 ) -> None:
     """Remove old complete windows, except those in use or with decisions not yet applied."""
-    from trailforge.curation.verdicts import awaits_curation
     from trailforge.flows.nights.retention import fates, retain
 
-    decided = fates(root, keep, is_open=awaits_curation, curated=curated or [])
+    decided = fates(root, keep, curated=curated or [])
     if not decided:
         print(f"{root}: nothing to remove, with the {keep} newest complete windows kept")
     for fate in decided if dry_run else retain(root, decided):

@@ -11,7 +11,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +37,6 @@ from trailforge.schemas import (
     RejectedRow,
     Ruling,
     SftRow,
-    StageCount,
     read_parquet,
     read_rows,
     to_dict,
@@ -52,7 +52,9 @@ def apply(folder: Path, out: Path, rulings: Sequence[Ruling], log: FileEntry) ->
     Raises `InvalidInput` for a run that is not finished or curated already, for rulings that say nothing, that people
     cannot make, or that are on rows that are not there; `OutputError` when something is in the way.
     """
-    manifest, settings = _finished(folder)
+    manifest, settings = finished_run(folder)
+    if is_curated(settings):
+        raise InvalidInput("is a curated data set; decide on rows of the run that it was made of", file=folder)
     if not any(ruling.table != "rejected" for ruling in rulings):
         raise InvalidInput("nobody decided on a row of this run", file=log.path)
     with output_errors(out):
@@ -80,7 +82,6 @@ class _Curation:
         self._folder, self._out, self._manifest, self._settings = folder, out, manifest, settings
         self._curator = curator
         self._dataset = dataset_of(settings)
-        self._lists = self._dataset.lists
         self._products = products_of(settings.dataset)
         self._files: dict[str, FileEntry | None] = {}
         """By path in the run: the file as it is now, None when no row is left. Where no row changes, it is copied."""
@@ -99,7 +100,7 @@ class _Curation:
 
     def _write_products(self) -> None:
         for table, product in self._products.items():
-            for entry in self._entries(table):
+            for entry in (entry for entry in self._manifest.files if entry.path.startswith(f"{table}/")):
                 rows, name = read_rows([self._folder / entry.path], product.record), Path(entry.path)
                 kept: list[Any] = []
                 changes: list[CuratedRow] = []
@@ -120,7 +121,7 @@ class _Curation:
                 continue
             if table == SFT:
                 self._files[entry.path] = self._sft(entry)
-            elif entry.path in self._lists:
+            elif entry.path in self._dataset.lists:
                 self._files[entry.path] = self._lines(entry.path)
             else:
                 _copy(self._folder / entry.path, self._out / entry.path)
@@ -140,7 +141,7 @@ class _Curation:
         if not rows:
             return None
         path = self._out / name
-        write_text(path, "".join(map(resolve(self._lists[name]), rows)))
+        write_text(path, "".join(map(resolve(self._dataset.lists[name]), rows)))
         return file_entry(self._out, path, len(rows))
 
     def _settle(self, log: FileEntry) -> tuple[Settings, DataSet]:
@@ -157,14 +158,9 @@ class _Curation:
         write_text(self._out / SETTINGS, json.dumps(to_dict(settings), indent=1))
         rejected = curated.rejected_rows(self._changes)
         gone = write_table(self._out, "rejected", NAME, RejectedRow, rejected)
-        write_receipt(
-            self._out,
-            Receipt(
-                shard=CURATION,
-                files=(gone,) if gone else (),
-                stages=(_books(self._left, [row.reason for row in rejected]),),
-            ),
-        )
+        reasons = [row.reason for row in rejected]
+        books = stage(CURATE, inputs=self._left + len(reasons), accepted=self._left, rejected=reasons)
+        write_receipt(self._out, Receipt(shard=CURATION, files=(gone,) if gone else (), stages=(books,)))
         return settings, dataset_of(settings)
 
     def _write_receipts(self, dataset: DataSet) -> None:
@@ -172,20 +168,10 @@ class _Curation:
         for receipt in stage_receipts(dataset, self._folder, self._settings):
             write_receipt(self._out, replace(receipt, files=self._now(receipt.files)))
 
-    def _entries(self, table: str) -> Iterator[FileEntry]:
-        return (entry for entry in self._manifest.files if entry.path.startswith(f"{table}/"))
-
     def _now(self, entries: Iterable[FileEntry]) -> tuple[FileEntry, ...]:
         """Files of the run as they are in the curated data set, without those of which no row is left."""
         now = (self._files[entry.path] for entry in entries)
         return tuple(entry for entry in now if entry is not None)
-
-
-def _finished(folder: Path) -> tuple[Manifest, Settings]:
-    manifest, settings = finished_run(folder)
-    if is_curated(settings):
-        raise InvalidInput("is a curated data set; decide on rows of the run that it was made of", file=folder)
-    return manifest, settings
 
 
 def _clear(folder: Path) -> None:
@@ -203,17 +189,9 @@ def _copy(source: Path, target: Path) -> None:
     write_atomically(target, partial(shutil.copyfile, source))
 
 
-def _books(left: int, reasons: Sequence[str]) -> StageCount:
-    return stage(CURATE, inputs=left + len(reasons), accepted=left, rejected=reasons)
-
-
-def _section(run_id: str, changes: Iterable[CuratedRow]) -> str:
-    """Of the card."""
-    counts: dict[str, int] = {}
-    people: set[str] = set()
-    for row in changes:
-        counts[row.action] = counts.get(row.action, 0) + 1
-        people.update(row.who)
+def _section(run_id: str, changes: Sequence[CuratedRow]) -> str:
+    counts = Counter(row.action for row in changes)
+    people = {name for row in changes for name in row.who}
     names: Mapping[str, str] = {
         "accept": "accepted as they are",
         "fix": "fixed",

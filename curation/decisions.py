@@ -1,7 +1,7 @@
 """What people decided on the rows of a run: an append-only log beside its tables, and what holds when all are heard.
 
-The log is `curation/decisions.jsonl`, one `Decision` a line. Several processes may append; a line that a killed one
-left half-written is passed over, and the next append removes it.
+The log is `curation/decisions.jsonl`, one `Decision` a line; that of patterns (`curation.verdicts`) is alike. Several
+processes may append; a line that a killed one left half-written is passed over, and the next append removes it.
 
 What holds for a row: each person's latest word counts, comments aside. A fix says that the row is good once it is
 fixed; fixes of different fields add up; an acceptance keeps one's earlier fixes, a rejection takes them back. Who
@@ -13,19 +13,36 @@ The order of the lines of different people does not matter, nor does a line that
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from trailforge.curation.log import append_records, read_records
-from trailforge.pipelines.curated import source_column
-from trailforge.schemas import DECISIONS_LOG, Decision, Fix, InvalidInput, Ruling, RulingAction, parse_json
+from trailforge.pipelines.curated import source_column, value_at
+from trailforge.schemas import (
+    DECISIONS_LOG,
+    Decision,
+    Fix,
+    InvalidInput,
+    OutputError,
+    Ruling,
+    RulingAction,
+    from_stored,
+    parse_json,
+    sync,
+    to_dict,
+    version_of,
+)
 
 LOG = DECISIONS_LOG
+T = TypeVar("T")
+_TAIL = 1 << 20
+"""Bytes at the end in which the last line begins; no line may be longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,12 +159,7 @@ def of_run(decisions: Iterable[Decision], run_id: str) -> list[Decision]:
 
 def check_decision(decision: Decision) -> Decision:
     """The decision, when it says all that it has to. Raises `InvalidInput` when it does not."""
-    missing = [name for name in ("who", "uid", "table", "run_id") if not getattr(decision, name).strip()]
-    needs = {"reject": "reason", "fix": "field", "comment": "comment"}.get(decision.action)
-    if needs and not getattr(decision, needs).strip():
-        missing.append(needs)
-    if missing:
-        raise InvalidInput("must not be empty", field=missing[0])
+    check_filled(decision, ("who", "uid", "table", "run_id", *_NEEDED.get(decision.action, ())))
     if decision.action == "fix":
         try:
             value = parse_json(decision.value)
@@ -158,15 +170,25 @@ def check_decision(decision: Decision) -> Decision:
     return decision
 
 
+_NEEDED = {"reject": ("reason",), "fix": ("field",), "comment": ("comment",)}
+"""What a word has to say besides who says it of what."""
+
+
+def check_filled(record: object, names: Iterable[str]) -> None:
+    """Raises `InvalidInput` for the first of these texts that says nothing."""
+    for name in names:
+        if not getattr(record, name).strip():
+            raise InvalidInput("must not be empty", field=name)
+
+
 def source_of(table: str, row: Mapping[str, Any]) -> str:
     """For `Decision.source_id`: the question, document or path that a row was made of, where that is one.
 
     Raises `InvalidInput` for a table that is not known.
     """
-    field, at = source_column(table), row
-    for step in field.split(".") if field else ():
-        at = at[step]
-    return at if isinstance(at, str) else ""
+    field = source_column(table)
+    found = value_at(row, field) if field else ""
+    return found if isinstance(found, str) else ""
 
 
 def _stance(words: Sequence[Decision]) -> Stance:
@@ -192,7 +214,6 @@ def _stance(words: Sequence[Decision]) -> Stance:
 
 
 def _ruling(stances: Sequence[Stance]) -> Ruling:
-    """What holds for one row."""
     in_time = sorted(stances, key=lambda each: (each.when, each.who))
     against = [each for each in in_time if not each.is_kept]
     given = sorted((fix for each in stances for fix in each.fixes), key=lambda fix: (fix.when, fix.who))
@@ -239,13 +260,105 @@ def _wanted(stance: Stance, field: str) -> list[str]:
     nearest = max(around, key=lambda fix: len(fix.field))
     if nearest.field == field:
         return [nearest.value]
-    at = json.loads(nearest.value)
-    for step in field.removeprefix(f"{nearest.field}.").split("."):
-        at = {str(number): each for number, each in enumerate(at)} if isinstance(at, list) else at
-        at = at.get(step) if isinstance(at, dict) else None
-    return [json.dumps(at, ensure_ascii=False)]
+    try:
+        part = value_at(json.loads(nearest.value), field.removeprefix(f"{nearest.field}."))
+    except InvalidInput:
+        part = None
+    return [json.dumps(part, ensure_ascii=False)]
 
 
 def _is_in(field: str, other: str) -> bool:
     """Is a field another one, or a part of it?"""
     return f"{field}.".startswith(f"{other}.")
+
+
+# Logs, of whatever records
+
+
+def append_records(path: Path, records: Sequence[object]) -> None:
+    """Write records at the end of a log and bring them to disk, all or none. The next append removes a half line.
+
+    Raises `OutputError` when the log cannot be written, `InvalidInput` for a line of more than a mebibyte, and for text
+    that was no UTF-8 when it was typed.
+    """
+    lines = b"".join(map(_line, records))
+    try:
+        path.parent.mkdir(exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _write_at_end(descriptor, lines)
+        finally:
+            os.close(descriptor)
+        sync(path.parent)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def read_records(path: Path, record: type[T], checked: Callable[[T], T]) -> list[T]:
+    """The records of a log, in its order; none where there is no such file.
+
+    Raises `InvalidInput` naming the line that is no such record or that `checked` refuses; only the last one may be
+    half-written.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise InvalidInput(f"cannot be read ({error.strerror})", file=path) from error
+    *lines, tail = content.split(b"\n")
+    lines += [tail] if _is_whole(tail) else []
+    return [
+        _parse_line(line, path, number, record, checked) for number, line in enumerate(lines, start=1) if line.strip()
+    ]
+
+
+def _line(record: object) -> bytes:
+    text = json.dumps(to_dict(record), ensure_ascii=False) + "\n"
+    try:
+        line = text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"not valid UTF-8 ({text[error.start : error.end]!r})") from error
+    if len(line) > _TAIL:
+        raise InvalidInput(f"more than {_TAIL:,} bytes in a line", field="value")
+    return line
+
+
+def _write_at_end(descriptor: int, lines: bytes) -> None:
+    """Append whole lines; what a killed process left without its line end goes first, unless it is all there."""
+    size = os.fstat(descriptor).st_size
+    start = max(0, size - _TAIL)
+    tail = os.pread(descriptor, size - start, start).rpartition(b"\n")[2]
+    if tail:
+        lines = b"\n" + lines if _is_whole(tail) else lines
+        size -= 0 if _is_whole(tail) else len(tail)
+    os.ftruncate(descriptor, size)
+    try:
+        written = 0
+        while written < len(lines):
+            written += os.pwrite(descriptor, lines[written:], size + written)
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, size)  # the disk is full: nothing of it counts
+        raise
+
+
+def _is_whole(tail: bytes) -> bool:
+    """Whether the end of a log without line end lacks nothing but that."""
+    try:
+        return isinstance(parse_json(tail), dict)
+    except ValueError:
+        return False
+
+
+def _parse_line(line: bytes, path: Path, number: int, record: type[T], checked: Callable[[T], T]) -> T:
+    try:
+        content = parse_json(line)
+        if isinstance(content, dict):
+            content.setdefault("schema_version", version_of(record))
+        return checked(from_stored(record, content, source=path))
+    except InvalidInput as error:
+        raise InvalidInput(error.problem, file=path, row=number, field=error.field) from error
+    except ValueError as error:
+        raise InvalidInput(f"not valid JSON ({error})", file=path, row=number) from error

@@ -15,8 +15,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from trailforge.curation.decisions import check_decision, merge, read_decisions
-from trailforge.curation.log import append_records, read_records
+from trailforge.curation.decisions import (
+    append_records,
+    check_decision,
+    check_filled,
+    merge,
+    read_decisions,
+    read_records,
+)
 from trailforge.pipelines.curated import source_column
 from trailforge.pipelines.engine.files import output_errors, sha256_of, write_atomically
 from trailforge.pipelines.sources.refused import Refusals, refused_sources
@@ -47,10 +53,10 @@ def refusals(verdicts: Sequence[Path]) -> Refusals:
     entries: list[FileEntry] = []
     for path in dict.fromkeys(log for each in verdicts for log in _logs_in(each)):
         digest = sha256_of(path)  # before it is read: what is appended meanwhile shows as another hash
-        words = read_decisions(path, _check_decision) if path.name == _NAMES[0] else read_patterns(path)
-        for word in words:
-            patterns += [word] if isinstance(word, PatternDecision) else []
-            decisions += [word] if isinstance(word, Decision) else []
+        if path.name == _NAMES[0]:
+            decisions += (words := read_decisions(path, _check_decision))
+        else:
+            patterns += (words := read_patterns(path))
         entries.append(FileEntry(path=str(path), rows=len(words), sha256=digest))
     return Refusals(
         sources=refused_sources(merge(decisions).rulings), patterns=refused_patterns(patterns), logs=tuple(entries)
@@ -127,10 +133,7 @@ def read_patterns(path: Path) -> list[PatternDecision]:
 
 def checked_pattern(decision: PatternDecision) -> PatternDecision:
     """The word, when it says all that it has to. Raises `InvalidInput` when it does not."""
-    needed = ("who", "run_id", "pattern", *(["reason"] if decision.action == "refuse" else []))
-    for name in needed:
-        if not getattr(decision, name).strip():
-            raise InvalidInput("must not be empty", field=name)
+    check_filled(decision, ("who", "run_id", "pattern", *(["reason"] if decision.action == "refuse" else [])))
     return decision
 
 

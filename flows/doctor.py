@@ -149,10 +149,9 @@ def _ledger(url: str, out: Path) -> Finding:
     """Of the folder's run; below a root that holds runs, of those that are not finished, and the worst of them."""
     from trailforge.pipelines.dataset import LEDGER
     from trailforge.pipelines.runs.finish import MANIFEST
-    from trailforge.pipelines.runs.versions import run_folders
 
     if url:
         return doctor.shared_ledger(url)
-    going_on = [run for run in run_folders(out) if run != out and not (run / MANIFEST).exists()]
+    going_on = [run for run in doctor.run_folders(out) if run != out and not (run / MANIFEST).exists()]
     found = [doctor.ledger(run / LEDGER) for run in going_on or [out]]
     return next((finding for finding in found if finding.level == "fault"), found[0])

@@ -34,7 +34,6 @@ from trailforge.pipelines.engine.progress import begin_progress, count_shown, sh
 from trailforge.pipelines.engine.runners import LOCAL, beam_options, check_runner
 from trailforge.pipelines.engine.shards import Shard, missing_shards
 from trailforge.pipelines.runs.config import EMBEDDED, RunConfig
-from trailforge.pipelines.runs.damage import drop_damaged, drop_stale
 from trailforge.pipelines.runs.finish import MANIFEST, finish_run, read_manifest
 from trailforge.pipelines.runs.intake import (
     STAGED,
@@ -46,7 +45,14 @@ from trailforge.pipelines.runs.intake import (
     refuse_other_run,
     write_settings,
 )
-from trailforge.pipelines.runs.own_files import drop_rows, refuse_strangers, remove_leftovers, remove_orphans
+from trailforge.pipelines.runs.own_files import (
+    drop_damaged,
+    drop_rows,
+    drop_stale,
+    refuse_strangers,
+    remove_leftovers,
+    remove_orphans,
+)
 from trailforge.pipelines.runs.stages import is_complete, planned_stages
 from trailforge.schemas import (
     BudgetExceeded,

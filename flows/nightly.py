@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from prefect.artifacts import create_table_artifact
 from prefect.events import emit_event
 from prefect.runtime import flow_run
 
-from trailforge.curation.verdicts import awaits_curation, copies, copy_logs
+from trailforge.curation.verdicts import copies
 from trailforge.flows.configuration import configuration_of
 from trailforge.flows.data_sets import flow_of
 from trailforge.flows.nights import retention, windows
@@ -82,9 +81,10 @@ def nightly(
     `pipelines.retention`; None removes nothing, and never what this run made goes. Raises at the end: the first error,
     with the figures outside of their bands in its message, or `OutOfBand` when there was none.
     """
-    means = Means(model=model, caps=caps, bands=_bands(bands))
+    held = {} if bands is None else read_bands(load_bands(bands), source=bands, datasets=dataset_names())
+    means = Means(model=model, caps=caps, bands=held)
     plan = WindowPlan(
-        day=(day or _scheduled_day()).isoformat(),
+        day=(day or flow_run.scheduled_start_time.astimezone(UTC).date()).isoformat(),
         window_days=window_days,
         documents=tuple(documents),
         makes=read_makes(load_night(makes), source=makes, datasets=dataset_names()),
@@ -119,9 +119,9 @@ def configured_plan(plan: WindowPlan) -> WindowPlan:
 
 
 def _configured_make(plan: WindowPlan, make: Make) -> Make:
-    given = _given(plan, make)
-    if given is None:
+    if _lacking(plan, make):
         return make
+    given = _given(plan, make)
     dataset = load_dataset(make.dataset)
     config: Any = configuration_of(dataset, make.preset, None, plan.model_name, seed=plan.seed)
     if "benchmarks" in given:
@@ -134,12 +134,20 @@ def _configured_make(plan: WindowPlan, make: Make) -> Make:
     return replace(make, config_hash=config.hash)
 
 
-def _given(plan: WindowPlan, make: Make) -> dict[str, Any] | None:
-    """The night's parameters that a data set takes; None when one is not there that it needs."""
-    values: dict[str, Any] = {"kg": Path(plan.kg) if plan.kg else None, "benchmarks": [*map(Path, plan.benchmarks)]}
-    if not all(values[name] for name in make.needs):
-        return None
-    return {name: values[name] for name in (*make.takes, *make.needs) if values[name]}
+def _parameters(plan: WindowPlan) -> dict[str, Any]:
+    """Those that data sets may take, where they were given."""
+    values = {"kg": Path(plan.kg) if plan.kg else None, "benchmarks": [*map(Path, plan.benchmarks)]}
+    return {name: value for name, value in values.items() if value}
+
+
+def _given(plan: WindowPlan, make: Make) -> dict[str, Any]:
+    values = _parameters(plan)
+    return {name: values[name] for name in (*make.takes, *make.needs) if name in values}
+
+
+def _lacking(plan: WindowPlan, make: Make) -> str | None:
+    """The first parameter that a data set needs and that was not given."""
+    return next((name for name in make.needs if name not in _parameters(plan)), None)
 
 
 def check_plan(plan: WindowPlan) -> None:
@@ -167,9 +175,8 @@ def _each(folders: Sequence[Path], own: WindowPlan, means: Means) -> tuple[list[
 
 
 def _retain(root: Path, keep: int, curated: Sequence[Path], *, spare: Sequence[str]) -> list[TrailforgeError]:
-    """Remove old windows; what went wrong."""
     try:
-        decided = retention.fates(root, keep, is_open=awaits_curation, curated=curated, spare=spare)
+        decided = retention.fates(root, keep, curated=curated, spare=spare)
         for fate in retention.retain(root, decided):
             get_run_logger().info("%s: %s", fate.folder, fate.kept_for or "removed")
     except TrailforgeError as error:
@@ -199,10 +206,11 @@ def make_window(folder: Path, plan: WindowPlan, means: Means) -> Window:
         if done is not None:
             return replace(done, breaches=())
         check_plan(plan)
-        taken = windows.take(folder, plan, partial(copy_logs, plan.verdicts))
+        taken = windows.take(folder, plan)
         making = _Making(folder, plan, means)
         questions, datasets = making.all(taken)
-        making.check_window(taken.books.accepted, questions.accepted)
+        counted = {"documents": taken.books.accepted, "questions": questions.accepted}
+        making.tell(outside_of_window(**counted, bands=means.bands))
         window = Window(
             day=plan.day,
             first_day=plan.first_day,
@@ -231,27 +239,21 @@ class _Making:
             if make.input == OF_DOCUMENTS:
                 why_not = "" if taken.books.accepted else _NO_DOCUMENTS
             elif not (why_not := made[make.input].skipped):
-                questions = questions or self._questions(make.input)
+                path = self._folder / windows.QUESTIONS
+                questions = questions or write_questions(self._folder / make.input, path, self._plan.distractors)
                 why_not = "" if questions.accepted else _NO_QUESTIONS
             made[make.folder] = self._make(make, why_not)
         return questions or StageCount(name=QUESTIONS, inputs=0, accepted=0), tuple(made.values())
 
-    def _questions(self, giver: str) -> StageCount:
-        """Write what a data set gives to others to ask."""
-        path = self._folder / windows.QUESTIONS
-        return write_questions(self._folder / giver, path, self._plan.distractors)
-
     def _make(self, make: Make, why_not: str) -> Made:
-        given = _given(self._plan, make)
-        if given is None:
-            why_not = next(_NOT_GIVEN[name] for name in make.needs)
-        if given is None or why_not:
-            return Made(dataset=make.dataset, folder=make.folder, skipped=why_not)
+        lacking = _lacking(self._plan, make)
+        if lacking or why_not:
+            return Made(dataset=make.dataset, folder=make.folder, skipped=_NOT_GIVEN[lacking] if lacking else why_not)
         try:
-            manifest = self._run(make, given)
+            manifest = self._run(make, _given(self._plan, make))
         except NothingLeft as error:
             return Made(dataset=make.dataset, folder=make.folder, skipped=error.problem)
-        self._tell(outside(manifest, self._means.bands))
+        self.tell(outside(manifest, self._means.bands))
         counted = load_dataset(make.dataset).counted
         return Made(
             dataset=make.dataset,
@@ -283,11 +285,8 @@ class _Making:
             **given,
         )
 
-    def check_window(self, documents: int, questions: int) -> None:
-        """Hold what the window has against its bands."""
-        self._tell(outside_of_window(documents=documents, questions=questions, bands=self._means.bands))
-
-    def _tell(self, breaches: list[Breach]) -> None:
+    def tell(self, breaches: list[Breach]) -> None:
+        """Note the figures that are outside of their bands, and alert whoever listens."""
         if breaches:
             alert(breaches, self._plan.day, self._folder)
         self.breaches += breaches
@@ -310,11 +309,3 @@ def alert(breaches: list[Breach], day: str, folder: Path) -> None:
     table = [{"figure": b.figure, "value": b.value, "band": str(b.band)} for b in breaches]
     stem = breaches[0].dataset.replace("_", "-")
     create_table_artifact(table=table, key=f"{stem}-outside-bands", description=f"{folder.name}, {stem}")
-
-
-def _bands(name: str | None) -> Bands:
-    return {} if name is None else read_bands(load_bands(name), source=name, datasets=dataset_names())
-
-
-def _scheduled_day() -> date:
-    return flow_run.scheduled_start_time.astimezone(UTC).date()

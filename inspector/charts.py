@@ -50,24 +50,15 @@ def funnel(books: Sequence[StageCount]) -> go.Figure:
         ("failed", FAILED): [sum(each.count for each in line.failed) for line in lines],
     }
     bars = [
-        go.Bar(
-            name=name,
-            orientation="h",
-            y=names,
+        _bars_of_part(name, colour, names, counts, "%{customdata[0]:,} of %{customdata[1]:,}").update(
             x=[count / line.inputs for count, line in zip(counts, lines, strict=True)],
-            text=[f"{count:,}" if count else "" for count in counts],
-            textangle=0,
             customdata=[[count, line.inputs] for count, line in zip(counts, lines, strict=True)],
-            hovertemplate="%{y}: %{customdata[0]:,} of %{customdata[1]:,} " + name + "<extra></extra>",
-            marker_color=colour,
         )
         for (name, colour), counts in parts.items()
         if any(counts)
     ]
-    figure = go.Figure(bars)
-    figure.update_layout(barmode="stack", legend=_LEGEND)
+    figure = _stacked(bars, len(lines))
     figure.update_xaxes(tickformat=".0%", range=[0, 1.001], dtick=0.25)
-    figure = _laid_out(figure, len(lines))
     figure.update_layout(margin_r=_HALF_LABEL)  # a label that does not fit beside the bars is not drawn at all
     return figure
 
@@ -93,23 +84,29 @@ def bars(counts: Mapping[str, int], colour: str = GONE) -> go.Figure:
 def draw_stacked(parts: Mapping[str, tuple[str, Mapping[str, int]]]) -> go.Figure:
     """Counts by name, each bar made of named parts: part -> its colour and its counts by name."""
     names = sorted({name for _, counts in parts.values() for name in counts})
-    figure = go.Figure(
-        [
-            go.Bar(
-                name=part,
-                orientation="h",
-                y=[label(name) for name in names],
-                x=[counts.get(name, 0) for name in names],
-                text=[f"{counts[name]:,}" if counts.get(name) else "" for name in names],
-                textangle=0,
-                hovertemplate="%{y}: %{x:,} " + part + "<extra></extra>",
-                marker_color=colour,
-            )
-            for part, (colour, counts) in parts.items()
-        ]
+    bars = [
+        _bars_of_part(part, colour, [*map(label, names)], [counts.get(name, 0) for name in names], "%{x:,}")
+        for part, (colour, counts) in parts.items()
+    ]
+    return _stacked(bars, len(names))
+
+
+def _bars_of_part(part: str, colour: str, names: Sequence[str], counts: Sequence[int], told: str) -> go.Bar:
+    """The pieces of one part in stacked bars. `told`: of the count, under the pointer."""
+    return go.Bar(
+        name=part,
+        orientation="h",
+        y=names,
+        x=counts,
+        text=[f"{count:,}" if count else "" for count in counts],
+        textangle=0,
+        hovertemplate=f"%{{y}}: {told} {part}<extra></extra>",
+        marker_color=colour,
     )
-    figure.update_layout(barmode="stack", legend=_LEGEND)
-    return _laid_out(figure, len(names))
+
+
+def _stacked(bars: Sequence[go.Bar], rows: int) -> go.Figure:
+    return _laid_out(go.Figure(bars, {"barmode": "stack", "legend": _LEGEND}), rows)
 
 
 def histogram(values: np.ndarray, unit: str, bins: int = 30) -> go.Figure:

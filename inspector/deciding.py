@@ -23,6 +23,7 @@ from trailforge.curation.decisions import (
     source_of,
     standing,
 )
+from trailforge.pipelines.curated import value_at
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.runs.table_index import FILTERS
 from trailforge.schemas import Decision, InvalidInput, Ruling
@@ -67,16 +68,14 @@ def decide(
         raise InvalidInput(f"{who} decided nothing on row {uid} of {table} that could be taken back", field="action")
     fixed = {fix.field.split(".")[0] for each in stances for fix in each.fixes}
     for each in new:
-        if each.action == "fix" and each.field.split(".")[0] not in fixed and _stands_there(row, each):
+        if each.action != "fix" or each.field.split(".")[0] in fixed:
+            continue
+        if json.loads(each.value) == value_at(row, each.field):
             raise InvalidInput("is that already", field=each.field)
     if not (takes_back and _is_refused(row, so_far, check)):  # what is wrong already has to be mended somewhere
         _check(row, [*so_far, *new], check)
     append(folder, new)
     return new
-
-
-def _stands_there(row: Mapping[str, Any], fix: Decision) -> bool:
-    return json.loads(fix.value) == value_at(row, fix.field)
 
 
 def _check(row: Mapping[str, Any], words: Sequence[Decision], check: Check) -> None:
@@ -99,17 +98,6 @@ def make_fix(row: Mapping[str, Any], field: str, text: str) -> dict[str, str]:
     """
     value = json.dumps(text, ensure_ascii=False) if isinstance(value_at(row, field), str) else text
     return {"action": "fix", "field": field, "value": value}
-
-
-def value_at(row: Mapping[str, Any], field: str) -> Any:
-    """A field, or a part of it as `messages.3.content`. Raises `InvalidInput` when there is none."""
-    at: Any = row
-    for step in field.split("."):
-        at = {str(number): each for number, each in enumerate(at)} if isinstance(at, list) else at
-        if not isinstance(at, dict) or step not in at:
-            raise InvalidInput("the row has no such field", field=field)
-        at = at[step]
-    return at
 
 
 def parts_of(row: Mapping[str, Any], fields: Sequence[str]) -> list[str]:
@@ -173,7 +161,7 @@ class Wanted:
 
 def modes_of(run: OpenRun, table: str) -> list[str]:
     """The orders that a table has; filters disagree on rows only where rows tell what each of them said."""
-    has = {LOWEST: bool(run.numbers(table)), FILTERS_DIFFER: _may_be_disputed(run, table)}
+    has = {LOWEST: bool(run.table(table).numbers()), FILTERS_DIFFER: _may_be_disputed(run, table)}
     return [mode for mode in MODES if has.get(mode, True)]
 
 
@@ -181,7 +169,7 @@ def kinds_of(run: OpenRun, table: str) -> list[Kind]:
     """What rows of a table can be chosen by; a value that all of them have is no choice."""
     schema = run.table(table).schema
     columns = [name for name in _KINDS if name in schema.names and pa.types.is_string(schema.field(name).type)]
-    counts = run.counts(table, columns) if columns else {}
+    counts = run.table(table).counts(columns) if columns else {}
     return [
         Kind(column=column, value=value, rows=rows)
         for column, count in counts.items()
@@ -195,7 +183,7 @@ def queue(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], dec
     table = wanted.table
     order = _order(run, wanted, who, stances, decided)
     if wanted.kind is not None:
-        order = order[_among(run, table, run.matching(table, wanted.kind.column, wanted.kind.value))[order]]
+        order = order[_among(run, table, run.table(table).matching(wanted.kind.column, wanted.kind.value))[order]]
     if wanted.words.strip():
         order = order[_among(run, table, run.search(table, wanted.words).rows)[order]]
     if wanted.hide_decided and wanted.mode not in (PEOPLE_DIFFER, DECIDED):
@@ -209,11 +197,11 @@ def _order(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], de
     """All rows that the order is made of."""
     table = wanted.table
     if wanted.mode == RANDOM:
-        return run.shuffled(table)
+        return run.table(table).shuffled()
     if wanted.mode == LOWEST:
-        return run.ascending(table, wanted.number) if wanted.number else np.array([], np.int64)
+        return run.table(table).ascending(wanted.number) if wanted.number else np.array([], np.int64)
     if wanted.mode == FILTERS_DIFFER:
-        return run.disputed(table)
+        return run.table(table).disputed()
     if wanted.mode == IN_ORDER:
         return np.arange(run.size(table))
     uids = (
@@ -235,4 +223,4 @@ def _may_be_disputed(run: OpenRun, table: str) -> bool:
     names = run.table(table).schema.names
     if FILTERS not in names and "payload" not in names:
         return False
-    return run.size(table) > _MOST_ASKED or bool(len(run.disputed(table)))
+    return run.size(table) > _MOST_ASKED or bool(len(run.table(table).disputed()))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from trailforge.inspector.evaluation_parts import (
     episode_cells,
 )
 from trailforge.inspector.evaluations import (
+    FACETS,
     SIDES,
     VERDICTS,
     OpenEpisodes,
@@ -39,10 +39,9 @@ from trailforge.inspector.evaluations import (
     split_questions,
     stamp_evaluation,
     stamp_training,
-    step_of,
 )
 from trailforge.inspector.views.drawing import Canvas, draw
-from trailforge.inspector.views.frame import View, guard, leave_own_folder, open_page, pages_of
+from trailforge.inspector.views.frame import guard, leave_own_folder, open_page, page_of
 from trailforge.inspector.views.picking import pick_among, to_top
 from trailforge.inspector.visible_text import escape_text, visible
 from trailforge.schemas.agent_episode import AgentEpisode
@@ -56,12 +55,8 @@ _RESAMPLES = 2_000
 """Of the intervals of a comparison, for which a person waits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Compared:
-    """Two runs that were put beside each other."""
-
-    comparison: Comparison
-    sides: Mapping[Side, Sequence[tuple[str, AgentEpisode, AgentEpisode]]]
+Sides = Mapping[Side, Sequence[tuple[str, AgentEpisode, AgentEpisode]]]
+"""Questions that two runs have, with an episode of each."""
 
 
 @st.cache_resource(max_entries=2, show_spinner="Opening the evaluation …")
@@ -85,32 +80,32 @@ def draw_cached(folder: Path, stamp: Any, _opened: OpenEvaluation) -> Mapping[st
 @st.cache_resource(max_entries=8, show_spinner="Comparing …")
 def compare_cached(
     first: RunOfAgent, second: RunOfAgent, stamps: Any, _runs: Mapping[RunOfAgent, Sequence[AgentEpisode]]
-) -> _Compared:
+) -> tuple[Comparison, Sides]:
     """Two runs."""
     pair = _runs[first], _runs[second]
-    return _Compared(comparison=compare(*pair, resamples=_RESAMPLES), sides=split_questions(*pair))
+    return compare(*pair, resamples=_RESAMPLES), split_questions(*pair)
 
 
 def show_page(folder: Path, other: Path | None = None) -> None:
     """The whole page of an evaluation. `other`: another one's folder, to compare with."""
     opened = open_cached(folder, stamp_evaluation(folder))
     beside = None if other is None else open_cached(other, stamp_evaluation(other))
-    views = [
-        View(name="results", title="Results", icon=":material/table_chart:", show=partial(show_results, opened)),
-        View(name="episodes", title="Episodes", icon=":material/forum:", show=partial(show_episodes, opened)),
-        View(name="compare", title="Compare", icon=":material/compare:", show=partial(show_two, opened, beside)),
+    pages = [
+        page_of("results", "Results", ":material/table_chart:", partial(show_results, opened)),
+        page_of("episodes", "Episodes", ":material/forum:", partial(show_episodes, opened)),
+        page_of("compare", "Compare", ":material/compare:", partial(show_two, opened, beside)),
     ]
-    st.navigation(list(pages_of(views).values()), position="top").run()
+    st.navigation(pages, position="top").run()
 
 
 def show_training(folder: Path) -> None:
     """The whole page of a training."""
     opened = open_trained(folder, stamp_training(folder))
-    views = [
-        View(name="steps", title="Steps", icon=":material/table_chart:", show=partial(show_steps, opened)),
-        View(name="episodes", title="Episodes", icon=":material/forum:", show=partial(show_episodes, opened)),
+    pages = [
+        page_of("steps", "Steps", ":material/table_chart:", partial(show_steps, opened)),
+        page_of("episodes", "Episodes", ":material/forum:", partial(show_episodes, opened)),
     ]
-    st.navigation(list(pages_of(views).values()), position="top").run()
+    st.navigation(pages, position="top").run()
 
 
 def show_steps(opened: OpenEpisodes) -> None:
@@ -150,19 +145,9 @@ def show_episodes(opened: OpenEpisodes) -> None:
     """Choose an episode, and read it."""
     line = st.container(horizontal=True, vertical_alignment="bottom")
     everything = opened.episodes
-    chosen = {
-        "agent": _offer("agent", [each.agent for each in everything], line),
-        "backend": _offer("back end", [each.backend for each in everything], line),
-        "model": _offer("model", [each.model for each in everything], line),
-        "step": _offer("step", [step for each in everything if (step := step_of(each)) is not None], line),
-        "stop": _offer("stop", [each.stop for each in everything], line),
-        "tag": _offer("failure tag", [tag for each in everything for tag in each.failures], line),
-        "verdict": line.selectbox("verdict", ["", *VERDICTS], key="episodes.verdict", format_func=_or_all,
-                                  on_change=to_top, args=(_EPISODES,)),
-        "words": line.text_input("Search in question and answers", key="episodes.words", on_change=to_top,
-                                 args=(_EPISODES,)),
-    }  # fmt: skip
-    numbers = opened.select(**chosen)
+    wanted = {name: _offer(name, everything, line) for name in FACETS}
+    again = {"on_change": to_top, "args": (_EPISODES,)}
+    numbers = opened.select(wanted, line.text_input("Search in question and answers", key="episodes.words", **again))
     columns = _TRAINED_COLUMNS if everything and everything[0].training else _COLUMNS
     number = pick_among(
         _EPISODES, numbers, lambda number: episode_cells(opened.episodes[number]), columns, line, find=opened.find
@@ -171,9 +156,9 @@ def show_episodes(opened: OpenEpisodes) -> None:
         draw(describe_episode(opened.whole(number)), _canvas(opened, opened.episodes[number].uid))
 
 
-def _offer(name: str, values: Sequence[Any], line: Any) -> Any:
+def _offer(name: str, episodes: Sequence[AgentEpisode], line: Any) -> Any:
     """A filter, where there is more than one value to choose from."""
-    known = sorted(set(values))
+    known = VERDICTS if name == "verdict" else sorted({value for each in episodes for value in FACETS[name](each)})
     if len(known) < 2 and name != "failure tag":
         return ""
     return line.selectbox(
@@ -205,10 +190,10 @@ def show_two(opened: OpenEvaluation, other: OpenEvaluation | None) -> None:
     second = right.selectbox("Second", names, index=_counterpart(names), key="compare.second", **again)
     light = {run: [source.episodes[number] for number in numbers] for run, (source, numbers) in runs.items()}
     stamps = tuple(stamp_evaluation(source.folder) for source in sources)
-    found = compare_cached(first, second, stamps, light)
+    comparison, sides = compare_cached(first, second, stamps, light)
     with st.expander("What they differ by", expanded=True):
-        draw(describe_comparison(found.comparison), _canvas(opened, "comparison"))
-    _show_questions(runs[first][0], runs[second][0], found)
+        draw(describe_comparison(comparison), _canvas(opened, "comparison"))
+    _show_questions(runs[first][0], runs[second][0], sides)
 
 
 def _counterpart(runs: Sequence[RunOfAgent]) -> int:
@@ -218,13 +203,13 @@ def _counterpart(runs: Sequence[RunOfAgent]) -> int:
     return next(alike, 1)
 
 
-def _show_questions(first: OpenEvaluation, second: OpenEvaluation, found: _Compared) -> None:
-    first_known: Side = next((side for side in SIDES if found.sides[side]), SIDES[0])
+def _show_questions(first: OpenEvaluation, second: OpenEvaluation, sides: Sides) -> None:
+    first_known: Side = next((side for side in SIDES if sides[side]), SIDES[0])
     side: Any = st.segmented_control(
         "Questions", SIDES, default=first_known, required=True, key="compare.side", label_visibility="collapsed",
-        format_func=lambda side: f"{side} ({len(found.sides[side]):,})", on_change=to_top, args=(_COMPARED,),
+        format_func=lambda side: f"{side} ({len(sides[side]):,})", on_change=to_top, args=(_COMPARED,),
     )  # fmt: skip
-    questions = found.sides[side or first_known]
+    questions = sides[side or first_known]
     rows = [
         {"uid": name, "question": one.question, "gold": one.golds[0], "first": one.answer, "second": two.answer}
         for name, one, two in questions

@@ -11,7 +11,7 @@ from trailforge.evaluation.compare import Comparison
 from trailforge.evaluation.failures import TAGS, is_right
 from trailforge.evaluation.table import LEGEND, CellEstimate, EvaluationTable, TableRow
 from trailforge.inspector.evaluations import verdict_of
-from trailforge.pipelines.show.common import values
+from trailforge.pipelines.show.common import answers, values
 from trailforge.pipelines.show.parts import (
     Chips,
     Columns,
@@ -197,12 +197,7 @@ def describe_episode(episode: AgentEpisode, *, is_beside: bool = False) -> Parts
 
 def _describe_answer(episode: AgentEpisode) -> FieldList:
     gold, *aliases = episode.golds
-    right = is_right(episode.scores)
-    also = [StyledText(f" also: {'; '.join(aliases)[:300]}", "quiet")] if aliases else []
-    fields: dict[str, Line] = {
-        "gold answer": (StyledText(gold, "gold"), *also),
-        "final answer": (StyledText(episode.answer or "none", "gold" if right else "wrong"), " ✓" if right else " ✗"),
-    }
+    fields = answers(gold, aliases, episode.answer, is_right(episode.scores))
     for hop, place in enumerate(episode.scores.found_at, start=1):
         found = f"by search {place + 1}" if place is not None else "by none"
         fields[f"document {hop} found"] = StyledText(found, "" if place is not None else "wrong")

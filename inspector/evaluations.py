@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -67,30 +67,16 @@ class OpenEpisodes:
         """Number of the episode of a uid."""
         return next((number for number, each in enumerate(self.episodes) if each.uid == uid), None)
 
-    def select(
-        self,
-        *,
-        agent: str = "",
-        backend: str = "",
-        model: str = "",
-        step: int | Literal[""] = "",
-        stop: str = "",
-        tag: str = "",
-        verdict: str = "",
-        words: str = "",
-    ) -> list[int]:
-        """Numbers of the episodes of which all this is true; what is empty does not count. `words`: as `_has_words`."""
+    def select(self, wanted: Mapping[str, Any], words: str = "") -> list[int]:
+        """Numbers of the episodes that have all wanted values, by name as in `FACETS`; what is empty does not count.
+
+        `words`: as `_has_words`.
+        """
+        asked = {name: value for name, value in wanted.items() if value != ""}
         return [
             number
             for number, each in enumerate(self.episodes)
-            if agent in ("", each.agent)
-            and backend in ("", each.backend)
-            and model in ("", each.model)
-            and step in ("", step_of(each))
-            and stop in ("", each.stop)
-            and (not tag or tag in each.failures)
-            and verdict in ("", verdict_of(each))
-            and _has_words(each, words)
+            if all(value in FACETS[name](each) for name, value in asked.items()) and _has_words(each, words)
         ]
 
 
@@ -163,11 +149,6 @@ def stamp_training(folder: Path) -> tuple[Any, ...]:
     return tuple((path.name, path.stat().st_mtime_ns) for path in sorted((folder / EPISODES).glob(STEP_FILES)))
 
 
-def step_of(episode: AgentEpisode) -> int | None:
-    """The step of a training that it was made in; None: an evaluation's."""
-    return None if episode.training is None else episode.training.step
-
-
 def verdict_of(episode: AgentEpisode) -> Verdict:
     """Right by luck: its searches do not bear it out."""
     if not is_right(episode.scores):
@@ -179,6 +160,18 @@ def _has_words(episode: AgentEpisode, words: str) -> bool:
     """Whether question, answer, gold answers or an id have the text, upper and lower case alike."""
     texts = (episode.question, episode.answer, *episode.golds, episode.question_id, episode.uid)
     return not words.strip() or any(words.strip().casefold() in text.casefold() for text in texts)
+
+
+FACETS: Mapping[str, Callable[[AgentEpisode], Sequence[Any]]] = {
+    "agent": lambda each: (each.agent,),
+    "back end": lambda each: (each.backend,),
+    "model": lambda each: (each.model,),
+    "step": lambda each: () if each.training is None else (each.training.step,),
+    "stop": lambda each: (each.stop,),
+    "failure tag": lambda each: each.failures,
+    "verdict": lambda each: (verdict_of(each),),
+}
+"""What episodes are chosen by: the values of one."""
 
 
 def find_episodes(opened: OpenEpisodes, *, id: str | None, kind: str | None, count: int) -> list[int]:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from trailforge.inspector.deciding import Curation
 from trailforge.inspector.showing import describe, kinds_of, show_of
 from trailforge.inspector.views import decide, fixing, overview, picking
 from trailforge.inspector.views.drawing import Canvas, draw
-from trailforge.inspector.views.frame import View, leave_own_folder, open_page, pages_of
+from trailforge.inspector.views.frame import leave_own_folder, open_page, page_of
 from trailforge.inspector.views.picking import TABLE, pick
 from trailforge.pipelines.curated import check_row, decidable, products_of
 from trailforge.pipelines.datasets import is_curated
@@ -29,26 +28,17 @@ from trailforge.pipelines.show.parts import Show, ShownTable
 from trailforge.schemas import InvalidInput
 
 
-def views(run: OpenRun, curation: Curation) -> Mapping[str, View]:
-    """By name."""
-    shown = show_of(run.dataset)
-    overall = partial(overview.show, run)
-    found = [View(name="overview", title="Overview", icon=":material/monitoring:", show=overall)]
-    if any(table.columns and table.name in run.tables for table in shown.tables):
-        of_rows = partial(show_rows, run, shown)
-        found.append(View(name=shown.path, title=shown.title, icon=shown.icon, show=of_rows))
-    decisions = partial(decide.show, run, curation)
-    found.append(View(name="decide", title="Decide", icon=":material/gavel:", show=decisions))
-    return {view.name: view for view in found}
-
-
 def show_page(run: OpenRun, curation: Curation) -> None:
     """The whole page for a run."""
     if not open_page(run.dataset, decide.STYLE + fixing.STYLE):
         return
-    shown = pages_of(views(run, curation).values())
-    picking.offer(shown["decide"], curation.tables)
-    chosen = st.navigation(list(shown.values()), position="top")
+    shown, decisions = show_of(run.dataset), partial(decide.show, run, curation)
+    deciding = page_of("decide", "Decide", ":material/gavel:", decisions)
+    pages = [page_of("overview", "Overview", ":material/monitoring:", partial(overview.show, run)), deciding]
+    if any(table.columns and table.name in run.tables for table in shown.tables):
+        pages.insert(1, page_of(shown.path, shown.title, shown.icon, partial(show_rows, run, shown)))
+    picking.offer(deciding, curation.tables)
+    chosen = st.navigation(pages, position="top")
     if chosen.url_path != "decide":
         st.session_state.pop(picking.ARRIVED, None)
     chosen.run()

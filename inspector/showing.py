@@ -159,7 +159,6 @@ def _checked(run: OpenRun, tables: list[ShownTable], kind: str) -> ShownTable:
 
 
 def _matching(run: OpenRun, table: ShownTable, id: str | None, kind: str | None) -> Iterator[int]:
-    """Numbers of rows, ascending."""
     numbers: Any = range(run.size(table.name))
     if id is not None:
         numbers = _having(run, table, id)
@@ -173,7 +172,7 @@ def _matching(run: OpenRun, table: ShownTable, id: str | None, kind: str | None)
 
 def _having(run: OpenRun, table: ShownTable, id: str) -> list[int]:
     known = run.table(table.name).schema.names
-    by_key = (run.matching(table.name, key, id) for key in table.keys if key in known)
+    by_key = (run.table(table.name).matching(key, id) for key in table.keys if key in known)
     return sorted({number for found in by_key for number in found})
 
 

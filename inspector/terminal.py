@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,20 +33,17 @@ from trailforge.pipelines.show.parts import (
     Columns,
     Conversation,
     DataTable,
-    DecideLink,
     Diagram,
     DocumentPanes,
     FieldList,
     Fold,
     Grid,
     Line,
-    Map,
     Meters,
     Note,
     Part,
     Parts,
     Scores,
-    SearchOn,
     Selector,
     ShownDocument,
     StyledText,
@@ -134,7 +131,7 @@ def _example(run: OpenRun, product: str) -> int:
     """A row that has a value in the first of two columns of kinds: a reflective trajectory, not a correct one."""
     table = show_of(run.dataset).table(product)
     kinds = kinds_of(run.dataset, table) if table else ()
-    counts = run.counts(product, kinds[:1])[kinds[0]] if len(kinds) > 1 else Counter[str]()
+    counts = run.table(product).counts(kinds[:1])[kinds[0]] if len(kinds) > 1 else Counter[str]()
     return run.find(product, next(iter(counts)), kinds[0]) or 0 if counts else 0
 
 
@@ -149,7 +146,9 @@ def view(parts: Parts, uid: str, table: str) -> RenderableType:
 
 
 def _views(parts: Parts) -> list[RenderableType]:
-    return [view for part in parts if (view := _MAKERS[type(part)](part)) is not None]
+    """Of those parts that a terminal can show."""
+    makers = ((part, _MAKERS.get(type(part))) for part in parts)
+    return [view for part, make in makers if make is not None and (view := make(part)) is not None]
 
 
 def _title(part: Title) -> RenderableType:
@@ -202,10 +201,13 @@ def _grid(part: Grid) -> RenderableType:
     return table
 
 
-def _headed(titles: Iterable[str], *, show_lines: bool = False) -> RichTable:
-    table = RichTable(show_lines=show_lines)
-    for title in titles:
-        table.add_column(_text(title))
+def _headed(
+    names: Iterable[str], *, right: Container[str] = (), title: str = "", show_lines: bool = False
+) -> RichTable:
+    """A table without rows. `right`: columns of numbers."""
+    table = RichTable(title=_text(title) if title else None, title_justify="left", show_lines=show_lines)
+    for name in names:
+        table.add_column(_text(name), justify="right" if name in right else "left")
     return table
 
 
@@ -276,10 +278,6 @@ def _fold(part: Fold) -> RenderableType:
     return Group(_text((part.title, "dim")), *_views(part.parts))
 
 
-def _nothing(part: Part) -> None:
-    """What only a page can do."""
-
-
 _MAKERS: Mapping[type[Part], Callable[[Any], RenderableType | None]] = {
     Title: _title,
     Chips: _chips,
@@ -298,9 +296,6 @@ _MAKERS: Mapping[type[Part], Callable[[Any], RenderableType | None]] = {
     Selector: _choice,
     Columns: _columns,
     Fold: _fold,
-    DecideLink: _nothing,
-    SearchOn: _nothing,
-    Map: _nothing,
 }
 
 
@@ -320,14 +315,10 @@ def figures(manifest: Manifest, kinds: Counter[str]) -> RenderableType:
 
 def kg_result(matches: Sequence[EntityMatch], triples: Sequence[KgTriple]) -> RenderableType:
     """Entities that a mention may mean, and triples around the likeliest."""
-    found = RichTable(title="entities", title_justify="left")
-    for name, justify in (("entity", "left"), ("label", "left"), ("matched", "left"), ("score", "right")):
-        found.add_column(name, justify=justify)  # type: ignore[arg-type]
+    found = _headed(("entity", "label", "matched", "score"), right=("score",), title="entities")
     for match in matches:
         found.add_row(*map(_text, (match.entity_id, match.label, match.name, f"{match.score:.2f}")))
-    facts = RichTable(title="triples", title_justify="left")
-    for name in ("head", "relation", "tail"):
-        facts.add_column(name)
+    facts = _headed(("head", "relation", "tail"), title="triples")
     for triple in triples:
         facts.add_row(*map(_text, (triple.head_label, triple.relation_label, triple.tail_label)))
     return Group(found, facts)
@@ -350,36 +341,24 @@ def show_live(texts: Iterable[str]) -> None:
 
 
 def _funnel(manifest: Manifest) -> RichTable:
-    table = RichTable(title=_text(manifest.run_id), title_justify="left")
-    for name, justify in (
-        ("stage", "left"),
-        ("in", "right"),
-        ("accepted", "right"),
-        ("rejected", "left"),
-        ("failed", "left"),
-    ):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    names = ("stage", "in", "accepted", "rejected", "failed")
+    table = _headed(names, right=("in", "accepted"), title=manifest.run_id)
     for line in manifest.stages:
         rejected = ", ".join(f"{c.reason} {c.count}" for c in line.rejected)
         failed = ", ".join(f"{c.reason} {c.count}" for c in line.failed)
-        row = (line.name, str(line.inputs), str(line.accepted), rejected, failed)
-        table.add_row(*map(_text, row))
+        table.add_row(*map(_text, (line.name, str(line.inputs), str(line.accepted), rejected, failed)))
     return table
 
 
 def _kinds(kinds: Counter[str]) -> RichTable:
-    table = RichTable()
-    for kind in kinds:
-        table.add_column(kind, justify="right")
+    table = _headed(kinds, right=kinds)
     table.add_row(*map(str, kinds.values()))
     return table
 
 
 def _cost(manifest: Manifest) -> RichTable:
-    table = RichTable()
     names = ("calls", "cut", "prompt tokens", "completion tokens", "cost", "seconds", "calls per row", "cost per row")
-    for name in names:
-        table.add_column(name, justify="right")
+    table = _headed(names, right=names)
     calls, cost = manifest.calls_per_accepted_row, manifest.cost_per_accepted_row
     table.add_row(
         f"{manifest.calls:,}",

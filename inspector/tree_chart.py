@@ -209,7 +209,6 @@ def _hover(tree: TreeDiagram, node: ShownNode) -> str:
 
 
 def _lay_out(figure: go.Figure, deepest: int, leaves: float) -> None:
-    """Axes, the lines of the depths, the legend."""
     for depth in range(deepest + 1):
         figure.add_hline(
             y=-depth, line={"color": "rgba(128,128,128,.25)", "dash": "dot", "width": 1}, layer="below",

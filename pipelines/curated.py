@@ -25,7 +25,6 @@ from trailforge.schemas import (
     CuratedRow,
     Fix,
     InvalidInput,
-    Question,
     RejectedRow,
     Ruling,
     SftRow,
@@ -72,7 +71,6 @@ def is_input(table: str) -> bool:
 
 
 def _declared(table: str) -> Iterator[Table]:
-    """Tables of this name, of all data sets."""
     return (tables[table] for tables in map(_tables, dataset_names()) if table in tables)
 
 
@@ -86,11 +84,15 @@ def _list_sources(dataset: str) -> list[str]:
 
 def check_row(dataset: str, row: Mapping[str, Any], ruling: Ruling) -> None:
     """Raises `InvalidInput` when people cannot decide this, or when a fix leaves no valid row of this one."""
-    for field in [fix.field for fix in ruling.fixes] or [""]:
-        check_ruling(dataset, ruling.table, ruling.action, field)
+    _check_fields(dataset, ruling)
     if ruling.action == "fix":
         product = products_of(dataset)[ruling.table]
         apply_fixes(from_dict(product.record, dict(row)), ruling, product)
+
+
+def _check_fields(dataset: str, ruling: Ruling) -> None:
+    for field in [fix.field for fix in ruling.fixes] or [""]:
+        check_ruling(dataset, ruling.table, ruling.action, field)
 
 
 def check_ruling(dataset: str, table: str, action: str, field: str = "") -> None:
@@ -111,8 +113,8 @@ def check_ruling(dataset: str, table: str, action: str, field: str = "") -> None
 
 
 def uid_of(row: Any) -> str:
-    """Of a row that people decide on: inputs have an id."""
-    return row.id if isinstance(row, Question) else row.uid
+    """Of a row: inputs have an id."""
+    return row.id if hasattr(row, "id") else row.uid
 
 
 def apply_fixes(row: Any, ruling: Ruling, product: Table) -> tuple[Any, tuple[AppliedFix, ...]]:
@@ -145,8 +147,7 @@ class Curator:
         self._changed: dict[Place, str] = {}  # what became of sources and rows that are not there any more
         self._derived: dict[str, Any] = {}
         for ruling in rulings:
-            for field in [fix.field for fix in ruling.fixes] or [""]:
-                check_ruling(dataset, ruling.table, ruling.action, field)
+            _check_fields(dataset, ruling)
             if ruling.table in sources:
                 self.sources.append(_curated_row(ruling, file="", position=None))
                 if ruling.action == "reject":
@@ -198,22 +199,10 @@ class Curator:
             raise InvalidInput(f"a decision on row {uid} of {table}, which is not in this run")
 
     def _follow(self, table: str, row: Any, lost: Place, file: str, position: int) -> CuratedRow:
-        became = self._changed[lost]
-        self._changed[table, uid_of(row)] = "follow"
-        return CuratedRow(
-            table=table,
-            uid=uid_of(row),
-            new_uid=None,
-            action="follow",
-            reason=_OF[became],
-            detail=f"made of {lost[1]} of {lost[0]}",
-            fixes=(),
-            who=(),
-            source_id="",
-            file=file,
-            position=position,
-            payload=_json(to_dict(row)),
-        )
+        reason, uid = _OF[self._changed[lost]], uid_of(row)
+        self._changed[table, uid] = "follow"
+        gone = Ruling(table=table, uid=uid, action="reject", reason=reason, detail=f"made of {lost[1]} of {lost[0]}")
+        return replace(_curated_row(gone, file=file, position=position, payload=_json(to_dict(row))), action="follow")
 
 
 class Undo:
@@ -246,23 +235,14 @@ class Undo:
 def rulings_of(rows: Iterable[CuratedRow]) -> list[Ruling]:
     """What people had decided."""
     return [
-        Ruling(
-            table=row.table,
-            uid=row.uid,
-            action=row.action,
-            reason=row.reason,
-            detail=row.detail,
-            fixes=tuple(Fix(field=fix.field, value=fix.new_value, who=fix.who) for fix in row.fixes),
-            who=row.who,
-            source_id=row.source_id,
-        )
+        Ruling(**_shared(row), fixes=tuple(Fix(field=fix.field, value=fix.new_value, who=fix.who) for fix in row.fixes))
         for row in rows
         if row.action != "follow"
     ]
 
 
 def rejected_rows(rows: Sequence[CuratedRow]) -> list[RejectedRow]:
-    """What goes to `rejected/`."""
+    """What goes to `rejected/`: the rows that left their tables."""
     return [
         RejectedRow(
             uid=row.uid,
@@ -273,51 +253,37 @@ def rejected_rows(rows: Sequence[CuratedRow]) -> list[RejectedRow]:
             payload=row.payload,
         )
         for row in rows
-        if is_gone(row)
+        if row.action in ("reject", "follow") and row.position is not None
     ]
 
 
-def is_gone(row: CuratedRow) -> bool:
-    """Did the row leave its table?"""
-    return row.action in ("reject", "follow") and row.position is not None
-
-
 def _curated_row(ruling: Ruling, *, file: str, position: int | None, payload: str = "") -> CuratedRow:
-    return CuratedRow(
-        table=ruling.table,
-        uid=ruling.uid,
-        new_uid=None,
-        action=ruling.action,
-        reason=ruling.reason,
-        detail=ruling.detail,
-        fixes=(),
-        who=ruling.who,
-        source_id=ruling.source_id,
-        file=file,
-        position=position,
-        payload=payload,
-    )
+    return CuratedRow(**_shared(ruling), new_uid=None, fixes=(), file=file, position=position, payload=payload)
+
+
+def _shared(row: Ruling | CuratedRow) -> dict[str, Any]:
+    """What a ruling and what is told of it say alike."""
+    return {name: getattr(row, name) for name in ("table", "uid", "action", "reason", "detail", "who", "source_id")}
+
+
+def value_at(row: Any, path: str) -> Any:
+    """A field, or a part of it as `messages.3.content`. Raises `InvalidInput` when there is none."""
+    at = row
+    for step in path.split("."):
+        at = {str(number): each for number, each in enumerate(at)} if isinstance(at, list) else at
+        if not isinstance(at, dict) or step not in at:
+            raise InvalidInput("the row has no such field", field=path)
+        at = at[step]
+    return at
 
 
 def _put(content: Any, path: str, value: Any) -> Any:
-    """Set a part of a row, `messages.3.content`; what stood there. Raises `InvalidInput` when there is no such part."""
-    *above, last = path.split(".")
-    try:
-        for step in above:
-            content = content[_number(step)] if isinstance(content, list) else content[step]
-        key: Any = _number(last) if isinstance(content, list) else last
-        old = content[key]
-        content[key] = value
-    except (KeyError, IndexError, ValueError, TypeError) as error:
-        raise InvalidInput("the row has no such field", field=path) from error
+    """Set a part of a row; what stood there. Raises as `value_at`."""
+    old = value_at(content, path)
+    above, _, last = path.rpartition(".")
+    around = value_at(content, above) if above else content
+    around[int(last) if isinstance(around, list) else last] = value
     return old
-
-
-def _number(step: str) -> int:
-    """Of a part of a list. Raises `ValueError` for all that is not written as such: `-1`, `01`, `²`."""
-    if str(number := int(step)) != step or number < 0:
-        raise ValueError(step)
-    return number
 
 
 def _json(value: Any) -> str:

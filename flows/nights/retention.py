@@ -12,10 +12,11 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
+from trailforge.curation.verdicts import awaits_curation
 from trailforge.flows.nights.windows import DOCUMENTS, DONE, PLAN, QUESTIONS, TAKEN, VERDICTS, folders, run_folders
 from trailforge.pipelines.datasets import CURATED, all_tables
 from trailforge.pipelines.engine.files import LOCK, exclusive, is_held, output_errors, sha256_of
@@ -29,9 +30,8 @@ from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput, Output
 _REMOVED = ".removed-"
 _LEFTOVER = re.compile(r"\.removed-\d{4}-\d\d-\d\d-[0-9a-f]{8}")
 _OF_A_WINDOW = frozenset({PLAN, TAKEN, DONE, DOCUMENTS, QUESTIONS, VERDICTS, LOCK})
-_FILES_OF_A_RUN = frozenset({SETTINGS, MANIFEST, CARD, LOCK})
-_FOLDERS_OF_A_RUN = frozenset({RECEIPTS, PROGRESS, ERRORS, "ledger", "plots", "work", "curation"})
-_OF_A_RUN = _FILES_OF_A_RUN | _FOLDERS_OF_A_RUN | (all_tables() - {CURATED})
+_OF_A_RUN = {SETTINGS, MANIFEST, CARD, LOCK, RECEIPTS, PROGRESS, ERRORS, "ledger", "plots", "work", "curation"}
+_OF_A_RUN |= all_tables() - {CURATED}
 """Not the table that a curated data set has more than its run: the run of a window is none."""
 
 
@@ -44,19 +44,11 @@ class Fate:
     """Why it stays; empty when it goes."""
 
 
-def fates(
-    root: Path,
-    keep: int,
-    *,
-    is_open: Callable[[Path], bool],
-    curated: Sequence[Path] = (),
-    spare: Sequence[str] = (),
-) -> list[Fate]:
+def fates(root: Path, keep: int, *, curated: Sequence[Path] = (), spare: Sequence[str] = ()) -> list[Fate]:
     """Of the complete windows but the newest `keep`, the earliest first. Changes nothing.
 
-    `is_open`: whether a log has decisions that a curated data set can be made of. `curated`: folders in or below which
-    there are such data sets, beside the root itself. `spare`: days that stay, however old. Raises `InvalidInput` for a
-    root that is not there, or fewer than one window to keep.
+    `curated`: folders in or below which there are curated data sets, beside the root itself. `spare`: days that stay,
+    however old. Raises `InvalidInput` for a root that is not there, or fewer than one window to keep.
     """
     check_keep(keep)
     if not root.is_dir():
@@ -64,7 +56,7 @@ def fates(
     complete = [folder for folder in folders(root) if (folder / DONE).is_file()]
     old = [folder for folder in complete[: max(0, len(complete) - keep)] if folder.name not in spare]
     applied = _applied((root, *curated), old)
-    return [Fate(folder=folder, kept_for=_kept_for(folder, applied, is_open)) for folder in old]
+    return [Fate(folder=folder, kept_for=_kept_for(folder, applied)) for folder in old]
 
 
 def check_keep(keep: int) -> None:
@@ -98,45 +90,37 @@ def _settled(fate: Fate) -> Fate:
     return fate
 
 
-def _kept_for(folder: Path, applied: Set[str], is_open: Callable[[Path], bool]) -> str:
-    if any(is_held(each) for each in (folder, *run_folders(folder))):
-        return "a process works in it"
+def _kept_for(folder: Path, applied: Set[str]) -> str:
     runs = run_folders(folder)
+    if any(is_held(each) for each in (folder, *runs)):
+        return "a process works in it"
     own = _OF_A_WINDOW.union(run.name for run in runs)
     strange = [*_beside(folder, own), *(path for run in runs for path in _beside(run, _OF_A_RUN))]
     if strange:
         return f"holds {strange[0].relative_to(folder)}, which is no part of a window"
-    patterns = [run for run in run_folders(folder) if (run / PATTERNS_LOG).is_file()]
-    if patterns:
-        return f"people's patterns are in {patterns[0].name} (--verdicts)"
-    open_logs = [log for log in _logs(folder) if sha256_of(log) not in applied and is_open(log)]
-    if open_logs:
-        return f"people's decisions in {open_logs[0].parents[1].name} were not applied (trailforge curate apply)"
+    for run in runs:
+        if (run / PATTERNS_LOG).is_file():
+            return f"people's patterns are in {run.name} (--verdicts)"
+    for run in runs:
+        log = run / DECISIONS_LOG
+        if log.is_file() and sha256_of(log) not in applied and awaits_curation(log):
+            return f"people's decisions in {run.name} were not applied (trailforge curate apply)"
     return ""
 
 
-def _applied(roots: Iterable[Path], old: Sequence[Path]) -> frozenset[str]:
+def _applied(roots: Iterable[Path], old: Sequence[Path]) -> set[str]:
     """Hashes of the logs that curated data sets outside of the old windows were made of."""
-    return frozenset(digest for root in roots for manifest in _manifests(root, old) for digest in _inputs(manifest))
-
-
-def _manifests(root: Path, old: Sequence[Path]) -> Iterator[Path]:
-    for pattern in (MANIFEST, f"*/{MANIFEST}", f"*/*/{MANIFEST}"):
-        yield from (path for path in root.glob(pattern) if not any(folder in path.parents for folder in old))
-
-
-def _inputs(manifest: Path) -> Iterator[str]:
-    """Hashes of the logs among the inputs of a data set; none of what is no manifest."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        for entry in parse_json(manifest.read_bytes())["inputs"]:
-            if entry["path"].endswith(DECISIONS_LOG):
-                yield entry["sha256"]
-
-
-def _logs(folder: Path) -> list[Path]:
-    return [run / DECISIONS_LOG for run in run_folders(folder) if (run / DECISIONS_LOG).is_file()]
+    found: set[str] = set()
+    for path in (p for root in roots for depth in ("", "*/", "*/*/") for p in root.glob(f"{depth}{MANIFEST}")):
+        if any(folder in path.parents for folder in old):
+            continue
+        with contextlib.suppress(
+            OSError, ValueError, KeyError, TypeError, AttributeError
+        ):  # none of what is no manifest
+            inputs = parse_json(path.read_bytes())["inputs"]
+            found.update(entry["sha256"] for entry in inputs if entry["path"].endswith(DECISIONS_LOG))
+    return found
 
 
 def _beside(folder: Path, known: Set[str]) -> list[Path]:
-    """What is in the folder beside what is known."""
     return sorted(path for path in folder.iterdir() if path.name not in known)

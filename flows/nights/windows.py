@@ -13,13 +13,13 @@ import contextlib
 import glob
 import gzip
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trailforge.curation.verdicts import COPIES
+from trailforge.curation.verdicts import COPIES, copy_logs
 from trailforge.flows.nights.makes import Make
 from trailforge.pipelines.engine.files import exclusive, sha256_of, write_atomically, write_text
 from trailforge.pipelines.runs.accounting import stage
@@ -201,20 +201,17 @@ def read_window(folder: Path) -> Window | None:
     return _read(folder / DONE, Window)
 
 
-def take(
-    folder: Path, plan: WindowPlan, copy_verdicts: Callable[[Path], tuple[FileEntry, ...]] = lambda _: ()
-) -> Taken:
+def take(folder: Path, plan: WindowPlan) -> Taken:
     """Copy the documents of the window's days into its folder, unless that is done, and keep the books of it.
 
-    `copy_verdicts`: copies people's decisions on earlier runs into a folder, and says from where.
-
-    All files are read again when one has changed meanwhile. Raises `InvalidInput` for a pattern without files, a file
-    that cannot be read or does not stand still, and when over 5 % of all rows are invalid.
+    People's decisions on earlier runs are copied, too. All files are read again when one has changed meanwhile. Raises
+    `InvalidInput` for a pattern without files, a file that cannot be read or does not stand still, and when over 5 % of
+    all rows are invalid.
     """
     done = _read(folder / TAKEN, Taken)
     if done is not None:
         return done
-    verdicts = copy_verdicts(folder / VERDICTS)
+    verdicts = copy_logs(plan.verdicts, folder / VERDICTS)
     files = find_files(plan.documents)
     for _ in range(_READINGS):
         before = [_version(file) for file in files]

@@ -45,7 +45,7 @@ _MEANINGS = {
 
 def agent_trajectory(run: OpenRun, row: AgentTrajectory) -> Parts:
     """A row of `agent_trajectories`."""
-    pairs = run.matching("pairs", "good_uid", row.uid) if "pairs" in run.tables else ()
+    pairs = run.table("pairs").matching("good_uid", row.uid) if "pairs" in run.tables else ()
     tabs = [
         tab("Conversation", lambda: [Conversation(row.episode.messages)]),
         tab("Searches", lambda: _searches(row)),

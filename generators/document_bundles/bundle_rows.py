@@ -69,5 +69,5 @@ def question_in(rejected: RejectedRow) -> BundleQuestion | None:
 
 def _rows(run: OpenRun, table: str, bundle_id: str) -> Iterator[BundleQuestion]:
     if table in run.tables:
-        for number in run.matching(table, "bundle_id", bundle_id):
+        for number in run.table(table).matching("bundle_id", bundle_id):
             yield run.record(table, number)

@@ -59,7 +59,7 @@ _LINKS = {
 
 def kg_trajectory(run: OpenRun, row: KgTrajectory) -> Parts:
     """A row of `kg_trajectories`."""
-    pairs = run.matching("pairs", "good_uid", row.uid) if "pairs" in run.tables else ()
+    pairs = run.table("pairs").matching("good_uid", row.uid) if "pairs" in run.tables else ()
     tabs = [
         Tab("Searches", lambda: _searches(row), lambda: [_line(step) for step in row.steps]),
         tab("Conversation", lambda: [Conversation(row.messages)]),

@@ -15,12 +15,13 @@ from trailforge.inspector import deciding as queues
 from trailforge.inspector.deciding import Curation, decide, make_fix
 from trailforge.inspector.showing import describe, product_of, show_of
 from trailforge.inspector.views import desk as desks
-from trailforge.inspector.views.desk import Desk, Place, button, desk_of_session
+from trailforge.inspector.views.desk import Desk, button, desk_of_session
 from trailforge.inspector.views.drawing import Canvas, draw
 from trailforge.inspector.views.fixing import Fixing, show_fix
 from trailforge.inspector.views.overview import show_agreement
 from trailforge.inspector.views.picking import ARRIVED, ROW, TABLE, search_table
 from trailforge.inspector.visible_text import escape_text, visible
+from trailforge.pipelines.dataset import Place
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.schemas import Decision, InvalidInput, TrailforgeError
 
@@ -122,7 +123,6 @@ def _show_rows(run: OpenRun, curation: Curation, log: _Log) -> None:
 
 
 def _show_seat(seat: _Seat, count: int, decisions: Sequence[Decision]) -> None:
-    """The row, and what can be said of it."""
     st.query_params.update({TABLE: seat.wanted.table, ROW: seat.uid})
     desks.listen()
     left, right = st.columns([3, 1.15], gap="medium")
@@ -167,7 +167,7 @@ def _arrive(run: OpenRun, curation: Curation) -> None:
 
 def _show_nothing(seat: _Seat) -> None:
     """Why the list is empty; what was decided can be looked at again."""
-    if seat.wanted.mode == queues.FILTERS_DIFFER and not len(seat.run.disputed(seat.wanted.table)):
+    if seat.wanted.mode == queues.FILTERS_DIFFER and not len(seat.run.table(seat.wanted.table).disputed()):
         st.info("Of no row here it is told that some filters pass it and others do not. Choose another order above.")
     else:
         st.success("Nothing is left in this list. Choose another one above.")
@@ -205,7 +205,7 @@ def _wanted(run: OpenRun, tables: Sequence[str], desk: Desk) -> queues.Wanted:
     )  # fmt: skip
     number = ""
     if mode == queues.LOWEST:
-        number = st.selectbox("By", run.numbers(table), key=f"decide.number.{table}", on_change=restart)
+        number = st.selectbox("By", run.table(table).numbers(), key=f"decide.number.{table}", on_change=restart)
     kinds = queues.kinds_of(run, table)
     kind = None
     if kinds:
@@ -246,7 +246,6 @@ def _show_back(seat: _Seat) -> None:
 
 
 def _show_choices(seat: _Seat) -> None:
-    """Accept, reject for a reason, remark."""
     button(st, "Accept", "accept", seat.seat, _say, seat, {"action": "accept"}, type="primary")
     st.caption("Reject:")
     for key, reason in zip(desks.REASON_KEYS, REASONS, strict=True):
@@ -262,7 +261,6 @@ def _show_choices(seat: _Seat) -> None:
 
 
 def _show_fix(seat: _Seat, where: Any) -> None:
-    """Change fields: the row is then good."""
     fixable = seat.curation.fixable(seat.wanted.table)
     if not fixable:
         return
@@ -275,7 +273,6 @@ def _show_fix(seat: _Seat, where: Any) -> None:
 
 
 def _show_decisions(decisions: Sequence[Decision]) -> None:
-    """What was said of the row so far."""
     for each in reversed(decisions):
         what = each.reason or each.comment or (f"{each.field} = {each.value}" if each.field else "")
         when = f"{each.when[:16].replace('T', ' ')} {each.who}"

@@ -15,6 +15,8 @@ from typing import Any
 
 import streamlit as st
 
+from trailforge.pipelines.dataset import Place
+
 REASON_KEYS = ("1", "2", "3", "4", "5")
 _KEYS = {"accept": "a", "next": "j", "previous": "k", "again": "u", "undo": "z", "save": "s"}
 _NAMES = {key: name for name, key in _KEYS.items()} | {key: f"reject-{key}" for key in REASON_KEYS}
@@ -25,8 +27,6 @@ STYLE = """
              background: #b3261e; padding: .4rem 1rem; border-radius: .5rem; pointer-events: none; font-size: .9rem; }
 .not-taken:empty { display: none; }
 """
-Place = tuple[str, str]
-"""Table and uid of a row."""
 
 
 @dataclass(slots=True)

@@ -151,7 +151,6 @@ def _draw_choice(part: Selector, canvas: Canvas) -> None:
 
 
 def _pick_line(part: Selector, canvas: Canvas) -> int:
-    """From a table of the options."""
     event: Any = st.dataframe(
         [{name: _plain(value) for name, value in option.cells.items()} for option in part.options],
         key=canvas.key, on_select="rerun", selection_mode="single-row", hide_index=True,
@@ -181,15 +180,7 @@ def _draw_fold(part: Fold, canvas: Canvas) -> None:
         draw(part.parts, canvas)
 
 
-def _draw_link(part: DecideLink, canvas: Canvas) -> None:
-    show_link(part.table, part.uid, what=part.what)
-
-
-def _draw_search_on(part: SearchOn, canvas: Canvas) -> None:
-    search_table(canvas.run, part.table, part.words)
-
-
-_DRAWERS: Mapping[type[Part], Callable[[Any, Canvas], None]] = {
+_DRAWERS: Mapping[type[Part], Callable[[Any, Canvas], object]] = {
     DataTable: _draw_table,
     Diagram: _draw_graph,
     TreeDiagram: _draw_tree,
@@ -198,6 +189,6 @@ _DRAWERS: Mapping[type[Part], Callable[[Any, Canvas], None]] = {
     Selector: _draw_choice,
     Columns: _draw_columns,
     Fold: _draw_fold,
-    DecideLink: _draw_link,
-    SearchOn: _draw_search_on,
+    DecideLink: lambda part, canvas: show_link(part.table, part.uid, what=part.what),
+    SearchOn: lambda part, canvas: search_table(canvas.run, part.table, part.words),
 }

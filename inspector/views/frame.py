@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,17 +25,6 @@ _STYLE = """
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """One of a page's views."""
-
-    name: str
-    """The path of its address, too; that of a page's first one is the root."""
-    title: str
-    icon: str
-    show: Callable[[], Any]
-
-
 def leave_own_folder() -> None:
     """Streamlit puts the folder of its script on the path, where modules of ours could pass for others of their names.
 
@@ -55,12 +43,9 @@ def open_page(title: str, style: str = "") -> bool:
     return True
 
 
-def pages_of(views: Iterable[View]) -> dict[str, Any]:
-    """The views as Streamlit takes them, by name."""
-    return {
-        view.name: st.Page(partial(guard, view.show), title=view.title, icon=view.icon, url_path=view.name)
-        for view in views
-    }
+def page_of(name: str, title: str, icon: str, show: Callable[[], Any]) -> Any:
+    """A view as Streamlit takes it. `name`: the path of its address, too; that of a page's first one is the root."""
+    return st.Page(partial(guard, show), title=title, icon=icon, url_path=name)
 
 
 def guard(show: Callable[[], Any]) -> None:

@@ -173,7 +173,6 @@ def _documents(part: DocumentPanes) -> str:
 
 
 def _halves(document: ShownDocument) -> tuple[str, str]:
-    """Title and text with their marks."""
     cut, whole = len(document.title), len(document.whole)
     title = [(*at, kind) for *place, kind in document.marks if (at := clip((place[0], place[1]), 0, cut))]
     text = [(*at, kind) for *place, kind in document.marks if (at := clip((place[0], place[1]), cut + 1, whole))]

@@ -90,7 +90,7 @@ def _show_rejections(run: OpenRun) -> str | None:
 def _show_rejected(run: OpenRun, reason: str) -> None:
     with st.container(border=True):
         st.html(f"<b>Rejected: {escape_text(reason)}</b>")
-        if "rejected" not in run.tables or reason not in run.counts("rejected", ["reason"])["reason"]:
+        if "rejected" not in run.tables or reason not in run.table("rejected").counts(["reason"])["reason"]:
             st.info("These items were counted and have no row of their own: see the stage in the card.")
             return
         number = pick(run, "rejected", ("uid", "stage", "score", "detail"), kind="reason", only=reason)
@@ -106,7 +106,7 @@ def _show_kinds(run: OpenRun, table: str, kinds: Sequence[str]) -> None:
     if not columns:
         return
     st.subheader("Yield by kind", help="What passed all filters, and what the filters rejected, where that is told.")
-    counts = run.counts(table, columns)
+    counts = run.table(table).counts(columns)
     for place, (name, kept) in zip(st.columns(len(columns)), counts.items(), strict=True):
         with place:
             st.caption(name.replace("_", " "))
@@ -117,12 +117,11 @@ def _show_kinds(run: OpenRun, table: str, kinds: Sequence[str]) -> None:
 
 
 def _show_numbers(run: OpenRun, table: str, units: Mapping[str, str]) -> None:
-    """A histogram for each number that rows have."""
-    found = {path: unit for path, unit in units.items() if path in run.numbers(table)}
+    found = {path: unit for path, unit in units.items() if path in run.table(table).numbers()}
     st.subheader("Distributions")
     places = st.columns(3)
     for number, (path, unit) in enumerate(found.items()):
-        values = run.values(table, path)
+        values = run.table(table).values(path)
         with places[number % 3]:
             if np.isnan(values).all():
                 continue

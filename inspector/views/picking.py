@@ -154,14 +154,14 @@ def _filter(run: OpenRun, table: str, kind: str, only: str, line: DeltaGenerator
     """Numbers of the rows that the filters above the list leave; these stand in the line, which wraps."""
     value = only or None
     if kind and not only:
-        counts = run.counts(table, [kind])[kind]
+        counts = run.table(table).counts([kind])[kind]
         value = line.selectbox(
             kind, [None, *counts], key=f"{table}.kind",
             format_func=lambda each: "all" if each is None else f"{each} ({counts[each]:,})",
             on_change=to_top, args=(table,),
         )  # fmt: skip
     words = line.text_input("Search in all texts", key=f"{table}.words", on_change=to_top, args=(table,))
-    numbers: Sequence[int] = range(run.size(table)) if value is None else run.matching(table, kind, value)
+    numbers: Sequence[int] = range(run.size(table)) if value is None else run.table(table).matching(kind, value)
     if not words.strip():
         return numbers
     found = search_table(run, table, words, line)

@@ -39,7 +39,8 @@ _LOGS = frozenset(log.split("/")[-1] for log in (DECISIONS_LOG, PATTERNS_LOG))
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
 _LARGEST = "10M<n<100M"
 _MOST_REASONS = 20
-_REJECTED = "rejected"
+_SPLITS = {"rejected": "rejected"}
+"""Under which hubs have a table that is nothing to train on."""
 
 
 def write_card(
@@ -60,18 +61,33 @@ def write_card(
     alone has to say, before the cost and behind the licences.
     """
     write_figure(folder / FUNNEL, funnel(manifest.stages))
-    sections = [
-        front_matter(manifest, tables, tags, sources, config.card),
+    figure = f"![What each stage let through]({FUNNEL})\n"
+    return "\n".join([*_sections(manifest, config.card, tables, tags, sources, summary, [figure, *own]), *end])
+
+
+def write_plain_card(folder: Path, manifest: Manifest, settings: Settings) -> str:
+    """What can be said of any run: where it is from, its books, its cost and its licences."""
+    dataset = dataset_of(settings)
+    config: RunConfig = run_configuration(dataset, settings)
+    sources = of_questions(folder, config.card) if dataset.inputs.record is Question else []
+    summary = "\n".join(origin_lines(manifest, "Inputs", config.seed))
+    return "\n".join(_sections(manifest, config.card, (dataset.rows, *dataset.tables), [], sources, summary, []))
+
+
+def _sections(
+    manifest: Manifest, config: CardConfig, tables: Sequence[str], tags: Sequence[str], sources: Sequence[Source],
+    summary: str, own: Sequence[str],
+) -> list[str]:  # fmt: skip
+    """Of all cards."""
+    return [
+        front_matter(manifest, tables, tags, sources, config),
         f"# {manifest.run_id}\n",
         summary,
         funnel_table(manifest.stages),
-        f"![What each stage let through]({FUNNEL})\n",
         *own,
         f"## Cost\n\n{cost_table(manifest)}\n",
-        section(manifest.model, sources, config.card),
-        *end,
+        section(manifest.model, sources, config),
     ]
-    return "\n".join(sections)
 
 
 def rows_of(folder: Path, table: str, record: type[T]) -> Iterable[T]:
@@ -103,7 +119,10 @@ def front_matter(
         rows[file.path.split("/")[0]] += file.rows
     present = [table for table in (*tables, INPUTS, CURATED) if rows[table]]
     configs: list[dict[str, Any]] = [
-        {"config_name": table, "data_files": [{"split": _split_of(table), "path": f"{table}/part-*.parquet"}]}
+        {
+            "config_name": table,
+            "data_files": [{"split": _SPLITS.get(table, "train"), "path": f"{table}/part-*.parquet"}],
+        }
         for table in present
     ]
     if rows[product]:
@@ -120,11 +139,6 @@ def front_matter(
     empty = "" if rows[product] or not product else describe_empty(manifest.stages)
     warning = f"\n> **{empty}**\n" if empty else ""
     return f"---\n{yaml.safe_dump(content, sort_keys=False)}---\n{warning}"
-
-
-def _split_of(table: str) -> str:
-    """The split under which hubs have a table."""
-    return _REJECTED if table == _REJECTED else "train"
 
 
 def describe_empty(stages: Iterable[StageCount]) -> str:
@@ -154,22 +168,6 @@ def origin_lines(manifest: Manifest, what: str, seed: int) -> list[str]:
         *([f"- What curators said: {_files(verdicts, 'lines', 3)}"] if verdicts else []),
         f"- Seed {seed}, configuration {manifest.config_hash}, trailforge {manifest.trailforge_version}\n",
     ]
-
-
-def write_plain_card(folder: Path, manifest: Manifest, settings: Settings) -> str:
-    """What can be said of any run: where it is from, its books, its cost and its licences."""
-    dataset = dataset_of(settings)
-    config: RunConfig = run_configuration(dataset, settings)
-    sources = of_questions(folder, config.card) if dataset.inputs.record is Question else []
-    sections = [
-        front_matter(manifest, (dataset.rows, *dataset.tables), [], sources, config.card),
-        f"# {manifest.run_id}\n",
-        *origin_lines(manifest, "Inputs", config.seed),
-        funnel_table(manifest.stages),
-        f"## Cost\n\n{cost_table(manifest)}\n",
-        section(manifest.model, sources, config.card),
-    ]
-    return "\n".join(sections)
 
 
 def funnel_table(stages: Iterable[StageCount]) -> str:

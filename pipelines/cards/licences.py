@@ -125,7 +125,6 @@ def _line(source: Source) -> str:
 
 
 def _note(dataset: str) -> str:
-    """What is known of a benchmark."""
     return f" by the file; {_PUBLISHED[dataset]} if it is the published one" if dataset in _PUBLISHED else ""
 
 

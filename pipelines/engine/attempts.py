@@ -8,14 +8,14 @@ may wait for a dead one for ever.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol
 
 from trailforge.pipelines.engine.files import write_text
 from trailforge.pipelines.engine.progress import FOLDER, live_files, read_progress
@@ -28,14 +28,6 @@ _AGAIN = "; run the same command again"
 
 class Superseded(Exception):
     """Another attempt at the run has begun. Of no interest to anybody but the worker that stops."""
-
-
-class Job(Protocol):
-    """What Beam gives back for a pipeline that was started."""
-
-    def cancel(self) -> object:
-        """Ask for an end."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +67,9 @@ class _LastSeen:
     changes: dict[Path, tuple[int, float]] = field(default_factory=dict)
     """By file: its time of change, and when we first saw that."""
 
-    def look(self, folder: Path, now: float) -> tuple[float, float]:
-        """Seconds in which nothing has moved, and in which one worker has been silent."""
-        counters = read_progress(folder)
+    def losses(self, folder: Path, patience: Patience) -> Iterator[str]:
+        """What says that a worker is lost."""
+        counters, now = read_progress(folder), time.monotonic()
         if counters != self.counters or counters["in_flight"]:
             self.counters, self.moved_at = counters, now
         found: dict[Path, tuple[int, float]] = {}
@@ -85,43 +77,37 @@ class _LastSeen:
             before = self.changes.get(path)
             found[path] = before if before is not None and before[0] == changed else (changed, now)
         self.changes = found
-        return now - self.moved_at, max((now - seen for _, seen in found.values()), default=0.0)
+        if any(now - seen > patience.silence_s for _, seen in found.values()):
+            yield f"a worker has given no sign of life for {patience.silence_s:g} s{_AGAIN}"
+        if now - self.moved_at > patience.start_s:
+            yield (
+                f"no worker has done anything for {patience.start_s:g} s: do all workers run, can they import "
+                f"trailforge, and do they see {folder}?{_AGAIN}"
+            )
 
 
-class Watch:
-    """Cancels a job that has lost a worker. A context manager; `raise_loss` tells, after its end, of which."""
+@contextlib.contextmanager
+def watching(folder: Path, cancel: Callable[[], object], patience: Patience) -> Iterator[None]:
+    """Watch the workers of a job in the block: it is cancelled when one is lost.
 
-    def __init__(self, folder: Path, job: Job, patience: Patience) -> None:
-        self._folder, self._job, self._patience = folder, job, patience
-        self._loss = ""
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="trailforge-watch", daemon=True)
+    Raises `ClusterError` at the end that says which, whatever the block raised.
+    """
+    losses: list[str] = []
+    stop = threading.Event()
 
-    def __enter__(self) -> Watch:
-        self._thread.start()
-        return self
+    def look() -> None:
+        seen, every_s = _LastSeen(time.monotonic()), min(patience.start_s, patience.silence_s) / _LOOKS_PER_SILENCE
+        while not (losses or stop.wait(every_s)):
+            losses.extend(seen.losses(folder, patience))
+        if losses:
+            cancel()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def raise_loss(self) -> None:
-        """Raise `ClusterError` if a worker was lost."""
-        if self._loss:
-            raise ClusterError(self._loss)
-
-    def _run(self) -> None:
-        seen, patience = _LastSeen(time.monotonic()), self._patience
-        every_s = min(patience.start_s, patience.silence_s) / _LOOKS_PER_SILENCE
-        while not self._stop.wait(every_s):
-            still_s, silent_s = seen.look(self._folder, time.monotonic())
-            if silent_s > patience.silence_s:
-                self._loss = f"a worker has given no sign of life for {patience.silence_s:g} s{_AGAIN}"
-            elif still_s > patience.start_s:
-                self._loss = (
-                    f"no worker has done anything for {patience.start_s:g} s: do all workers run, can they import "
-                    f"trailforge, and do they see {self._folder}?{_AGAIN}"
-                )
-            if self._loss:
-                self._job.cancel()
-                return
+    watcher = threading.Thread(target=look, name="trailforge-watch", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        watcher.join()
+        if losses:
+            raise ClusterError(losses[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,11 +65,6 @@ class ModelWork:
     preset: str = ""
     """Its name."""
 
-    @property
-    def items_in_flight(self) -> int:
-        """Items at a time."""
-        return self.config.schedule.questions_in_flight
-
     async def client(self) -> ModelClient:
         """Connected to ledger and model. Fails at once when one of them is not there."""
         ledger = open_ledger(self.config.ledger, Path(self.folder) / LEDGER, run=self.run_id)
@@ -87,11 +83,8 @@ async def check_servers(config: RunConfig) -> None:
     A shared ledger that is not there is an `OutputError`.
     """
     await check_ledger(config.ledger)
-    client = ModelClient(config.client)
-    try:
+    async with aclosing(ModelClient(config.client)) as client:
         await client.check()
-    finally:
-        await client.aclose()
 
 
 def failed_row(at: str, uid: str, error: TrailforgeError, payload: object) -> RejectedRow:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections import Counter
 from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import Future
@@ -23,15 +22,16 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from trailforge.inference import ModelClient, Usage, metering
 from trailforge.inference.threads import LoopThread, all_or_error
-from trailforge.pipelines.engine.attempts import Patience, Superseded, Watch, begin_attempt, is_current
+from trailforge.pipelines.curated import uid_of
+from trailforge.pipelines.engine.attempts import Patience, Superseded, begin_attempt, is_current, watching
 from trailforge.pipelines.engine.beam_work import spread_elements
-from trailforge.pipelines.engine.model_stage import ModelWork
+from trailforge.pipelines.engine.model_stage import ModelWork, failed_row
 from trailforge.pipelines.engine.progress import ProgressFile
 from trailforge.pipelines.engine.runners import check_runner, has_one_worker, is_local, telling_line
 from trailforge.pipelines.engine.shards import ItemResult, Shard, finish_shard, missing_shards
 from trailforge.pipelines.engine.worker_errors import clear_errors, note_error, noted_error
 from trailforge.pipelines.runs.accounting import add_up, stage
-from trailforge.schemas import ITEM_ERRORS, ClusterError, RejectedRow, TrailforgeError, read_parquet, to_dict
+from trailforge.schemas import ITEM_ERRORS, ClusterError, TrailforgeError, read_parquet, to_dict
 
 _PROGRESS_EVERY_S = 0.5
 _DEFAULT_PATIENCE = Patience()
@@ -69,11 +69,8 @@ def _run_elsewhere(pipeline: beam.Pipeline, folder: Path, patience: Patience) ->
     """Hand a pipeline to a cluster and watch its workers. Whatever the cluster says becomes a `ClusterError`."""
     try:
         job = pipeline.run()
-        with Watch(folder, job, patience) as watch:
-            try:
-                job.wait_until_finish()
-            finally:
-                watch.raise_loss()
+        with watching(folder, job.cancel, patience):
+            job.wait_until_finish()
     except ClusterError:
         raise
     except Exception as error:
@@ -132,8 +129,8 @@ class _Worker:
     def __init__(self, work: ModelWork, folder: Path, attempt: str, client: ModelClient, context: object) -> None:
         self._work, self._folder, self._attempt = work, folder, attempt
         self._client, self._context = client, context
-        self._items = asyncio.Semaphore(work.items_in_flight)
-        self._shards = asyncio.Semaphore(work.items_in_flight + 1)
+        in_flight = work.config.schedule.questions_in_flight
+        self._items, self._shards = asyncio.Semaphore(in_flight), asyncio.Semaphore(in_flight + 1)
         self._running: set[asyncio.Task[Any]] = set()
         self._done: Counter[str] = Counter()
         self._is_superseded = False
@@ -188,14 +185,12 @@ class _Worker:
         return result
 
     def _count(self, result: ItemResult) -> None:
-        """An item is done."""
         self._done["items"] += 1
         self._done["prompt_tokens"] += result.usage.prompt_tokens
         self._done["completion_tokens"] += result.usage.completion_tokens
         self._done.update(self._work.stage.kinds(result))
 
     def _counters(self) -> dict[str, int]:
-        """Items, rows by kind, calls, tokens."""
         return dict(self._done) | self._client.figures
 
     def _check_attempt(self) -> None:
@@ -224,13 +219,6 @@ def write_shard(work: ModelWork, folder: Path, shard: Shard, results: Sequence[I
 
 def _failed_result(work: ModelWork, item: Any, error: TrailforgeError, usage: Usage) -> ItemResult:
     name = work.stage.name
-    row = RejectedRow(
-        uid=item.id if hasattr(item, "id") else item.uid,  # rows that another stage made have a uid
-        stage=name,
-        reason=error.reason,
-        score=0.0,
-        detail=str(error),
-        payload=json.dumps(to_dict(item), ensure_ascii=False),
-    )
+    row = failed_row(name, uid_of(item), error, to_dict(item))
     line = stage(name, inputs=1, accepted=0, failed=(error.reason,))
     return ItemResult(rows={"rejected": [row]}, stages=(line,), usage=usage)

@@ -15,7 +15,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -193,27 +193,28 @@ def show_parts() -> Iterator[Callable[[str, int, int], None]]:
         yield report
 
 
+@dataclass(slots=True)
 class _Watch:
     """Looks at the run's folder again and again."""
 
-    def __init__(
-        self,
-        folder: Path,
-        unit: str,
-        shards: Sequence[Shard],
-        counts_items: bool,
-        report: Callable[[float], None] | None,
-    ) -> None:
-        self._folder, self._unit, self._counts_items, self._report = folder, unit, counts_items, report
-        self._total = sum(shard.rows for shard in shards)
-        self._waiting = missing_shards(folder, shards)
-        self._done_before = self._finished()
-        self.stop = threading.Event()
+    folder: Path
+    unit: str
+    waiting: Sequence[Shard]
+    """That are not finished; at first all."""
+    counts_items: bool
+    report: Callable[[float], None] | None
+    total: int = 0
+    done_before: int = 0
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.total = sum(shard.rows for shard in self.waiting)
+        self.done_before = self._finished()
 
     def run(self) -> None:
         console, is_terminal = Console(stderr=True), sys.stderr.isatty()
         bar = Progress(
-            TextColumn(f"[bold]{self._unit}"),
+            TextColumn(f"[bold]{self.unit}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -224,32 +225,32 @@ class _Watch:
         next_report = next_line = time.monotonic()
         live = Live(Group(bar, status), console=console, refresh_per_second=4)
         with live if is_terminal else contextlib.nullcontext():
-            task = bar.add_task(self._unit, total=self._total, completed=self._done_before)
+            task = bar.add_task(self.unit, total=self.total, completed=self.done_before)
             while True:
                 is_last = self.stop.wait(_EVERY_S)
                 done, status.plain = self._look()
                 bar.update(task, completed=done)
                 now = time.monotonic()
-                if self._report and (is_last or now >= next_report):
-                    self._report(min(100.0, 100 * done / max(1, self._total)))
+                if self.report and (is_last or now >= next_report):
+                    self.report(min(100.0, 100 * done / max(1, self.total)))
                     next_report = now + _REPORT_EVERY_S
                 if not is_terminal and (is_last or now >= next_line):
-                    line = f"{self._unit} {done}/{self._total}  {status.plain}"
+                    line = f"{self.unit} {done}/{self.total}  {status.plain}"
                     console.print(line, highlight=False, soft_wrap=True)
                     next_line = now + _LINE_EVERY_S
                 if is_last:
                     return
 
     def _look(self) -> tuple[int, str]:
-        """How many items are done, and what else there is to say."""
-        if not self._counts_items:
-            self._waiting = missing_shards(self._folder, self._waiting)  # so that no receipt is read twice
+        if not self.counts_items:
             return self._finished(), ""
-        counters = read_progress(self._folder)
-        return self._done_before + counters["items"], _status(counters)
+        counters = read_progress(self.folder)
+        return self.done_before + counters["items"], _status(counters)
 
     def _finished(self) -> int:
-        return self._total - sum(shard.rows for shard in self._waiting)
+        """Items of finished shards. No receipt is read twice."""
+        self.waiting = missing_shards(self.folder, self.waiting)
+        return self.total - sum(shard.rows for shard in self.waiting)
 
 
 def _status(counters: Counter[str]) -> str:

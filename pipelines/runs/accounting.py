@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 
 from trailforge.schemas import Count, CountMismatch, StageCount
 
@@ -28,27 +29,19 @@ def stage(
 
 def add_up(books: Iterable[tuple[StageCount, ...]]) -> tuple[StageCount, ...]:
     """Sum the books of many items or shards, stages in the order in which they first appear."""
-    inputs: Counter[str] = Counter()
-    accepted: Counter[str] = Counter()
-    rejected: dict[str, Counter[str]] = {}
-    failed: dict[str, Counter[str]] = {}
+    lines: dict[str, list[StageCount]] = {}
     for book in books:
         for line in book:
-            inputs[line.name] += line.inputs
-            accepted[line.name] += line.accepted
-            for counts, into in ((line.rejected, rejected), (line.failed, failed)):
-                tally = into.setdefault(line.name, Counter())
-                for count in counts:
-                    tally[count.reason] += count.count
+            lines.setdefault(line.name, []).append(line)
     return tuple(
         StageCount(
             name=name,
-            inputs=inputs[name],
-            accepted=accepted[name],
-            rejected=_counts(rejected[name]),
-            failed=_counts(failed[name]),
+            inputs=sum(line.inputs for line in of_stage),
+            accepted=sum(line.accepted for line in of_stage),
+            rejected=_counts(_tally(line.rejected for line in of_stage)),
+            failed=_counts(_tally(line.failed for line in of_stage)),
         )
-        for name in inputs
+        for name, of_stage in lines.items()
     )
 
 
@@ -57,6 +50,13 @@ def check_balance(stages: Iterable[StageCount]) -> None:
     for line in stages:
         if line.balance:
             raise CountMismatch(f"stage {line.name}: {line.inputs} in, {line.inputs - line.balance} accounted for")
+
+
+def _tally(counts: Iterable[tuple[Count, ...]]) -> Counter[str]:
+    tally: Counter[str] = Counter()
+    for each in chain.from_iterable(counts):
+        tally[each.reason] += each.count
+    return tally
 
 
 def _counts(tally: Counter[str]) -> tuple[Count, ...]:

@@ -13,13 +13,14 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import aclosing, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from trailforge.inference.wire import KEY_VARIABLES, api_key, is_sendable, key_variable
-from trailforge.schemas import TrailforgeError, missing_package
+from trailforge.schemas import InvalidInput, TrailforgeError, is_read, missing_package, stored_name, version_of
 
 if TYPE_CHECKING:
     from trailforge.inference import Reply
@@ -273,8 +274,7 @@ def ledger(path: Path) -> Finding:
 
     if not path.is_file():
         return ok("ledger", f"none yet in {path.parents[1]}")
-    book = SqliteLedger(path)
-    try:
+    with closing(SqliteLedger(path)) as book:
         if damage := book.damage():
             mend = f"put a copy of it in its place, or move {path.parent} away: its calls are then paid again"
             return fault("ledger", f"{path} is damaged ({damage})", mend)
@@ -283,8 +283,6 @@ def ledger(path: Path) -> Finding:
             what = f"{held}, {len(unreadable):,} of them unreadable"
             return warning("ledger", what, "nothing to do: those that a run needs are made, and paid, again")
         return ok("ledger", f"{held}, sound")
-    finally:
-        book.close()
 
 
 def shared_ledger(url: str) -> Finding:
@@ -297,8 +295,6 @@ def shared_ledger(url: str) -> Finding:
 
 def schema_versions(folder: Path) -> Finding:
     """The files of the runs in a folder, or of the run that it is, are of the versions that are read here."""
-    from trailforge.pipelines.runs.versions import files_of, other_versions, run_folders
-
     runs = run_folders(folder)
     wrong = [line for run in runs for line in other_versions(run)]
     if wrong:
@@ -307,8 +303,58 @@ def schema_versions(folder: Path) -> Finding:
         return fault("schemas", f"{wrong[0]}{more}", mend)
     if not runs:
         return ok("schemas", f"no run yet in {folder}")
-    files = sum(len(files_of(run)) for run in runs)
+    files = sum(len(_tables(run)) for run in runs)
     return ok("schemas", f"{files:,} files of {len(runs):,} runs, all of the versions that are read here")
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """The folder itself if it holds a run, else those of the runs in it and in its folders."""
+    from trailforge.pipelines.runs.intake import SETTINGS
+
+    if (folder / SETTINGS).is_file():
+        return [folder]
+    return sorted(path.parent for depth in ("*", "*/*") for path in folder.glob(f"{depth}/{SETTINGS}"))
+
+
+def other_versions(run: Path) -> Iterator[str]:
+    """Files that this trailforge does not read, each with the version that it is of and the one that is read.
+
+    By the files' metadata alone. Raises `InvalidInput` and `OutputError` for a run whose settings it does not know.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from trailforge.pipelines.runs.finished import read_manifest
+
+    tables = _tables(run)
+    try:
+        read_manifest(run)
+    except InvalidInput as error:
+        yield f"{error}"
+    for path, record in tables.items():
+        try:
+            metadata = pq.read_schema(path).metadata or {}
+        except (pa.ArrowInvalid, OSError) as error:
+            yield f"{path} cannot be read ({error})"
+            continue
+        name = metadata.get(b"trailforge.record", b"nothing").decode()
+        version = metadata.get(b"trailforge.version", b"none").decode()
+        if not is_read(record, name, version):
+            yield f"{path} holds {name} {version}, expected {stored_name(record)} {version_of(record)}"
+
+
+def _tables(run: Path) -> dict[Path, type]:
+    """Parquet files of a run's tables, in order, with their records."""
+    from trailforge.pipelines.datasets import dataset_of
+    from trailforge.pipelines.runs.intake import read_settings
+
+    settings = read_settings(run)
+    if settings is None:
+        raise InvalidInput("holds no run", file=run)
+    found = [
+        (p, t.record) for name, t in dataset_of(settings).all_tables.items() for p in (run / name).glob("*.parquet")
+    ]
+    return dict(sorted(found, key=lambda each: each[0]))
 
 
 def search_key(news: Literal["gnews", "serper"] | None) -> Finding:
@@ -337,22 +383,15 @@ def is_here(url: str) -> bool:
 async def _list_models(config: ModelConfig) -> list[str]:
     from trailforge.inference import Caps, ModelClient
 
-    client = ModelClient(replace(config.client(Caps()), timeout_s=_CHECK_WITHIN_S))
-    try:
+    async with aclosing(ModelClient(replace(config.client(Caps()), timeout_s=_CHECK_WITHIN_S))) as client:
         return await client.check()
-    finally:
-        await client.aclose()
 
 
 async def _tiny_call(config: ModelConfig, style: str) -> Reply:
     from trailforge.inference import Caps, ChatTurn, ModelClient, Request, Sampling
 
-    client = ModelClient(
-        replace(config.client(Caps()), timeout_s=_CALL_WITHIN_S, stall_s=_CALL_WITHIN_S, max_attempts=1)
-    )
     prompt = _TINY_PROMPT if style == "completion" else (ChatTurn(role="user", content=_TINY_PROMPT),)
     request = Request(model=config.name, prompt=prompt, sampling=Sampling(max_tokens=8), purpose="doctor", is_turn=True)
-    try:
+    within = {"timeout_s": _CALL_WITHIN_S, "stall_s": _CALL_WITHIN_S}
+    async with aclosing(ModelClient(replace(config.client(Caps()), max_attempts=1, **within))) as client:
         return await client.complete(request)  # as a turn: with what thoughts it holds
-    finally:
-        await client.aclose()

@@ -14,7 +14,7 @@ from pathlib import Path
 from trailforge.inference import Usage
 from trailforge.pipelines.dataset import DataSet, resolve
 from trailforge.pipelines.engine.files import output_errors, plain_files, sha256_of, write_text
-from trailforge.pipelines.engine.shards import Receipt, file_entry
+from trailforge.pipelines.engine.shards import file_entry
 from trailforge.pipelines.runs.accounting import add_up, check_balance
 from trailforge.pipelines.runs.finished import MANIFEST, read_manifest
 from trailforge.pipelines.runs.intake import Settings, read_settings, run_configuration
@@ -35,7 +35,8 @@ def write_end(folder: Path, manifest: Manifest, dataset: DataSet, card: str) -> 
     """Write the card, and then the manifest, which knows it and its figures."""
     write_text(folder / CARD, card)
     known = {entry.path for entry in manifest.files}
-    figures = [path for inner, names in dataset.beside.items() for path in _files_named(folder / inner, names)]
+    beside = ((path, names) for inner, names in dataset.beside.items() for path in plain_files(folder / inner))
+    figures = [path for path, names in beside if re.fullmatch(names, path.name)]
     entries = (file_entry(folder, path, 0) for path in (folder / CARD, *figures))
     manifest = replace(manifest, card=tuple(entry for entry in entries if entry.path not in known))
     write_text(folder / MANIFEST, json.dumps(to_dict(manifest), indent=1))
@@ -66,24 +67,7 @@ def keep_changed(folder: Path, tell: Callable[[str], None]) -> None:
 
 def manifest_of(folder: Path, settings: Settings, dataset: DataSet, *, seconds: float) -> Manifest:
     """What the receipts add up to. Raises `CountMismatch` when there is none for some shard."""
-    return _manifest(settings, stage_receipts(dataset, folder, settings), dataset, seconds)
-
-
-def finished_run(folder: Path) -> tuple[Manifest, Settings]:
-    """Manifest and settings of a finished run. Raises `InvalidInput` when the folder holds none."""
-    if not folder.is_dir():
-        raise InvalidInput("no such folder", file=folder)
-    manifest, settings = read_manifest(folder), read_settings(folder)
-    if manifest is None or settings is None:
-        raise InvalidInput("holds no finished run (no manifest.json); run the command that made it again", file=folder)
-    return manifest, settings
-
-
-def _files_named(folder: Path, names: str) -> list[Path]:
-    return [path for path in plain_files(folder) if re.fullmatch(names, path.name)]
-
-
-def _manifest(settings: Settings, receipts: list[Receipt], dataset: DataSet, seconds: float) -> Manifest:
+    receipts = stage_receipts(dataset, folder, settings)
     config = run_configuration(dataset, settings)
     stages = add_up([settings.books, *(receipt.stages for receipt in receipts)])
     usage = sum((receipt.usage for receipt in receipts), start=Usage())
@@ -117,6 +101,16 @@ def _manifest(settings: Settings, receipts: list[Receipt], dataset: DataSet, sec
         trailforge_version=_our_version(),
         calls_by_purpose=usage.by_purpose,
     )
+
+
+def finished_run(folder: Path) -> tuple[Manifest, Settings]:
+    """Manifest and settings of a finished run. Raises `InvalidInput` when the folder holds none."""
+    if not folder.is_dir():
+        raise InvalidInput("no such folder", file=folder)
+    manifest, settings = read_manifest(folder), read_settings(folder)
+    if manifest is None or settings is None:
+        raise InvalidInput("holds no finished run (no manifest.json); run the command that made it again", file=folder)
+    return manifest, settings
 
 
 @cache

@@ -6,13 +6,11 @@ import hashlib
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
-
-import numpy as np
 
 from trailforge import schemas
 from trailforge.pipelines.datasets import load_dataset, with_roles
@@ -117,17 +115,6 @@ class OpenRun:
             )
         return getattr(schemas, record)
 
-    def counts(self, name: str, columns: Sequence[str]) -> dict[str, Counter[str]]:
-        """How many rows have each value of text columns; most first. The table is read once for all of them."""
-        with self._lock:
-            unknown = [column for column in columns if ("counts", name, column) not in self._read]
-        if unknown:
-            found = self.table(name).counts(unknown)
-            with self._lock:
-                for column, count in found.items():
-                    self._read.setdefault(("counts", name, column), Counter(dict(count.most_common())))
-        return {column: self._read["counts", name, column] for column in columns}
-
     def count_rejected(self, name: str, column: str) -> Counter[str]:
         """How many rejected rows are rows of a table but for that, by the value of a text column of it.
 
@@ -142,33 +129,6 @@ class OpenRun:
 
         return self.once(("count_rejected", name, column), read)
 
-    def matching(self, name: str, column: str, value: str) -> Sequence[int]:
-        """Numbers of the rows with a value."""
-        return self.once(("matching", name, column, value), lambda: self.table(name).matching(column, value))
-
-    def values(self, name: str, path: str) -> np.ndarray:
-        """A number of each row; see `TableIndex.values`."""
-        return self.once(("values", name, path), lambda: self.table(name).values(path))
-
-    def ascending(self, name: str, path: str) -> np.ndarray:
-        """The rows from the lowest to the highest of a number; see `TableIndex.ascending`."""
-        return self.once(("ascending", name, path), lambda: self.table(name).ascending(path))
-
-    def shuffled(self, name: str) -> np.ndarray:
-        """All rows in a random order, the same one for everybody."""
-        return self.once(("shuffled", name), lambda: self.table(name).shuffled(seed=0))
-
-    def disputed(self, name: str) -> np.ndarray:
-        """The rows over which filters are divided; none in tables that do not tell what single filters said."""
-
-        def read() -> np.ndarray:
-            try:
-                return self.table(name).disputed()
-            except InvalidInput:
-                return np.array([], np.int64)
-
-        return self.once(("disputed", name), read)
-
     def search(self, name: str, words: str) -> Found:
         """The first rows with a text; see `TableIndex.search`. It may have ended before the table did: `search_on`."""
         return self.once(("search", name, words), lambda: self.table(name).search(words, count=_MOST_FOUND))
@@ -181,10 +141,6 @@ class OpenRun:
         with self._lock:
             whole = Found(rows=rows, searched=found.searched, is_complete=found.is_complete)
             self._read["search", name, words] = whole
-
-    def numbers(self, name: str) -> list[str]:
-        """What rows can be ordered by; see `TableIndex.numbers`."""
-        return self.once(("numbers", name), self.table(name).numbers)
 
     def once(self, key: tuple[str, ...], read: Callable[[], Any]) -> Any:
         """What `read` gives, read at the first call for a key alone. Nobody waits for what another reads."""
@@ -204,8 +160,7 @@ class OpenRun:
         """Number of the first row with a value, by default of `key_of`; None when there is none, or no such table."""
         if name not in self.tables:
             return None
-        column = column or self.key_of(name)
-        return self.once(("find", name, column, value), lambda: self.table(name).find(value, column))
+        return self.table(name).find(value, column or self.key_of(name))
 
 
 def open_run(folder: Path) -> OpenRun:
@@ -218,8 +173,11 @@ def open_run(folder: Path) -> OpenRun:
     path = folder / RUN
     if not path.is_file():
         raise InvalidInput(f"not a run folder (no {RUN})", file=folder)
-    content = _read_object(path)
-    if not isinstance(content.get("dataset"), str):
+    try:
+        content = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"not JSON ({error})", file=path) from error
+    if not isinstance(content, dict) or not isinstance(content.get("dataset"), str):
         raise InvalidInput("names no data set", file=path, field="dataset")
     manifest = read_manifest(folder)
     return OpenRun(
@@ -303,14 +261,6 @@ def check_hash(path: Path, entry: FileEntry) -> None:
         raise InvalidInput(f"named in {MANIFEST}, but cannot be read ({error.strerror})", file=path) from error
     if found != entry.sha256:
         raise CountMismatch(f"{path} is not the file that {MANIFEST} describes (another hash)")
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        content = parse_json(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"not JSON ({error})", file=path) from error
-    return content if isinstance(content, dict) else {}
 
 
 def stamp_of(folder: Path) -> tuple[tuple[str, int], ...]:

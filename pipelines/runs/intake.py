@@ -117,10 +117,11 @@ def take_in_documents(inputs: RunInputs, folder: Path, config: RunConfig, *, sha
 
     Options of the run, `column_map`, `source`, `kind` and `labels`, are those of `read_documents`.
     """
-    from trailforge.pipelines.sources.documents import documents_by_file  # and with it an HTTP client
+    from trailforge.pipelines.sources.documents import read_documents  # and with it an HTTP client
 
     of_readers = {name: inputs.options.get(name) for name in ("column_map", "source", "kind", "labels")}
-    rows = documents_by_file(inputs.files, **of_readers)
+    seen = set[str]()
+    rows = (read_documents([file], seen=seen, **of_readers) for file in inputs.files)
     intake = _Intake(inputs, inputs.files, folder, SourceDocument, "documents", config)
     return intake.take_in(rows, shard_size, inputs.limit)
 
@@ -231,91 +232,90 @@ def refuse_other_run(folder: Path, settings: Settings) -> None:
     )
 
 
+@dataclass(slots=True)
 class _Intake:
     """Cuts the valid rows into shards and puts the others and the refused ones aside. `rows` come by source."""
 
-    def __init__(
-        self,
-        inputs: RunInputs,
-        sources: tuple[Path, ...],
-        folder: Path,
-        record: type,
-        nouns: str,
-        config: RunConfig,
-    ) -> None:
-        self._dataset, self._refused, self._nouns = inputs.dataset, inputs.refused, nouns
-        self._sources, self._folder, self._record, self._config = sources, folder, record, config
-        earlier = read_settings(folder)
-        self._known = {entry.path: entry for entry in earlier.files} if earlier is not None else {}
-        """Files of the run that is in the folder."""
-        self._invalid: list[InvalidRow] = []
-        self._left_out: list[RejectedRow] = []
-        self._shards: list[Shard] = []
-        self._files: list[FileEntry] = []
-        self._rows_of = Counter[Path]()
+    inputs: RunInputs
+    sources: tuple[Path, ...]
+    folder: Path
+    record: type
+    nouns: str
+    config: RunConfig
+    known: dict[str, FileEntry] = field(init=False)
+    """Files of the run that is in the folder, by path."""
+    invalid: list[InvalidRow] = field(default_factory=list)
+    left_out: list[RejectedRow] = field(default_factory=list)
+    shards: list[Shard] = field(default_factory=list)
+    files: list[FileEntry] = field(default_factory=list)
+    rows_of: Counter[Path] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        earlier = read_settings(self.folder)
+        self.known = {entry.path: entry for entry in earlier.files} if earlier is not None else {}
 
     def take_in(self, rows: Iterable[Iterable[Any]], shard_size: int, limit: int | None) -> Settings:
-        discard_staged(self._folder)
+        discard_staged(self.folder)
         try:
             valid = self._valid(rows, limit)
             while batch := list(islice(valid, shard_size)):
                 self._add(batch)
             self._check()
             return Settings(
-                dataset=self._dataset,
+                dataset=self.inputs.dataset,
                 run_id=self._run_id(),
-                config_hash=self._config.hash,
-                config=json.dumps(to_dict(self._config)),
-                sources=(*(self._entry_of(source) for source in self._sources), *self._refused.logs),
+                config_hash=self.config.hash,
+                config=json.dumps(to_dict(self.config)),
+                sources=(*(self._entry_of(source) for source in self.sources), *self.inputs.refused.logs),
                 limit=limit,
-                shards=tuple(self._shards),
-                files=tuple(self._files + self._write_invalid()),
+                shards=tuple(self.shards),
+                files=tuple(self.files + self._write_invalid()),
                 books=(self._books(),),
-                refusals=self._refused.hash,
+                refusals=self.inputs.refused.hash,
             )
         except BaseException:
-            discard_staged(self._folder)
+            discard_staged(self.folder)
             raise
 
     def _valid(self, rows: Iterable[Iterable[Any]], limit: int | None) -> Iterator[Any]:
         """The first `limit` valid rows; invalid ones met on the way are put aside."""
         taken = 0
-        for source, of_source in zip(self._sources, rows, strict=True):
+        for source, of_source in zip(self.sources, rows, strict=True):
             for row in of_source:
                 if limit is not None and taken >= limit:
                     return
-                self._rows_of[source] += 1
+                self.rows_of[source] += 1
                 if isinstance(row, InvalidRow):
-                    self._invalid.append(row)
-                elif (left_out := self._refused.row_of(row)) is not None:
-                    self._left_out.append(left_out)
+                    self.invalid.append(row)
+                elif (left_out := self.inputs.refused.row_of(row)) is not None:
+                    self.left_out.append(left_out)
                 else:
                     taken += 1
                     yield row
 
     def _add(self, items: list[Any]) -> None:
         content = json.dumps([to_dict(item) for item in items], sort_keys=True)
-        digest = hashlib.sha256(f"{self._config.hash}\0{content}".encode()).hexdigest()[:12]
-        name = f"part-{len(self._shards):05d}-{digest}"
+        digest = hashlib.sha256(f"{self.config.hash}\0{content}".encode()).hexdigest()[:12]
+        name = f"part-{len(self.shards):05d}-{digest}"
         path = f"{INPUTS}/{name}.parquet"
-        entry = self._known.get(path)
-        if entry is None or what_is_wrong(self._folder, entry):
-            root = self._folder / STAGED
-            write_atomically(root / path, lambda temporary: write_parquet(temporary, self._record, items))
+        entry = self.known.get(path)
+        if entry is None or what_is_wrong(self.folder, entry):
+            root = self.folder / STAGED
+            write_atomically(root / path, lambda temporary: write_parquet(temporary, self.record, items))
             entry = file_entry(root, root / path, len(items))
-        self._files.append(entry)
-        self._shards.append(Shard(name=name, input=entry.path, first=self._taken, rows=entry.rows))
+        self.files.append(entry)
+        self.shards.append(Shard(name=name, input=entry.path, first=self._taken, rows=entry.rows))
 
     def _check(self) -> None:
-        read = self._taken + len(self._invalid) + len(self._left_out)
+        read = self._taken + len(self.invalid) + len(self.left_out)
         if not read:
-            raise InvalidInput(f"holds no {self._nouns}", file=self._sources[0])
-        if not self._shards and self._left_out:
-            raise InvalidInput(f"holds no {self._nouns} that people did not reject", file=self._sources[0])
-        if len(self._invalid) > _MOST_INVALID * read or not self._shards:
-            first = self._invalid[0]
+            raise InvalidInput(f"holds no {self.nouns}", file=self.sources[0])
+        if not self.shards and self.left_out:
+            raise InvalidInput(f"holds no {self.nouns} that people did not reject", file=self.sources[0])
+        if len(self.invalid) > _MOST_INVALID * read or not self.shards:
+            first = self.invalid[0]
             raise InvalidInput(
-                f"{first.problem} ({len(self._invalid)} of {read} rows are invalid; "
+                f"{first.problem} ({len(self.invalid)} of {read} rows are invalid; "
                 f"more than {_MOST_INVALID:.0%} stops the run)",
                 file=Path(first.file),
                 row=first.row,
@@ -323,28 +323,28 @@ class _Intake:
             )
 
     def _write_invalid(self) -> list[FileEntry]:
-        rows = [*(_rejected(row) for row in self._invalid), *self._left_out]
+        rows = [*(_rejected(row) for row in self.invalid), *self.left_out]
         if not rows:
             return []
-        root = self._folder / STAGED
+        root = self.folder / STAGED
         write_atomically(root / INVALID_ROWS, lambda temporary: write_parquet(temporary, RejectedRow, rows))
         return [file_entry(root, root / INVALID_ROWS, len(rows))]
 
     def _books(self) -> StageCount:
-        aside = ["invalid_input"] * len(self._invalid) + [row.reason for row in self._left_out]
+        aside = ["invalid_input"] * len(self.invalid) + [row.reason for row in self.left_out]
         return stage("read", inputs=self._taken + len(aside), accepted=self._taken, rejected=aside)
 
     @property
     def _taken(self) -> int:
-        return sum(shard.rows for shard in self._shards)
+        return sum(shard.rows for shard in self.shards)
 
     def _entry_of(self, source: Path) -> FileEntry:
-        return FileEntry(path=str(source), rows=self._rows_of[source], sha256=sha256_of(source))
+        return FileEntry(path=str(source), rows=self.rows_of[source], sha256=sha256_of(source))
 
     def _run_id(self) -> str:
-        refused = [self._refused.hash] if self._refused.hash else []
-        content = ",".join([*(shard.name for shard in self._shards), *refused])
-        return f"{self._dataset}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+        refused = [self.inputs.refused.hash] if self.inputs.refused.hash else []
+        content = ",".join([*(shard.name for shard in self.shards), *refused])
+        return f"{self.inputs.dataset}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
 
 def _rejected(row: InvalidRow) -> RejectedRow:

@@ -1,6 +1,7 @@
 """What in a run's folder the run itself wrote, by exact names: nothing else there is ever removed.
 
 People put notes, exports and training sets beside the tables; these are none of ours, nor is what a link points to.
+Shards of which a file is missing or damaged count as not finished: they are made again, mostly from the ledger.
 """
 
 from __future__ import annotations
@@ -8,20 +9,23 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from trailforge.pipelines.dataset import DataSet
 from trailforge.pipelines.engine import progress, worker_errors
-from trailforge.pipelines.engine.files import LOCK, output_errors, plain_files, unfinished_name
-from trailforge.pipelines.engine.shards import RECEIPTS, receipt_path
-from trailforge.pipelines.runs.finish import CARD, MANIFEST, keep_changed
+from trailforge.pipelines.engine.files import LOCK, output_errors, plain_files, unfinished_name, what_is_wrong
+from trailforge.pipelines.engine.shards import RECEIPTS, Receipt, Shard, load_receipt, receipt_path
+from trailforge.pipelines.runs.finish import CARD, MANIFEST, keep_changed, read_manifest
 from trailforge.pipelines.runs.intake import INPUTS, INVALID_ROWS, SETTINGS, STAGED, Settings, taken_in
 from trailforge.pipelines.runs.stages import planned_stages, stage_receipts
-from trailforge.schemas import OutputError
+from trailforge.schemas import FileEntry, InvalidInput, Manifest, OutputError
 
 KEPT = frozenset({"ledger", "curation"})
 """Folders of what was paid for, in money or in people's time."""
+_READERS = 8
+"""Files that are hashed at a time."""
 _SHARD = r"part-(\d{5,}-[0-9a-f]{12}(-[a-z]+)?|inputs|bundles|selection|curation)"
 _RECEIPT = rf"({_SHARD}|bundles|selection|curation)\.json"
 
@@ -36,12 +40,8 @@ def drop_rows(folder: Path, dataset: DataSet, tell: Callable[[str], None]) -> No
     keep_changed(folder, tell)
     with output_errors(folder):
         for path in sorted(own_files(folder, dataset), key=lambda path: path.parent.name != RECEIPTS):
-            name = path.relative_to(folder).as_posix()
-            if (
-                name not in (SETTINGS, MANIFEST, INVALID_ROWS)
-                and path.parent.name != INPUTS
-                and not name.startswith(STAGED)
-            ):
+            name, table = path.relative_to(folder).as_posix(), path.parent.name
+            if not (name in (SETTINGS, MANIFEST, INVALID_ROWS) or table == INPUTS or name.startswith(STAGED)):
                 path.unlink(missing_ok=True)
         for inner in map(Path, _names(dataset)):
             for emptied in (inner, *inner.parents)[: len(inner.parts)]:
@@ -59,9 +59,7 @@ def remove_leftovers(folder: Path, dataset: DataSet) -> None:
 
 def remove_orphans(folder: Path, dataset: DataSet, settings: Settings) -> None:
     """Remove rows and receipts of shards that the run no longer has, once all that it has are finished."""
-    stages = planned_stages(dataset, folder, settings)
-    shards = [shard for stage in stages for shard in stage.shards or ()]
-    known = {receipt_path(folder, shard) for shard in shards}
+    known = _known_receipts(folder, dataset, settings)
     known |= {folder / e.path for r in stage_receipts(dataset, folder, settings) for e in r.files}
     known |= {folder / entry.path for entry in settings.files}
     with output_errors(folder):
@@ -126,3 +124,88 @@ def _strangers(folder: Path) -> Iterator[str]:
 def _is_linked(folder: Path, inner: str) -> bool:
     """Whether a folder in the run's folder is, or lies below, a link. The run's folder itself may be one."""
     return any((folder / part).is_symlink() for part in (Path(inner), *Path(inner).parents) if part != Path())
+
+
+def _find_damage(folder: Path, files: Iterable[FileEntry]) -> dict[str, str]:
+    """What is wrong with files of a run, by path. Reads each to its end."""
+    entries = {entry.path: entry for entry in files}
+    with output_errors(folder), ThreadPoolExecutor(_READERS) as readers:
+        found = readers.map(lambda entry: what_is_wrong(folder, entry), entries.values())
+        return {path: wrong for path, wrong in zip(entries, found, strict=True) if wrong}
+
+
+def drop_damaged(folder: Path, dataset: DataSet, settings: Settings, tell: Callable[[str], None]) -> bool:
+    """Take away the receipts of damaged shards, and the manifest that counts on them; whether there was any damage.
+
+    Each file is read once. `tell` is given a line for each that is damaged. Damaged inputs are told of, and stay: the
+    intake puts good ones in their place. So does a card that was changed, which may be somebody's work, while nothing
+    else is damaged; else it is kept aside (`keep_changed`). Receipts of later stages that do not say what they were
+    made of go with those before them, since what is made again may differ.
+    """
+    own = set(own_files(folder, dataset))
+    receipts: dict[Path, Receipt] = {}
+    lost: list[Path] = []
+    for path in sorted(path for path in own if path.parent.name == RECEIPTS):
+        try:
+            receipts[path] = load_receipt(path)
+        except OutputError:
+            lost.append(path)
+    wrong = _find_damage(
+        folder, [*settings.files, *(entry for receipt in receipts.values() for entry in receipt.files)]
+    )
+    manifest, unreadable = _manifest(folder)
+    shown = _find_damage(folder, manifest.card) if manifest else {}
+    unreadable = [f"{path}: cannot be read" for path in lost] + unreadable
+    for line in (*unreadable, *(f"{folder / path}: {what}" for path, what in wrong.items())):
+        tell(f"{line}; it is made again")
+    gone = [path for path in shown if not (folder / path).is_file()]
+    is_damaged = bool(unreadable or wrong or gone)
+    for path, what in shown.items():
+        if path in gone:
+            tell(f"{folder / path}: {what}; it is made again")
+        elif not is_damaged:
+            tell(f"{folder / path}: {what}; it stays so; remove it to have it made again")
+    if is_damaged:
+        keep_changed(folder, tell)
+    if unreadable or wrong:
+        hit = {path: each.files for path, each in receipts.items() if any(e.path in wrong for e in each.files)}
+        _remove(folder, own, {**dict.fromkeys(lost, ()), **hit})
+    known = _known_receipts(folder, dataset, settings)
+    untold = {path: each.files for path, each in receipts.items() if not each.made_of and path not in known}
+    if untold:
+        _remove(folder, own, untold)
+    return is_damaged
+
+
+def drop_stale(folder: Path, shards: Iterable[Shard]) -> None:
+    """Remove the receipts of shards that are to be run again: their files are about to be others."""
+    with output_errors(folder):
+        for shard in shards:
+            receipt_path(folder, shard).unlink(missing_ok=True)
+
+
+def _known_receipts(folder: Path, dataset: DataSet, settings: Settings) -> set[Path]:
+    """Of the shards that the run has, as far as they are known."""
+    stages = planned_stages(dataset, folder, settings)
+    return {receipt_path(folder, shard) for stage in stages for shard in stage.shards or ()}
+
+
+def _manifest(folder: Path) -> tuple[Manifest | None, list[str]]:
+    """The manifest, and a line when it cannot be read. Raises `InvalidInput` for one of another version."""
+    try:
+        return read_manifest(folder), []
+    except InvalidInput as error:
+        if "schema version" in error.problem:
+            raise
+        return None, [f"{folder / MANIFEST}: cannot be read"]
+
+
+def _remove(folder: Path, own: set[Path], receipts: Mapping[Path, tuple[FileEntry, ...]]) -> None:
+    """First what counts on them, so that a kill in between loses nothing."""
+    with output_errors(folder):
+        (folder / MANIFEST).unlink(missing_ok=True)
+        for receipt in receipts:
+            receipt.unlink(missing_ok=True)
+        for path in (folder / entry.path for files in receipts.values() for entry in files):
+            if path in own:
+                path.unlink(missing_ok=True)

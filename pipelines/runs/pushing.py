@@ -158,7 +158,6 @@ def _prepare_branch(api: HfApi, repo: str, branch: str, private: bool) -> str | 
 
 
 def _tree(api: HfApi, repo: str, branch: str) -> dict[str, RepoFile]:
-    """Files of the repository by name."""
     from huggingface_hub.hf_api import RepoFile
 
     entries = api.list_repo_tree(repo, recursive=True, repo_type=_TYPE, revision=branch)
@@ -252,7 +251,6 @@ def _hub_errors(repo: str, branch: str) -> Iterator[None]:
 
 
 def _describe(error: BaseException, repo: str, branch: str) -> str:
-    """What happened, and the mend."""
     from httpx2 import TransportError
     from huggingface_hub.errors import HfHubHTTPError
 

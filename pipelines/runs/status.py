@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -150,7 +151,8 @@ def _status(folder: Path, settings: Settings, held: bool) -> RunStatus:
     dataset = dataset_of(settings)
     stages = planned_stages(dataset, folder, settings)
     finished = _receipts_so_far(folder, stages)
-    stage = next((each for each in stages if any(s.name not in finished for s in each.shards or ())), stages[-1])
+    missing = {each.name for each in stages if any(shard.name not in finished for shard in each.shards or ())}
+    stage = next((each for each in stages if each.name in missing), stages[-1])
     shards = stage.shards or ()
     manifest = read_manifest(folder)
     is_finished = manifest is not None and manifest.run_id == settings.run_id
@@ -162,8 +164,9 @@ def _status(folder: Path, settings: Settings, held: bool) -> RunStatus:
     done = sum(shard.rows for shard in shards if shard.name in before) + counters["items"]
     live = row_kinds(counters)
     kinds = sum((_kinds(folder, r, dataset) for r in before.values()), Counter() if dataset.candidates else live)
-    is_selected = any(each.name == dataset.counted and each.shards and _is_done(each, finished) for each in stages)
+    is_selected = any(each.name == dataset.counted and each.shards and each.name not in missing for each in stages)
     usage = sum((receipt.usage for receipt in finished.values()), start=Usage())
+    books = _added_up(settings, finished.values())
     return RunStatus(
         folder=str(folder),
         state=state,
@@ -180,14 +183,14 @@ def _status(folder: Path, settings: Settings, held: bool) -> RunStatus:
         items_done=done,
         rows=dict(sorted(kinds.items())),
         candidates=0 if is_selected else _candidates(dataset, before) + live.total() * bool(dataset.candidates),
-        put_aside=_put_aside(settings, finished.values()),
+        put_aside={f"{line.name}/{each.reason}": each.count for line in books for each in line.rejected + line.failed},
         calls=usage.calls,
         calls_by_purpose={each.purpose: each.calls for each in usage.by_purpose},
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
         cost=usage.cost,
         calls_kept=_kept(folder),
-        errors=() if is_finished else _errors(folder),
+        errors=() if is_finished else tuple(dict.fromkeys(map(str, read_notes(folder)))),
         pace=_measure_pace(counters, begun.at, items - done) if begun else None,
     )
 
@@ -221,17 +224,12 @@ def _given(settings: Settings) -> str:
     return " ".join(f"{dataset.option} {path.parent if dataset.takes_folder else path}" for path in paths)
 
 
-def _is_done(stage: PlannedStage, finished: Mapping[str, Receipt]) -> bool:
-    return all(shard.name in finished for shard in stage.shards or ())
-
-
 def _candidates(dataset: DataSet, finished: Mapping[str, Receipt]) -> int:
     entries = [entry for receipt in finished.values() for entry in receipt.files]
     return sum(entry.rows for entry in entries if entry.path.startswith(f"{dataset.candidates}/"))
 
 
 def _kinds(folder: Path, receipt: Receipt, dataset: DataSet) -> Counter[str]:
-    """Rows by kind of a finished shard."""
     table, columns = dataset.rows, dataset.tables[dataset.rows].kind
     record = dataset.tables[table].record
     paths = (entry.path for entry in receipt.files)
@@ -245,11 +243,6 @@ def _kinds_in(path: Path, record: type, *columns: str) -> Counter[str]:
     return Counter(next(row[c] for c in columns if row[c]) for row in rows)
 
 
-def _put_aside(settings: Settings, receipts: Iterable[Receipt]) -> dict[str, int]:
-    books = _added_up(settings, receipts)
-    return {f"{line.name}/{each.reason}": each.count for line in books for each in line.rejected + line.failed}
-
-
 def _added_up(settings: Settings, receipts: Iterable[Receipt]) -> tuple[StageCount, ...]:
     return add_up([settings.books, *(receipt.stages for receipt in receipts)])
 
@@ -257,17 +250,11 @@ def _added_up(settings: Settings, receipts: Iterable[Receipt]) -> tuple[StageCou
 def _kept(folder: Path) -> int | None:
     if not (folder / LEDGER).is_file():
         return 0
-    ledger = SqliteLedger(folder / LEDGER)
     try:
-        return ledger.entries()
+        with closing(SqliteLedger(folder / LEDGER)) as ledger:
+            return ledger.entries()
     except (TrailforgeError, sqlite3.Error):
         return None
-    finally:
-        ledger.close()
-
-
-def _errors(folder: Path) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(str(error) for error in read_notes(folder)))
 
 
 def _measure_pace(counters: Counter[str], begun_at: float, missing: int) -> Pace:

@@ -12,9 +12,10 @@ from bisect import bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from functools import wraps
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +44,23 @@ class Found:
     """The table was searched to its end."""
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _kept(read: Callable[Concatenate[TableIndex, P], R]) -> Callable[Concatenate[TableIndex, P], R]:
+    """A method whose table is read at the first call for some arguments alone. Nobody waits for what another reads."""
+
+    @wraps(read)
+    def look(self: TableIndex, *args: P.args, **kwargs: P.kwargs) -> R:
+        key = (read.__name__, *args, *kwargs.items())
+        if key not in self._read:
+            self._read.setdefault(key, read(self, *args, **kwargs))
+        return self._read[key]
+
+    return look
+
+
 class TableIndex:
     """A table of a run's folder. Rows have numbers from 0, in the order of the files."""
 
@@ -53,6 +71,8 @@ class TableIndex:
         self._paths = [path for path, _ in counts]
         self._starts = [0, *accumulate(count for _, count in counts)]
         self._groups: OrderedDict[tuple[int, int], pa.Table] = OrderedDict()
+        self._read: dict[tuple[Any, ...], Any] = {}
+        """What was read, by method and arguments."""
         self.schema: pa.Schema = _open_table(self._paths[0]).schema_arrow
 
     def __len__(self) -> int:
@@ -71,6 +91,7 @@ class TableIndex:
             place, group = place - size, group + 1
         return self._group(file, group).slice(place, 1).to_pylist()[0]
 
+    @_kept
     def find(self, uid: str, column: str = "uid") -> int | None:
         """Number of the first row of a uid (of an `id` in `inputs/`); None when there is none."""
         for first, batch in self._batches([column]):
@@ -90,6 +111,7 @@ class TableIndex:
                 break
         return found
 
+    @_kept
     def numbers(self) -> list[str]:
         """What `values` can give: numbers in columns and their parts, and what filters of the first rows measured."""
         paths = [path for name in self.schema.names for path in _numeric(self.schema.field(name).type, name)]
@@ -99,6 +121,7 @@ class TableIndex:
         names = pc.unique(pc.struct_field(pc.list_flatten(batch.column(0)), "name")).to_pylist()
         return [*paths, *(f"{FILTERS}.{name}" for name in sorted(names))]
 
+    @_kept
     def values(self, path: str) -> np.ndarray:
         """A number of each row, as float64, NaN where it has none.
 
@@ -117,24 +140,28 @@ class TableIndex:
                 values[first : first + len(array)] = _numbers(array, parts, path)
         return values
 
+    @_kept
     def ascending(self, path: str) -> np.ndarray:
         """Rows from the lowest to the highest of a number, as in `values`; rows without come not at all."""
         values = self.values(path)
         order = np.argsort(values, kind="stable")
         return order[: len(order) - np.count_nonzero(np.isnan(values))]
 
-    def shuffled(self, seed: int) -> np.ndarray:
+    @_kept
+    def shuffled(self, seed: int = 0) -> np.ndarray:
         """All rows in a random order: its first so many are a sample."""
         return np.random.default_rng(seed).permutation(len(self))
 
+    @_kept
     def disputed(self) -> np.ndarray:
         """Rows that some filters pass and others do not: first those over which they are most evenly divided.
 
         Rows that were accepted passed all; those of `rejected/` that tell what every filter said are what this finds.
-        Raises `InvalidInput` when the table's rows do not tell what single filters said.
+        None where rows do not tell what single filters said.
         """
-        column = FILTERS if FILTERS in self.schema.names else "payload"
-        self._check_column(column)
+        column = next((name for name in (FILTERS, "payload") if name in self.schema.names), None)
+        if column is None:
+            return np.array([], np.int64)
         divided: list[tuple[float, int]] = []
         for first, batch in self._batches([column]):
             shares = _shares_of_filters(batch.column(0)) if column == FILTERS else _shares_of_payloads(batch.column(0))
@@ -142,17 +169,22 @@ class TableIndex:
         return np.array([number for _, number in sorted(divided)], np.int64)
 
     def counts(self, columns: Sequence[str]) -> dict[str, Counter[str]]:
-        """How many rows have each value of text columns, in one reading; rows without one do not count."""
-        total: dict[str, Counter[str]] = {column: Counter() for column in columns}
-        for column in columns:
+        """How many rows have each value of text columns, most first; rows without one do not count.
+
+        One reading, of the columns that were not counted before.
+        """
+        unknown = [column for column in columns if ("counts", column) not in self._read]
+        total: dict[str, Counter[str]] = {column: Counter() for column in unknown}
+        for column in unknown:
             self._check_column(column)
-        for _, batch in self._batches(columns):
+        for _, batch in self._batches(unknown) if unknown else ():
             for column, values in zip(batch.schema.names, batch.columns, strict=True):
                 for each in pc.value_counts(values).to_pylist():
                     total[column][each["values"]] += each["counts"]
-        for each in total.values():
+        for column, each in total.items():
             del each[None]
-        return total
+            self._read["counts", column] = Counter(dict(each.most_common()))
+        return {column: self._read["counts", column] for column in columns}
 
     def json_texts(self, column: str, fields: Sequence[str], *, among: Set[str]) -> list[tuple[str, ...]]:
         """Some fields of the objects that a text column holds as JSON and that have no fields but `among`.
@@ -169,6 +201,7 @@ class TableIndex:
                     found.append(texts)
         return found
 
+    @_kept
     def matching(self, column: str, value: str) -> list[int]:
         """Rows of which a text column has this value, e.g. `kind`, `reason`; or that have it in a column of lists."""
         self._check_column(column)
@@ -296,9 +329,8 @@ def _shares_of_payloads(array: pa.Array) -> Iterator[tuple[int, float]]:
     mask = _as_mask(pc.match_substring(array, f'"{FILTERS}"'))
     for row in np.flatnonzero(mask).tolist():
         try:
-            scores = json.loads(array[row].as_py())[FILTERS]
-            passed = [bool(each["passed"]) for each in scores]
-        except (ValueError, KeyError, TypeError):
+            passed = [bool(each["passed"]) for each in _object(array[row].as_py())[FILTERS]]
+        except (KeyError, TypeError):
             continue
         if passed:
             yield row, sum(passed) / len(passed)

@@ -47,14 +47,17 @@ def head(
     question: str, gold: str, aliases: Sequence[str], final: str | None, is_right: bool, chips: Iterable[StyledText]
 ) -> Parts:
     """The question, its gold answer and the one that was given, where there is one."""
+    return [Title(question), FieldList(answers(gold, aliases, final, is_right)), Chips([*chips])]
+
+
+def answers(gold: str, aliases: Sequence[str], final: str | None, is_right: bool) -> dict[str, Line]:
+    """The gold answer and the one that was given, where there is one, by name."""
     also = [StyledText(f" also: {'; '.join(aliases)[:300]}", "quiet")] if aliases else []
-    answers: dict[str, Line] = {"gold answer": (StyledText(gold, "gold"), *also)}
+    known: dict[str, Line] = {"gold answer": (StyledText(gold, "gold"), *also)}
     if final is not None:
-        answers["final answer"] = (
-            StyledText(final or "none", "gold" if is_right else "wrong"),
-            " ✓" if is_right else " ✗",
-        )
-    return [Title(question), FieldList(answers), Chips([*chips])]
+        kind, sign = ("gold", " ✓") if is_right else ("wrong", " ✗")
+        known["final answer"] = (StyledText(final or "none", kind), sign)
+    return known
 
 
 def passages(found: Sequence[Passage], marks: Sequence[Marked], only: frozenset[str] = frozenset()) -> DocumentPanes:

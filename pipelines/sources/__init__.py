@@ -58,29 +58,18 @@ def read_questions(
     `needs_paragraphs`, `needs_decomposition`: so is a question without any, or without one.
     Raises `InvalidInput` for an unknown format, and for a file that is missing or cannot be read to its end.
     """
-    reader = _reader_named(format)
+    if format not in FORMATS:
+        raise InvalidInput(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
+    reader = next((reader for reader in _READERS if format == reader.NAME), None)  # none of `auto`
     seen: set[str] = set()
     for row in iter_rows(path):
         if limit is not None and len(seen) >= limit:
             return
         if isinstance(row, JsonRow):
-            reader = reader or _reader_for(row)
+            if reader is None and isinstance(row.value, dict):
+                reader = next((each for each in _READERS if row.value.keys() >= each.KEYS), None)
             row = _read(row, reader, path, seen, (needs_paragraphs, needs_decomposition))
         yield row
-
-
-def _reader_named(format: str) -> _Reader | None:
-    """None for `auto`."""
-    if format not in FORMATS:
-        raise InvalidInput(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
-    return next((reader for reader in _READERS if format == reader.NAME), None)
-
-
-def _reader_for(row: JsonRow) -> _Reader | None:
-    """The first reader whose keys the row has; None when there is none."""
-    if not isinstance(row.value, dict):
-        return None
-    return next((reader for reader in _READERS if row.value.keys() >= reader.KEYS), None)
 
 
 def _read(

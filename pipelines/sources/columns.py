@@ -1,11 +1,20 @@
-"""Documents from rows with any columns: which column holds which field, by a map or by the usual names."""
+"""Documents from rows: of archives that are known by their fields, and of rows with any columns.
+
+    {"arxiv_id": "2504.00016", "title": "…", "abstract": "…", "authors": ["…"], "listed_date": "2025-04-02", "url": "…"}
+    {"id": "wikinews_2019_000", "title": "…", "date": "2019-01-04", "source": "Wikinews", "text": "…", "url": "…"}
+    {"id": "dg_2010-10-22-…", "title": "…", "date": "2010-10-22", "source": "Digital.gov (GSA)", "text": "…", …}
+
+A paper's text is its abstract, in rows of a listing and entries of arXiv's feeds alike, and it has the same id wherever
+it comes from: that of arXiv without the version. arXiv's metadata, abstracts included, are CC0 by its terms of use. Of
+all other rows the column of each field is told by a map or by the usual names.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
 
@@ -141,7 +150,7 @@ def read_row(row: Fields, columns: Mapping[str, str]) -> SourceDocument:
     if kind not in _KINDS:
         raise InvalidInput(f"expected one of {', '.join(_KINDS)}, found {kind[:40]!r}", field=columns["kind"])
     return SourceDocument(
-        id=_native_id(row, columns) or url or _content_hash(title, text),
+        id=_native_id(row, columns) or url or hashlib.sha256(f"{title}\0{text}".encode()).hexdigest()[:16],
         source=source,
         kind=cast(SourceKind, kind),
         title=title,
@@ -205,9 +214,89 @@ def _native_id(row: Fields, columns: Mapping[str, str]) -> str:
     return str(value) if type(value) is int else _optional_text(row, columns, "id")
 
 
-def _content_hash(title: str, text: str) -> str:
-    return hashlib.sha256(f"{title}\0{text}".encode()).hexdigest()[:16]
-
-
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:20]) + (", …" if len(names) > 20 else "") if names else "none"
+
+
+_ARXIV_KEYS = frozenset({"arxiv_id", "title", "abstract"})
+_ARXIV_ID = re.compile(
+    r"(?:.*arxiv\.org[:/](?:abs/)?)?(\d{4}\.\d{4,5}|[a-z-]+(?:\.[A-Z]{2})?/\d{7})(?:v\d+)?", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """Rows whose fields need no map."""
+
+    columns: frozenset[str]
+    """All that are read."""
+    recognises: Callable[[Mapping[str, object]], bool]
+    """Whether a row is one of its."""
+    read: Callable[[Fields], SourceDocument]
+    """A row as a document with the row's own id. Raises `InvalidInput` naming the field."""
+
+
+def _is_paper(values: Mapping[str, object]) -> bool:
+    """Whether a row is one of a listing, or an entry of a feed of arXiv's."""
+    is_of_feed = values.get("source") == "arxiv.org" and _ARXIV_ID.fullmatch(str(values.get("id"))) is not None
+    return is_of_feed or values.keys() >= _ARXIV_KEYS
+
+
+def read_paper(row: Fields) -> SourceDocument:
+    """A row of arXiv as a document. Raises `InvalidInput` naming the field."""
+    is_listed = "arxiv_id" in row
+    id_field = "arxiv_id" if is_listed else "id"
+    native = _ARXIV_ID.fullmatch(row.filled_text(id_field))
+    if native is None:
+        raise InvalidInput(f"expected an arXiv id as 2504.00016, found {row.text(id_field)[:40]!r}", field=id_field)
+    day = next((name for name in ("listed_date", "published") if row.values.get(name)), None)
+    return SourceDocument(
+        id=native[1],
+        source="arxiv",
+        kind="academic",
+        title=one_line(row.filled_text("title")),
+        text=one_line(row.filled_text("abstract" if is_listed else "text")),  # feeds break lines anywhere
+        url=f"https://arxiv.org/abs/{native[1]}",
+        published=iso_date(row.text(day), day) if day else None,
+        language="en",
+        authors=authors_of(row, "authors"),
+        licence="CC0-1.0",
+    )
+
+
+_PUBLISHERS = {
+    "Wikinews": ("wikinews", "wikinews_", "CC-BY-2.5"),
+    "Digital.gov (GSA)": ("digitalgov", "dg_", "CC0-1.0"),
+}
+"""By what their rows call their source: its name, with what its ids begin, its licence."""
+
+
+def _is_news(values: Mapping[str, object]) -> bool:
+    source = values.get("source")
+    return isinstance(source, str) and source in _PUBLISHERS and "date" in values
+
+
+def _read_news(row: Fields) -> SourceDocument:
+    name, prefix, licence = _PUBLISHERS[row.text("source")]
+    return SourceDocument(
+        id=row.filled_text("id").removeprefix(prefix),
+        source=name,
+        kind="news",
+        title=one_line(row.filled_text("title")),
+        text=tidy(row.filled_text("text")),
+        url=row.text_or_empty("url"),
+        published=iso_date(row.filled_text("date"), "date"),
+        language="en",
+        licence=licence,
+    )
+
+
+ARCHIVES = (
+    Archive(
+        columns=frozenset({"arxiv_id", "title", "abstract", "authors", "listed_date", "published", "url"}),
+        recognises=_is_paper,
+        read=read_paper,
+    ),
+    Archive(columns=frozenset({"id", "title", "date", "source", "text", "url"}), recognises=_is_news, read=_read_news),
+)
+"""In the order in which they are tried."""

@@ -1,7 +1,7 @@
 """Files of documents, told apart by content, read into `schemas.SourceDocument`.
 
-JSON Lines, JSON lists, CSV, Parquet, RSS 2.0 and Atom; all but Parquet also in gzip. The rows of
-`pipelines.sources.archives` are known by their fields; of all others the columns are found by a map or their names.
+JSON Lines, JSON lists, CSV, Parquet, RSS 2.0 and Atom; all but Parquet also in gzip. Rows of archives are known by
+their fields; of all others the columns are found by a map or their names.
 """
 
 from __future__ import annotations
@@ -21,8 +21,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trailforge.pipelines.sources.archives import ARCHIVES
-from trailforge.pipelines.sources.columns import EACH, FileLabels, check_column_map, columns_of, read_row, with_full_id
+from trailforge.pipelines.sources.columns import (
+    ARCHIVES,
+    EACH,
+    FileLabels,
+    check_column_map,
+    columns_of,
+    read_row,
+    with_full_id,
+)
 from trailforge.pipelines.sources.fields import Fields
 from trailforge.pipelines.sources.rows import InvalidRow, JsonRow, check_text, json_rows, open_file
 from trailforge.retrieval.web.feeds import FeedEntry, feed_rows
@@ -44,6 +51,7 @@ def read_documents(
     source: str | None = None,
     kind: SourceKind | None = None,
     labels: Mapping[str, FileLabels] | None = None,
+    seen: set[str] | None = None,
 ) -> Iterator[SourceDocument | InvalidRow]:
     """The documents of all files in their order, and the rows that are none.
 
@@ -51,28 +59,15 @@ def read_documents(
     entries of feeds have no columns. `source` and `kind` replace what the rows say, and `labels`, by path, both of one
     file, whose source may be `EACH`. Without them, `source` is that of the row, the feed's site or the file's name, and
     `kind` is news where the row has a publisher and a date, else general. Two documents never have the same id: the
-    second is an invalid row.
+    second is an invalid row; `seen`: ids that were given before, which those of these documents join.
     Raises `InvalidInput` for a file that is missing, cannot be read to its end, or lacks a column.
     """
-    for documents in documents_by_file(paths, column_map=column_map, source=source, kind=kind, labels=labels):
-        yield from documents
-
-
-def documents_by_file(
-    paths: Iterable[Path],
-    *,
-    column_map: Mapping[str, str] | None = None,
-    source: str | None = None,
-    kind: SourceKind | None = None,
-    labels: Mapping[str, FileLabels] | None = None,
-) -> Iterator[Iterator[SourceDocument | InvalidRow]]:
-    """`read_documents`, file by file; each is to be read before the next."""
-    common, seen = check_column_map(column_map or {}), set[str]()
+    common, seen = check_column_map(column_map or {}), set[str]() if seen is None else seen
     for path in paths:
         own = (labels or {}).get(str(path), FileLabels())
         is_each = own.source == EACH
         name = source if is_each else own.source or source
-        yield _Reading(common, name, own.kind or kind, is_each, seen).documents(path)
+        yield from _Reading(common, name, own.kind or kind, is_each, seen).documents(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +166,9 @@ def csv_rows(file: io.BufferedReader[Any], path: Path, choose: Choose) -> Iterat
     `InvalidInput` for a header that names a column twice, and for quotes after which records cannot be told apart.
     """
     csv.field_size_limit(LONGEST_ROW)  # of the whole process; the default of 128 KB is less than a long article
+    head = file.peek(_HEAD).partition(b"\n")[0].decode("utf-8", errors="replace")
     lines = _Lines(file)
-    reader = csv.reader(lines, delimiter=_delimiter(file.peek(_HEAD)), strict=True)
+    reader = csv.reader(lines, delimiter=max(_DELIMITERS, key=head.count), strict=True)
     try:
         names = [name.strip() for name in next(reader, [])]
         wanted = _wanted(names, path, choose) if names else set()
@@ -232,11 +228,6 @@ class _Lines:
         first, kept = self._first, self._kept
         self._first, self._kept, self._room = first + len(kept), [], LONGEST_ROW
         return first, b"".join(kept)
-
-
-def _delimiter(head: bytes) -> str:
-    line = head.partition(b"\n")[0].decode("utf-8", errors="replace")
-    return max(_DELIMITERS, key=line.count)
 
 
 def _wanted(names: list[str], path: Path, choose: Choose) -> set[str]:

@@ -36,7 +36,7 @@ class Fields:
 
     def text(self, name: str) -> str:
         """A text, white space around it trimmed; may be empty."""
-        return expect(self._required(name), str, self.name(name)).strip()
+        return expect(self.value(name), str, self.name(name)).strip()
 
     def text_or_empty(self, name: str) -> str:
         """A text, trimmed; empty when the field is null or missing."""
@@ -51,7 +51,7 @@ class Fields:
 
     def integer(self, name: str) -> int:
         """A whole number."""
-        return expect(self._required(name), int, self.name(name))
+        return expect(self.value(name), int, self.name(name))
 
     def integer_or_none(self, name: str) -> int | None:
         """A whole number; None when the field is null or missing."""
@@ -72,13 +72,10 @@ class Fields:
 
     def items(self, name: str) -> list[Any]:
         """A list of anything."""
-        return expect(self._required(name), list, self.name(name))
+        return expect(self.value(name), list, self.name(name))
 
     def value(self, name: str) -> Any:
         """Anything, but not missing."""
-        return self._required(name)
-
-    def _required(self, name: str) -> Any:
         if name not in self.values:
             raise InvalidInput("missing", field=self.name(name))
         return self.values[name]

@@ -52,7 +52,6 @@ def read(row: Fields) -> Question:
 
 
 def _annotate(question: Question, metadata: Fields) -> Question:
-    """With what the metadata of its set say."""
     if "question_decomposition" in metadata:
         return _musique(question, metadata)
     if metadata.values.get("supporting_facts") is not None or "context" in metadata:

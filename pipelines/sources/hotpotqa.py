@@ -11,7 +11,7 @@ fullwiki setting some of them are not among the paragraphs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trailforge.pipelines.sources.fields import Fields, expect
@@ -42,9 +42,8 @@ def read(row: Fields) -> Question:
 
 def read_context(row: Fields) -> Context:
     """The paragraphs in `context`. Raises `InvalidInput` when there is none."""
-    context = row.value("context")
-    pairs = _columns(Fields(context, "context")) if isinstance(context, dict) else _pairs(row.items("context"))
-    paragraphs = [(title.strip(), [sentence.strip() for sentence in sentences]) for title, sentences in pairs]
+    pairs = _pairs(row, "context", "sentences", "sentences", "paragraphs")
+    paragraphs = [(title, _sentences(sentences, name)) for title, sentences, name in pairs]
     if not paragraphs:
         raise InvalidInput("empty list", field="context")
     return paragraphs
@@ -67,8 +66,8 @@ def read_supporting_facts(row: Fields, context: Context) -> tuple[SupportingDocu
         return ()
     paragraphs = {title: (str(n), sentences) for n, (title, sentences) in reversed([*enumerate(context)])}
     facts: dict[str, dict[int, None]] = {}
-    for title, number in _facts(row):
-        facts.setdefault(title, {})[number] = None
+    for title, number, name in _pairs(row, "supporting_facts", "sent_id", "sentence", "sentences"):
+        facts.setdefault(title, {})[expect(number, int, name)] = None
     documents = []
     for title, numbers in facts.items():
         key, sentences = paragraphs.get(title, (None, ()))
@@ -77,42 +76,27 @@ def read_supporting_facts(row: Fields, context: Context) -> tuple[SupportingDocu
     return tuple(documents)
 
 
-def _facts(row: Fields) -> Iterable[tuple[str, int]]:
-    """Title and number of the sentence, in either shape."""
-    name = "supporting_facts"
-    if isinstance(row.values[name], dict):
-        columns = Fields(row.values[name], name)
-        titles, numbers = columns.texts("title"), columns.items("sent_id")
-        if len(titles) != len(numbers):
-            raise InvalidInput(f"{len(titles)} titles, but {len(numbers)} sentences", field=name)
-        return [
-            (t, expect(n, int, f"{name}.sent_id[{i}]")) for i, (t, n) in enumerate(zip(titles, numbers, strict=True))
-        ]
-    return [_fact(fact, f"{name}[{position}]") for position, fact in enumerate(row.items(name))]
+def _pairs(row: Fields, name: str, column: str, other: str, others: str) -> Iterator[tuple[str, Any, str]]:
+    """Title, what is told of it, and the full name of that, in either shape.
 
-
-def _fact(fact: Any, name: str) -> tuple[str, int]:
-    if len(expect(fact, list, name)) != 2:
-        raise InvalidInput(f"expected [title, sentence], found {len(fact)} items", field=name)
-    return expect(fact[0], str, f"{name}[0]").strip(), expect(fact[1], int, f"{name}[1]")
-
-
-def _pairs(context: list[Any]) -> Iterable[tuple[str, list[str]]]:
-    """The published shape: a pair of title and sentences per paragraph."""
-    for position, pair in enumerate(context):
-        name = f"context[{position}]"
-        if len(expect(pair, list, name)) != 2:
-            raise InvalidInput(f"expected [title, sentences], found {len(pair)} items", field=name)
-        yield expect(pair[0], str, f"{name}[0]"), _sentences(pair[1], f"{name}[1]")
-
-
-def _columns(context: Fields) -> Iterable[tuple[str, list[str]]]:
-    """The hub's shape: a list of titles and, as long, a list of sentence lists."""
-    titles, texts = context.texts("title"), context.items("sentences")
-    if len(titles) != len(texts):
-        raise InvalidInput(f"{len(titles)} titles, but {len(texts)} paragraphs", field="context")
-    return [(t, _sentences(s, f"context.sentences[{i}]")) for i, (t, s) in enumerate(zip(titles, texts, strict=True))]
+    As published: a list of pairs. On the hub: a list of titles and, as long, the list `column`. `other`, `others`: what
+    is told of one title, and of all, for messages.
+    """
+    value = row.value(name)
+    if isinstance(value, dict):
+        columns = Fields(value, name)
+        titles, told = columns.texts("title"), columns.items(column)
+        if len(titles) != len(told):
+            raise InvalidInput(f"{len(titles)} titles, but {len(told)} {others}", field=name)
+        for position, (title, each) in enumerate(zip(titles, told, strict=True)):
+            yield title, each, f"{name}.{column}[{position}]"
+        return
+    for position, pair in enumerate(row.items(name)):
+        at = f"{name}[{position}]"
+        if len(expect(pair, list, at)) != 2:
+            raise InvalidInput(f"expected [title, {other}], found {len(pair)} items", field=at)
+        yield expect(pair[0], str, f"{at}[0]").strip(), pair[1], f"{at}[1]"
 
 
 def _sentences(value: Any, name: str) -> list[str]:
-    return [expect(sentence, str, f"{name}[{i}]") for i, sentence in enumerate(expect(value, list, name))]
+    return [expect(sentence, str, f"{name}[{i}]").strip() for i, sentence in enumerate(expect(value, list, name))]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from typing import TypeVar
 
 from trailforge.pipelines.sources.fields import Fields
 from trailforge.pipelines.sources.rows import check_question, distinct_aliases
@@ -17,6 +18,7 @@ from trailforge.schemas import Document, Hop, InvalidInput, Question, Supporting
 
 NAME: str = "jsonl"
 KEYS = frozenset({"question"})
+R = TypeVar("R", Question, Hop, Document)
 _SUPPORTING = {field.name for field in fields(SupportingDocument)}
 
 
@@ -50,21 +52,15 @@ def _supporting(row: Fields, titles: Mapping[str, str]) -> SupportingDocument:
 
 
 def _trim(question: Question) -> Question:
-    answer = question.answer.strip()
+    """Without white space around its texts."""
+    question = _strip(question, "id", "question", "answer")
     return replace(
         question,
-        id=question.id.strip(),
-        question=question.question.strip(),
-        answer=answer,
-        answer_aliases=distinct_aliases((alias.strip() for alias in question.answer_aliases), answer),
-        decomposition=tuple(_trim_hop(hop) for hop in question.decomposition),
-        paragraphs=tuple(_trim_paragraph(paragraph) for paragraph in question.paragraphs),
+        answer_aliases=distinct_aliases((alias.strip() for alias in question.answer_aliases), question.answer),
+        decomposition=tuple(_strip(hop, "question", "answer") for hop in question.decomposition),
+        paragraphs=tuple(_strip(paragraph, "title", "text") for paragraph in question.paragraphs),
     )
 
 
-def _trim_hop(hop: Hop) -> Hop:
-    return replace(hop, question=hop.question.strip(), answer=hop.answer.strip())
-
-
-def _trim_paragraph(paragraph: Document) -> Document:
-    return replace(paragraph, title=paragraph.title.strip(), text=paragraph.text.strip())
+def _strip(row: R, *names: str) -> R:
+    return replace(row, **{name: getattr(row, name).strip() for name in names})

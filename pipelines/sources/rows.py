@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from trailforge.schemas import Hop, InvalidInput, Question, parse_json
+from trailforge.schemas import InvalidInput, Question, parse_json
 from trailforge.schemas.files import LONGEST_ROW, TOO_LONG, is_too_long, limited_lines, open_unpacked, refuse_deep
 
 _HEAD = 4096
@@ -241,7 +241,10 @@ def check_question(question: Question, *, hops: str = "decomposition", paragraph
         raise InvalidInput(f"two paragraphs have the id {twice}", field=paragraphs)
     for position, hop in enumerate(question.decomposition, start=1):
         name = f"{hops}[{position - 1}]"
-        _check_references(hop, position, name)
+        for target in map(int, _REFERENCE.findall(hop.question)):
+            if not 1 <= target < position:
+                problem = f"hop {position} refers to #{target}, which is not an earlier hop"
+                raise InvalidInput(problem, field=f"{name}.question")
         if hop.support_id is not None and hop.support_id not in ids:
             raise InvalidInput(f"supporting paragraph {hop.support_id} is not among the paragraphs", field=name)
     for position, document in enumerate(question.supporting):
@@ -256,10 +259,3 @@ def check_question(question: Question, *, hops: str = "decomposition", paragraph
 def distinct_aliases(aliases: Iterable[str], answer: str) -> tuple[str, ...]:
     """Aliases in order, without empty ones, repeats, and the answer itself."""
     return tuple(alias for alias in dict.fromkeys(aliases) if alias and alias != answer)
-
-
-def _check_references(hop: Hop, position: int, name: str) -> None:
-    for target in map(int, _REFERENCE.findall(hop.question)):
-        if not 1 <= target < position:
-            problem = f"hop {position} refers to #{target}, which is not an earlier hop"
-            raise InvalidInput(problem, field=f"{name}.question")

@@ -113,6 +113,15 @@ def lab(tmp_path: Path, url: str) -> Lab:
     return Lab(tmp_path, url)
 
 
+def test_a_data_set_that_is_left_out_names_the_parameter_that_was_not_given(lab: Lab) -> None:
+    """It named the first that the data set needs, were that one given or not."""
+    make = module.Make(folder="kg", dataset="kg_trajectories", preset="dynasearcher", needs=("benchmarks", "kg"))
+    making = module._Making(
+        lab.folder, lab.asked(FIRST, benchmarks=("bench.jsonl",)), module.Means(model=None, caps=None, bands={})
+    )
+    assert making._make(make, "").skipped == "no knowledge graph was given"
+
+
 def test_a_stopped_window_is_finished_as_it_was_begun_and_complete_ones_stay(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from trailforge.curation.decisions import read_decisions, standing
-from trailforge.inspector.deciding import decide, make_fix, parts_of, value_at
+from trailforge.inspector.deciding import decide, make_fix, parts_of
+from trailforge.pipelines.curated import value_at
 from trailforge.schemas import InvalidInput, Ruling
 
 ROW = {

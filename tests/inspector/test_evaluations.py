@@ -13,6 +13,7 @@ from tests.support.evaluations import evaluation, play_cell, whole_folder, write
 from trailforge.cli import app
 from trailforge.evaluation.folder import read_episodes
 from trailforge.inspector.evaluations import (
+    FACETS,
     OpenEvaluation,
     find_episodes,
     is_training,
@@ -20,7 +21,6 @@ from trailforge.inspector.evaluations import (
     open_training,
     split_questions,
     stamp_evaluation,
-    step_of,
     verdict_of,
 )
 from trailforge.inspector.terminal import show_training
@@ -36,6 +36,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def opened(folder: Path) -> OpenEvaluation:
     return open_evaluation(folder)
+
+
+WANTED = {"agent": "single_shot", "back end": "", "failure tag": "miss_at_hop_1"}
 
 
 def show(*arguments: object) -> str:
@@ -67,10 +70,10 @@ def test_a_right_answer_that_nothing_bears_out_is_right_by_luck() -> None:
 
 
 def test_episodes_are_selected_by_all_that_is_asked_together(opened: OpenEvaluation) -> None:
-    found = [opened.episodes[n] for n in opened.select(agent="single_shot", tag="miss_at_hop_1", words="Q03")]
+    found = [opened.episodes[n] for n in opened.select(WANTED, words="Q03")]
     assert found and {(each.agent, each.question_id) for each in found} == {("single_shot", "q03")}
     assert all("miss_at_hop_1" in each.failures for each in found)
-    assert opened.select() == list(range(360)) and opened.select(words="nowhere") == []
+    assert opened.select({"agent": ""}) == list(range(360)) and opened.select({}, words="nowhere") == []
 
 
 def test_questions_are_parted_by_who_gets_them_right_most_of_the_time() -> None:
@@ -140,4 +143,4 @@ def test_a_training_is_printed_by_step_and_its_episodes_by_tag(
     assert "60 episodes" in shown and "3 steps" in shown and "reward" in shown
     show_training(folder, kind="failed", count=3)
     assert capsys.readouterr().out.count("ended: failed") == 3
-    assert {step_of(open_training(folder).episodes[number]) for number in (0, 20, 40)} == {1, 2, 12}
+    assert {FACETS["step"](open_training(folder).episodes[number]) for number in (0, 20, 40)} == {(1,), (2,), (12,)}

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,18 @@ from trailforge.flows.nights.windows import DONE, PLAN
 from trailforge.pipelines.engine.files import exclusive, sha256_of
 from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput
 
-fates = partial(retention.fates, is_open=lambda _: True)
+fates = retention.fates
 DAYS = [f"2026-11-{day}" for day in range(10, 16)]
 ROWS = "sft/part-0.parquet"
 
 
 def retain(root: Path, keep: int, **options: Any) -> list[retention.Fate]:
     return retention.retain(root, fates(root, keep, **options))
+
+
+@pytest.fixture(autouse=True)
+def every_log_awaits_curation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "awaits_curation", lambda _: True)
 
 
 @pytest.fixture
@@ -86,10 +90,10 @@ def test_one_that_is_taken_into_use_at_the_last_moment_stays(root: Path, monkeyp
     assert (root / DAYS[0] / "mcts" / ROWS).exists() and DAYS[2] not in left(root)
 
 
-def test_a_log_of_which_nothing_can_be_made_keeps_no_window(root: Path) -> None:
+def test_a_log_of_which_nothing_can_be_made_keeps_no_window(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = [decide(root, DAYS[0]), decide(root, DAYS[2])]
-    kept = retention.fates(root, 3, is_open=lambda log: log == logs[1])
-    assert [fate.kept_for == "" for fate in kept] == [True, False]
+    monkeypatch.setattr(retention, "awaits_curation", lambda log: log == logs[1])
+    assert [fate.kept_for == "" for fate in fates(root, 3)] == [True, False]
 
 
 def test_decisions_keep_a_window_until_they_are_applied(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -526,7 +526,8 @@ def test_every_episode_is_kept_with_its_step_and_what_it_was_paid(questions: Pat
     assert one.stop == "answered" and one.messages[-1].role == "assistant"
     opened = open_training(plain)
     assert is_training(plain) and opened.whole(9) == rows[9]
-    assert opened.select(step=2, stop="answered") == list(range(8, 16)) and opened.select(stop="failed") == []
+    assert opened.select({"step": 2, "stop": "answered"}) == list(range(8, 16))
+    assert opened.select({"stop": "failed"}) == []
 
 
 def test_a_training_that_goes_on_replaces_what_came_after_its_checkpoint(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines.engine.test_shards import echo_work, runs, spooled
-from trailforge.pipelines.engine.attempts import Patience, Superseded, Watch, begin_attempt, is_current
+from trailforge.pipelines.engine.attempts import Patience, Superseded, begin_attempt, is_current, watching
 from trailforge.pipelines.engine.pipeline import RunShards
 from trailforge.pipelines.engine.progress import ProgressFile, live_files, read_progress
 from trailforge.pipelines.engine.shards import receipt_path
@@ -25,7 +25,7 @@ class Job:
         self.is_cancelled = threading.Event()
 
     def cancel(self) -> None:
-        """See `attempts.Job`."""
+        """Of the runner."""
         self.is_cancelled.set()
 
 
@@ -63,13 +63,12 @@ def test_a_worker_of_an_earlier_attempt_stops_in_the_midst_of_its_work_and_write
 def test_workers_that_give_signs_of_life_are_left_alone(tmp_path: Path) -> None:
     job, worker = Job(), ProgressFile(tmp_path)
     patient = Patience(start_s=1.0, silence_s=1.0)  # a busy machine may hold up a sign for half a second
-    with Watch(tmp_path, job, patient) as watch:
+    with watching(tmp_path, job.cancel, patient):
         for number in range(18):
             worker.write({"questions": 1, "in_flight": int(number < 12)})  # a call may take its time
             time.sleep(0.07)
         worker.close({"questions": 2})
         time.sleep(0.2)
-    watch.raise_loss()
     assert not job.is_cancelled.is_set()
     assert read_progress(tmp_path)["questions"] == 2 and not list(live_files(tmp_path))
 
@@ -77,12 +76,13 @@ def test_workers_that_give_signs_of_life_are_left_alone(tmp_path: Path) -> None:
 def test_a_worker_that_falls_silent_ends_the_job_though_another_one_works(tmp_path: Path) -> None:
     job, dead, alive = Job(), ProgressFile(tmp_path), ProgressFile(tmp_path)
     dead.write({})
-    with Watch(tmp_path, job, Patience(start_s=60, silence_s=0.4)) as watch:
+    with (
+        pytest.raises(ClusterError, match="no sign of life for"),
+        watching(tmp_path, job.cancel, Patience(start_s=60, silence_s=0.4)),
+    ):
         deadline = time.monotonic() + 10
         while not job.is_cancelled.wait(0.05) and time.monotonic() < deadline:
             alive.write({})
-    with pytest.raises(ClusterError, match="no sign of life for"):
-        watch.raise_loss()
 
 
 @pytest.mark.parametrize("others", [0, 1])
@@ -90,10 +90,11 @@ def test_a_worker_that_dies_before_its_first_sign_ends_the_job_when_the_others_a
     tmp_path: Path, others: int
 ) -> None:
     job, done = Job(), [ProgressFile(tmp_path) for _ in range(others)]
-    with Watch(tmp_path, job, Patience(start_s=0.4, silence_s=60)) as watch:
+    with (
+        pytest.raises(ClusterError, match="no worker has done anything for"),
+        watching(tmp_path, job.cancel, Patience(start_s=0.4, silence_s=60)),
+    ):
         deadline = time.monotonic() + 10
         while not job.is_cancelled.wait(0.05) and time.monotonic() < deadline:
             for worker in done:
                 worker.write({"questions": 3, "in_flight": 0})
-    with pytest.raises(ClusterError, match="no worker has done anything for"):
-        watch.raise_loss()

@@ -15,14 +15,15 @@ from typing import Any
 import pytest
 
 from tests.support.recorded import Answer, recorded
+from trailforge.pipelines.sources import fetchers
 from trailforge.pipelines.sources.fetchers import (
     ArxivFetcher,
     DocumentFetcher,
     GNewsFetcher,
-    HttpConfig,
     NewsFetcher,
     SerperFetcher,
 )
+from trailforge.retrieval.web.http import HttpConfig
 from trailforge.schemas import InvalidInput, ProviderError, ServerUnavailable, SourceDocument
 
 KEY = "s3cret/key+of=mine"
@@ -286,11 +287,9 @@ async def test_a_pause_is_for_all_fetches() -> None:
 async def test_gnews_pages_until_all_are_there() -> None:
     pages = [gnews(5, *map(gnews_article, numbers)) for numbers in ((1, 2), (3, 4), (5,))]
     async with recorded(*pages) as server:
-        fetcher = GNewsFetcher(base_url=server.url, page_size=2, whole_text=True, http=QUICK)
+        fetcher = GNewsFetcher(base_url=server.url, page_size=2, http=QUICK)
         assert await ids(fetcher) == ["1", "2", "3", "4", "5"]
-        assert [(each["page"], each["max"], each["expand"]) for each in server.asked] == [
-            (page, "2", "content") for page in "123"
-        ]
+        assert [(each["page"], each["max"]) for each in server.asked] == [(page, "2") for page in "123"]
     async with recorded(*pages) as server:
         assert await ids(GNewsFetcher(base_url=server.url, page_size=2, http=QUICK), limit=3) == ["1", "2", "3"]
         assert len(server.asked) == 2
@@ -307,7 +306,8 @@ async def test_gnews_ends_when_a_page_brings_nothing_new(second: str) -> None:
 # Serper
 
 
-async def test_serper() -> None:
+async def test_serper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetchers, "_utc_today", lambda: TODAY)
     dates = [
         "5 hours ago",
         "2 days ago",
@@ -321,7 +321,7 @@ async def test_serper() -> None:
     articles = [serper_article(n, date=day) for n, day in enumerate(dates)]
     articles += [serper_article(8, snippet=""), serper_article(9, link=None), serper_article(10, date=None)]
     async with recorded(serper(*articles), serper()) as server:
-        fetcher = SerperFetcher(base_url=server.url, http=QUICK, today=lambda: TODAY)
+        fetcher = SerperFetcher(base_url=server.url, http=QUICK)
         found = await fetched(fetcher, "x", since=date(2024, 6, 1), until=TODAY)
     assert found[0] == SourceDocument(
         id="paper.example:https://paper.example/0",
