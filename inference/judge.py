@@ -18,17 +18,12 @@ from pathlib import Path
 
 from trailforge.inference import ChatTurn, Client, Meter, Request, Sampling, ask_json
 from trailforge.inference.client import ModelDesk, ServedModel
+from trailforge.inference.structured import object_schema
 from trailforge.inference.threads import once
 from trailforge.schemas import InvalidInput
 
 PROMPT = "judge.txt"
-
-SCHEMA = {
-    "type": "object",
-    "properties": {"score": {"type": "number", "minimum": 0, "maximum": 1}},
-    "required": ["score"],
-    "additionalProperties": False,
-}
+SCHEMA = object_schema(score={"type": "number", "minimum": 0, "maximum": 1})
 _PLACES = {"question", "reference", "answer"}
 _OTHER_FORMS, _KEY_FACTS = "Other forms of it, each as right:", "Key facts:"
 

@@ -15,6 +15,7 @@ import numpy as np
 from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.inference.prompts import Prompts
+from trailforge.inference.structured import NUMBER, TEXT, list_schema, object_schema
 from trailforge.retrieval.backends.declaration import PlannedCalls, passage_tokens, plan_calls
 from trailforge.retrieval.backends.graph import KnownNames, NameFinder, key_of, open_sparse, row_of, save_sparse, sparse
 from trailforge.retrieval.indexes.texts import MappedDocuments, write_texts
@@ -35,16 +36,11 @@ _NAMES_PER_TOKEN, _TRIPLES_PER_TOKEN = 0.66, 3.6
 """Tokens of the two replies per token of passage: a strong model's, over 24 passages of MuSiQue."""
 
 
-def _object(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
-
-
-_TEXT, _NUMBER = {"type": "string"}, {"type": "number"}
-_ENTITY = _object(name=_TEXT, type=_TEXT, description=_TEXT, importance=_NUMBER)
-_FACT = _object(fact=_TEXT, completeness=_NUMBER, entities={"type": "array", "items": _TEXT})
-_SCHEMA = _object(entities={"type": "array", "items": _ENTITY}, facts={"type": "array", "items": _FACT})
-_NAMES = _object(names={"type": "array", "items": {"type": "string"}})
-_TRIPLES = _object(triples={"type": "array", "items": _object(**{part: {"type": "string"} for part in _TRIPLE})})
+_ENTITY = object_schema(name=TEXT, type=TEXT, description=TEXT, importance=NUMBER)
+_FACT = object_schema(fact=TEXT, completeness=NUMBER, entities=list_schema(TEXT))
+_SCHEMA = object_schema(entities=list_schema(_ENTITY), facts=list_schema(_FACT))
+_NAMES = object_schema(names=list_schema(TEXT))
+_TRIPLES = object_schema(triples=list_schema(object_schema(**dict.fromkeys(_TRIPLE, TEXT))))
 _USUAL_IMPORTANCE = 50.0
 """Of an entity that a fact names and a reply does not describe."""
 

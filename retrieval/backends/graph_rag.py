@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from trailforge.inference.asker import fill
+from trailforge.inference.structured import INTEGER, NUMBER, TEXT, list_schema, object_schema
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, PlannedCalls, Workbench, plan_calls
 from trailforge.retrieval.backends.entity_graph import EntityCommunity, EntityGraph, GraphRagConfig, find_communities
 from trailforge.retrieval.backends.vectors import Vectors, embed, embedded_text
@@ -83,22 +84,8 @@ _REPORTS_PER_PASSAGE, _REPORT_INPUT, _REPORT_REPLY = 1.1, 440, 180
 MuSiQue."""
 _PASSAGES_SAMPLED = 200
 """Their names are joined in a graph, to see how many reports there would be where no model extracts."""
-_POINT = {
-    "type": "object",
-    "properties": {
-        "description": {"type": "string"},
-        "reports": {"type": "array", "items": {"type": "integer"}},
-        "score": {"type": "number"},
-    },
-    "required": ["description", "reports", "score"],
-    "additionalProperties": False,
-}
-_POINTS_SCHEMA = {
-    "type": "object",
-    "properties": {"points": {"type": "array", "items": _POINT}},
-    "required": ["points"],
-    "additionalProperties": False,
-}
+_POINT = object_schema(description=TEXT, reports=list_schema(INTEGER), score=NUMBER)
+_POINTS_SCHEMA = object_schema(points=list_schema(_POINT))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from trailforge.inference import Sampling
 from trailforge.inference.asker import fill
 from trailforge.inference.prompts import Prompts
+from trailforge.inference.structured import INTEGER, list_schema, object_schema
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Index, Workbench
 from trailforge.retrieval.backends.facts import (
     FactTable,
@@ -53,18 +54,7 @@ _ROWS = 1024
 _LOST = "lost.npy"
 _VECTORS = ("passages", "facts", "phrases")
 _NUMBER = re.compile(r"\d+")
-
-
-def _object(**properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-_USEFUL = _object(useful={"type": "array", "items": {"type": "integer"}})
+_USEFUL = object_schema(useful=list_schema(INTEGER))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.inference.prompts import Prompts
+from trailforge.inference.structured import NUMBER, TEXT, list_schema, object_schema
 from trailforge.retrieval.backends.declaration import PlannedCalls, Workbench, passage_tokens, plan_calls
 from trailforge.retrieval.backends.entity_graph import (
     EntityCommunity,
@@ -39,33 +40,11 @@ ASKED_AT_ONCE = 16
 _MOST_IN_SENTENCE = 12
 """Names of a sentence that are related with each other; more are a list."""
 _TITLE_NAMES = 3
-_TEXT = {"type": "string"}
-_ENTITY = {"name": _TEXT, "kind": _TEXT, "description": _TEXT}
-_RELATION = {"source": _TEXT, "target": _TEXT, "description": _TEXT, "strength": {"type": "number"}}
-
-
-def _array(fields: dict[str, Any]) -> dict[str, Any]:
-    item = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
-    return {"type": "array", "items": item}
-
-
-_FACTS_SCHEMA = {
-    "type": "object",
-    "properties": {"entities": _array(_ENTITY), "relations": _array(_RELATION)},
-    "required": ["entities", "relations"],
-    "additionalProperties": False,
-}
-_REPORT_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "title": _TEXT,
-        "summary": _TEXT,
-        "findings": _array({"summary": _TEXT, "explanation": _TEXT}),
-        "rating": {"type": "number"},
-    },
-    "required": ["title", "summary", "findings", "rating"],
-    "additionalProperties": False,
-}
+_ENTITY = object_schema(name=TEXT, kind=TEXT, description=TEXT)
+_RELATION = object_schema(source=TEXT, target=TEXT, description=TEXT, strength=NUMBER)
+_FACTS_SCHEMA = object_schema(entities=list_schema(_ENTITY), relations=list_schema(_RELATION))
+_FINDINGS = list_schema(object_schema(summary=TEXT, explanation=TEXT))
+_REPORT_SCHEMA = object_schema(title=TEXT, summary=TEXT, findings=_FINDINGS, rating=NUMBER)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

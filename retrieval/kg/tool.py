@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any
 
 from trailforge.inference import ChatTurn, Client, Meter, Request, Sampling, ask_json
+from trailforge.inference.structured import INTEGER, list_schema, object_schema
 from trailforge.retrieval.kg.match import match_entity, match_relation
 from trailforge.retrieval.kg.store import KgStore
 from trailforge.retrieval.kg.subgraph import CountTokens, SubgraphLimits, subgraph
@@ -101,12 +101,7 @@ class KgTool:
 
 MAX_KEPT = 5
 PROMPT = "keep_triples.txt"
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"keep": {"type": "array", "items": {"type": "integer"}}},
-    "required": ["keep"],
-    "additionalProperties": False,
-}
+SCHEMA = object_schema(keep=list_schema(INTEGER))
 """Of the reply: numbers of offered triples, from 1. It says nothing about their range, so that a number too high is one
 lost triple and not a malformed reply."""
 
