@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Index, Workbench
-from trailforge.retrieval.backends.vectors import AnnConfig, Vectors, embed, embedded_text
+from trailforge.retrieval.backends.vectors import AnnConfig, Vectors, embed_passages
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.schemas import Document, Passage, RetrievalError
@@ -87,7 +87,7 @@ class DenseRetriever:
     async def grown(self, documents: Sequence[Document], config: DenseConfig, tools: Workbench) -> DenseRetriever:
         """Over these documents, of which the first are its own."""
         before = self._index.vectors
-        more = await embed("vectors", [embedded_text(document) for document in documents[len(before) :]], tools)
+        more = await embed_passages("vectors", documents[len(before) :], tools)
         sampled = await _sample_queries(documents, config, tools)
         vectors = await asyncio.to_thread(before.grown, more, config, sampled)
         return DenseRetriever(DenseIndex(vectors, documents), self._encoder)
@@ -100,7 +100,7 @@ def _explain(passages: Sequence[Passage]) -> list[FoundPassage]:
 
 
 async def _build(documents: Sequence[Document], config: DenseConfig, tools: Workbench) -> DenseRetriever:
-    vectors = await embed("vectors", [embedded_text(document) for document in documents], tools)
+    vectors = await embed_passages("vectors", documents, tools)
     sampled = await _sample_queries(documents, config, tools)
     indexed = await asyncio.to_thread(vectors.indexed, config, sampled)
     return DenseRetriever(DenseIndex(indexed, documents), tools.vectors)

@@ -8,7 +8,6 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -103,12 +102,12 @@ class NameFinder:
         kept = json.dumps({"titles": sorted(self._title_keys), "ordinary": ordinary}, ensure_ascii=False)
         (folder / _NAMES).write_text(kept, encoding="utf-8")
 
-    def sentences(self, documents: Iterable[Document], first: int = 0) -> Iterator[NamedSentence]:
+    def sentences(self, documents: Iterable[Document]) -> Iterator[NamedSentence]:
         """The sentences of documents with their names, the title of its passage among those of each.
 
-        `first`: row of the first document. A document without a sentence has one, its title.
+        A document without a sentence has one, its title.
         """
-        for row, document in enumerate(documents, first):
+        for row, document in enumerate(documents):
             own = title_key(document.title)
             for sentence in split_sentences(document.text) or [document.title]:
                 names = self.names(sentence)
@@ -268,34 +267,6 @@ class KnownNames:
     def open(cls, folder: Path) -> KnownNames:
         """What `save` wrote. Raises `RetrievalError` for what is not that."""
         return cls(_read(folder / _KEYS, list))
-
-
-@dataclass(frozen=True, slots=True)
-class Mentions:
-    """Which names stand in which sentences and passages."""
-
-    keys: list[str]
-    """Of the names, by row."""
-    in_passages: csr_array
-    """How often, shape (passages, names)."""
-    in_sentences: csr_array
-    """1 where one stands, shape (sentences, names)."""
-
-    @classmethod
-    def of(cls, sentences: Sequence[NamedSentence], passages: int) -> Mentions:
-        """From the sentences of so many passages."""
-        rows: dict[str, int] = {}
-        within, counts = list[tuple[int, int]](), defaultdict[tuple[int, int], int](int)
-        for number, sentence in enumerate(sentences):
-            for key, count in Counter(sentence.names).items():
-                name = rows.setdefault(key, len(rows))
-                within.append((number, name))
-                counts[sentence.passage, name] += count
-        return cls(
-            list(rows),
-            sparse(list(counts), np.fromiter(counts.values(), float, len(counts)), (passages, len(rows))),
-            sparse(within, np.ones(len(within)), (len(sentences), len(rows))),
-        )
 
 
 def sparse(places: Sequence[tuple[int, int]], values: np.ndarray, shape: tuple[int, int]) -> csr_array:

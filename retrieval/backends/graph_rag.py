@@ -29,7 +29,7 @@ from trailforge.inference.asker import fill
 from trailforge.inference.structured import INTEGER, NUMBER, TEXT, list_schema, object_schema
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, PlannedCalls, Workbench, plan_calls
 from trailforge.retrieval.backends.entity_graph import EntityCommunity, EntityGraph, GraphRagConfig, find_communities
-from trailforge.retrieval.backends.vectors import Vectors, embed, embedded_text
+from trailforge.retrieval.backends.vectors import Vectors, embed, embed_passages
 from trailforge.retrieval.backends.writing import (
     PROMPTS,
     ask_each,
@@ -130,7 +130,7 @@ async def _build(documents: Sequence[Document], config: GraphRagConfig, tools: W
         relations,
         reports,
         await embed("entities", described, tools),
-        await embed("passages", list(map(embedded_text, documents)) if config.order == "passages" else [], tools),
+        await embed_passages("passages", documents if config.order == "passages" else (), tools),
         lost,
     )
     return GraphRagIndex(documents, parts, config, tools)

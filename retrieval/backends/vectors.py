@@ -221,6 +221,14 @@ async def embed(name: str, texts: Sequence[str], tools: Workbench) -> Vectors:
     return Vectors(np.concatenate(shards) if shards else np.zeros((0, tools.vectors.dimension), np.float32))
 
 
+async def embed_passages(
+    name: str, documents: Sequence[Document], tools: Workbench, known: Vectors | None = None
+) -> Vectors:
+    """The vectors of documents as `embed` makes them; of the first ones those that are known."""
+    more = await embed(name, list(map(embedded_text, documents[len(known) if known else 0 :])), tools)
+    return known.with_more(more) if known else more
+
+
 def embedded_text(document: Document) -> str:
     """What of a document is embedded: title and text."""
     return f"{document.title}\n{document.text}" if document.title else document.text

@@ -141,8 +141,7 @@ def test_what_cannot_be_read_is_said(folder: Path) -> None:
         TableIndex(folder, "trees")
     with pytest.raises(InvalidInput, match="no such column"):
         index.matching("kind", "x")
-    with pytest.raises(InvalidInput, match="no such column"):
-        index.disputed()
+    assert not len(index.disputed())
     with pytest.raises(InvalidInput, match="nothing to search for"):
         index.search(" ")
 
