@@ -19,7 +19,7 @@ from trailforge.inference.structured import NUMBER, TEXT, list_schema, object_sc
 from trailforge.retrieval.backends.declaration import PlannedCalls, passage_tokens, plan_calls
 from trailforge.retrieval.backends.graph import KnownNames, NameFinder, key_of, open_sparse, row_of, save_sparse, sparse
 from trailforge.retrieval.indexes.texts import MappedDocuments, write_texts
-from trailforge.schemas import ITEM_ERRORS, ContextOverflow, Document, MalformedReply
+from trailforge.schemas import ContextOverflow, Document, MalformedReply
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -143,17 +143,14 @@ def find_neighbours(matrix: np.ndarray, rows: Sequence[int], least: float, most:
     return np.array(pairs, float).reshape(-1, 3)
 
 
-async def model_triples(document: Document, sampling: Sampling, asker: Asker) -> list[list[str]] | None:
-    """The triples that a model reads out of a passage, in two calls; None where a reply cannot be used."""
+async def model_triples(document: Document, sampling: Sampling, asker: Asker) -> list[list[str]]:
+    """The triples that a model reads out of a passage, in two calls."""
     passage = {"title": document.title, "text": document.text}
-    try:
-        prompt = fill(_PROMPTS.text("hippo_rag_names"), **passage)
-        named = await asker.json(prompt, _NAMES, purpose="extract_names", sampling=sampling)
-        names = json.dumps(list(dict.fromkeys(named["names"])), ensure_ascii=False)
-        prompt = fill(_PROMPTS.text("hippo_rag_triples"), **passage, names=names)
-        found = await asker.json(prompt, _TRIPLES, purpose="extract_triples", sampling=sampling)
-    except ITEM_ERRORS:
-        return None
+    prompt = fill(_PROMPTS.text("hippo_rag_names"), **passage)
+    named = await asker.json(prompt, _NAMES, purpose="extract_names", sampling=sampling)
+    names = json.dumps(list(dict.fromkeys(named["names"])), ensure_ascii=False)
+    prompt = fill(_PROMPTS.text("hippo_rag_triples"), **passage, names=names)
+    found = await asker.json(prompt, _TRIPLES, purpose="extract_triples", sampling=sampling)
     triples = [[" ".join(triple[part].split()) for part in _TRIPLE] for triple in found["triples"]]
     unnamed = _PRONOUNS - {name.casefold() for name in named["names"]}
     return [triple for triple in triples if unnamed.isdisjoint((triple[0].casefold(), triple[2].casefold()))]

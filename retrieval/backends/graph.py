@@ -52,17 +52,6 @@ def min_max(scores: np.ndarray) -> np.ndarray:
     return (scores - low) / (high - low) if high > low else np.ones_like(scores)
 
 
-def best_rows(scores: np.ndarray, k: int) -> list[tuple[int, float]]:
-    """The best `k`, best first: row and score, rounded to 6 decimals; ties in the order of the rows."""
-    count = min(max(k, 0), len(scores))
-    if not count:
-        return []
-    # Only what may be among the best is rounded and sorted: what is equal when rounded is 1e-6 apart at most.
-    last = float(np.partition(scores, -count)[-count])
-    near = ((int(row), round(float(scores[row]), 6)) for row in np.flatnonzero(scores >= last - 2e-6))
-    return sorted(near, key=lambda hit: (-hit[1], hit[0]))[:count]
-
-
 class NamedSentence(NamedTuple):
     """A sentence of a passage."""
 

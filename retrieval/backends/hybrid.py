@@ -25,7 +25,6 @@ from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Wor
 from trailforge.retrieval.backends.graph import (
     KnownNames,
     NameFinder,
-    best_rows,
     min_max,
     open_sparse,
     row_of,
@@ -33,7 +32,7 @@ from trailforge.retrieval.backends.graph import (
     sparse,
     title_key,
 )
-from trailforge.retrieval.backends.vectors import Vectors, embed_passages
+from trailforge.retrieval.backends.vectors import Vectors, best_rows, embed_passages
 from trailforge.retrieval.encoder import Encoder
 from trailforge.schemas import Document
 

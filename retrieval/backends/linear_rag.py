@@ -22,14 +22,13 @@ from trailforge.retrieval.backends.graph import (
     NamedSentence,
     NameFinder,
     PassageGraph,
-    best_rows,
     min_max,
     open_sparse,
     row_of,
     save_sparse,
     sparse,
 )
-from trailforge.retrieval.backends.vectors import Vectors, embed, embed_passages
+from trailforge.retrieval.backends.vectors import Vectors, best_rows, embed, embed_passages
 from trailforge.retrieval.encoder import Encoder
 from trailforge.schemas import Document
 

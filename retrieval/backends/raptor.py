@@ -35,9 +35,9 @@ from trailforge.retrieval.backends.declaration import (
 )
 from trailforge.retrieval.backends.vectors import Vectors, embed, embedded_text
 from trailforge.retrieval.backends.writing import (
-    ASKED_AT_ONCE,
     PROMPTS,
-    ask_each,
+    ask_in_shards,
+    in_runs,
     lead_sentences,
     within,
     write_summary,
@@ -126,7 +126,8 @@ def find_clusters(vectors: np.ndarray, tokens: Sequence[int], config: RaptorConf
             elif len(cluster) < len(rows):
                 split(cluster)
             else:
-                found.update(dict.fromkeys(_runs(cluster, tokens, config.longest_cluster)))
+                runs = in_runs(cluster, [tokens[row] for row in cluster], config.longest_cluster)
+                found.update(dict.fromkeys(map(tuple, runs)))
 
     with (
         one_thread("sklearn.mixture", "sklearn.decomposition"),
@@ -196,19 +197,6 @@ def _reduce(vectors: np.ndarray, neighbours: int, config: RaptorConfig) -> np.nd
     return np.asarray(model.fit_transform(vectors), np.float64)
 
 
-def _runs(rows: Sequence[int], tokens: Sequence[int], longest: int) -> list[tuple[int, ...]]:
-    """The rows in runs that are not too long, of one row at least."""
-    runs: list[list[int]] = []
-    room = 0
-    for row in rows:
-        room -= tokens[row]
-        if room < 0 or not runs:
-            runs.append([])
-            room = longest - tokens[row]
-        runs[-1].append(row)
-    return [tuple(run) for run in runs]
-
-
 # The build
 
 
@@ -265,12 +253,12 @@ class _TreeBuild:
         if config.summaries == "model":
             sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens)
             words = 3 * config.summary_tokens // 4
-
-            async def work(part: Sequence[list[str]]) -> list[str | None]:
-                return await ask_each(lambda texts: write_summary(self.tools.model, texts, words, sampling), part)
-
-            shards = await self.tools.map(f"summaries-{layer}", work, groups, ASKED_AT_ONCE)
-            written = [text for shard in shards for text in shard]
+            written = await ask_in_shards(
+                f"summaries-{layer}",
+                lambda texts: write_summary(self.tools.model, texts, words, sampling),
+                groups,
+                self.tools,
+            )
             self.lost += written.count(None)
         return [
             lead_sentences([text.partition("\n")[2] or text for text in group], config.summary_tokens)

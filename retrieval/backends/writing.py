@@ -9,7 +9,6 @@ import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
 from itertools import combinations, groupby
 from typing import Any, TypeVar
 
@@ -101,6 +100,34 @@ async def ask_each(work: Callable[[Item], Awaitable[Result]], items: Sequence[It
     return list(await asyncio.gather(*map(one, items)))
 
 
+async def ask_in_shards(
+    name: str,
+    work: Callable[[Item], Awaitable[Any]],
+    items: Sequence[Item],
+    tools: Workbench,
+    at_once: int = ASKED_AT_ONCE,
+) -> list[Any]:
+    """`ask_each` in shards under this name of the build; what `work` makes is what JSON can say."""
+
+    async def shard(part: Sequence[Item]) -> list[Any]:
+        return await ask_each(work, part)
+
+    return [each for part in await tools.map(name, shard, items, at_once) for each in part]
+
+
+def in_runs(items: Sequence[int], tokens: Sequence[int], most: int) -> list[list[int]]:
+    """Items in runs of at most so many tokens together, of one item at least. `tokens`: of each item."""
+    runs: list[list[int]] = []
+    room = 0
+    for item, size in zip(items, tokens, strict=True):
+        room -= size
+        if room < 0 or not runs:
+            runs.append([])
+            room = most - size
+        runs[-1].append(item)
+    return runs
+
+
 # Facts
 
 
@@ -108,11 +135,7 @@ async def build_graph(documents: Sequence[Document], config: GraphRagConfig, too
     """The graph of a corpus."""
     if config.extraction == "names":
         return join_names(documents, config)
-
-    async def work(part: Sequence[Document]) -> list[Facts | None]:
-        return await ask_each(lambda document: ask_facts(tools.model, document, config), part)
-
-    facts = [found for shard in await tools.map("facts", work, documents, ASKED_AT_ONCE) for found in shard]
+    facts = await ask_in_shards("facts", lambda document: ask_facts(tools.model, document, config), documents, tools)
     graph = merge_facts(facts)
     await _merge_descriptions(graph, config, tools)
     return graph
@@ -199,18 +222,14 @@ async def _merge_descriptions(graph: EntityGraph, config: GraphRagConfig, tools:
         named.append((" – ".join(ends), relation))
     several = [(name, thing) for name, thing in named if len(thing.descriptions) >= config.merged_from]
     items = [(name, thing.descriptions) for name, thing in several]
-
-    async def work(part: Sequence[tuple[str, list[str]]]) -> list[str | None]:
-        return await ask_each(partial(_ask_merged, tools.model, config), part)
-
-    shards = await tools.map("descriptions", work, items, ASKED_AT_ONCE)
-    for (_, thing), merged in zip(several, (text for shard in shards for text in shard), strict=True):
+    texts = await ask_in_shards("descriptions", lambda item: _ask_merged(tools.model, config, *item), items, tools)
+    for (_, thing), merged in zip(several, texts, strict=True):
         thing.descriptions = [merged or lead_sentences(thing.descriptions, config.description_tokens)]
 
 
-async def _ask_merged(asker: Asker, config: GraphRagConfig, item: tuple[str, Sequence[str]]) -> str:
+async def _ask_merged(asker: Asker, config: GraphRagConfig, name: str, descriptions: Sequence[str]) -> str:
     """One description of several; where they are too long for one call, what came of the first goes into the next."""
-    name, waiting = item[0], sorted(item[1])
+    waiting = sorted(descriptions)
     while True:
         count = max(within(waiting, config.merge_input_tokens), 2)
         prompt = fill(
@@ -277,12 +296,10 @@ async def write_reports(
             texts = [
                 facts_of(community, graph, parts[number], config.report_input_tokens) for number, community in here
             ]
-
-            async def work(part: Sequence[str]) -> list[dict[str, Any] | None]:
-                return await ask_each(lambda facts: _ask_report(tools.model, facts, config), part)
-
-            shards = await tools.map(f"reports-{level}", work, texts, ASKED_AT_ONCE)
-            for (_, community), report in zip(here, (each for shard in shards for each in shard), strict=True):
+            reports = await ask_in_shards(
+                f"reports-{level}", lambda facts: _ask_report(tools.model, facts, config), texts, tools
+            )
+            for (_, community), report in zip(here, reports, strict=True):
                 lost += report is None
                 if report is not None:
                     _take_report(community, report)

@@ -13,11 +13,11 @@ from trailforge.retrieval.backends.graph import (
     NamedSentence,
     NameFinder,
     PassageGraph,
-    best_rows,
     key_of,
     min_max,
     title_key,
 )
+from trailforge.retrieval.backends.vectors import best_rows
 from trailforge.schemas import Document, RetrievalError
 
 DOCUMENTS = (
