@@ -10,7 +10,7 @@ from typing import Any
 from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.inference.structured import list_schema, object_schema
-from trailforge.mcts.callables import Policy, Proposal
+from trailforge.mcts.inputs import Policy, Proposal
 from trailforge.rewards.answers import read_yes_or_no
 from trailforge.schemas import MalformedReply
 from trailforge.schemas.plugins import check_plugin, load_plugin

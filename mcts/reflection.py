@@ -14,12 +14,14 @@ ends in the right answer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from trailforge.mcts.plan import asked_for, normalized, references, same_meaning, subject_words
 from trailforge.schemas import ErrorType, Rollout, SearchTree, Step, StepPair
 
+Item = TypeVar("Item")
 SameAnswer = Callable[[str, str], bool]
 """Do two answers say the same? Passed in, for this module knows no metric."""
 Mentions = Callable[[str, str], bool]
@@ -251,29 +253,25 @@ def _failed_plans(tree: SearchTree, config: ReflectionConfig) -> set[int]:
 
 
 def _without_repeats(rollouts: Iterable[Rollout]) -> list[Rollout]:
-    """Keep the first of rollouts that found and answered the same, in whatever words they asked."""
-    seen: set[tuple[object, ...]] = set()
-    kept = []
-    for rollout in rollouts:
-        steps = tuple((_passage_ids(s), normalized(s.answer)) for s in rollout.steps)
-        if (rollout.node, steps) not in seen:
-            seen.add((rollout.node, steps))
-            kept.append(rollout)
-    return kept
+    """The first of rollouts that found and answered the same, in whatever words they asked."""
+    return _first_of_each(rollouts, lambda r: (r.node, *((_passage_ids(s), normalized(s.answer)) for s in r.steps)))
 
 
 def _with_distinct_mistakes(ordered: list[Reflection]) -> list[Reflection]:
     """One pair per wrong answer at a step of a plan: the same mistake twice teaches nothing new."""
-    seen: set[tuple[int, int, str]] = set()
-    kept = []
-    for reflection in ordered:
-        wrong = reflection.wrong
-        step = wrong.steps[reflection.pair.wrong_step]
-        mistake = (wrong.node, reflection.pair.wrong_step, normalized(step.answer))
-        if mistake not in seen:
-            seen.add(mistake)
-            kept.append(reflection)
-    return kept
+
+    def mistake(reflection: Reflection) -> tuple[int, int, str]:
+        step = reflection.pair.wrong_step
+        return reflection.wrong.node, step, normalized(reflection.wrong.steps[step].answer)
+
+    return _first_of_each(ordered, mistake)
+
+
+def _first_of_each(items: Iterable[Item], key: Callable[[Item], Hashable]) -> list[Item]:
+    found: dict[Hashable, Item] = {}
+    for item in items:
+        found.setdefault(key(item), item)
+    return list(found.values())
 
 
 def _difference(bad: Step, good: Step) -> float:
