@@ -88,13 +88,13 @@ def web_tools(config: PlanToolsConfig) -> Tools:
 
 def check_web_keys(config: PlanToolsConfig) -> None:
     """Raises `InvalidInput` that names the variable of a key that the web's tools want and that is not set."""
-    from trailforge.retrieval.web import gnews, serper
     from trailforge.retrieval.web.http import key_from
+    from trailforge.retrieval.web.providers import GNEWS_KEY, SERPER_KEY
 
-    key_from(serper.KEY_VARIABLE, "Serper")
+    key_from(SERPER_KEY, "Serper")
     if config.web_news == "gnews":
         try:
-            key_from(gnews.KEY_VARIABLE, "GNews")
+            key_from(GNEWS_KEY, "GNews")
         except InvalidInput as error:
             raise InvalidInput(f"{error.problem}, or take News from Google alone (web_news: serper)") from None
 

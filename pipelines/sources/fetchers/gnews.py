@@ -8,8 +8,8 @@ from datetime import date
 from trailforge.pipelines.sources.columns import language_code
 from trailforge.pipelines.sources.fetchers.base import article, check_request, is_within, unseen
 from trailforge.pipelines.sources.fields import Fields, iso_date
-from trailforge.retrieval.web.gnews import CUT, KEY_VARIABLE, SEARCH_URL
 from trailforge.retrieval.web.http import HttpConfig, Provider, key_from
+from trailforge.retrieval.web.providers import GNEWS_CUT, GNEWS_KEY, GNEWS_URL
 from trailforge.schemas import InvalidInput, SourceDocument, parse_json
 
 _LARGEST_PAGE = 100
@@ -23,21 +23,21 @@ class GNewsFetcher:
     def __init__(
         self,
         *,
-        base_url: str = SEARCH_URL,
+        base_url: str = GNEWS_URL,
         page_size: int = _LARGEST_PAGE,
         whole_text: bool = False,
         http: HttpConfig | None = None,
     ) -> None:
         self._base_url, self._whole_text = base_url, whole_text
         self._page_size = min(page_size, _LARGEST_PAGE)
-        self._provider = Provider("GNews", http or HttpConfig(), KEY_VARIABLE)
+        self._provider = Provider("GNews", http or HttpConfig(), GNEWS_KEY)
 
     async def fetch(
         self, query: str, *, since: date | None = None, until: date | None = None, limit: int = 100
     ) -> AsyncIterator[SourceDocument]:
         """See `DocumentFetcher`. A query in GNews's syntax: words, "phrases", AND, OR, NOT."""
         query = check_request(query, since, until, limit)
-        key = key_from(KEY_VARIABLE, "GNews")
+        key = key_from(GNEWS_KEY, "GNews")
         params = self._params(query, since, until, limit) | {"apikey": key}
         seen: set[str] = set()
         met = page = 0
@@ -71,7 +71,7 @@ class GNewsFetcher:
             return article(
                 url=row.text("url"),
                 title=row.text("title"),
-                text=CUT.sub("", row.text_or_empty("content")).rstrip() or row.text_or_empty("description"),
+                text=GNEWS_CUT.sub("", row.text_or_empty("content")).rstrip() or row.text_or_empty("description"),
                 published=iso_date(published, "publishedAt") if published else None,
                 language=language_code(row.text_or_empty("lang") or _LANGUAGE),
             )

@@ -11,7 +11,7 @@ from trailforge.pipelines.sources.columns import language_code
 from trailforge.pipelines.sources.fetchers.base import article, check_request, is_within, unseen
 from trailforge.pipelines.sources.fields import iso_date
 from trailforge.retrieval.web.http import HttpConfig, Provider, key_from
-from trailforge.retrieval.web.serper import KEY_VARIABLE, NEWS_URL, SerperHit, serper_hits
+from trailforge.retrieval.web.providers import SERPER_KEY, SERPER_NEWS_URL, WebHit, serper_hits
 from trailforge.schemas import InvalidInput, SourceDocument
 
 _LARGEST_PAGE = 100
@@ -31,21 +31,21 @@ class SerperFetcher:
     def __init__(
         self,
         *,
-        base_url: str = NEWS_URL,
+        base_url: str = SERPER_NEWS_URL,
         page_size: int = _LARGEST_PAGE,
         http: HttpConfig | None = None,
         today: Callable[[], date] = _utc_today,
     ) -> None:
         self._base_url, self._today = base_url, today
         self._page_size = min(page_size, _LARGEST_PAGE)
-        self._provider = Provider("Serper", http or HttpConfig(), KEY_VARIABLE)
+        self._provider = Provider("Serper", http or HttpConfig(), SERPER_KEY)
 
     async def fetch(
         self, query: str, *, since: date | None = None, until: date | None = None, limit: int = 100
     ) -> AsyncIterator[SourceDocument]:
         """See `DocumentFetcher`. A query as one types it at Google. `3 weeks ago` names no day, so it is left out."""
         query = check_request(query, since, until, limit)
-        key = key_from(KEY_VARIABLE, "Serper")
+        key = key_from(SERPER_KEY, "Serper")
         body: dict[str, Any] = {"q": query, "hl": _LANGUAGE, "num": min(limit, self._page_size)}
         if since is not None or until is not None:
             body["tbs"] = _window(since, until)
@@ -66,13 +66,13 @@ class SerperFetcher:
                 if not new:
                     return
 
-    def _document(self, hit: SerperHit) -> SourceDocument | None:
+    def _document(self, hit: WebHit) -> SourceDocument | None:
         """The article; None for one that lacks what a document needs."""
         return article(
-            url=hit.link,
+            url=hit.url,
             title=hit.title,
-            text=hit.snippet,
-            published=_day(hit.date, self._today()),
+            text=hit.text,
+            published=_day(hit.published, self._today()),
             language=language_code(_LANGUAGE),
         )
 
@@ -104,5 +104,5 @@ def _day(text: str, today: date) -> str | None:
         return None
 
 
-def _parse(content: bytes) -> list[SerperHit]:
+def _parse(content: bytes) -> list[WebHit]:
     return serper_hits(content, "news")
