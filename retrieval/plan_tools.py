@@ -80,10 +80,9 @@ def web_tools(config: PlanToolsConfig) -> Tools:
     longest = config.longest_web_passage
     check_web_keys(config)
     news, general = serper_tools(http=HttpConfig(interval_s=config.web_interval_s), longest=longest)
-    first = news
-    if config.web_news == "gnews":
-        first = news_tool(news, http=HttpConfig(interval_s=config.web_interval_s, max_attempts=2), longest=longest)
-    return {"News": first, "Academic": arxiv_tool(longest=longest), "General": general}
+    if config.web_news == "gnews":  # few attempts, since another source stands behind it
+        news = news_tool(news, http=HttpConfig(interval_s=config.web_interval_s, max_attempts=2), longest=longest)
+    return {"News": news, "Academic": arxiv_tool(longest=longest), "General": general}
 
 
 def check_web_keys(config: PlanToolsConfig) -> None:

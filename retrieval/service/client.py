@@ -36,6 +36,8 @@ T = TypeVar("T")
 
 _PASSING = {408, 425, 429, 500, 502, 503, 504}
 _LARGEST_REPLY = 1 << 28
+_MOST_CONNECTIONS = 64
+"""Open at once; more requests wait for one."""
 _LONGEST_PAUSE_S = 5.0
 
 
@@ -49,13 +51,11 @@ class SearchClientConfig:
     """Of a search with all its attempts and pauses."""
     backoff_s: float = 0.2
     """Before the second attempt where the server names no time; doubles each time up to 5 s, with jitter."""
-    connections: int = 64
-    """Open at once; more requests wait for one."""
     is_check: bool = False
     """Where nobody listens, say so at once: before a run there is nothing to wait for."""
 
     def __post_init__(self) -> None:
-        for name in ("timeout_s", "limit_s", "backoff_s", "connections"):
+        for name in ("timeout_s", "limit_s", "backoff_s"):
             if getattr(self, name) <= 0:
                 raise InvalidInput("has to be above 0", field=name)
 
@@ -158,7 +158,7 @@ class _Line(LoopThread):
     def __init__(self) -> None:
         super().__init__("search")
         self.process = os.getpid()
-        self._sessions: dict[int, aiohttp.ClientSession] = {}
+        self._session: aiohttp.ClientSession | None = None
 
     async def ask(self, url: str, body: bytes | None, config: SearchClientConfig) -> Any:
         """The JSON that comes. Raises `RetrievalError` for a refusal, and when the time is over."""
@@ -185,12 +185,13 @@ class _Line(LoopThread):
     async def _attempt(self, url: str, body: bytes | None, config: SearchClientConfig) -> Any:
         import aiohttp
 
-        session = self._session(config.connections)
+        if self._session is None:
+            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=_MOST_CONNECTIONS))
         options: dict[str, Any] = {"timeout": aiohttp.ClientTimeout(total=config.timeout_s), "allow_redirects": False}
         if body is not None:
             options |= {"data": body, "headers": {"Content-Type": "application/json"}}
         try:
-            async with session.request("GET" if body is None else "POST", url, **options) as response:
+            async with self._session.request("GET" if body is None else "POST", url, **options) as response:
                 content = await _content(response)
                 status, wait_s = response.status, retry_after(response.headers)
         except TimeoutError:
@@ -209,22 +210,14 @@ class _Line(LoopThread):
         except ValueError as error:
             raise RetrievalError(f"{url}: what it answers is no JSON ({error})") from None
 
-    def _session(self, connections: int) -> aiohttp.ClientSession:
-        import aiohttp
-
-        if connections not in self._sessions:
-            connector = aiohttp.TCPConnector(limit=connections, limit_per_host=connections)
-            self._sessions[connections] = aiohttp.ClientSession(connector=connector)
-        return self._sessions[connections]
-
     def close(self) -> None:
         """End sessions and loop, at the end of the process that began them."""
         if os.getpid() == self.process:
-            self.end(self._close_sessions)
+            self.end(self._close_session)
 
-    async def _close_sessions(self) -> None:
-        for session in self._sessions.values():
-            await session.close()
+    async def _close_session(self) -> None:
+        if self._session is not None:
+            await self._session.close()
 
 
 _opening = threading.Lock()

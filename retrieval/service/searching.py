@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+import time
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from trailforge.retrieval.backends.declaration import FoundPassage
 from trailforge.retrieval.base import Retriever
-from trailforge.retrieval.service.figures import Times
 from trailforge.schemas import Document
 
 CACHED = 10_000
@@ -21,6 +21,8 @@ AT_ONCE = max(2, os.cpu_count() or 1)
 """Searches of an index that run beside each other."""
 _TOGETHER = 64
 """Queries that an index which gains by it gets at once."""
+
+_RECENT = 4096
 
 _Asked = tuple[str, int]
 """Query and k."""
@@ -59,6 +61,35 @@ class RankedIndex:
             FoundPassage(passage=passage, why=f"result {rank} of {self.what}", sources=(passage.id,))
             for rank, passage in enumerate(found, start=1)
         ]
+
+
+class Times:
+    """How long the last few thousand of something took."""
+
+    def __init__(self) -> None:
+        self._seconds: deque[float] = deque(maxlen=_RECENT)
+
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        """One of them, whatever it waits for and however it ends."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._seconds.append(time.monotonic() - began)
+
+    @property
+    def usual_s(self) -> float:
+        """The median; 0 before the first."""
+        return self._at(0.5)
+
+    def report(self) -> dict[str, float]:
+        """Median and 99th percentile in milliseconds."""
+        return {f"p{share}": round(1000 * self._at(share / 100), 3) for share in (50, 99)}
+
+    def _at(self, share: float) -> float:
+        ordered = sorted(self._seconds)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
 class ServedIndex:

@@ -39,8 +39,6 @@ from trailforge.schemas import Passage, ProviderError, RequestRefused, Retrieval
 _LOG = logging.getLogger(__name__)
 _REMEMBERED = 10_000
 """Searches of one tool."""
-_GNEWS_ATTEMPTS = 2
-"""Few, since another source stands behind it."""
 _LANGUAGE = "en"
 """Of what is searched."""
 _Fetch = Callable[[str, int], Awaitable[list[Passage]]]
@@ -111,7 +109,7 @@ def news_tool(
     second: Retriever,
     *,
     base_url: str = GNEWS_URL,
-    http: HttpConfig | None = None,
+    http: HttpConfig,
     longest: int | None = None,
 ) -> WebTool:
     """GNews, and what `second` finds besides where GNews has too few articles or fails, as when its quota is used up.
@@ -119,7 +117,7 @@ def news_tool(
     Raises `InvalidInput` that names the variable when the key is not set.
     """
     key = key_from(GNEWS_KEY, "GNews")
-    provider = Provider("GNews", http or HttpConfig(max_attempts=_GNEWS_ATTEMPTS), GNEWS_KEY)
+    provider = Provider("GNews", http, GNEWS_KEY)
 
     async def first(query: str, k: int) -> list[Passage]:
         asked = gnews_query(query)
