@@ -197,7 +197,6 @@ class ModelClient:
             self.counters.retries += 1
 
     async def _send(self, request: Request, permit: Permit) -> Reply:
-        """One attempt; the throttle is told how it ended."""
         throttle = self._throttle
         self.counters.in_flight += 1
         try:

@@ -138,7 +138,6 @@ class Endpoint:
         return json.dumps(body | extra, ensure_ascii=False).encode("utf-8", "replace")
 
     def _constrain(self, request: Request, body: dict[str, Any], extra: dict[str, Any]) -> None:
-        """Schema and grammar, as the server wants them."""
         dialect = self._dialect
         if request.grammar is not None:
             extra |= (
@@ -158,7 +157,6 @@ class Endpoint:
                 extra |= {"structured_outputs": {"json": schema}} if dialect == "vllm" else {"json_schema": schema}
 
     def _refusal(self, answer: Answer) -> ProviderError:
-        """What a status that no retry mends means."""
         text, where = _message(answer.body), f"{self.url}, model {self._model}"
         if answer.status == 400 and any(mark in text.lower() for mark in _OVERFLOW_MARKS):
             return ContextOverflow(f"the prompt is too long for the model ({first_line(text)})")

@@ -17,7 +17,6 @@ class LoopThread:
     """An event loop in a thread of its own, for work from any other. It does not keep the process alive."""
 
     def __init__(self, name: str) -> None:
-        """Start it."""
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name=f"trailforge-{name}", daemon=True)
         self._thread.start()

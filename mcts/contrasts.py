@@ -136,7 +136,6 @@ class Contrasts:
                 yield rollout.steps[step].query
 
     def _varied(self, node: TreeNode, kind: VariationKind) -> Counter[int]:
-        """How often each step was varied so."""
         rollouts = [each for each in self._of.get(node.id, ()) if each.variation == kind]
         return Counter(each.varied_step for each in rollouts if each.varied_step is not None)
 

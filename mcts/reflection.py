@@ -113,8 +113,6 @@ def holds_answer(step: Step, answer: str, mentions: Mentions) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rules:
-    """What pairs are held against."""
-
     tree: SearchTree
     same_answer: SameAnswer
     mentions: Mentions
@@ -151,7 +149,7 @@ def _same_plan(wrong: Rollout, right: Rollout, rules: _Rules) -> Reflection | No
             return None
         misread = _passage_ids(bad) == _passage_ids(good) or holds_answer(bad, good.answer, rules.mentions)
         error: ErrorType = "reasoning" if misread else "retrieval"
-        return _reflection(error, wrong, right, wrong_step=j, right_step=j, diverges_at=j)
+        return _reflection(error, wrong, right, wrong_step=j, right_step=j)
     return None
 
 
@@ -178,7 +176,7 @@ def _other_plan(
         if all(rules.is_wrong(wrong.steps[m], good) for good in right.steps[j:]):
             if _only_misread(wrong.steps[m], right.steps[j], rules):
                 return None
-            return _reflection("decomposition", wrong, right, wrong_step=m, right_step=j, diverges_at=j)
+            return _reflection("decomposition", wrong, right, wrong_step=m, right_step=j)
     return None
 
 
@@ -215,15 +213,8 @@ def _only_misread(bad: Step, good: Step, rules: _Rules) -> bool:
     return not own and holds_answer(bad, good.answer, rules.mentions)
 
 
-def _reflection(
-    error: ErrorType,
-    wrong: Rollout,
-    right: Rollout,
-    *,
-    wrong_step: int,
-    right_step: int,
-    diverges_at: int,
-) -> Reflection:
+def _reflection(error: ErrorType, wrong: Rollout, right: Rollout, *, wrong_step: int, right_step: int) -> Reflection:
+    """The pair, which parts where the right one takes over."""
     return Reflection(
         error=error,
         wrong=wrong,
@@ -233,9 +224,9 @@ def _reflection(
             right_rollout=right.index,
             wrong_step=wrong_step,
             right_step=right_step,
-            diverges_at=diverges_at,
+            diverges_at=right_step,
         ),
-        parts_there=_is_varied(wrong, right, diverges_at) or _is_varied(right, wrong, diverges_at),
+        parts_there=_is_varied(wrong, right, right_step) or _is_varied(right, wrong, right_step),
         difference=_difference(wrong.steps[wrong_step], right.steps[right_step]),
     )
 

@@ -309,7 +309,6 @@ def _names(text: str) -> list[str]:
 
 
 def _long_words(text: str) -> set[str]:
-    """Words that are more than grammar, by their length."""
     return {word for word in _words(text).split() if len(word) > 3}
 
 

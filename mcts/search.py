@@ -59,8 +59,6 @@ _Target = tuple[TreeNode, Variation]
 
 @dataclass(slots=True)
 class _Search:
-    """The state of one search."""
-
     question: Question
     policy: Policy
     roll_out: RollOut

@@ -129,8 +129,6 @@ class Encoder:
 
 
 class _LocalModel:
-    """A model on this machine's devices."""
-
     def __init__(self, name_or_path: str, device: str) -> None:
         self._name, self._devices = name_or_path, split_devices(device)
         self._lock = threading.Lock()
@@ -142,12 +140,14 @@ class _LocalModel:
 
     def encode(self, texts: list[str]) -> np.ndarray:
         """Vectors of length 1, shape (len(texts), dimension)."""
+        import numpy as np
+
         with self._lock:
             if self.lanes > 1 and len(texts) > PER_CHUNK:
                 return self._encode(self._pooled_model(), texts, pool=self._pool, chunk_size=PER_CHUNK)
             starts = range(0, max(len(texts), 1), PER_CHUNK)
             chunks = [self._encode(self._model, texts[start : start + PER_CHUNK]) for start in starts]
-        return chunks[0] if len(chunks) == 1 else _concatenate(chunks)
+        return chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """See `Encoder.count_tokens`."""
@@ -213,12 +213,6 @@ def _environment(name: str, value: str) -> Iterator[None]:
         yield
     finally:
         del os.environ[name]
-
-
-def _concatenate(chunks: list[np.ndarray]) -> np.ndarray:
-    import numpy as np
-
-    return np.concatenate(chunks)
 
 
 def check_encoder(name_or_path: str = PACKAGED) -> Literal["package", "folder", "hub", "server"]:

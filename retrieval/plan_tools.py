@@ -108,16 +108,12 @@ def local_tools(documents: Sequence[SourceDocument], config: PlanToolsConfig, en
 
 
 class _Nothing:
-    """A retriever over no documents."""
-
     async def retrieve(self, query: str, k: int) -> list[Passage]:
         """Nothing."""
         return []
 
 
 class _Piece(NamedTuple):
-    """A passage and the document it was cut from."""
-
     passage: Document
     home: SourceDocument
 
@@ -216,7 +212,6 @@ class BestPassages:
 
 
 def _dated(text: str, document: SourceDocument) -> str:
-    """As the tools of the web show dates."""
     return f"{document.published[:10]}: {text}" if document.published else text
 
 

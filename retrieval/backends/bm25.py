@@ -35,7 +35,6 @@ class Bm25Retriever:
     """BM25 over titles and texts; an `Index` and a `Retriever`."""
 
     def __init__(self, documents: Sequence[Document], config: Bm25Config = Bm25Config()) -> None:
-        """Index the documents."""
         self._documents = documents
         self._index = _index(documents, config)
 

@@ -221,7 +221,6 @@ class KnownNames:
     """The names of an index by their keys."""
 
     def __init__(self, keys: Sequence[str]) -> None:
-        """`keys`: by row."""
         self.keys = keys
         self.rows: Mapping[str, int] = {key: row for row, key in enumerate(keys)}
 

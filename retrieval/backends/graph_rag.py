@@ -44,37 +44,12 @@ from trailforge.retrieval.backends.writing import (
 from trailforge.schemas import Document, Passage, RetrievalError
 from trailforge.schemas.text import estimate_tokens
 
-_ROWS = pa.list_(pa.int32())
-_ENTITIES = pa.schema(
-    [
-        ("name", pa.string()),
-        ("kind", pa.string()),
-        ("description", pa.string()),
-        ("passages", _ROWS),
-        ("relations", _ROWS),
-        ("community", pa.int32()),
-    ]
-)
-_RELATIONS = pa.schema(
-    [
-        ("source", pa.int32()),
-        ("target", pa.int32()),
-        ("weight", pa.float64()),
-        ("description", pa.string()),
-        ("passages", _ROWS),
-    ]
-)
-_REPORTS = pa.schema(
-    [
-        ("level", pa.int32()),
-        ("parent", pa.int32()),
-        ("title", pa.string()),
-        ("text", pa.string()),
-        ("rating", pa.float64()),
-        ("members", _ROWS),
-        ("passages", _ROWS),
-    ]
-)
+_TEXT_TYPE, _ROW, _ROWS, _REAL = pa.string(), pa.int32(), pa.list_(pa.int32()), pa.float64()
+_DESCRIBED = {"name": _TEXT_TYPE, "kind": _TEXT_TYPE, "description": _TEXT_TYPE}
+_ENTITIES = pa.schema({**_DESCRIBED, "passages": _ROWS, "relations": _ROWS, "community": _ROW})
+_RELATIONS = pa.schema({"source": _ROW, "target": _ROW, "weight": _REAL, "description": _TEXT_TYPE, "passages": _ROWS})
+_WRITTEN = {"title": _TEXT_TYPE, "text": _TEXT_TYPE, "rating": _REAL}
+_REPORTS = pa.schema({"level": _ROW, "parent": _ROW, **_WRITTEN, "members": _ROWS, "passages": _ROWS})
 _TABLES = {"entities": _ENTITIES, "relations": _RELATIONS, "reports": _REPORTS}
 _DOCUMENTS = b"documents"
 """Beside the columns: how many documents a table is of."""

@@ -272,7 +272,6 @@ async def _add(index: Any, documents: Sequence[Document], config: HippoRagConfig
 
 
 def _texts(documents: Sequence[Document], table: FactTable) -> dict[str, list[str]]:
-    """What is embedded, by the name of its vectors."""
     return {
         "passages": [embedded_text(document) for document in documents],
         "facts": [fact.text for fact in table.facts],

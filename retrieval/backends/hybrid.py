@@ -53,8 +53,6 @@ class HybridConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Titles:
-    """Which passages have a title, and which name it."""
-
     finder: NameFinder
     keys: KnownNames
     passages: csr_array
@@ -140,7 +138,6 @@ class HybridIndex:
         return found
 
     def _asked_titles(self, query: str) -> list[int]:
-        """Passages whose title the question names."""
         titles = self.titles
         named = titles.finder.question_names(query, titles.keys.rows)
         rows = (titles.keys.rows[key] for key in named if key in titles.keys.rows)

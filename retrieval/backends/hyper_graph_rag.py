@@ -148,8 +148,6 @@ def join_facts(facts: Iterable[Sequence[Fact] | None], documents: int) -> tuple[
 
 
 class _Hit(NamedTuple):
-    """A fact that a search found."""
-
     fact: int
     score: float
     """Coherence, above 0; of one that was found by similarity alone its cosine less 1."""

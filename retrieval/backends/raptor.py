@@ -43,21 +43,13 @@ from trailforge.retrieval.backends.writing import (
     write_summary,
 )
 from trailforge.retrieval.encoder import Encoder
-from trailforge.retrieval.threads import one_thread
-from trailforge.retrieval.umap import load_umap
+from trailforge.retrieval.threads import load_umap, one_thread
 from trailforge.schemas import Document, Passage, RetrievalError
 from trailforge.schemas.text import estimate_tokens
 
 _VECTORS, _SUMMARIES = "vectors.npy", "summaries.arrow"
-_COLUMNS = pa.schema(
-    [
-        ("title", pa.string()),
-        ("text", pa.string()),
-        ("layer", pa.int32()),
-        ("children", pa.list_(pa.int32())),
-        ("leaves", pa.list_(pa.int32())),
-    ]
-)
+_TEXT, _NODES = pa.string(), pa.list_(pa.int32())
+_COLUMNS = pa.schema({"title": _TEXT, "text": _TEXT, "layer": pa.int32(), "children": _NODES, "leaves": _NODES})
 _TITLES_SHOWN = 3
 _SUMMARIES_PER_PASSAGE, _READ_PER_TOKEN = 0.23, 1.14
 """Summaries, and tokens that they are written from per token of passage: of extractive trees over 100 and 200 passages
@@ -233,7 +225,6 @@ class _TreeBuild:
         return [[nodes[place] for place in cluster] for cluster in clusters]
 
     async def _add(self, layer: int, clusters: list[list[int]]) -> list[int]:
-        """The new layer's nodes."""
         middles = [self.vectors[cluster].mean(0) for cluster in clusters]
         ordered = [self._nearest(cluster, middle) for cluster, middle in zip(clusters, middles, strict=True)]
         texts = await self._summaries(layer, [[self.texts[node] for node in nodes] for nodes in ordered])
@@ -268,7 +259,6 @@ class _TreeBuild:
         ]
 
     def _nearest(self, nodes: Sequence[int], middle: np.ndarray) -> list[int]:
-        """The nodes, the nearest to a vector first."""
         scores = dict(zip(nodes, np.round(self.vectors[nodes] @ middle, 6).tolist(), strict=True))
         return sorted(nodes, key=lambda node: (-scores[node], node))
 

@@ -215,7 +215,6 @@ def _listed(facts: Facts) -> str:
 
 
 async def _merge_descriptions(graph: EntityGraph, config: GraphRagConfig, tools: Workbench) -> None:
-    """Leave one description to every entity and relation."""
     named: list[tuple[str, GraphEntity | GraphRelation]] = [(entity.name, entity) for entity in graph.entities]
     for relation in graph.relations:
         ends = (graph.entities[end].name for end in (relation.source, relation.target))

@@ -65,7 +65,6 @@ class KeptShards:
     async def __call__(
         self, name: str, work: Callable[[Sequence[Item]], Awaitable[Result]], items: Sequence[Item], per_shard: int
     ) -> list[Result]:
-        """See `ShardMap`."""
         if name in self._names or not name.replace("_", "").replace("-", "").isalnum():
             raise ValueError(f"{name!r}: the name of a part is of letters, digits, - and _, and once in a build")
         self._names.add(name)
@@ -109,8 +108,6 @@ class KeptShards:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A finished shard."""
-
     result: Any
     usage: Usage
 

@@ -198,8 +198,6 @@ def check_model(backend: Backend, config: Any, asker: Asker | None, what: str) -
 
 
 class _Counted:
-    """Documents, counted while they are read."""
-
     def __init__(self, documents: Iterable[Document], count: int = 0) -> None:
         self._documents, self.count = documents, count
 
@@ -320,7 +318,6 @@ def _keep_texts(documents: Iterable[Document], place: Path) -> tuple[TextsWritte
 
 
 def _describe(backend: Backend, config: Any, tools: Workbench) -> IndexManifest:
-    """What is known before anything is read."""
     encoder = tools.encoder
     return IndexManifest(
         backend=backend.name,

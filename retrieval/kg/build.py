@@ -190,7 +190,6 @@ def build_kg(source: KgSource, out: Path) -> KgStats:
 
 
 def _write(gathered: Gathered, folder: Path) -> KgStats:
-    """Write all columns."""
     write_parquet(folder / REJECTED, RejectedRow, gathered.rejected)
     heads, relations, tails = gathered.triples()
     rows = len(heads)
@@ -228,7 +227,6 @@ def _write(gathered: Gathered, folder: Path) -> KgStats:
 
 
 def _save_ids(folder: Path, ids: pa.LargeStringArray) -> None:
-    """Write the ids of entities, and the table by which an id is found."""
     save_texts(folder, "ids", ids)
     hashes = np.fromiter((id_hash(key) for key in ids.to_pylist()), np.int64, len(ids))
     starts, rows = grouped(hashes >> (32 - bucket_bits(len(ids), 2)), 1 << bucket_bits(len(ids), 2))

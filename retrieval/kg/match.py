@@ -68,8 +68,6 @@ _MOST_NEIGHBOURS = 1000
 
 
 class _Scored(NamedTuple):
-    """An entity's best name."""
-
     score: float
     row: int
     name: str
@@ -137,8 +135,6 @@ def match_relation(store: KgStore, phrase: str, k: int = 5) -> list[RelationMatc
 
 
 class _Worded(NamedTuple):
-    """A relation's best wording."""
-
     score: float
     name: str
     direction: Direction | None

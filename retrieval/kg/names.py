@@ -241,6 +241,5 @@ def _print(key: int) -> int:
 
 
 def _is_in(pool: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """Which of the pool are among some sorted rows."""
     at = np.minimum(places(among, pool), len(among) - 1)
     return among[at] == pool

@@ -185,6 +185,8 @@ class _Line(LoopThread):
     async def _attempt(self, url: str, body: bytes | None, config: SearchClientConfig) -> Any:
         import aiohttp
 
+        from trailforge.retrieval.web.http import read_up_to
+
         if self._session is None:
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=_MOST_CONNECTIONS))
         options: dict[str, Any] = {"timeout": aiohttp.ClientTimeout(total=config.timeout_s), "allow_redirects": False}
@@ -192,7 +194,7 @@ class _Line(LoopThread):
             options |= {"data": body, "headers": {"Content-Type": "application/json"}}
         try:
             async with self._session.request("GET" if body is None else "POST", url, **options) as response:
-                content = await _content(response)
+                content = await read_up_to(response, _LARGEST_REPLY)
                 status, wait_s = response.status, retry_after(response.headers)
         except TimeoutError:
             raise Passing("no reply in time") from None
@@ -201,6 +203,8 @@ class _Line(LoopThread):
         except (aiohttp.ClientError, OSError) as error:
             is_unheard = isinstance(error, aiohttp.ClientConnectorError)
             raise Passing(first_line(str(error)) or type(error).__name__, is_unheard=is_unheard) from None
+        if len(content) > _LARGEST_REPLY:
+            raise RetrievalError(f"{url}: its answer is larger than {_LARGEST_REPLY >> 20} MiB")
         if status in _PASSING:
             raise Passing(f"status {status}{_message(content)}", wait_s)
         if status != 200:
@@ -251,15 +255,6 @@ def _pause_s(attempt: int, failure: Passing, config: SearchClientConfig) -> floa
     if failure.wait_s is not None:
         return failure.wait_s + random.random() * config.backoff_s
     return min(_LONGEST_PAUSE_S, config.backoff_s * 2 ** min(attempt - 1, 30)) * (0.5 + random.random() / 2)
-
-
-async def _content(response: aiohttp.ClientResponse) -> bytes:
-    content = bytearray()
-    async for chunk in response.content.iter_any():
-        content += chunk
-        if len(content) > _LARGEST_REPLY:
-            raise RetrievalError(f"{response.url}: its answer is larger than {_LARGEST_REPLY >> 20} MiB")
-    return bytes(content)
 
 
 def _message(content: bytes) -> str:

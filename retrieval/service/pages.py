@@ -148,7 +148,6 @@ class CorpusPages:
         return OpenedPage(page.id, page.title, _BETWEEN.join(texts.values()), words, start)
 
     def _tables(self) -> tuple[_Rows, _Rows]:
-        """By id and by title."""
         with self._lock:
             return self._by_name
 

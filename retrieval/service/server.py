@@ -371,7 +371,6 @@ def _is_loopback(host: str) -> bool:
 
 
 def _shown(host: str) -> str:
-    """As an address on this machine has it."""
     if host in ("0.0.0.0", "::", ""):
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host
