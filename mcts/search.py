@@ -144,7 +144,11 @@ class _Search:
             if self.tries[kind] < self.config.tries and await self.try_for(kind):
                 self.tries[kind] += 1
                 return None
-        return "budget" if self.left() < self.bounds.variation(self.longest_plan()) else "exhausted"
+        return (
+            "budget"
+            if self.left() < self.bounds.variation(max(len(node.plan) for node in self.tree.nodes))
+            else "exhausted"
+        )
 
     async def try_for(self, kind: ErrorType | Literal["correct"]) -> bool:
         """A round for one kind of row: another plan, or a right rollout with one query reworded or one answer drawn
@@ -195,9 +199,6 @@ class _Search:
     def left(self) -> int:
         """Calls that the search may still make."""
         return self.config.max_calls - self.calls()
-
-    def longest_plan(self) -> int:
-        return max(len(node.plan) for node in self.tree.nodes)
 
     def contrasts(self) -> Contrasts:
         return Contrasts(self.rollouts, self.find_fault, self.config.step_tries)

@@ -38,7 +38,7 @@ from trailforge.retrieval.indexes.manifest import (
     write_manifest,
 )
 from trailforge.retrieval.indexes.shards import KeptShards, Report
-from trailforge.retrieval.indexes.texts import MappedDocuments, TextsWritten, write_texts
+from trailforge.retrieval.indexes.texts import MappedDocuments, write_texts
 from trailforge.retrieval.seals import SEAL, building, check_once, describe_files, held, refuse_existing
 from trailforge.schemas import Document, InvalidInput, OutputError, Passage, RetrievalError, from_dict, sync, to_dict
 from trailforge.schemas.text import count_tokens
@@ -225,7 +225,9 @@ async def _build(
     """
     began = time.monotonic()
     with _workplace(folder) as place:
-        written, texts = _keep_texts(passages, place)
+        texts = place / f".{_TEXTS}-{uuid.uuid4().hex[:8]}"
+        with _output_errors(place):
+            written = write_texts(passages, texts)
         if not written.documents:
             raise InvalidInput("the corpus holds no passages", file=manifest.corpus.name or None)
         corpus = replace(manifest.corpus, sha256=written.sha256, documents=documents.count, tokens=written.tokens)
@@ -308,13 +310,6 @@ def _output_errors(place: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OutputError(f"cannot write {place}: {error.strerror or error}; give another folder") from error
-
-
-def _keep_texts(documents: Iterable[Document], place: Path) -> tuple[TextsWritten, Path]:
-    """Write the documents to a file of the workplace. Raises `OutputError`, and what reading them raises."""
-    path = place / f".{_TEXTS}-{uuid.uuid4().hex[:8]}"
-    with _output_errors(place):
-        return write_texts(documents, path), path
 
 
 def _describe(backend: Backend, config: Any, tools: Workbench) -> IndexManifest:

@@ -1,23 +1,26 @@
-"""What providers of web searches take and reply: Serper (serper.dev) for Google, GNews (docs.gnews.io), and Tavily
-(docs.tavily.com) with the servers that speak as it does.
+"""What providers of web searches take and reply: Serper (serper.dev) for Google, GNews (docs.gnews.io), Tavily
+(docs.tavily.com) with the servers that speak as it does, and arXiv's export API (info.arxiv.org/help/api/user-manual).
 """
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from trailforge.retrieval.english import AUXILIARIES, WIDE_PREPOSITIONS
-from trailforge.retrieval.web.http import rows_of_reply, site_of, text_field
-from trailforge.schemas import InvalidInput
+from trailforge.retrieval.web.feeds import feed_rows
+from trailforge.retrieval.web.http import HttpConfig, rows_of_reply, site_of, text_field
+from trailforge.schemas import InvalidInput, RequestRefused
 
 SERPER_KEY, GNEWS_KEY, TAVILY_KEY = "SERPER_API_KEY", "GNEWS_API_KEY", "TAVILY_API_KEY"
 """Environment variables."""
 SERPER_NEWS_URL, SERPER_SEARCH_URL = "https://google.serper.dev/news", "https://google.serper.dev/search"
 GNEWS_URL = "https://gnews.io/api/v4/search"
 TAVILY_URL = "https://api.tavily.com/search"
+ARXIV_URL = "https://export.arxiv.org/api/query"
 GNEWS_CUT = re.compile(r"(?:\.\.\.|…)\s*+\[\d++ chars\]\s*+$")
 """How a text ends of which the plan gives the beginning only."""
 
@@ -26,6 +29,8 @@ _LONGEST_GNEWS_QUERY, _LONGEST_TAVILY_QUERY = 200, 400
 _MOST_TAVILY_RESULTS = 20
 _WORD = re.compile(r"[^\W_]+(?:[-.'’/&][^\W_]+)*")
 _PLAIN = re.compile(r"[^\W_]+")
+_TERM = re.compile(r"[^\s\"():\[\]]+")
+_ARXIV_TOTAL = re.compile(rb"<(?:\w++:)?totalResults[^<>]*+>\s*+(\d{1,18})\s*+<")
 _LEFT_OUT = frozenset("a an the and or not what which who whom whose when where why how".split()) | AUXILIARIES
 _LEFT_OUT |= frozenset(WIDE_PREPOSITIONS)
 
@@ -115,3 +120,38 @@ def _hit(row: dict[str, Any], *, url: str, text: str, published: str) -> WebHit:
     """By the names that a provider has for the fields."""
     title, address, shown, day = (text_field(row.get(name)) for name in ("title", url, text, published))
     return WebHit(title=title, url=address, text=shown, published=day)
+
+
+@dataclass(frozen=True, slots=True)
+class ArxivPage:
+    """A page of results."""
+
+    total: int
+    """Of all pages, counted too high at times."""
+    entries: list[dict[str, Any]]
+    """As `feeds.feed_rows` gives them."""
+
+
+def arxiv_http() -> HttpConfig:
+    """The pace that arXiv's terms of use ask for: one request in three seconds, and one connection at a time."""
+    return HttpConfig(interval_s=3.0)
+
+
+def arxiv_words(text: str) -> list[str]:
+    """The words of a text, each as a term that looks for it anywhere in a paper, to be joined by AND or OR."""
+    return [f"all:{word}" for word in _TERM.findall(text)]
+
+
+def arxiv_page(content: bytes) -> ArxivPage:
+    """A page of its Atom reply, whose errors come as an entry with status 200.
+
+    Raises `ValueError` for what is no feed, as a bare `Rate exceeded.`, and `RequestRefused` for an error.
+    """
+    try:
+        entries = [entry.value for entry in feed_rows(io.BytesIO(content), "reply")]
+    except InvalidInput as error:
+        raise ValueError(error.problem) from None
+    if entries and entries[0].get("title") == "Error" and "/api/errors" in entries[0].get("id", ""):
+        raise RequestRefused(f"arXiv: {entries[0]['text'].strip()[:200]}")
+    total = _ARXIV_TOTAL.search(content)
+    return ArxivPage(int(total[1]) if total else len(entries), entries)

@@ -16,10 +16,10 @@ from typing import Literal
 
 from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.sentences import first_sentences
-from trailforge.retrieval.web.arxiv_api import QUERY_URL, all_words, arxiv_http, read_page
 from trailforge.retrieval.web.http import HttpConfig, Provider, canonical_url, key_from
 from trailforge.retrieval.web.pages import PageReader
 from trailforge.retrieval.web.providers import (
+    ARXIV_URL,
     GNEWS_KEY,
     GNEWS_URL,
     SERPER_KEY,
@@ -27,6 +27,9 @@ from trailforge.retrieval.web.providers import (
     SERPER_SEARCH_URL,
     TAVILY_KEY,
     WebHit,
+    arxiv_http,
+    arxiv_page,
+    arxiv_words,
     gnews_hits,
     gnews_query,
     search_address,
@@ -143,17 +146,17 @@ def news_tool(
     return WebTool(fetch, longest)
 
 
-def arxiv_tool(*, base_url: str = QUERY_URL, http: HttpConfig | None = None, longest: int | None = None) -> WebTool:
+def arxiv_tool(*, base_url: str = ARXIV_URL, http: HttpConfig | None = None, longest: int | None = None) -> WebTool:
     """Abstracts by relevance. A paper need not have all words of the query: few have all words of a sentence."""
     provider = Provider("arXiv", http or arxiv_http())
 
     async def fetch(query: str, k: int) -> list[Passage]:
-        words = all_words(query)
+        words = arxiv_words(query)
         if not words:
             return []
         params = {"search_query": " OR ".join(words), "start": "0", "max_results": str(k), "sortBy": "relevance"}
         async with provider.connection() as connection:
-            page = await connection.ask(base_url, read_page, params=params)
+            page = await connection.ask(base_url, arxiv_page, params=params)
         papers = [
             WebHit(url=p.get("id", ""), title=p["title"], text=p["text"], published=p.get("published", "")[:10])
             for p in page.entries

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from tests.inference.support import ModelServer, answer, chat, config, failure, model_server
 from tests.support.model_server import reply_times, running, stats, weather
 from trailforge.inference import ModelClient, Request, SqliteLedger
-from trailforge.inference.pacing import CallWindow, Pacer
-from trailforge.inference.throttle import Lane, Throttle, ThrottleConfig
+from trailforge.inference.throttle import CallWindow, Lane, Pacer, Throttle, ThrottleConfig
 from trailforge.schemas import ServerUnavailable, Stalled
 
 LIMITS = ThrottleConfig(most=64, backoff_s=0.5, stall_s=60.0)

@@ -1,7 +1,7 @@
 """arXiv's export API (info.arxiv.org/help/api/user-manual): Atom, page by page, the newest papers first.
 
 What it does otherwise than one would think: a page may be empty before the end, and be there a moment later; and the
-number of results is counted too high, so that an empty page that stays empty is the end. See `retrieval.web.arxiv_api`.
+number of results is counted too high, so that an empty page that stays empty is the end. See `retrieval.web.providers`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from trailforge.pipelines.sources.archives import read_paper
 from trailforge.pipelines.sources.columns import with_full_id
 from trailforge.pipelines.sources.fetchers.base import check_request, is_within, unseen
 from trailforge.pipelines.sources.fields import Fields
-from trailforge.retrieval.web.arxiv_api import QUERY_URL, ArxivPage, all_words, arxiv_http, read_page
 from trailforge.retrieval.web.http import Connection, HttpConfig, Provider
+from trailforge.retrieval.web.providers import ARXIV_URL, ArxivPage, arxiv_http, arxiv_page, arxiv_words
 from trailforge.schemas import InvalidInput, SourceDocument
 
 _MOST = 30_000
@@ -32,7 +32,7 @@ class ArxivFetcher:
     def __init__(
         self,
         *,
-        base_url: str = QUERY_URL,
+        base_url: str = ARXIV_URL,
         page_size: int = 200,
         http: HttpConfig | None = None,
     ) -> None:
@@ -72,7 +72,7 @@ class ArxivFetcher:
             "sortOrder": "descending",
         }
         for _ in range(_EMPTY_TRIES):
-            page = await connection.ask(self._base_url, read_page, params=params)
+            page = await connection.ask(self._base_url, arxiv_page, params=params)
             if page.entries or start >= page.total:
                 break
         return page
@@ -81,7 +81,7 @@ class ArxivFetcher:
 def _search_query(query: str, since: date | None, until: date | None) -> str:
     """The query within the window, whose days are those of Greenwich."""
     if not _FIELDS.search(query):
-        words = all_words(query)
+        words = arxiv_words(query)
         if not words:
             raise InvalidInput(f"no word to search for in {query[:40]!r}", field="query")
         query = " AND ".join(words)
