@@ -14,10 +14,10 @@ import numpy as np
 
 from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
-from trailforge.inference.prompts import Prompts
 from trailforge.inference.structured import NUMBER, TEXT, list_schema, object_schema
 from trailforge.retrieval.backends.declaration import PlannedCalls, passage_tokens, plan_calls
 from trailforge.retrieval.backends.graph import KnownNames, NameFinder, key_of, open_sparse, row_of, save_sparse, sparse
+from trailforge.retrieval.backends.writing import PROMPTS
 from trailforge.retrieval.indexes.texts import MappedDocuments, write_texts
 from trailforge.schemas import ContextOverflow, Document, MalformedReply
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _FACTS = "facts.arrow"
 _MATRICES = ("about", "facts_of", "stated", "held")
-_PROMPTS = Prompts("trailforge.retrieval.backends")
 _TRIPLE = ("subject", "relation", "object")
 _PRONOUNS = frozenset(
     "he she it they him her them his hers its their theirs this that these those who which i we you".split()
@@ -146,10 +145,10 @@ def find_neighbours(matrix: np.ndarray, rows: Sequence[int], least: float, most:
 async def model_triples(document: Document, sampling: Sampling, asker: Asker) -> list[list[str]]:
     """The triples that a model reads out of a passage, in two calls."""
     passage = {"title": document.title, "text": document.text}
-    prompt = fill(_PROMPTS.text("hippo_rag_names"), **passage)
+    prompt = fill(PROMPTS.text("hippo_rag_names"), **passage)
     named = await asker.json(prompt, _NAMES, purpose="extract_names", sampling=sampling)
     names = json.dumps(list(dict.fromkeys(named["names"])), ensure_ascii=False)
-    prompt = fill(_PROMPTS.text("hippo_rag_triples"), **passage, names=names)
+    prompt = fill(PROMPTS.text("hippo_rag_triples"), **passage, names=names)
     found = await asker.json(prompt, _TRIPLES, purpose="extract_triples", sampling=sampling)
     triples = [[" ".join(triple[part].split()) for part in _TRIPLE] for triple in found["triples"]]
     unnamed = _PRONOUNS - {name.casefold() for name in named["names"]}
@@ -158,7 +157,7 @@ async def model_triples(document: Document, sampling: Sampling, asker: Asker) ->
 
 def plan_model_triples(documents: Sequence[Document]) -> list[PlannedCalls]:
     """What `model_triples` would ask, at most: a passage whose names cannot be read is not asked for triples."""
-    names, triples = _PROMPTS.text("hippo_rag_names"), _PROMPTS.text("hippo_rag_triples")
+    names, triples = PROMPTS.text("hippo_rag_names"), PROMPTS.text("hippo_rag_triples")
     tokens = passage_tokens(documents)
     listed = _NAMES_PER_TOKEN * tokens
     asked_names = (fill(names, title=each.title, text=each.text) for each in documents)
@@ -215,7 +214,7 @@ _ASKED_ON = 4 / 27
 def plan_model_facts(documents: Sequence[Document], gleanings: int) -> list[PlannedCalls]:
     """What `model_facts` would ask: every passage once, and as often again as it is expected to give more."""
     tokens = passage_tokens(documents)
-    first, again = _PROMPTS.text("hyper_graph_rag_facts"), _PROMPTS.text("hyper_graph_rag_more_facts")
+    first, again = PROMPTS.text("hyper_graph_rag_facts"), PROMPTS.text("hyper_graph_rag_more_facts")
     asked = (fill(first, title=each.title, text=each.text) for each in documents)
     asked_again = (fill(again, title=each.title, text=each.text, known="") for each in documents)
     planned = [plan_calls("extract_facts", asked, replies=_FACTS_PER_TOKEN * tokens)]
@@ -229,7 +228,7 @@ def plan_model_facts(documents: Sequence[Document], gleanings: int) -> list[Plan
 async def _read_document(document: Document, gleanings: int, sampling: Sampling, asker: Asker) -> list[Fact] | None:
     facts: list[Fact] = []
     for _ in range(1 + gleanings):
-        template = _PROMPTS.text("hyper_graph_rag_more_facts" if facts else "hyper_graph_rag_facts")
+        template = PROMPTS.text("hyper_graph_rag_more_facts" if facts else "hyper_graph_rag_facts")
         known = "\n".join(f"- {fact.text}" for fact in facts)
         prompt = fill(template, title=document.title, text=document.text, known=known)
         try:

@@ -28,7 +28,6 @@ import numpy as np
 
 from trailforge.inference import Sampling
 from trailforge.inference.asker import fill
-from trailforge.inference.prompts import Prompts
 from trailforge.inference.structured import INTEGER, list_schema, object_schema
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
 from trailforge.retrieval.backends.facts import (
@@ -40,13 +39,12 @@ from trailforge.retrieval.backends.facts import (
 )
 from trailforge.retrieval.backends.graph import NameFinder, PassageGraph, key_of, min_max, row_of
 from trailforge.retrieval.backends.vectors import Vectors, best_rows, embed, embedded_text
-from trailforge.retrieval.backends.writing import ask_in_shards
+from trailforge.retrieval.backends.writing import PROMPTS, ask_in_shards
 from trailforge.schemas import ITEM_ERRORS, Document, RetrievalError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-_PROMPTS = Prompts("trailforge.retrieval.backends")
 _BY_EMBEDDING = "near to the question"
 _PER_SHARD = 32
 """Passages that a model reads at once."""
@@ -168,7 +166,7 @@ class HippoRagIndex:
         """The facts that a model holds useful, best first as before; all of them where its reply cannot be used."""
         rows = list(facts)
         numbered = "\n".join(f"{number}. {self.parts.table.facts[row].text}" for number, row in enumerate(rows, 1))
-        prompt = fill(_PROMPTS.text("hippo_rag_filter"), question=query, facts=numbered)
+        prompt = fill(PROMPTS.text("hippo_rag_filter"), question=query, facts=numbered)
         try:
             reply = await self._tools.model.json(
                 prompt, _USEFUL, purpose="filter_facts", sampling=_sampling(self._config)

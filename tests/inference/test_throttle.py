@@ -238,9 +238,9 @@ async def test_it_can_be_seen_that_a_server_is_waited_for(server: ModelServer) -
     asked = asyncio.create_task(client.complete(chat()))
     await server.reached(1)
     await asyncio.sleep(0.1)
-    assert client.servers_waited_for == 1
+    assert client.figures["servers_waited_for"] == 1
     await asked
-    assert client.servers_waited_for == 0
+    assert client.figures["servers_waited_for"] == 0
     await client.aclose()
 
 
