@@ -257,7 +257,8 @@ def _load(name_or_path: str, device: str) -> Any:
     try:
         return SentenceTransformer(path, device=device)
     except Exception as error:  # the loaders behind it share no base class: OSError, ValueError, SafetensorError …
-        raise RetrievalError(f"cannot load the encoder {name_or_path!r} ({_first_line(error)}); {MEND}") from error
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise RetrievalError(f"cannot load the encoder {name_or_path!r} ({why}); {MEND}") from error
 
 
 def _packaged_weights() -> str:
@@ -268,7 +269,3 @@ def _packaged_weights() -> str:
             f"the packaged encoder is not installed: {install_hint('small-model')}, or name another retrieval.encoder"
         ) from error
     return str(get_model_path())
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -328,10 +328,6 @@ class RaptorIndex:
         return FoundPassage(passage=passage, why=why, sources=tuple(self._documents[leaf].id for leaf in row["leaves"]))
 
 
-def _asks_model(config: RaptorConfig) -> Sequence[str]:
-    return ("build",) if config.summaries == "model" else ()
-
-
 def _estimate(documents: Sequence[Document], config: RaptorConfig) -> Sequence[PlannedCalls]:
     """See `Backend.estimate`. Clusters depend on vectors, which are not there: as many per passage as were measured,
     and at least so many that none is too long."""
@@ -351,6 +347,6 @@ BACKEND = Backend(
     config=RaptorConfig,
     build=_build,
     open=RaptorIndex.open,
-    asks_model=_asks_model,
+    asks_model=lambda config: ("build",) if config.summaries == "model" else (),
     estimate=_estimate,
 )
