@@ -10,9 +10,9 @@
 Fuzzy matching needs rapidfuzz (the extra `kg`), which is loaded when it is first needed.
 """
 
-from trailforge.retrieval.kg.build import KgSource, build_kg
+from trailforge.retrieval.kg.build import build_kg
 from trailforge.retrieval.kg.match import match_entity, match_relation
-from trailforge.retrieval.kg.sources import Codex, KqaJson, Tables, Wikidata5M, open_source
+from trailforge.retrieval.kg.sources import Codex, KgSource, KqaJson, Tables, Wikidata5M, open_source
 from trailforge.retrieval.kg.store import KgStore
 from trailforge.retrieval.kg.subgraph import CountTokens, SubgraphLimits, subgraph
 from trailforge.retrieval.kg.tool import (

@@ -6,10 +6,20 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from trailforge.retrieval.kg.build import Gathered, KgSource, NamedThings
-from trailforge.retrieval.kg.rows import Row, TextFile, has_header, members_of, readable, table_rows, text_of, value_of
+from trailforge.retrieval.kg.rows import (
+    Gathered,
+    NamedThings,
+    Row,
+    TextFile,
+    has_header,
+    members_of,
+    readable,
+    table_rows,
+    text_of,
+    value_of,
+)
 from trailforge.schemas import InvalidInput, parse_json
 from trailforge.schemas.files import read_limited
 
@@ -18,6 +28,23 @@ SUBCLASS_OF = "subclass of"
 _ID_FIELDS = ("id", "qid", "pid", "mid")
 _ENDS = ("head", "relation", "tail")
 _BROKEN = "\ufffd"
+
+
+class KgSource(Protocol):
+    """Published files of a graph."""
+
+    @property
+    def name(self) -> str:
+        """Of the graph or its format."""
+        ...
+
+    def files(self) -> list[Path]:
+        """What is read. Raises `InvalidInput` when something is missing."""
+        ...
+
+    def read(self, into: Gathered) -> None:
+        """Read all rows. Raises `InvalidInput` for files that cannot be used at all."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

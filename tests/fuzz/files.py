@@ -21,7 +21,7 @@ from trailforge.pipelines.sources.columns import parse_column_map
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.presets import load_bands, load_preset, load_training_preset
 from trailforge.retrieval.corpus import Chunking, cut, read_corpus
-from trailforge.retrieval.kg.build import Gathered
+from trailforge.retrieval.kg.rows import Gathered
 from trailforge.retrieval.kg.sources import open_source
 from trailforge.retrieval.web.providers import arxiv_page
 from trailforge.rewards.presets import REWARD_PRESETS
