@@ -39,7 +39,7 @@ from threadpoolctl import threadpool_limits
 from trailforge.pipelines.sources import read_questions
 from trailforge.retrieval.backends import BACKENDS, Index, Workbench, load_backend
 from trailforge.retrieval.backends.graph import NameFinder
-from trailforge.retrieval.backends.linear_rag import LinearRagIndex
+from trailforge.retrieval.backends.linear_rag import LinearRagIndex, NameLinks
 from trailforge.retrieval.backends.vectors import Vectors, embedded_text
 from trailforge.retrieval.encoder import Encoder
 from trailforge.schemas import Document, Question
@@ -224,7 +224,8 @@ async def measure_copies(corpus: QuestionSet, copies: int, encoder: KeptEncoder)
     ]
     rng = np.random.default_rng(0)
     vectors = [_jittered(each, copies, rng) for each in (small.passages, small.sentences)]
-    index = LinearRagIndex.of(documents, config, encoder, finder, copied, *vectors)
+    links = NameLinks.of(copied, len(documents))
+    index = LinearRagIndex(documents, config, encoder, finder, links, links.graph(), *vectors)
     took: list[float] = []
     with threadpool_limits(1):
         for each in [each for each in corpus.questions if each.half == "test"]:

@@ -28,7 +28,7 @@ from kg import _edited, _real
 
 from trailforge.retrieval.kg import KgStore, build_kg, match, match_entity
 from trailforge.retrieval.kg.folding import fold
-from trailforge.retrieval.kg.gather import Gathered
+from trailforge.retrieval.kg.rows import Gathered
 
 _LEAST = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9)
 

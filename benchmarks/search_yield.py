@@ -37,9 +37,8 @@ from trailforge.generators.mcts_trajectories.generate import (
 from trailforge.generators.mcts_trajectories.work import sift
 from trailforge.inference import Meter, Prices
 from trailforge.inference.asker import Asker
-from trailforge.mcts.bounds import SearchConfig
-from trailforge.mcts.callables import Proposal, RollOut, Simulation
 from trailforge.mcts.contrasts import PLAIN, Variation
+from trailforge.mcts.inputs import Proposal, RollOut, SearchConfig, Simulation
 from trailforge.mcts.plan import resolve
 from trailforge.mcts.policy import open_policy
 from trailforge.mcts.reflection import ReflectionConfig, reflections

@@ -29,8 +29,8 @@ from trailforge.generators.mcts_trajectories.generate import Context, plan_runne
 from trailforge.generators.mcts_trajectories.sift import sift
 from trailforge.inference import Caps, Meter, ModelClient, SqliteLedger
 from trailforge.inference.asker import Asker
-from trailforge.mcts.callables import Policy
 from trailforge.mcts.contrasts import Variation
+from trailforge.mcts.inputs import Policy
 from trailforge.mcts.plan import apply_split, split_problem
 from trailforge.mcts.policy import open_policy
 from trailforge.pipelines.runs.finish import read_manifest

@@ -116,8 +116,12 @@ class Budget:
 
 def worst_case(request: Request) -> Usage:
     """The most that a call can use."""
-    turns = [request.prompt] if isinstance(request.prompt, str) else [turn.content for turn in request.prompt]
-    return Usage(calls=1, prompt_tokens=estimated_tokens(*turns), completion_tokens=request.sampling.max_tokens)
+    prompt_tokens = estimated_tokens(*_prompt_texts(request))
+    return Usage(calls=1, prompt_tokens=prompt_tokens, completion_tokens=request.sampling.max_tokens)
+
+
+def _prompt_texts(request: Request) -> list[str]:
+    return [request.prompt] if isinstance(request.prompt, str) else [turn.content for turn in request.prompt]
 
 
 MOST_REPORTED = 2**20
@@ -153,7 +157,7 @@ def _count(reported: dict[str, Any], name: str) -> int:
 
 
 def _could_be_prompt(count: int, request: Request) -> bool:
-    sent = _prompt_bytes(request)
+    sent = sum(map(_size, _prompt_texts(request)))
     most = sent + len(request.json_schema or "") + len(request.grammar or "") + _TEMPLATE_TOKENS
     return sent <= count * _LONGEST_TOKEN and count <= most
 
@@ -170,11 +174,6 @@ def own_tokens(request: Request, reply: Reply) -> tuple[int, int]:
     received = _reply_bytes(reply)
     completion = min(-(-received // 2), max(request.sampling.max_tokens, received // 4))
     return worst_case(request).prompt_tokens, completion
-
-
-def _prompt_bytes(request: Request) -> int:
-    prompt = request.prompt
-    return _size(prompt) if isinstance(prompt, str) else sum(_size(turn.content) for turn in prompt)
 
 
 def _reply_bytes(reply: Reply) -> int:

@@ -117,13 +117,8 @@ class ModelClient:
             "damaged_calls": len(self._ledger.damaged) if self._ledger else 0,
             "disbelieved_usage": sum(endpoint.disbelieved for endpoint in self._endpoints.values()),
             "in_flight": counters.in_flight,
-            "servers_waited_for": self.servers_waited_for,
+            "servers_waited_for": self._throttle.waited_for(),
         }
-
-    @property
-    def servers_waited_for(self) -> int:
-        """How many servers fail at the moment, or asked to be left alone."""
-        return self._throttle.waited_for()
 
     async def aclose(self) -> None:
         """Wait a little for calls under way, then close connections and ledger. What waits for a slot is not sent."""
@@ -197,7 +192,6 @@ class ModelClient:
             self.counters.retries += 1
 
     async def _send(self, request: Request, permit: Permit) -> Reply:
-        """One attempt; the throttle is told how it ended."""
         throttle = self._throttle
         self.counters.in_flight += 1
         try:

@@ -71,7 +71,7 @@ class Endpoint:
         try:
             body = parse_json(answer.body)
             choice = body["choices"][0]
-            reply = (_completion_reply if is_text else _chat_reply)(choice, request.key)
+            reply = _reply(choice, request.key, is_text=is_text)
         except (ValueError, KeyError, IndexError, TypeError, AttributeError):
             raise _unreadable() from None
         if reply.finish_reason in BROKEN_OFF or choice.get("error"):
@@ -138,7 +138,6 @@ class Endpoint:
         return json.dumps(body | extra, ensure_ascii=False).encode("utf-8", "replace")
 
     def _constrain(self, request: Request, body: dict[str, Any], extra: dict[str, Any]) -> None:
-        """Schema and grammar, as the server wants them."""
         dialect = self._dialect
         if request.grammar is not None:
             extra |= (
@@ -158,7 +157,6 @@ class Endpoint:
                 extra |= {"structured_outputs": {"json": schema}} if dialect == "vllm" else {"json_schema": schema}
 
     def _refusal(self, answer: Answer) -> ProviderError:
-        """What a status that no retry mends means."""
         text, where = _message(answer.body), f"{self.url}, model {self._model}"
         if answer.status == 400 and any(mark in text.lower() for mark in _OVERFLOW_MARKS):
             return ContextOverflow(f"the prompt is too long for the model ({first_line(text)})")
@@ -208,19 +206,16 @@ def _number(text: str | None) -> float | None:
     return max(0.0, number) if math.isfinite(number) else None
 
 
-def _chat_reply(choice: dict[str, Any], key: str) -> Reply:
-    message = choice["message"]
-    thoughts = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
-    return _reply(_text(message.get("content")), thoughts, choice, key)
-
-
-def _completion_reply(choice: dict[str, Any], key: str) -> Reply:
-    return _reply(_text(choice["text"]), "", choice, key)
-
-
-def _reply(text: str, reasoning: str, choice: dict[str, Any], key: str) -> Reply:
+def _reply(choice: dict[str, Any], key: str, *, is_text: bool) -> Reply:
+    if is_text:
+        text, thoughts = choice["text"], ""
+    else:
+        message = choice["message"]
+        text, thoughts = message.get("content"), message.get("reasoning_content") or message.get("reasoning")
     ended = _text(choice.get("finish_reason"))
-    return Reply(text=text, reasoning=reasoning, finish_reason=ended, prompt_tokens=0, completion_tokens=0, key=key)
+    return Reply(
+        text=_text(text), reasoning=_text(thoughts), finish_reason=ended, prompt_tokens=0, completion_tokens=0, key=key
+    )
 
 
 def _text(value: Any) -> str:

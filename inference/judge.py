@@ -18,18 +18,15 @@ from pathlib import Path
 
 from trailforge.inference import ChatTurn, Client, Meter, Request, Sampling, ask_json
 from trailforge.inference.client import ModelDesk, ServedModel
+from trailforge.inference.structured import object_schema
 from trailforge.inference.threads import once
 from trailforge.schemas import InvalidInput
 
 PROMPT = "judge.txt"
-
-SCHEMA = {
-    "type": "object",
-    "properties": {"score": {"type": "number", "minimum": 0, "maximum": 1}},
-    "required": ["score"],
-    "additionalProperties": False,
-}
+SCHEMA = object_schema(score={"type": "number", "minimum": 0, "maximum": 1})
 _PLACES = {"question", "reference", "answer"}
+_MOST_ANSWER_CHARS = 4000
+"""More of an answer is not shown."""
 _OTHER_FORMS, _KEY_FACTS = "Other forms of it, each as right:", "Key facts:"
 
 
@@ -98,8 +95,6 @@ class Judge:
     """A text with the three places; empty: ours."""
     max_tokens: int = 64
     """Of a verdict; more for a model that thinks first."""
-    max_answer_chars: int = 4000
-    """More of an answer is not shown."""
     purpose: str = "judge"
     """Under which its calls are counted."""
     priority: int = 0
@@ -115,7 +110,7 @@ class Judge:
         texts = {
             "question": judged.question,
             "reference": judged.reference,
-            "answer": judged.answer[: self.max_answer_chars],
+            "answer": judged.answer[:_MOST_ANSWER_CHARS],
         }
         # In one pass: an answer that holds {{reference}} must not be filled in.
         rubric = self.rubric or default_rubric()
@@ -155,26 +150,22 @@ def read_rubric(config: JudgeConfig) -> str:
     return text
 
 
-class JudgeDesk:
+class JudgeDesk(ModelDesk):
     """A judge at a desk: may be asked from any thread and any loop."""
 
     def __init__(self, config: JudgeConfig) -> None:
         """Raises `InvalidInput` for a rubric or a ledger that cannot be used. Nothing is sent yet."""
         rubric = read_rubric(config)
-        self._desk = ModelDesk(config, "judge")
-        self._judge = Judge(client=self._desk.client, model=config.model, rubric=rubric, max_tokens=config.max_tokens)
+        super().__init__(config, "judge")
+        self._judge = Judge(client=self.client, model=config.model, rubric=rubric, max_tokens=config.max_tokens)
 
     def score(self, judged: Judged) -> Future[float]:
         """As `Judge.score`, some time: whoever waits for the result gets its errors."""
-        return self._desk.soon(self._judge.score(judged))
+        return self.soon(self._judge.score(judged))
 
     def check(self) -> None:
         """Raises `ServerUnavailable` when no server answers."""
-        self._desk.call(self._desk.client.check())
-
-    def close(self) -> None:
-        """End client, ledger and loop."""
-        self._desk.close()
+        self.call(self.client.check())
 
 
 @once

@@ -118,7 +118,6 @@ class LocalServer(ABC):
             return False
 
     def _log_tail(self) -> str:
-        """The last lines of the log, as one."""
         assert self._log is not None
         size = self._log.seek(0, 2)
         self._log.seek(max(0, size - _TAIL_BYTES))

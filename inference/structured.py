@@ -26,12 +26,26 @@ _STRICT_KEYWORDS = frozenset(
 """What strict mode takes of JSON schema everywhere; some providers and models take more."""
 
 
+TEXT, NUMBER, INTEGER = {"type": "string"}, {"type": "number"}, {"type": "integer"}
+"""JSON schemas."""
+
+
 class Client(Protocol):
     """Anything that answers requests."""
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
         """Answer one request."""
         ...
+
+
+def object_schema(**properties: dict[str, Any]) -> dict[str, Any]:
+    """JSON schema of an object that has just these properties, written in this order."""
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def list_schema(items: dict[str, Any], **limits: int) -> dict[str, Any]:
+    """JSON schema of a list. `limits`: `minItems`, `maxItems`."""
+    return {"type": "array", "items": items, **limits}
 
 
 async def ask_json(

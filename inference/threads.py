@@ -1,12 +1,17 @@
-"""What threads share: an event loop in one of them, what a process has once, work of which the first error ends all."""
+"""What threads and tasks share: an event loop in one of them, what a process has once, so many slots, and work of
+which the first error ends all.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from functools import cache, wraps
+from itertools import count
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -17,7 +22,6 @@ class LoopThread:
     """An event loop in a thread of its own, for work from any other. It does not keep the process alive."""
 
     def __init__(self, name: str) -> None:
-        """Start it."""
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name=f"trailforge-{name}", daemon=True)
         self._thread.start()
@@ -51,6 +55,45 @@ def once(make: Callable[P, T]) -> Callable[P, T]:
             return cached(*args, **kwargs)  # pyright: ignore[reportArgumentType]
 
     return made
+
+
+class Slots:
+    """So many at a time; a slot that comes free goes to the highest priority, and among equals to the oldest."""
+
+    def __init__(self, number: int) -> None:
+        self._free = number
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._arrivals = count()
+
+    @asynccontextmanager
+    async def taken(self, priority: int = 0) -> AsyncIterator[None]:
+        """Hold a slot while the block runs."""
+        await self._acquire(priority)
+        try:
+            yield
+        finally:
+            self._release()
+
+    async def _acquire(self, priority: int) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (-priority, next(self._arrivals), turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._release()  # it was our turn already
+            raise
+
+    def _release(self) -> None:
+        while self._waiting:
+            turn = heapq.heappop(self._waiting)[2]
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
 
 
 async def all_or_error(works: Iterable[Awaitable[T]]) -> list[T]:

@@ -51,7 +51,7 @@ class Contrasts:
     """The rollouts of a search so far, asked for the next variation."""
 
     def __init__(self, rollouts: Sequence[Rollout], find_fault: FindFault, step_tries: int) -> None:
-        """`step_tries`: as in `mcts.bounds.SearchConfig`."""
+        """`step_tries`: as in `mcts.inputs.SearchConfig`."""
         self._find_fault, self._step_tries = find_fault, step_tries
         self._of: dict[int, list[Rollout]] = {}
         for rollout in rollouts:
@@ -136,13 +136,8 @@ class Contrasts:
                 yield rollout.steps[step].query
 
     def _varied(self, node: TreeNode, kind: VariationKind) -> Counter[int]:
-        """How often each step was varied so."""
-        return Counter(step for step, how in self._variations(node) if how == kind)
-
-    def _variations(self, node: TreeNode) -> Iterator[tuple[int, VariationKind]]:
-        for rollout in self._of.get(node.id, ()):
-            if rollout.varied_step is not None:
-                yield rollout.varied_step, rollout.variation
+        rollouts = [each for each in self._of.get(node.id, ()) if each.variation == kind]
+        return Counter(each.varied_step for each in rollouts if each.varied_step is not None)
 
     def _rarest_step(self, node: TreeNode, kind: VariationKind, steps: Collection[int]) -> int:
         counts = self._varied(node, kind)

@@ -58,8 +58,6 @@ def plan_problem(plan: Plan) -> str | None:
                 return f"sub-question {position} refers to #{target}, which does not exist"
             if target >= position:
                 return f"sub-question {position} refers to #{target}, which is not asked before it"
-    if not nx.is_directed_acyclic_graph(dependency_graph(plan)):
-        return "references form a cycle"
     return None
 
 
@@ -226,9 +224,13 @@ def gold_plan(hops: tuple[Hop, ...]) -> Plan:
 
 
 def _as_question(hop: str) -> str:
+    """`Fritz Lang >> place of birth` -> `Where was Fritz Lang born?`; by the relation's name where that will do."""
     subject, _, relation = (part.strip() for part in hop.partition(">>"))
     relation = relation.removesuffix("?").rstrip()
-    text = as_question(subject, relation) if subject and relation else hop
+    text = hop
+    if subject and relation:
+        usual = f"{'Who' if relation in _PERSONS else 'What'} is the {relation} of {subject}?"
+        text = _QUESTIONS[relation].format(subject) if relation in _QUESTIONS else usual
     text = text.strip().rstrip("? ").strip()
     return f"{text[:1].upper()}{text[1:]}?"
 
@@ -281,10 +283,3 @@ _PERSONS = set(
     "author,cast member,child,composer,creator,director,father,mother,performer,producer,screenwriter,sibling,spouse,"
     "winner".split(",")
 )
-
-
-def as_question(subject: str, relation: str) -> str:
-    """`Fritz Lang`, `place of birth` -> `Where was Fritz Lang born?`; by the relation's name where that will do."""
-    if relation in _QUESTIONS:
-        return _QUESTIONS[relation].format(subject)
-    return f"{'Who' if relation in _PERSONS else 'What'} is the {relation} of {subject}?"

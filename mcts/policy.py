@@ -9,7 +9,8 @@ from typing import Any
 
 from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
-from trailforge.mcts.callables import Policy, Proposal
+from trailforge.inference.structured import list_schema, object_schema
+from trailforge.mcts.inputs import Policy, Proposal
 from trailforge.rewards.answers import read_yes_or_no
 from trailforge.schemas import MalformedReply
 from trailforge.schemas.plugins import check_plugin, load_plugin
@@ -97,18 +98,7 @@ def open_policy(asker: Asker, prompts: PolicyPrompts, config: PolicyConfig) -> P
 def split_schema(count: int) -> dict[str, Any]:
     """JSON schema of a reply with up to `count` splits."""
     half = {"type": "string", "minLength": 1}
-    split = {
-        "type": "object",
-        "properties": {"first": half, "second": half},
-        "required": ["first", "second"],
-        "additionalProperties": False,
-    }
-    return {
-        "type": "object",
-        "properties": {"decompositions": {"type": "array", "items": split, "minItems": 1, "maxItems": count}},
-        "required": ["decompositions"],
-        "additionalProperties": False,
-    }
+    return object_schema(decompositions=list_schema(object_schema(first=half, second=half), minItems=1, maxItems=count))
 
 
 def _ways(count: int) -> str:

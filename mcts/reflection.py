@@ -14,12 +14,14 @@ ends in the right answer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from trailforge.mcts.plan import asked_for, normalized, references, same_meaning, subject_words
 from trailforge.schemas import ErrorType, Rollout, SearchTree, Step, StepPair
 
+Item = TypeVar("Item")
 SameAnswer = Callable[[str, str], bool]
 """Do two answers say the same? Passed in, for this module knows no metric."""
 Mentions = Callable[[str, str], bool]
@@ -111,8 +113,6 @@ def holds_answer(step: Step, answer: str, mentions: Mentions) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rules:
-    """What pairs are held against."""
-
     tree: SearchTree
     same_answer: SameAnswer
     mentions: Mentions
@@ -149,7 +149,7 @@ def _same_plan(wrong: Rollout, right: Rollout, rules: _Rules) -> Reflection | No
             return None
         misread = _passage_ids(bad) == _passage_ids(good) or holds_answer(bad, good.answer, rules.mentions)
         error: ErrorType = "reasoning" if misread else "retrieval"
-        return _reflection(error, wrong, right, wrong_step=j, right_step=j, diverges_at=j)
+        return _reflection(error, wrong, right, wrong_step=j, right_step=j)
     return None
 
 
@@ -176,7 +176,7 @@ def _other_plan(
         if all(rules.is_wrong(wrong.steps[m], good) for good in right.steps[j:]):
             if _only_misread(wrong.steps[m], right.steps[j], rules):
                 return None
-            return _reflection("decomposition", wrong, right, wrong_step=m, right_step=j, diverges_at=j)
+            return _reflection("decomposition", wrong, right, wrong_step=m, right_step=j)
     return None
 
 
@@ -213,15 +213,8 @@ def _only_misread(bad: Step, good: Step, rules: _Rules) -> bool:
     return not own and holds_answer(bad, good.answer, rules.mentions)
 
 
-def _reflection(
-    error: ErrorType,
-    wrong: Rollout,
-    right: Rollout,
-    *,
-    wrong_step: int,
-    right_step: int,
-    diverges_at: int,
-) -> Reflection:
+def _reflection(error: ErrorType, wrong: Rollout, right: Rollout, *, wrong_step: int, right_step: int) -> Reflection:
+    """The pair, which parts where the right one takes over."""
     return Reflection(
         error=error,
         wrong=wrong,
@@ -231,9 +224,9 @@ def _reflection(
             right_rollout=right.index,
             wrong_step=wrong_step,
             right_step=right_step,
-            diverges_at=diverges_at,
+            diverges_at=right_step,
         ),
-        parts_there=_is_varied(wrong, right, diverges_at) or _is_varied(right, wrong, diverges_at),
+        parts_there=_is_varied(wrong, right, right_step) or _is_varied(right, wrong, right_step),
         difference=_difference(wrong.steps[wrong_step], right.steps[right_step]),
     )
 
@@ -251,29 +244,25 @@ def _failed_plans(tree: SearchTree, config: ReflectionConfig) -> set[int]:
 
 
 def _without_repeats(rollouts: Iterable[Rollout]) -> list[Rollout]:
-    """Keep the first of rollouts that found and answered the same, in whatever words they asked."""
-    seen: set[tuple[object, ...]] = set()
-    kept = []
-    for rollout in rollouts:
-        steps = tuple((_passage_ids(s), normalized(s.answer)) for s in rollout.steps)
-        if (rollout.node, steps) not in seen:
-            seen.add((rollout.node, steps))
-            kept.append(rollout)
-    return kept
+    """The first of rollouts that found and answered the same, in whatever words they asked."""
+    return _first_of_each(rollouts, lambda r: (r.node, *((_passage_ids(s), normalized(s.answer)) for s in r.steps)))
 
 
 def _with_distinct_mistakes(ordered: list[Reflection]) -> list[Reflection]:
     """One pair per wrong answer at a step of a plan: the same mistake twice teaches nothing new."""
-    seen: set[tuple[int, int, str]] = set()
-    kept = []
-    for reflection in ordered:
-        wrong = reflection.wrong
-        step = wrong.steps[reflection.pair.wrong_step]
-        mistake = (wrong.node, reflection.pair.wrong_step, normalized(step.answer))
-        if mistake not in seen:
-            seen.add(mistake)
-            kept.append(reflection)
-    return kept
+
+    def mistake(reflection: Reflection) -> tuple[int, int, str]:
+        step = reflection.pair.wrong_step
+        return reflection.wrong.node, step, normalized(reflection.wrong.steps[step].answer)
+
+    return _first_of_each(ordered, mistake)
+
+
+def _first_of_each(items: Iterable[Item], key: Callable[[Item], Hashable]) -> list[Item]:
+    found: dict[Hashable, Item] = {}
+    for item in items:
+        found.setdefault(key(item), item)
+    return list(found.values())
 
 
 def _difference(bad: Step, good: Step) -> float:

@@ -15,8 +15,8 @@ from typing import Literal
 
 from trailforge.inference import Reply, Sampling
 from trailforge.inference.asker import Asker, Style, fill
-from trailforge.mcts.callables import Simulation
 from trailforge.mcts.contrasts import Variation
+from trailforge.mcts.inputs import Simulation
 from trailforge.mcts.plan import execution_levels, normalized, question_of, references, resolve, sink
 from trailforge.retrieval import Retriever
 from trailforge.retrieval.english import WIDE_PREPOSITIONS
@@ -85,25 +85,20 @@ class RolloutPrompts:
     rephrase: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRunner:
-    """Rolls out plans for one question. Calling it is a `mcts.callables.RollOut`."""
+    """Rolls out plans for one question. Calling it is a `mcts.inputs.RollOut`."""
 
-    def __init__(
-        self,
-        *,
-        golds: Sequence[str],
-        asker: Asker,
-        retriever: Retriever,
-        reader: Reader,
-        prompts: RolloutPrompts,
-        config: RolloutConfig,
-        judge: AnswerJudge | None = None,
-        judge_threshold: float = 1.0,
-    ) -> None:
-        """`judge`: scores near misses of the gold answers; right are those of at least `judge_threshold`."""
-        self._golds, self._asker, self._retriever = golds, asker, retriever
-        self._judge, self._judge_threshold = judge, judge_threshold
-        self._reader, self._prompts, self._config = reader, prompts, config
+    golds: Sequence[str]
+    asker: Asker
+    retriever: Retriever
+    reader: Reader
+    prompts: RolloutPrompts
+    config: RolloutConfig
+    judge: AnswerJudge | None = None
+    """Scores near misses of the gold answers."""
+    judge_threshold: float = 1.0
+    """Right are those of at least that score."""
 
     async def __call__(self, plan: Plan, variation: Variation) -> Simulation | None:
         """Run the plan; None when an answer was cut. A level's sub-questions do not need each other and run at once."""
@@ -127,26 +122,26 @@ class PlanRunner:
 
     async def _reward(self, answer: str) -> tuple[float, float | None]:
         """What a final answer is paid, and the judge's score if it was asked."""
-        reward = mcts_reward(answer, self._golds)
-        if reward or self._judge is None or not is_near_miss(answer, self._golds):
+        reward = mcts_reward(answer, self.golds)
+        if reward or self.judge is None or not is_near_miss(answer, self.golds):
             return reward, None
-        score = await self._judge(answer)
-        return float(score is not None and score >= self._judge_threshold), score
+        score = await self.judge(answer)
+        return float(score is not None and score >= self.judge_threshold), score
 
     async def _step(self, index: int, sub_question: str, answers: dict[int, str], variation: Variation) -> Step | None:
         """Search, then answer shortly from the passages (Eq. 8: dependencies enter by their answers); None when cut."""
         question = resolve(sub_question, answers)
-        if any(not answers[k] for k in references(sub_question)):
-            return _unanswerable(index, sub_question, question)
-        before = _step_of(variation.base, index, question)
         plain = Step(index=index, sub_question=sub_question, query=question, passages=(), answer="")
+        if any(not answers[k] for k in references(sub_question)):
+            return plain  # it needs an answer that was not found: nothing is asked
+        before = _step_of(variation.base, index, question)
         if variation.step == index and variation.kind == "query":
             return await self._reworded(plain, before, question, variation)
         if variation.step == index and before is not None:
             return await self._drawn_again(before, question, variation)
         if before is not None:
             return before
-        passages = tuple(await self._retriever.retrieve(question, self._config.top_k))
+        passages = tuple(await self.retriever.retrieve(question, self.config.top_k))
         sample = variation.sample if variation.kind == "answer" and variation.step is None else 0
         return await self._answered(replace(plain, passages=passages, answer_sample=sample), question)
 
@@ -159,7 +154,7 @@ class PlanRunner:
         known = {p.id for p in before.passages} if before else set[str]()
         found = None
         for query in wordings:
-            passages = tuple(await self._retriever.retrieve(query, self._config.top_k))
+            passages = tuple(await self.retriever.retrieve(query, self.config.top_k))
             is_other = {p.id for p in passages} != known
             if variation.misses and before is not None:
                 is_other = is_other and not any(mentions(f"{p.title}. {p.text}", before.answer) for p in passages)
@@ -169,14 +164,14 @@ class PlanRunner:
         if found is None:
             if before is not None:
                 return before
-            found = replace(plain, passages=tuple(await self._retriever.retrieve(question, self._config.top_k)))
+            found = replace(plain, passages=tuple(await self.retriever.retrieve(question, self.config.top_k)))
         sample = before.answer_sample if before else 0
         return await self._answered(replace(found, answer_sample=sample, call_keys=keys), question)
 
     async def _drawn_again(self, before: Step, question: str, variation: Variation) -> Step | None:
         """The step's answer drawn until it differs, over the same passages."""
         step = before
-        for attempt in range(self._config.tries):
+        for attempt in range(self.config.tries):
             sample = variation.sample + attempt * _SAMPLES_PER_TRY
             drawn = await self._answered(replace(before, answer_sample=sample, call_keys=()), question)
             if drawn is None:
@@ -195,24 +190,24 @@ class PlanRunner:
         The first reply to be looked at is the one that the step's first rewording came from: it has others left.
         """
         known, keys = {normalized(wording) for wording in seen}, list[str]()
-        for attempt in range(self._config.tries):
+        for attempt in range(self.config.tries):
             prompt = fill(
-                self._prompts.rephrase,
+                self.prompts.rephrase,
                 query=query,
-                count=str(self._config.wordings),
+                count=str(self.config.wordings),
                 earlier="\n".join(f"- {wording}" for wording in (seen if attempt else seen[:1])),
             )
-            reply = await self._asker.text(
+            reply = await self.asker.text(
                 prompt,
                 purpose="rephrase",
-                sampling=self._sampling(self._config.sample_temperature, self._config.rephrase_max_tokens),
+                sampling=self._sampling(self.config.sample_temperature, self.config.rephrase_max_tokens),
                 sample=variation.sample + attempt * _SAMPLES_PER_TRY if attempt else 0,
             )
             keys.append(reply.key)
-            lines = [read_first_line(line) for line in (reply.answer or "").splitlines()[: 2 * self._config.wordings]]
+            lines = [read_first_line(line) for line in (reply.answer or "").splitlines()[: 2 * self.config.wordings]]
             usable = [line for line in lines if normalized(line) not in known and is_usable_query(line, query)]
             if usable:
-                return usable[: self._config.wordings], tuple(keys)
+                return usable[: self.config.wordings], tuple(keys)
         return [], tuple(keys)
 
     async def _answered(self, step: Step, question: str) -> Step | None:
@@ -220,8 +215,8 @@ class PlanRunner:
         reply = await self._ask(question, step.passages, step.answer_sample)
         if reply.answer is None:
             return None
-        answer, from_memory = read_memory_mark(read_short_answer(reply.answer, self._config.max_answer_words))
-        if is_abstention(answer) and not mcts_reward(answer, self._golds):
+        answer, from_memory = read_memory_mark(read_short_answer(reply.answer, self.config.max_answer_words))
+        if is_abstention(answer) and not mcts_reward(answer, self.golds):
             answer, from_memory = "", False
         return replace(
             step,
@@ -232,10 +227,10 @@ class PlanRunner:
         )
 
     async def _ask(self, question: str, passages: Sequence[Passage], sample: int) -> Reply:
-        config = self._config
-        prompt = fill(self._prompts.answer, question=question, context=await self._reader(question, passages))
+        config = self.config
+        prompt = fill(self.prompts.answer, question=question, context=await self.reader(question, passages))
         temperature = config.sample_temperature if sample else config.plain_temperature
-        return await self._asker.text(
+        return await self.asker.text(
             prompt,
             purpose="answer",
             sampling=self._sampling(temperature, config.answer_max_tokens),
@@ -243,7 +238,7 @@ class PlanRunner:
         )
 
     def _sampling(self, temperature: float, max_tokens: int) -> Sampling:
-        config = self._config
+        config = self.config
         return Sampling(temperature=temperature, top_p=config.top_p, max_tokens=max_tokens, stop=config.stop)
 
 
@@ -314,7 +309,6 @@ def _names(text: str) -> list[str]:
 
 
 def _long_words(text: str) -> set[str]:
-    """Words that are more than grammar, by their length."""
     return {word for word in _words(text).split() if len(word) > 3}
 
 
@@ -324,8 +318,3 @@ def _step_of(base: Rollout | None, index: int, question: str) -> Step | None:
         return None
     step = next(step for step in base.steps if step.index == index)
     return step if question_of(base.steps, step) == question else None
-
-
-def _unanswerable(index: int, sub_question: str, question: str) -> Step:
-    """A step that needs an answer which was not found: nothing is asked, the answer is empty."""
-    return Step(index=index, sub_question=sub_question, query=question, passages=(), answer="")

@@ -14,9 +14,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from trailforge.mcts.bounds import CallBounds, SearchConfig
-from trailforge.mcts.callables import Policy, Progress, Proposal, RollOut, Simulation
 from trailforge.mcts.contrasts import Contrasts, FindFault, Variation
+from trailforge.mcts.inputs import CallBounds, Policy, Progress, Proposal, RollOut, SearchConfig, Simulation
 from trailforge.mcts.plan import apply_split, gold_plan, plan_problem, renumbered, shared_width, split_problem
 from trailforge.mcts.tree import Tree, TreeNode
 from trailforge.schemas import DroppedSplits, ErrorType, Plan, Question, Rollout, SearchTree, Split, StopReason
@@ -58,33 +57,28 @@ class _Growth:
 _Target = tuple[TreeNode, Variation]
 
 
+@dataclass(slots=True)
 class _Search:
-    """The state of one search."""
-
-    def __init__(
-        self,
-        question: Question,
-        policy: Policy,
-        roll_out: RollOut,
-        calls: Callable[[], int],
-        config: SearchConfig,
-        progress: Progress | None,
-        find_fault: FindFault,
-        bounds: CallBounds,
-        parallel: int,
-    ) -> None:
-        self.question, self.policy, self.roll_out = question, policy, roll_out
-        self.calls, self.config, self.parallel = calls, config, parallel
-        self.progress, self.find_fault, self.bounds = progress, find_fault, bounds
-        self.rollouts: list[Rollout] = []
-        self.dropped: Counter[str] = Counter()
-        self.judged: dict[str, bool] = {}
-        self.tries: Counter[str] = Counter()
-        self.oracle: TreeNode | None = None
-        self.rounds = 0
-        self.rows, self.rows_at = Counter[str](), -1
-        self.grown_at = 0
-        """Calls that were made when the last new row came, or the first right rollout, or the gold decomposition."""
+    question: Question
+    policy: Policy
+    roll_out: RollOut
+    calls: Callable[[], int]
+    config: SearchConfig
+    progress: Progress | None
+    find_fault: FindFault
+    bounds: CallBounds
+    parallel: int
+    tree: Tree = field(init=False)
+    rollouts: list[Rollout] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+    judged: dict[str, bool] = field(default_factory=dict)
+    tries: Counter[str] = field(default_factory=Counter)
+    oracle: TreeNode | None = None
+    rounds: int = 0
+    rows: Counter[str] = field(default_factory=Counter)
+    rows_at: int = -1
+    grown_at: int = 0
+    """Calls that were made when the last new row came, or the first right rollout, or the gold decomposition."""
 
     async def run(self) -> SearchTree:
         whole = self.question.question
@@ -150,7 +144,11 @@ class _Search:
             if self.tries[kind] < self.config.tries and await self.try_for(kind):
                 self.tries[kind] += 1
                 return None
-        return "budget" if self.left() < self.bounds.variation(self.longest_plan()) else "exhausted"
+        return (
+            "budget"
+            if self.left() < self.bounds.variation(max(len(node.plan) for node in self.tree.nodes))
+            else "exhausted"
+        )
 
     async def try_for(self, kind: ErrorType | Literal["correct"]) -> bool:
         """A round for one kind of row: another plan, or a right rollout with one query reworded or one answer drawn
@@ -201,9 +199,6 @@ class _Search:
     def left(self) -> int:
         """Calls that the search may still make."""
         return self.config.max_calls - self.calls()
-
-    def longest_plan(self) -> int:
-        return max(len(node.plan) for node in self.tree.nodes)
 
     def contrasts(self) -> Contrasts:
         return Contrasts(self.rollouts, self.find_fault, self.config.step_tries)

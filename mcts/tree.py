@@ -91,7 +91,8 @@ class Tree:
         self.nodes.append(child)
         parent.children.append(child.id)
         parent.is_split |= origin != "oracle"
-        self._reopen(parent)
+        for ancestor in self.path_to_root(parent):
+            ancestor.closed = False
         return child
 
     def path_to_root(self, node: TreeNode) -> Iterator[TreeNode]:
@@ -164,7 +165,3 @@ class Tree:
         if node.closed or node.expanding or (only_splits and not node.children and node.is_leaf_plan):
             return False
         return not node.is_passed or any(self._open(self.nodes[i], only_splits) for i in node.children)
-
-    def _reopen(self, node: TreeNode) -> None:
-        for ancestor in self.path_to_root(node):
-            ancestor.closed = False

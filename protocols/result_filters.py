@@ -83,7 +83,7 @@ class ResultFilter:
         query = TripleQuery(
             question=question, sub_query=search.query, entities=search.entities, relations=search.relations
         )
-        kept = await keep_triples(
+        return await keep_triples(
             self.client,
             self.model,
             query,
@@ -92,7 +92,6 @@ class ResultFilter:
             sampling=Sampling(max_tokens=self.max_tokens),
             meter=meter,
         )
-        return kept.triples
 
     async def keep_documents(
         self, question: str, search: Search, found: Sequence[Passage], meter: Meter | None = None

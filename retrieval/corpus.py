@@ -151,7 +151,6 @@ def _kind(path: Path) -> str:
 
 
 def _documents(file: Path, name: str) -> Iterator[tuple[int, Document]]:
-    """Documents of a file with the numbers of their rows."""
     if _kind(file) in _TEXT:
         yield 1, _text_document(file, name or file.name)
         return

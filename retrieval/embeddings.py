@@ -8,7 +8,7 @@ import json
 import random
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from trailforge.inference.budget import estimated_tokens
@@ -127,7 +127,8 @@ class EmbeddingsClient:
             raise self._wrong("what it sends is no OpenAI-compatible reply of embeddings") from None
         if places != list(range(texts)):
             raise self._wrong(f"it sends {len(places)} vectors for {texts} texts")
-        if vectors.ndim != 2 or not np.isfinite(vectors).all() or not (norms := _norms(vectors)).all():
+        norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+        if vectors.ndim != 2 or not np.isfinite(vectors).all() or not norms.all():
             raise self._wrong("it sends vectors without a direction, or with numbers that are none")
         self._dimension = self._dimension or vectors.shape[1]
         if vectors.shape[1] != self._dimension:
@@ -135,7 +136,6 @@ class EmbeddingsClient:
         return vectors / norms
 
     def _refusal(self, answer: Answer) -> ProviderError:
-        """What a status that no other attempt mends means."""
         text = first_line(answer.body.decode("utf-8", "replace"))
         if answer.status in (401, 403):
             return self._wrong(f"the key is refused; set {KEY_VARIABLES[0]}")
@@ -170,9 +170,3 @@ def split_served(name: str) -> tuple[str, str]:
 def encoder_model(name: str) -> str:
     """What of an encoder's name says which vectors it makes: of a server's, the model, wherever it is served."""
     return split_served(name)[1] if is_served(name) else name
-
-
-def _norms(vectors: np.ndarray) -> Any:
-    import numpy as np
-
-    return np.linalg.norm(vectors, axis=1, keepdims=True)

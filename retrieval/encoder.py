@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from trailforge.inference.pacing import Slots
+from trailforge.inference.threads import Slots
 from trailforge.retrieval.embeddings import IN_FLIGHT, EmbeddingsClient, encoder_model, is_served
 from trailforge.schemas import InvalidInput, RetrievalError, install_hint
 
@@ -129,8 +129,6 @@ class Encoder:
 
 
 class _LocalModel:
-    """A model on this machine's devices."""
-
     def __init__(self, name_or_path: str, device: str) -> None:
         self._name, self._devices = name_or_path, split_devices(device)
         self._lock = threading.Lock()
@@ -142,12 +140,14 @@ class _LocalModel:
 
     def encode(self, texts: list[str]) -> np.ndarray:
         """Vectors of length 1, shape (len(texts), dimension)."""
+        import numpy as np
+
         with self._lock:
             if self.lanes > 1 and len(texts) > PER_CHUNK:
                 return self._encode(self._pooled_model(), texts, pool=self._pool, chunk_size=PER_CHUNK)
             starts = range(0, max(len(texts), 1), PER_CHUNK)
             chunks = [self._encode(self._model, texts[start : start + PER_CHUNK]) for start in starts]
-        return chunks[0] if len(chunks) == 1 else _concatenate(chunks)
+        return chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """See `Encoder.count_tokens`."""
@@ -215,12 +215,6 @@ def _environment(name: str, value: str) -> Iterator[None]:
         del os.environ[name]
 
 
-def _concatenate(chunks: list[np.ndarray]) -> np.ndarray:
-    import numpy as np
-
-    return np.concatenate(chunks)
-
-
 def check_encoder(name_or_path: str = PACKAGED) -> Literal["package", "folder", "hub", "server"]:
     """Where its weights are. Raises `RetrievalError` for a missing package; loads nothing, asks no server."""
     needed = ["faiss"] if is_served(name_or_path) else ["sentence_transformers", "faiss"]
@@ -263,7 +257,8 @@ def _load(name_or_path: str, device: str) -> Any:
     try:
         return SentenceTransformer(path, device=device)
     except Exception as error:  # the loaders behind it share no base class: OSError, ValueError, SafetensorError …
-        raise RetrievalError(f"cannot load the encoder {name_or_path!r} ({_first_line(error)}); {MEND}") from error
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise RetrievalError(f"cannot load the encoder {name_or_path!r} ({why}); {MEND}") from error
 
 
 def _packaged_weights() -> str:
@@ -274,7 +269,3 @@ def _packaged_weights() -> str:
             f"the packaged encoder is not installed: {install_hint('small-model')}, or name another retrieval.encoder"
         ) from error
     return str(get_model_path())
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -88,16 +88,13 @@ def _third(verb: str) -> str:
     return f"{verb[:-1]}ies" if verb.endswith("y") and verb[-2] not in "aeou" else f"{verb}s"
 
 
-def _irregular() -> list[tuple[str, str, str]]:
-    rows = [row.split() for row in " ".join(_IRREGULAR.split()).split("|")]
-    return [(base, past, participle) for base, past, participle in rows]
+_FORMS = [row.split() for row in " ".join(_IRREGULAR.split()).split("|")]
 
-
-PARTICIPLES = frozenset({*(part for _, _, part in _irregular()), *(_past(verb) for verb in _REGULAR.split())})
+PARTICIPLES = frozenset({*(part for _, _, part in _FORMS), *(_past(verb) for verb in _REGULAR.split())})
 """After to be or to have."""
-PAST = {past: base for base, past, _ in _irregular()} | {_past(verb): verb for verb in _REGULAR.split()}
+PAST = {past: base for base, past, _ in _FORMS} | {_past(verb): verb for verb in _REGULAR.split()}
 """Past form -> base."""
-THIRD = {_third(verb): verb for verb in (*(base for base, _, _ in _irregular()), *_REGULAR.split())}
+THIRD = {_third(verb): verb for verb in (*(base for base, _, _ in _FORMS), *_REGULAR.split())}
 """Third person of the present -> base. Many are plural nouns too."""
 
 

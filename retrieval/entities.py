@@ -84,9 +84,9 @@ class CaseCounts:
                 tokens = _tokens(sentence)
                 for at, token in enumerate(tokens):
                     if at or token.text[0].islower():
-                        (plain if _is_plain(token.text) else capital).add(token.key)
+                        (capital if _has_capital(token.text) else plain).add(token.key)
                     before = tokens[at - 1]
-                    if token.is_joined and _is_plain(before.text) and _is_plain(token.text) and _says(before, token):
+                    if token.is_joined and not _has_capital(f"{before.text}{token.text}") and _says(before, token):
                         plain.add(f"{before.key} {token.key}")
                     parts = token.text.split("-")
                     for part in filter(_is_abbreviation, parts):
@@ -290,7 +290,7 @@ def _use(key: str) -> str:
 def _is_before_noun(tokens: Sequence[_Token], at: int) -> bool:
     """`GUI agents`, not `GUI is`."""
     after = tokens[at + 1] if at + 1 < len(tokens) else None
-    return after is not None and after.is_joined and _is_plain(after.text) and after.key not in COMMON_WORDS
+    return after is not None and after.is_joined and not _has_capital(after.text) and after.key not in COMMON_WORDS
 
 
 def _is_word(part: str) -> bool:
@@ -304,10 +304,6 @@ def _has_capital(word: str) -> bool:
 def _says(*tokens: _Token) -> bool:
     """Whether none of them is grammar: pairs of such words are terms, and few enough to be counted."""
     return not any(token.key in COMMON_WORDS for token in tokens)
-
-
-def _is_plain(word: str) -> bool:
-    return not _has_capital(word)
 
 
 def _is_capital(tokens: Sequence[_Token], at: int) -> bool:

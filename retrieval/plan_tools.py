@@ -80,21 +80,20 @@ def web_tools(config: PlanToolsConfig) -> Tools:
     longest = config.longest_web_passage
     check_web_keys(config)
     news, general = serper_tools(http=HttpConfig(interval_s=config.web_interval_s), longest=longest)
-    first = news
-    if config.web_news == "gnews":
-        first = news_tool(news, http=HttpConfig(interval_s=config.web_interval_s, max_attempts=2), longest=longest)
-    return {"News": first, "Academic": arxiv_tool(longest=longest), "General": general}
+    if config.web_news == "gnews":  # few attempts, since another source stands behind it
+        news = news_tool(news, http=HttpConfig(interval_s=config.web_interval_s, max_attempts=2), longest=longest)
+    return {"News": news, "Academic": arxiv_tool(longest=longest), "General": general}
 
 
 def check_web_keys(config: PlanToolsConfig) -> None:
     """Raises `InvalidInput` that names the variable of a key that the web's tools want and that is not set."""
-    from trailforge.retrieval.web import gnews, serper
     from trailforge.retrieval.web.http import key_from
+    from trailforge.retrieval.web.providers import GNEWS_KEY, SERPER_KEY
 
-    key_from(serper.KEY_VARIABLE, "Serper")
+    key_from(SERPER_KEY, "Serper")
     if config.web_news == "gnews":
         try:
-            key_from(gnews.KEY_VARIABLE, "GNews")
+            key_from(GNEWS_KEY, "GNews")
         except InvalidInput as error:
             raise InvalidInput(f"{error.problem}, or take News from Google alone (web_news: serper)") from None
 
@@ -109,16 +108,12 @@ def local_tools(documents: Sequence[SourceDocument], config: PlanToolsConfig, en
 
 
 class _Nothing:
-    """A retriever over no documents."""
-
     async def retrieve(self, query: str, k: int) -> list[Passage]:
         """Nothing."""
         return []
 
 
 class _Piece(NamedTuple):
-    """A passage and the document it was cut from."""
-
     passage: Document
     home: SourceDocument
 
@@ -217,7 +212,6 @@ class BestPassages:
 
 
 def _dated(text: str, document: SourceDocument) -> str:
-    """As the tools of the web show dates."""
     return f"{document.published[:10]}: {text}" if document.published else text
 
 

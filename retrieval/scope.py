@@ -314,7 +314,10 @@ def _check_index(config: RetrievalConfig, manifest: IndexManifest) -> None:
     said |= {f"options.{name}": (value, manifest.config.get(name)) for name, value in config.options.items()}
     for name, (wanted, found) in said.items():
         if wanted not in ("", found):
-            raise _other(config.corpus_index, name, found, wanted)
+            mend = "say what it was made with or nothing, or build it again"
+            if name == "passage_prefix":
+                mend += f" (trailforge index build … --passage-prefix {json.dumps(wanted)})"
+            raise RetrievalError(f"{config.corpus_index} was made with the {name} {found!r}, not {wanted!r}; {mend}")
     backend = load_backend(manifest.backend)
     if "find" in backend.asks_model(from_dict(backend.config, manifest.config)):
         raise InvalidInput(
@@ -324,11 +327,3 @@ def _check_index(config: RetrievalConfig, manifest: IndexManifest) -> None:
         )
     if manifest.encoder:
         check_encoder(config.encoder or manifest.encoder)
-
-
-def _other(folder: object, name: str, found: object, wanted: object) -> RetrievalError:
-    option = f" (trailforge index build … --passage-prefix {json.dumps(wanted)})" if name == "passage_prefix" else ""
-    return RetrievalError(
-        f"{folder} was made with the {name} {found!r}, not {wanted!r}; say what it was made with or nothing, or build "
-        f"it again{option}"
-    )

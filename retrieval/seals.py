@@ -18,9 +18,11 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from trailforge.schemas import OutputError, RetrievalError, sync
+from trailforge.schemas import InvalidInput, OutputError, RetrievalError, from_dict, sync
+
+T = TypeVar("T")
 
 SEAL = "seal"
 CHECKED = ".checked"
@@ -49,6 +51,22 @@ def seal(content: Mapping[str, Any]) -> dict[str, Any]:
 def is_as_sealed(content: Mapping[str, Any]) -> bool:
     """Whether a content is as it was sealed; so is one without a seal, which earlier versions wrote."""
     return SEAL not in content or content[SEAL] == _make_seal({name: content[name] for name in content if name != SEAL})
+
+
+def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
+    """Seal a content and write it. Raises `OSError`."""
+    path.write_text(json.dumps(seal(content), indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def unsealed(record: type[T], content: dict[str, Any], path: Path, mend: str) -> T:
+    """The record that a content is. Raises `RetrievalError` when it is not as it was written to `path`."""
+    damage = RetrievalError(f"{path} is damaged: {mend}")
+    if not is_as_sealed(content):
+        raise damage
+    try:
+        return from_dict(record, content)
+    except InvalidInput as error:
+        raise damage from error
 
 
 def _make_seal(content: Mapping[str, Any]) -> str:

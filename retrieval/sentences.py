@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import lru_cache
 
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.words import words_of
 from trailforge.schemas import Passage
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _BREAK = re.compile(r"(?<=[.!?…])[\"'\u201d\u2019)\]]*\s+(?=[\"'\u201c\u2018(\[]*[^\W_a-z])|\n\s*\n\s*")
 """White space after a closing mark, before a capital or a figure; or an empty line."""
@@ -72,7 +68,8 @@ class SentenceReader:
 
     def __init__(self, encoder: Encoder | None) -> None:
         self._encoder = encoder
-        self._vectors: OrderedDict[tuple[str, ...], np.ndarray] = OrderedDict()
+        # A passage's sentences are encoded as one batch, always the same one (see `Encoder`), and kept.
+        self._encoded = lru_cache(_CACHED_PASSAGES)(lambda encoder, sentences: encoder.encode_documents(sentences))
 
     async def best(self, query: str, passages: Sequence[Passage], n: int) -> list[tuple[Passage, str]]:
         """The `n` nearest sentences with their passages, nearest first; ties in reading order."""
@@ -91,15 +88,6 @@ class SentenceReader:
     def _cosines(self, encoder: Encoder, query: str, read: Sequence[tuple[str, ...]]) -> list[float]:
         wanted = encoder.encode_query(query)
         return [round(float(v @ wanted), 6) for sentences in read for v in self._encoded(encoder, sentences)]
-
-    def _encoded(self, encoder: Encoder, sentences: tuple[str, ...]) -> np.ndarray:
-        """A passage's sentences, encoded as one batch, always the same one (see `Encoder`), and kept."""
-        if sentences not in self._vectors:
-            self._vectors[sentences] = encoder.encode_documents(sentences)
-            if len(self._vectors) > _CACHED_PASSAGES:
-                self._vectors.popitem(last=False)
-        self._vectors.move_to_end(sentences)
-        return self._vectors[sentences]
 
 
 def _overlap(query: str, text: str) -> float:

@@ -1,4 +1,6 @@
-"""Numeric libraries on one thread: sums of several threads differ in their last bits from run to run."""
+"""Numeric libraries as builds want them: on one thread, for sums of several differ in their last bits from run to run;
+and UMAP without the wait for what numba compiles.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -36,3 +38,18 @@ def _libraries(modules: int) -> ThreadpoolController:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
+
+
+def load_umap() -> Any:
+    """Its class. Raises `ModuleNotFoundError` where it is not installed.
+
+    Numba stores what it compiles for later processes where it is told to; UMAP tells it so of some functions, and of
+    these not, which take twelve of the fifteen seconds that a process would wait for its first vector.
+    """
+    from umap import UMAP, umap_
+
+    for name in ("fast_knn_indices", "smooth_knn_dist", "compute_membership_strengths"):
+        function: Any = getattr(umap_, name, None)
+        if hasattr(function, "enable_caching"):
+            function.enable_caching()
+    return UMAP

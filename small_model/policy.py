@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
-from trailforge.mcts.callables import Proposal
+from trailforge.mcts.inputs import Proposal
 from trailforge.mcts.policy import PolicyConfig, PolicyPrompts
 from trailforge.small_model.splitting import candidate_splits, is_decomposable
 

@@ -91,8 +91,8 @@ ANYBODYS = frozenset({"Question", "SourceDocument"})
 
 SEARCH_ONLY = frozenset(
     {
-        *("mcts.plan", "mcts.tree", "mcts.bounds"),
-        *("mcts.contrasts", "mcts.callables", "mcts.search", "mcts.reflection"),
+        *("mcts.plan", "mcts.tree", "mcts.inputs"),
+        *("mcts.contrasts", "mcts.search", "mcts.reflection"),
     }
 )
 """These import schemas and each other alone; the model reaches them as callables."""

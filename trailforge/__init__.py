@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trailforge.api import ChatModel, SearchResult, read_rows, search
     from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
     from trailforge.inference import Caps, ClientConfig, ModelClient, Reply, Request, Sampling, open_ledger
-    from trailforge.mcts.bounds import SearchConfig
+    from trailforge.mcts.inputs import SearchConfig
     from trailforge.presets import load_preset, preset_names
     from trailforge.retrieval import (
         Bm25Retriever,
@@ -96,7 +96,7 @@ _HOMES = {
     "api": "ChatModel SearchResult read_rows search",
     "filters": "FilterConfig first_rejection judge_trajectory",
     "inference": "Caps ClientConfig ModelClient Reply Request Sampling open_ledger",
-    "mcts.bounds": "SearchConfig",
+    "mcts.inputs": "SearchConfig",
     "presets": "load_preset preset_names",
     "retrieval": "Bm25Retriever DenseRetriever Encoder Retriever RetrievalConfig build_index connect open_index "
     "open_retrieval",

@@ -12,7 +12,7 @@ from typing import TypeVar
 from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, generate
 from trailforge.inference import Meter, Prices, Reply, Request
 from trailforge.inference.budget import count_reply
-from trailforge.mcts.bounds import SearchConfig
+from trailforge.mcts.inputs import SearchConfig
 from trailforge.retrieval import Retrieval, Retriever
 from trailforge.retrieval.retrievers import RetrieverConfig
 from trailforge.schemas import InvalidInput, Question, SearchTree, Trajectory, estimate_tokens, iter_parquet, parse_json

@@ -18,8 +18,8 @@ from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, uns
 from trailforge.inference import Client, Meter, Prices, Usage
 from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judge, Judged, JudgeOptions
-from trailforge.mcts.bounds import CallBounds, SearchConfig
 from trailforge.mcts.contrasts import Fault
+from trailforge.mcts.inputs import CallBounds, SearchConfig
 from trailforge.mcts.policy import PolicyConfig, PolicyPrompts, open_policy
 from trailforge.mcts.reflection import (
     Reflection,

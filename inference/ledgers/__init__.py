@@ -55,7 +55,8 @@ def ledger_url(configured: str) -> str:
         return configured
     try:
         parts = urlsplit(url)
-        url = urlunsplit(parts._replace(netloc=_without_password(parts.netloc)))
+        user, at, host = parts.netloc.rpartition("@")
+        url = urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}{at}{host}"))
         check_ledger_url(url)
     except (InvalidInput, ValueError) as error:
         problem = error.problem if isinstance(error, InvalidInput) else "is no URL"
@@ -70,8 +71,3 @@ def _password() -> str | None:
     named = os.environ.get(PASSWORD_VARIABLE, "")
     inside = urlsplit(os.environ.get(URL_VARIABLE, "").strip()).password
     return named or (unquote(inside) if inside else None)
-
-
-def _without_password(netloc: str) -> str:
-    user, at, host = netloc.rpartition("@")
-    return f"{user.partition(':')[0]}{at}{host}"

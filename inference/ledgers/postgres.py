@@ -165,7 +165,6 @@ class PostgresLedger:
                 return reply
 
     async def _ask(self, query: str, *arguments: object) -> list[Any]:
-        """The rows."""
         deadline = time.monotonic() + self._patience_s
         while True:
             try:
@@ -221,12 +220,10 @@ class PostgresLedger:
 
 
 def _state(error: Exception) -> str:
-    """SQLSTATE of an error of the server; empty for others."""
     return getattr(error, "sqlstate", None) or ""
 
 
 def _passes(error: Exception) -> bool:
-    """Whether waiting may help."""
     import asyncpg
 
     state = _state(error)

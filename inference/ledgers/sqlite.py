@@ -308,7 +308,6 @@ def _make_books(connection: sqlite3.Connection) -> None:
 
 
 def _add_complete(connection: sqlite3.Connection, entries: Iterable[LedgerEntry]) -> None:
-    """Index replies that ended by themselves under their family."""
     rows = [(family, length, reply.key) for reply, family, length in entries if is_complete(reply)]
     connection.executemany("INSERT OR IGNORE INTO complete VALUES (?, ?, ?)", rows)
 

@@ -120,8 +120,15 @@ class VllmServer(LocalServer):
         self.launch(supervised, environment, _opened(self._log_path), self._config.ready_within_s)
 
     def metrics(self) -> VllmMetrics:
-        """What it does at the moment, and has done so far."""
-        return read_metrics(self.url)
+        """What it does at the moment, and has done so far.
+
+        Raises `ServerUnavailable` when nothing answers or it is not vLLM.
+        """
+        try:
+            text = fetch(f"{self.url}/metrics", timeout_s=5.0).decode("utf-8", "replace")
+        except OSError as error:
+            raise ServerUnavailable(f"{self.url}/metrics does not answer ({error})") from error
+        return parse_metrics(text)
 
 
 def serve(config: VllmConfig, name: str, log: Path | None, tell: Callable[[str], None]) -> None:
@@ -284,12 +291,3 @@ def parse_metrics(text: str) -> VllmMetrics:
         prefix_cache_hits=total("vllm:prefix_cache_hits_total"),
         preemptions=total("vllm:num_preemptions_total"),
     )
-
-
-def read_metrics(url: str) -> VllmMetrics:
-    """Ask a server; `url` without a path. Raises `ServerUnavailable` when nothing answers or it is not vLLM."""
-    try:
-        text = fetch(f"{url}/metrics", timeout_s=5.0).decode("utf-8", "replace")
-    except OSError as error:
-        raise ServerUnavailable(f"{url}/metrics does not answer ({error})") from error
-    return parse_metrics(text)

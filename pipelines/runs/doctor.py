@@ -191,14 +191,14 @@ def documents(config: RetrievalConfig) -> Finding:
     """
     from trailforge.retrieval.retrievers import WEB
     from trailforge.retrieval.scope import check_retrieval, resolved, with_hash
-    from trailforge.retrieval.web import tavily
+    from trailforge.retrieval.web.providers import TAVILY_KEY
 
     if config.searches_paragraphs:
         check_retrieval(config)
         return ok("documents", f"each question's own paragraphs are searched ({resolved(config).kind})")
     found = with_hash(config)
     if config.kind == WEB:
-        return ok("documents", f"the web is searched, and {tavily.KEY_VARIABLE} is set")
+        return ok("documents", f"the web is searched, and {TAVILY_KEY} is set")
     known = f"{found.corpus_hash[:12] or 'which does not say what it serves'}"
     if config.server:
         return ok("documents", f"{config.server} answers ({known})")
@@ -362,11 +362,11 @@ def search_key(news: Literal["gnews", "serper"] | None) -> Finding:
 
     `news`: where their News looks first; None where no plan searches the web.
     """
-    from trailforge.retrieval.web import gnews, serper
+    from trailforge.retrieval.web.providers import GNEWS_KEY, SERPER_KEY
 
     if news is None:
         return ok("search key", "none wanted: no plan searches the web")
-    wanted = [serper.KEY_VARIABLE, *([gnews.KEY_VARIABLE] if news == "gnews" else [])]
+    wanted = [SERPER_KEY, *([GNEWS_KEY] if news == "gnews" else [])]
     missing = [name for name in wanted if not os.environ.get(name, "").strip()]
     if missing:
         mend = " ".join(("export", *(f"{name}=…" for name in missing)))

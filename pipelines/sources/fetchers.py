@@ -20,9 +20,20 @@ from typing import Any, ClassVar, Protocol
 from trailforge.pipelines.engine.files import write_text
 from trailforge.pipelines.sources.columns import language_code, one_line, read_paper, tidy, with_full_id
 from trailforge.pipelines.sources.fields import Fields, iso_date
-from trailforge.retrieval.web import gnews, serper
-from trailforge.retrieval.web.arxiv_api import QUERY_URL, all_words, arxiv_http, read_page
 from trailforge.retrieval.web.http import Connection, HttpConfig, Provider, canonical_url, key_from, site_of
+from trailforge.retrieval.web.providers import (
+    ARXIV_URL,
+    GNEWS_CUT,
+    GNEWS_KEY,
+    GNEWS_URL,
+    SERPER_KEY,
+    SERPER_NEWS_URL,
+    WebHit,
+    arxiv_http,
+    arxiv_page,
+    arxiv_words,
+    serper_hits,
+)
 from trailforge.schemas import (
     InvalidInput,
     OutputError,
@@ -134,11 +145,11 @@ class ArxivFetcher(_PagedSource):
 
     A query in its syntax (`cat:cs.CL AND ti:search`), or words that all must occur. At most 30,000 results: for more,
     split the window. A page may be empty before the end, and be there a moment later; and the number of results is
-    counted too high, so that an empty page that stays empty is the end. See `retrieval.web.arxiv_api`.
+    counted too high, so that an empty page that stays empty is the end. See `retrieval.web.providers`.
     """
 
     name = "arXiv"
-    url = QUERY_URL
+    url = ARXIV_URL
     http = arxiv_http()
     most_per_page = 200
 
@@ -155,7 +166,7 @@ class ArxivFetcher(_PagedSource):
     ) -> tuple[list[Any], bool]:
         start = (page - 1) * self._page_size
         for _ in range(_EMPTY_TRIES):
-            found = await connection.ask(self._url, read_page, params=asked | {"start": str(start)})
+            found = await connection.ask(self._url, arxiv_page, params=asked | {"start": str(start)})
             if found.entries or start >= found.total:
                 break
         return found.entries, start + self._page_size >= min(found.total, _MOST_PAPERS)
@@ -177,7 +188,7 @@ _FIELDS = re.compile(r"\b(?:ti|au|abs|co|jr|cat|rn|id|all|submittedDate|lastUpda
 def _search_query(query: str, since: date | None, until: date | None) -> str:
     """The query within the window, whose days are those of Greenwich."""
     if not _FIELDS.search(query):
-        words = all_words(query)
+        words = arxiv_words(query)
         if not words:
             raise InvalidInput(f"no word to search for in {query[:40]!r}", field="query")
         query = " AND ".join(words)
@@ -198,8 +209,8 @@ class GNewsFetcher(_PagedSource):
     """
 
     name = "GNews"
-    url = gnews.SEARCH_URL
-    key_variable = gnews.KEY_VARIABLE
+    url = GNEWS_URL
+    key_variable = GNEWS_KEY
 
     def _asked(self, query: str, since: date | None, until: date | None, limit: int) -> dict[str, Any]:
         params = {"q": query, "lang": _LANGUAGE, "max": str(min(limit, self._page_size)), "sortby": "publishedAt"}
@@ -221,7 +232,7 @@ class GNewsFetcher(_PagedSource):
             return _article(
                 url=found.text("url"),
                 title=found.text("title"),
-                text=gnews.CUT.sub("", found.text_or_empty("content")).rstrip() or found.text_or_empty("description"),
+                text=GNEWS_CUT.sub("", found.text_or_empty("content")).rstrip() or found.text_or_empty("description"),
                 published=iso_date(published, "publishedAt") if published else None,
                 language=language_code(found.text_or_empty("lang") or _LANGUAGE),
             )
@@ -245,8 +256,8 @@ class SerperFetcher(_PagedSource):
     """
 
     name = "Serper"
-    url = serper.NEWS_URL
-    key_variable = serper.KEY_VARIABLE
+    url = SERPER_NEWS_URL
+    key_variable = SERPER_KEY
 
     def _asked(self, query: str, since: date | None, until: date | None, limit: int) -> dict[str, Any]:
         window = [f"cd_min:{since:%m/%d/%Y}"] if since is not None else []  # Google writes the month first
@@ -257,12 +268,12 @@ class SerperFetcher(_PagedSource):
     async def _ask(
         self, connection: Connection, key: str, asked: dict[str, Any], page: int, met: int
     ) -> tuple[list[Any], bool]:
-        parse, body = partial(serper.serper_hits, part="news"), asked | {"page": page}
+        parse, body = partial(serper_hits, part="news"), asked | {"page": page}
         return await connection.ask(self._url, parse, headers={"X-API-KEY": key}, body=body), False
 
-    def _document(self, found: serper.SerperHit) -> SourceDocument | None:
-        published = _day(found.date, _utc_today())
-        return _article(url=found.link, title=found.title, text=found.snippet, published=published, language=_LANGUAGE)
+    def _document(self, found: WebHit) -> SourceDocument | None:
+        published = _day(found.published, _utc_today())
+        return _article(url=found.url, title=found.title, text=found.text, published=published, language=_LANGUAGE)
 
 
 _AGO = re.compile(r"(\d+) (second|sec|minute|min|hour|day)s? ago")

@@ -13,15 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
+from trailforge.retrieval.backends.declaration import SEARCHED_AT_ONCE, Backend, FoundPassage, Workbench, passage_of
 from trailforge.retrieval.words import words_of
 from trailforge.schemas import Document, Passage, RetrievalError
 
 _NO_WORD = ""
 """Stands for the words of a document that has none: it counts as one in lengths, and no query asks for it."""
-_SEARCHED_AT_ONCE = 2_000
-"""Documents that are searched within a tenth of a millisecond, less than another thread takes to come to it."""
-
 _STRIPES = 64
 """Rows of a stripe, which lie far from each other."""
 
@@ -38,7 +35,6 @@ class Bm25Retriever:
     """BM25 over titles and texts; an `Index` and a `Retriever`."""
 
     def __init__(self, documents: Sequence[Document], config: Bm25Config = Bm25Config()) -> None:
-        """Index the documents."""
         self._documents = documents
         self._index = _index(documents, config)
 
@@ -65,7 +61,7 @@ class Bm25Retriever:
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
         """See `base.Retriever`."""
-        if len(self._documents) <= _SEARCHED_AT_ONCE:
+        if len(self._documents) <= SEARCHED_AT_ONCE:
             return self._search(query, k)
         return await asyncio.to_thread(self._search, query, k)
 
@@ -90,11 +86,8 @@ class Bm25Retriever:
         rounded = {int(row): round(float(scores[row]), 6) for row in near}
         best = [row for row in sorted(rounded, key=lambda row: (-rounded[row], row))[:count] if rounded[row] > 0]
         others = (row for row in range(len(self._documents)) if rounded.get(row, 0.0) == 0.0)
-        return [self._passage(row, rounded.get(row, 0.0)) for row in [*best, *islice(others, count - len(best))]]
-
-    def _passage(self, row: int, score: float) -> Passage:
-        document = self._documents[row]
-        return Passage(id=document.id, title=document.title, text=document.text, score=score)
+        rows = [*best, *islice(others, count - len(best))]
+        return [passage_of(self._documents[row], rounded.get(row, 0.0)) for row in rows]
 
 
 def near_best(scores: np.ndarray, count: int) -> np.ndarray:

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Index, Workbench
-from trailforge.retrieval.backends.vectors import AnnConfig, Vectors, embed, embedded_text
+from trailforge.retrieval.backends.declaration import SEARCHED_AT_ONCE, Backend, FoundPassage, Workbench, passage_of
+from trailforge.retrieval.backends.vectors import AnnConfig, Vectors, embed_passages
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.schemas import Document, Passage, RetrievalError
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 _VECTORS = "vectors.npy"
-_SEARCHED_AT_ONCE = 2_000
-"""Vectors that are searched within a tenth of a millisecond, less than another thread takes to come to it."""
-
-
 _SAMPLED = 200
 """Passages whose first sentences are the queries over which the recall of an approximate index is measured."""
 
@@ -45,11 +41,7 @@ class DenseIndex:
 
     def search(self, vector: np.ndarray, k: int) -> list[Passage]:
         """The best `k` by cosine with `vector`, shape (dimension,); ties in the order of the documents."""
-        return [self._passage(row, score) for score, row in self.vectors.search(vector, k)]
-
-    def _passage(self, row: int, score: float) -> Passage:
-        document = self.documents[row]
-        return Passage(id=document.id, title=document.title, text=document.text, score=score)
+        return [passage_of(self.documents[row], score) for score, row in self.vectors.search(vector, k)]
 
 
 class DenseRetriever:
@@ -57,6 +49,7 @@ class DenseRetriever:
 
     def __init__(self, index: DenseIndex, encoder: Encoder) -> None:
         self._index, self._encoder = index, encoder
+        self.vectors = index.vectors
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
         """See `Index`."""
@@ -70,27 +63,19 @@ class DenseRetriever:
     async def retrieve(self, query: str, k: int) -> list[Passage]:
         """See `base.Retriever`."""
         vector = await self._encoder.query(query)
-        if len(self._index.vectors) <= _SEARCHED_AT_ONCE:
+        if len(self.vectors) <= SEARCHED_AT_ONCE:
             return self._index.search(vector, k)
         return await asyncio.to_thread(self._index.search, vector, k)
 
     @property
     def stats(self) -> dict[str, Any]:
         """For who describes the index: its kind, and the recall that was measured."""
-        ann = self._index.vectors.ann
-        return {"kind": "flat", "vectors": len(self._index.vectors)} if ann is None else asdict(ann.stats)
+        ann = self.vectors.ann
+        return {"kind": "flat", "vectors": len(self.vectors)} if ann is None else asdict(ann.stats)
 
     def save(self, folder: Path) -> None:
         """See `Index`."""
-        self._index.vectors.save(folder / _VECTORS)
-
-    async def grown(self, documents: Sequence[Document], config: DenseConfig, tools: Workbench) -> DenseRetriever:
-        """Over these documents, of which the first are its own."""
-        before = self._index.vectors
-        more = await embed("vectors", [embedded_text(document) for document in documents[len(before) :]], tools)
-        sampled = await _sample_queries(documents, config, tools)
-        vectors = await asyncio.to_thread(before.grown, more, config, sampled)
-        return DenseRetriever(DenseIndex(vectors, documents), self._encoder)
+        self.vectors.save(folder / _VECTORS)
 
 
 def _explain(passages: Sequence[Passage]) -> list[FoundPassage]:
@@ -100,7 +85,7 @@ def _explain(passages: Sequence[Passage]) -> list[FoundPassage]:
 
 
 async def _build(documents: Sequence[Document], config: DenseConfig, tools: Workbench) -> DenseRetriever:
-    vectors = await embed("vectors", [embedded_text(document) for document in documents], tools)
+    vectors = await embed_passages("vectors", documents, tools)
     sampled = await _sample_queries(documents, config, tools)
     indexed = await asyncio.to_thread(vectors.indexed, config, sampled)
     return DenseRetriever(DenseIndex(indexed, documents), tools.vectors)
@@ -117,9 +102,12 @@ async def _sample_queries(documents: Sequence[Document], config: DenseConfig, to
     return np.stack([await tools.vectors.query(sentence) for sentence in sentences])
 
 
-async def _add(index: Index, documents: Sequence[Document], config: DenseConfig, tools: Workbench) -> DenseRetriever:
-    assert isinstance(index, DenseRetriever)
-    return await index.grown(documents, config, tools)
+async def _add(index: Any, documents: Sequence[Document], config: DenseConfig, tools: Workbench) -> DenseRetriever:
+    before: Vectors = index.vectors
+    more = await embed_passages("vectors", documents[len(before) :], tools)
+    sampled = await _sample_queries(documents, config, tools)
+    vectors = await asyncio.to_thread(before.grown, more, config, sampled)
+    return DenseRetriever(DenseIndex(vectors, documents), tools.vectors)
 
 
 def _open(folder: Path, documents: Sequence[Document], config: DenseConfig, tools: Workbench) -> DenseRetriever:

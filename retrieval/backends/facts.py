@@ -14,18 +14,18 @@ import numpy as np
 
 from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
-from trailforge.inference.prompts import Prompts
+from trailforge.inference.structured import NUMBER, TEXT, list_schema, object_schema
 from trailforge.retrieval.backends.declaration import PlannedCalls, passage_tokens, plan_calls
 from trailforge.retrieval.backends.graph import KnownNames, NameFinder, key_of, open_sparse, row_of, save_sparse, sparse
+from trailforge.retrieval.backends.writing import PROMPTS
 from trailforge.retrieval.indexes.texts import MappedDocuments, write_texts
-from trailforge.schemas import ITEM_ERRORS, ContextOverflow, Document, MalformedReply
+from trailforge.schemas import ContextOverflow, Document, MalformedReply
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 _FACTS = "facts.arrow"
 _MATRICES = ("about", "facts_of", "stated", "held")
-_PROMPTS = Prompts("trailforge.retrieval.backends")
 _TRIPLE = ("subject", "relation", "object")
 _PRONOUNS = frozenset(
     "he she it they him her them his hers its their theirs this that these those who which i we you".split()
@@ -35,16 +35,11 @@ _NAMES_PER_TOKEN, _TRIPLES_PER_TOKEN = 0.66, 3.6
 """Tokens of the two replies per token of passage: a strong model's, over 24 passages of MuSiQue."""
 
 
-def _object(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
-
-
-_TEXT, _NUMBER = {"type": "string"}, {"type": "number"}
-_ENTITY = _object(name=_TEXT, type=_TEXT, description=_TEXT, importance=_NUMBER)
-_FACT = _object(fact=_TEXT, completeness=_NUMBER, entities={"type": "array", "items": _TEXT})
-_SCHEMA = _object(entities={"type": "array", "items": _ENTITY}, facts={"type": "array", "items": _FACT})
-_NAMES = _object(names={"type": "array", "items": {"type": "string"}})
-_TRIPLES = _object(triples={"type": "array", "items": _object(**{part: {"type": "string"} for part in _TRIPLE})})
+_ENTITY = object_schema(name=TEXT, type=TEXT, description=TEXT, importance=NUMBER)
+_FACT = object_schema(fact=TEXT, completeness=NUMBER, entities=list_schema(TEXT))
+_SCHEMA = object_schema(entities=list_schema(_ENTITY), facts=list_schema(_FACT))
+_NAMES = object_schema(names=list_schema(TEXT))
+_TRIPLES = object_schema(triples=list_schema(object_schema(**dict.fromkeys(_TRIPLE, TEXT))))
 _USUAL_IMPORTANCE = 50.0
 """Of an entity that a fact names and a reply does not describe."""
 
@@ -147,17 +142,14 @@ def find_neighbours(matrix: np.ndarray, rows: Sequence[int], least: float, most:
     return np.array(pairs, float).reshape(-1, 3)
 
 
-async def model_triples(document: Document, sampling: Sampling, asker: Asker) -> list[list[str]] | None:
-    """The triples that a model reads out of a passage, in two calls; None where a reply cannot be used."""
+async def model_triples(document: Document, sampling: Sampling, asker: Asker) -> list[list[str]]:
+    """The triples that a model reads out of a passage, in two calls."""
     passage = {"title": document.title, "text": document.text}
-    try:
-        prompt = fill(_PROMPTS.text("hippo_rag_names"), **passage)
-        named = await asker.json(prompt, _NAMES, purpose="extract_names", sampling=sampling)
-        names = json.dumps(list(dict.fromkeys(named["names"])), ensure_ascii=False)
-        prompt = fill(_PROMPTS.text("hippo_rag_triples"), **passage, names=names)
-        found = await asker.json(prompt, _TRIPLES, purpose="extract_triples", sampling=sampling)
-    except ITEM_ERRORS:
-        return None
+    prompt = fill(PROMPTS.text("hippo_rag_names"), **passage)
+    named = await asker.json(prompt, _NAMES, purpose="extract_names", sampling=sampling)
+    names = json.dumps(list(dict.fromkeys(named["names"])), ensure_ascii=False)
+    prompt = fill(PROMPTS.text("hippo_rag_triples"), **passage, names=names)
+    found = await asker.json(prompt, _TRIPLES, purpose="extract_triples", sampling=sampling)
     triples = [[" ".join(triple[part].split()) for part in _TRIPLE] for triple in found["triples"]]
     unnamed = _PRONOUNS - {name.casefold() for name in named["names"]}
     return [triple for triple in triples if unnamed.isdisjoint((triple[0].casefold(), triple[2].casefold()))]
@@ -165,7 +157,7 @@ async def model_triples(document: Document, sampling: Sampling, asker: Asker) ->
 
 def plan_model_triples(documents: Sequence[Document]) -> list[PlannedCalls]:
     """What `model_triples` would ask, at most: a passage whose names cannot be read is not asked for triples."""
-    names, triples = _PROMPTS.text("hippo_rag_names"), _PROMPTS.text("hippo_rag_triples")
+    names, triples = PROMPTS.text("hippo_rag_names"), PROMPTS.text("hippo_rag_triples")
     tokens = passage_tokens(documents)
     listed = _NAMES_PER_TOKEN * tokens
     asked_names = (fill(names, title=each.title, text=each.text) for each in documents)
@@ -222,7 +214,7 @@ _ASKED_ON = 4 / 27
 def plan_model_facts(documents: Sequence[Document], gleanings: int) -> list[PlannedCalls]:
     """What `model_facts` would ask: every passage once, and as often again as it is expected to give more."""
     tokens = passage_tokens(documents)
-    first, again = _PROMPTS.text("hyper_graph_rag_facts"), _PROMPTS.text("hyper_graph_rag_more_facts")
+    first, again = PROMPTS.text("hyper_graph_rag_facts"), PROMPTS.text("hyper_graph_rag_more_facts")
     asked = (fill(first, title=each.title, text=each.text) for each in documents)
     asked_again = (fill(again, title=each.title, text=each.text, known="") for each in documents)
     planned = [plan_calls("extract_facts", asked, replies=_FACTS_PER_TOKEN * tokens)]
@@ -236,7 +228,7 @@ def plan_model_facts(documents: Sequence[Document], gleanings: int) -> list[Plan
 async def _read_document(document: Document, gleanings: int, sampling: Sampling, asker: Asker) -> list[Fact] | None:
     facts: list[Fact] = []
     for _ in range(1 + gleanings):
-        template = _PROMPTS.text("hyper_graph_rag_more_facts" if facts else "hyper_graph_rag_facts")
+        template = PROMPTS.text("hyper_graph_rag_more_facts" if facts else "hyper_graph_rag_facts")
         known = "\n".join(f"- {fact.text}" for fact in facts)
         prompt = fill(template, title=document.title, text=document.text, known=known)
         try:

@@ -8,7 +8,6 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -53,17 +52,6 @@ def min_max(scores: np.ndarray) -> np.ndarray:
     return (scores - low) / (high - low) if high > low else np.ones_like(scores)
 
 
-def best_rows(scores: np.ndarray, k: int) -> list[tuple[int, float]]:
-    """The best `k`, best first: row and score, rounded to 6 decimals; ties in the order of the rows."""
-    count = min(max(k, 0), len(scores))
-    if not count:
-        return []
-    # Only what may be among the best is rounded and sorted: what is equal when rounded is 1e-6 apart at most.
-    last = float(np.partition(scores, -count)[-count])
-    near = ((int(row), round(float(scores[row]), 6)) for row in np.flatnonzero(scores >= last - 2e-6))
-    return sorted(near, key=lambda hit: (-hit[1], hit[0]))[:count]
-
-
 class NamedSentence(NamedTuple):
     """A sentence of a passage."""
 
@@ -103,12 +91,12 @@ class NameFinder:
         kept = json.dumps({"titles": sorted(self._title_keys), "ordinary": ordinary}, ensure_ascii=False)
         (folder / _NAMES).write_text(kept, encoding="utf-8")
 
-    def sentences(self, documents: Iterable[Document], first: int = 0) -> Iterator[NamedSentence]:
+    def sentences(self, documents: Iterable[Document]) -> Iterator[NamedSentence]:
         """The sentences of documents with their names, the title of its passage among those of each.
 
-        `first`: row of the first document. A document without a sentence has one, its title.
+        A document without a sentence has one, its title.
         """
-        for row, document in enumerate(documents, first):
+        for row, document in enumerate(documents):
             own = title_key(document.title)
             for sentence in split_sentences(document.text) or [document.title]:
                 names = self.names(sentence)
@@ -233,7 +221,6 @@ class KnownNames:
     """The names of an index by their keys."""
 
     def __init__(self, keys: Sequence[str]) -> None:
-        """`keys`: by row."""
         self.keys = keys
         self.rows: Mapping[str, int] = {key: row for row, key in enumerate(keys)}
 
@@ -268,34 +255,6 @@ class KnownNames:
     def open(cls, folder: Path) -> KnownNames:
         """What `save` wrote. Raises `RetrievalError` for what is not that."""
         return cls(_read(folder / _KEYS, list))
-
-
-@dataclass(frozen=True, slots=True)
-class Mentions:
-    """Which names stand in which sentences and passages."""
-
-    keys: list[str]
-    """Of the names, by row."""
-    in_passages: csr_array
-    """How often, shape (passages, names)."""
-    in_sentences: csr_array
-    """1 where one stands, shape (sentences, names)."""
-
-    @classmethod
-    def of(cls, sentences: Sequence[NamedSentence], passages: int) -> Mentions:
-        """From the sentences of so many passages."""
-        rows: dict[str, int] = {}
-        within, counts = list[tuple[int, int]](), defaultdict[tuple[int, int], int](int)
-        for number, sentence in enumerate(sentences):
-            for key, count in Counter(sentence.names).items():
-                name = rows.setdefault(key, len(rows))
-                within.append((number, name))
-                counts[sentence.passage, name] += count
-        return cls(
-            list(rows),
-            sparse(list(counts), np.fromiter(counts.values(), float, len(counts)), (passages, len(rows))),
-            sparse(within, np.ones(len(within)), (len(sentences), len(rows))),
-        )
 
 
 def sparse(places: Sequence[tuple[int, int]], values: np.ndarray, shape: tuple[int, int]) -> csr_array:

@@ -26,14 +26,16 @@ import numpy as np
 import pyarrow as pa
 
 from trailforge.inference.asker import fill
+from trailforge.inference.structured import INTEGER, NUMBER, TEXT, list_schema, object_schema
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, PlannedCalls, Workbench, plan_calls
 from trailforge.retrieval.backends.entity_graph import EntityCommunity, EntityGraph, GraphRagConfig, find_communities
-from trailforge.retrieval.backends.vectors import Vectors, embed, embedded_text
+from trailforge.retrieval.backends.vectors import Vectors, embed, embed_passages
 from trailforge.retrieval.backends.writing import (
     PROMPTS,
     ask_each,
     build_graph,
     facts_of,
+    in_runs,
     join_names,
     plan_extraction,
     within,
@@ -42,37 +44,12 @@ from trailforge.retrieval.backends.writing import (
 from trailforge.schemas import Document, Passage, RetrievalError
 from trailforge.schemas.text import estimate_tokens
 
-_ROWS = pa.list_(pa.int32())
-_ENTITIES = pa.schema(
-    [
-        ("name", pa.string()),
-        ("kind", pa.string()),
-        ("description", pa.string()),
-        ("passages", _ROWS),
-        ("relations", _ROWS),
-        ("community", pa.int32()),
-    ]
-)
-_RELATIONS = pa.schema(
-    [
-        ("source", pa.int32()),
-        ("target", pa.int32()),
-        ("weight", pa.float64()),
-        ("description", pa.string()),
-        ("passages", _ROWS),
-    ]
-)
-_REPORTS = pa.schema(
-    [
-        ("level", pa.int32()),
-        ("parent", pa.int32()),
-        ("title", pa.string()),
-        ("text", pa.string()),
-        ("rating", pa.float64()),
-        ("members", _ROWS),
-        ("passages", _ROWS),
-    ]
-)
+_TEXT_TYPE, _ROW, _ROWS, _REAL = pa.string(), pa.int32(), pa.list_(pa.int32()), pa.float64()
+_DESCRIBED = {"name": _TEXT_TYPE, "kind": _TEXT_TYPE, "description": _TEXT_TYPE}
+_ENTITIES = pa.schema({**_DESCRIBED, "passages": _ROWS, "relations": _ROWS, "community": _ROW})
+_RELATIONS = pa.schema({"source": _ROW, "target": _ROW, "weight": _REAL, "description": _TEXT_TYPE, "passages": _ROWS})
+_WRITTEN = {"title": _TEXT_TYPE, "text": _TEXT_TYPE, "rating": _REAL}
+_REPORTS = pa.schema({"level": _ROW, "parent": _ROW, **_WRITTEN, "members": _ROWS, "passages": _ROWS})
 _TABLES = {"entities": _ENTITIES, "relations": _RELATIONS, "reports": _REPORTS}
 _DOCUMENTS = b"documents"
 """Beside the columns: how many documents a table is of."""
@@ -83,22 +60,8 @@ _REPORTS_PER_PASSAGE, _REPORT_INPUT, _REPORT_REPLY = 1.1, 440, 180
 MuSiQue."""
 _PASSAGES_SAMPLED = 200
 """Their names are joined in a graph, to see how many reports there would be where no model extracts."""
-_POINT = {
-    "type": "object",
-    "properties": {
-        "description": {"type": "string"},
-        "reports": {"type": "array", "items": {"type": "integer"}},
-        "score": {"type": "number"},
-    },
-    "required": ["description", "reports", "score"],
-    "additionalProperties": False,
-}
-_POINTS_SCHEMA = {
-    "type": "object",
-    "properties": {"points": {"type": "array", "items": _POINT}},
-    "required": ["points"],
-    "additionalProperties": False,
-}
+_POINT = object_schema(description=TEXT, reports=list_schema(INTEGER), score=NUMBER)
+_POINTS_SCHEMA = object_schema(points=list_schema(_POINT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,19 +100,14 @@ async def _build(documents: Sequence[Document], config: GraphRagConfig, tools: W
     lost["reports"] = await write_reports(communities, graph, config, tools)
     tables = await asyncio.to_thread(_tables, graph, communities, config.level)
     described = [f"{entity.name}: {entity.description}" for entity in graph.entities]
-    entities, relations, reports = tables
-    parts = CommunityIndex(
-        entities,
-        relations,
-        reports,
-        await embed("entities", described, tools),
-        await embed("passages", list(map(embedded_text, documents)) if config.order == "passages" else [], tools),
-        lost,
+    entities = await embed("entities", described, tools)
+    passages = await embed_passages("passages", documents if config.order == "passages" else (), tools)
+    return GraphRagIndex(
+        documents, CommunityIndex(**tables, entity_vectors=entities, passage_vectors=passages, lost=lost), config, tools
     )
-    return GraphRagIndex(documents, parts, config, tools)
 
 
-def _tables(graph: EntityGraph, communities: Sequence[EntityCommunity], level: int) -> tuple[pa.Table, ...]:
+def _tables(graph: EntityGraph, communities: Sequence[EntityCommunity], level: int) -> dict[str, pa.Table]:
     smallest = {
         member: number
         for number, community in enumerate(communities)  # level by level, so that the last is the smallest
@@ -162,8 +120,8 @@ def _tables(graph: EntityGraph, communities: Sequence[EntityCommunity], level: i
     ]
     relations = [{name: getattr(each, name) for name in _RELATIONS.names} for each in graph.relations]
     reports = [{name: getattr(each, name) for name in _REPORTS.names} for each in communities]
-    rows = (entities, relations, reports)
-    return tuple(pa.Table.from_pylist(each, schema) for each, schema in zip(rows, _TABLES.values(), strict=True))
+    rows = {"entities": entities, "relations": relations, "reports": reports}
+    return {name: pa.Table.from_pylist(each, _TABLES[name]) for name, each in rows.items()}
 
 
 # The search
@@ -177,11 +135,9 @@ class GraphRagIndex:
     ) -> None:
         self.parts = parts
         self._documents, self._config, self._tools = documents, config, tools
-        columns = {"entities": ("passages", "relations", "community"), "relations": ("passages",)}
-        self._columns = {
-            name: [getattr(parts, name)[column].combine_chunks() for column in chosen]
-            for name, chosen in columns.items()
-        }
+        columns = ("passages", "relations", "community")
+        self._passages, self._relations, self._communities = (parts.entities[name].combine_chunks() for name in columns)
+        self._of_relations = parts.relations["passages"].combine_chunks()
 
     @property
     def stats(self) -> dict[str, int]:
@@ -195,18 +151,18 @@ class GraphRagIndex:
     ) -> GraphRagIndex:
         """What `save` wrote, memory-mapped. Raises `RetrievalError` for what is not that."""
         try:
-            tables = [pa.ipc.open_file(pa.memory_map(str(folder / f"{name}.arrow"))).read_all() for name in _TABLES]
+            read = [pa.ipc.open_file(pa.memory_map(str(folder / f"{name}.arrow"))).read_all() for name in _TABLES]
         except (OSError, pa.ArrowInvalid) as error:
             raise RetrievalError(f"{folder} holds no graph ({error}): build the index again") from error
-        vectors = [Vectors.open(folder / f"{name}.npy") for name in ("entities", "passages")]
-        schemas = [table.schema for table in tables]
-        sizes = [len(tables[0]), len(documents) if config.order == "passages" else len(vectors[1])]
+        entities, passages = (Vectors.open(folder / f"{name}.npy") for name in ("entities", "passages"))
+        schemas = [table.schema for table in read]
         made_of = (schemas[0].metadata or {}).get(_DOCUMENTS) == str(len(documents)).encode()
-        if not made_of or [len(each) for each in vectors] != sizes or schemas != [*_TABLES.values()]:
+        is_whole = len(entities) == len(read[0]) and (config.order != "passages" or len(passages) == len(documents))
+        if not made_of or not is_whole or schemas != [*_TABLES.values()]:
             raise RetrievalError(f"the graph in {folder} is not of these documents and settings: build the index again")
-        return cls(
-            documents, CommunityIndex(tables[0], tables[1], tables[2], vectors[0], vectors[1], {}), config, tools
-        )
+        tables = dict(zip(_TABLES, read, strict=True))
+        parts = CommunityIndex(**tables, entity_vectors=entities, passage_vectors=passages, lost={})
+        return cls(documents, parts, config, tools)
 
     def save(self, folder: Path) -> None:
         """See `Index`."""
@@ -254,12 +210,10 @@ class GraphRagIndex:
 
     def _mentions(self, nearest: Sequence[tuple[float, int]]) -> list[_Mention]:
         """The passages of entities, each with the first of its entities."""
-        passages, relations, _ = self._columns["entities"]
-        [of_relations] = self._columns["relations"]
         found: dict[int, _Mention] = {}
         for place, (cosine, entity) in enumerate(nearest):
-            rows = passages[entity].values.to_numpy()
-            related = of_relations.take(relations[entity].values).flatten().to_numpy()
+            rows = self._passages[entity].values.to_numpy()
+            related = self._of_relations.take(self._relations[entity].values).flatten().to_numpy()
             counts = dict(zip(*(each.tolist() for each in np.unique(related, return_counts=True)), strict=True))
             for row in rows.tolist():
                 found.setdefault(row, _Mention(row, place, entity, cosine, counts.get(row, 0)))
@@ -280,7 +234,7 @@ class GraphRagIndex:
 
     def _reports_of(self, entities: Sequence[int]) -> list[tuple[int, int]]:
         """Reports with how many of the entities are in their communities: the most first, then by rating."""
-        communities = self._columns["entities"][2].take(pa.array(entities, pa.int32())).drop_null().to_pylist()
+        communities = self._communities.take(pa.array(entities, pa.int32())).drop_null().to_pylist()
         matches = {community: communities.count(community) for community in communities}
         ratings = {community: self.parts.reports["rating"][community].as_py() for community in matches}
         return sorted(matches.items(), key=lambda each: (-each[1], -ratings[each[0]], each[0]))
@@ -339,16 +293,7 @@ def report_batches(parts: CommunityIndex, config: GraphRagConfig) -> list[list[i
     """The reports that a global search reads, a batch for each call: on every entity's smallest community, shuffled."""
     reports = sorted(set(parts.entities["community"].drop_null().to_pylist()))
     random.Random(config.seed).shuffle(reports)
-    batches: list[list[int]] = []
-    room = 0
-    for report in reports:
-        tokens = estimate_tokens(_numbered(parts, report))
-        room -= tokens
-        if room < 0 or not batches:
-            batches.append([])
-            room = config.context_tokens - tokens
-        batches[-1].append(report)
-    return batches
+    return in_runs(reports, [estimate_tokens(_numbered(parts, report)) for report in reports], config.context_tokens)
 
 
 def _numbered(parts: CommunityIndex, report: int) -> str:

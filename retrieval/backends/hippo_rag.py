@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -28,8 +28,8 @@ import numpy as np
 
 from trailforge.inference import Sampling
 from trailforge.inference.asker import fill
-from trailforge.inference.prompts import Prompts
-from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Index, Workbench
+from trailforge.inference.structured import INTEGER, list_schema, object_schema
+from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
 from trailforge.retrieval.backends.facts import (
     FactTable,
     StatedFact,
@@ -37,14 +37,14 @@ from trailforge.retrieval.backends.facts import (
     model_triples,
     plan_model_triples,
 )
-from trailforge.retrieval.backends.graph import NameFinder, PassageGraph, best_rows, key_of, min_max, row_of
-from trailforge.retrieval.backends.vectors import Vectors, embed, embedded_text
+from trailforge.retrieval.backends.graph import NameFinder, PassageGraph, key_of, min_max, row_of
+from trailforge.retrieval.backends.vectors import Vectors, best_rows, embed, embedded_text
+from trailforge.retrieval.backends.writing import PROMPTS, ask_in_shards
 from trailforge.schemas import ITEM_ERRORS, Document, RetrievalError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-_PROMPTS = Prompts("trailforge.retrieval.backends")
 _BY_EMBEDDING = "near to the question"
 _PER_SHARD = 32
 """Passages that a model reads at once."""
@@ -53,18 +53,7 @@ _ROWS = 1024
 _LOST = "lost.npy"
 _VECTORS = ("passages", "facts", "phrases")
 _NUMBER = re.compile(r"\d+")
-
-
-def _object(**properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-_USEFUL = _object(useful={"type": "array", "items": {"type": "integer"}})
+_USEFUL = object_schema(useful=list_schema(INTEGER))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +166,7 @@ class HippoRagIndex:
         """The facts that a model holds useful, best first as before; all of them where its reply cannot be used."""
         rows = list(facts)
         numbered = "\n".join(f"{number}. {self.parts.table.facts[row].text}" for number, row in enumerate(rows, 1))
-        prompt = fill(_PROMPTS.text("hippo_rag_filter"), question=query, facts=numbered)
+        prompt = fill(PROMPTS.text("hippo_rag_filter"), question=query, facts=numbered)
         try:
             reply = await self._tools.model.json(
                 prompt, _USEFUL, purpose="filter_facts", sampling=_sampling(self._config)
@@ -240,40 +229,26 @@ class HippoRagIndex:
         return f"reached from {', '.join(map(self._phrases.keys.__getitem__, seeds))}" if is_reached else _BY_EMBEDDING
 
 
-async def _build(documents: Sequence[Document], config: HippoRagConfig, tools: Workbench) -> HippoRagIndex:
-    finder = await asyncio.to_thread(NameFinder.of, documents)
-    if config.facts == "model":
-        statements, lost = await _ask_statements(documents, tools, config)
-    else:
-        statements, lost = _state_sentences(documents, finder), 0
-    return await _join(documents, finder, statements, lost, config, tools)
-
-
-async def _add(index: Index, documents: Sequence[Document], config: HippoRagConfig, tools: Workbench) -> HippoRagIndex:
-    """Embeds what is new, and asks a model for new passages alone. Names in sentences are found anew everywhere, which
-    takes seconds: new titles are names in old texts."""
-    assert isinstance(index, HippoRagIndex)
-    finder = await asyncio.to_thread(NameFinder.of, documents)
-    if config.facts == "model":
-        known, before = len(index.parts.passages), index.parts
-        new, lost = await _ask_statements(documents[known:], tools, config)
-        later = (statement._replace(passage=statement.passage + known) for statement in new)
-        statements, lost = chain(before.table.statements(), later), before.lost + lost
-    else:
-        statements, lost = _state_sentences(documents, finder), 0
-    return await _join(documents, finder, statements, lost, config, tools, index)
-
-
-async def _join(
-    documents: Sequence[Document],
-    finder: NameFinder,
-    statements: Iterable[StatedFact],
-    lost: int,
-    config: HippoRagConfig,
-    tools: Workbench,
-    before: HippoRagIndex | None = None,
+async def _build(
+    documents: Sequence[Document], config: HippoRagConfig, tools: Workbench, before: HippoRagIndex | None = None
 ) -> HippoRagIndex:
-    """The index of these statements; `before`: one whose vectors are taken where they are of the same texts."""
+    """`before`: an index of the first documents. A model is asked about the others alone, and vectors are taken where
+    they are of the same texts. Names in sentences are found anew everywhere, which takes seconds: new titles are names
+    in old texts."""
+    finder = await asyncio.to_thread(NameFinder.of, documents)
+    statements, lost = _state_sentences(documents, finder), 0
+    if config.facts == "model":
+        first = len(before.documents) if before else 0
+        replies = await ask_in_shards(
+            "triples",
+            lambda document: model_triples(document, _sampling(config), tools.model),
+            documents[first:],
+            tools,
+            _PER_SHARD,
+        )
+        statements, lost = _state_triples(replies, first), replies.count(None)
+        if before:
+            statements, lost = chain(before.parts.table.statements(), statements), before.parts.lost + lost
     table = await asyncio.to_thread(FactTable.of, statements, len(documents))
     known = _texts(before.documents, before.parts.table) if before else {}
     vectors: dict[str, Vectors] = {}
@@ -290,8 +265,11 @@ async def _join(
     return HippoRagIndex(parts, documents, config, tools)
 
 
+async def _add(index: Any, documents: Sequence[Document], config: HippoRagConfig, tools: Workbench) -> HippoRagIndex:
+    return await _build(documents, config, tools, index)
+
+
 def _texts(documents: Sequence[Document], table: FactTable) -> dict[str, list[str]]:
-    """What is embedded, by the name of its vectors."""
     return {
         "passages": [embedded_text(document) for document in documents],
         "facts": [fact.text for fact in table.facts],
@@ -309,20 +287,6 @@ async def _embed_new(
     return Vectors(matrix[[rows[text] for text in texts]])
 
 
-async def _ask_statements(
-    documents: Sequence[Document], tools: Workbench, config: HippoRagConfig
-) -> tuple[list[StatedFact], int]:
-    """What a model reads out of passages, and of how many its reply is lost."""
-
-    sampling = _sampling(config)
-
-    async def read(shard: Sequence[Document]) -> list[list[list[str]] | None]:
-        return await asyncio.gather(*(model_triples(document, sampling, tools.model) for document in shard))
-
-    replies = [triples for shard in await tools.map("triples", read, documents, _PER_SHARD) for triples in shard]
-    return list(_state_triples(replies)), replies.count(None)
-
-
 def _state_sentences(documents: Sequence[Document], finder: NameFinder) -> Iterator[StatedFact]:
     for row, text, names in finder.sentences(documents):
         title = documents[row].title
@@ -330,8 +294,8 @@ def _state_sentences(documents: Sequence[Document], finder: NameFinder) -> Itera
             yield StatedFact(row, f"{title}. {text}" if title and text != title else text, tuple(dict.fromkeys(names)))
 
 
-def _state_triples(replies: Sequence[Sequence[Sequence[str]] | None]) -> Iterator[StatedFact]:
-    for row, triples in enumerate(replies):
+def _state_triples(replies: Sequence[Sequence[Sequence[str]] | None], first: int) -> Iterator[StatedFact]:
+    for row, triples in enumerate(replies, first):
         for subject, relation, object in triples or ():
             phrases = key_of(subject), key_of(object)
             if all(phrases):

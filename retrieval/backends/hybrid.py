@@ -16,16 +16,15 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trailforge.retrieval.backends.bm25 import Bm25Config, Bm25Retriever
-from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Index, Workbench
+from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
 from trailforge.retrieval.backends.graph import (
     KnownNames,
     NameFinder,
-    best_rows,
     min_max,
     open_sparse,
     row_of,
@@ -33,7 +32,7 @@ from trailforge.retrieval.backends.graph import (
     sparse,
     title_key,
 )
-from trailforge.retrieval.backends.vectors import Vectors, embed, embedded_text
+from trailforge.retrieval.backends.vectors import Vectors, best_rows, embed_passages
 from trailforge.retrieval.encoder import Encoder
 from trailforge.schemas import Document
 
@@ -54,8 +53,6 @@ class HybridConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Titles:
-    """Which passages have a title, and which name it."""
-
     finder: NameFinder
     keys: KnownNames
     passages: csr_array
@@ -99,73 +96,49 @@ class _Titles:
         )
 
 
+@dataclass(frozen=True, slots=True)
 class HybridIndex:
     """An `Index`: vectors, an index of words, and titles."""
 
-    def __init__(
-        self,
-        documents: Sequence[Document],
-        config: HybridConfig,
-        encoder: Encoder,
-        *,
-        vectors: Vectors,
-        words: Bm25Retriever,
-        titles: _Titles,
-    ) -> None:
-        self._documents, self._config, self._encoder = documents, config, encoder
-        self.vectors, self._words, self._titles = vectors, words, titles
-
-    @classmethod
-    def of(cls, documents: Sequence[Document], config: HybridConfig, encoder: Encoder, vectors: Vectors) -> HybridIndex:
-        """From documents and their vectors."""
-        words, titles = Bm25Retriever(documents, config.bm25), _Titles.of(documents)
-        return cls(documents, config, encoder, vectors=vectors, words=words, titles=titles)
-
-    @classmethod
-    def open(cls, folder: Path, documents: Sequence[Document], config: HybridConfig, encoder: Encoder) -> HybridIndex:
-        """What `save` wrote, memory-mapped but for the titles. Raises `RetrievalError` for what is not that."""
-        return cls(
-            documents,
-            config,
-            encoder,
-            vectors=Vectors.open(folder / "vectors.npy"),
-            words=Bm25Retriever.open(folder, documents),
-            titles=_Titles.open(folder),
-        )
+    documents: Sequence[Document]
+    config: HybridConfig
+    encoder: Encoder
+    vectors: Vectors
+    words: Bm25Retriever
+    titles: _Titles
 
     def save(self, folder: Path) -> None:
         """See `Index`."""
         self.vectors.save(folder / "vectors.npy")
-        self._words.save(folder)
-        self._titles.save(folder)
+        self.words.save(folder)
+        self.titles.save(folder)
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
         """See `Index`."""
-        vector = await self._encoder.query(query)
+        vector = await self.encoder.query(query)
         return await asyncio.to_thread(self._search, query, vector, k)
 
     def _search(self, query: str, vector: np.ndarray, k: int) -> list[FoundPassage]:
-        cosines, words = self.vectors.scores(vector), self._words.scores(query)
+        cosines, words = self.vectors.scores(vector), self.words.scores(query)
         scores = min_max(cosines).astype(float)
         if words.any():
-            scores += self._config.lexical_weight * min_max(words)
+            scores += self.config.lexical_weight * min_max(words)
         asked = self._asked_titles(query)
-        scores[asked] += self._config.title_weight
+        scores[asked] += self.config.title_weight
         links = self._links(scores)
         for row, (score, _) in links.items():
-            scores[row] += self._config.link_weight * score
+            scores[row] += self.config.link_weight * score
         found: list[FoundPassage] = []
         for row, score in best_rows(scores, k):
             why = f"cosine {cosines[row]:.3f}, BM25 {words[row]:.3f}"
             why += ", the question names its title" * (row in asked)
             if row in links:
-                why += f", {self._documents[links[row][1]].title or 'a passage without a title'} names its title"
-            found.append(FoundPassage.of(self._documents[row], score, why))
+                why += f", {self.documents[links[row][1]].title or 'a passage without a title'} names its title"
+            found.append(FoundPassage.of(self.documents[row], score, why))
         return found
 
     def _asked_titles(self, query: str) -> list[int]:
-        """Passages whose title the question names."""
-        titles = self._titles
+        titles = self.titles
         named = titles.finder.question_names(query, titles.keys.rows)
         rows = (titles.keys.rows[key] for key in named if key in titles.keys.rows)
         return [passage for row in rows for passage in row_of(titles.passages, row)[0].tolist()]
@@ -173,28 +146,30 @@ class HybridIndex:
     def _links(self, scores: np.ndarray) -> dict[int, tuple[float, int]]:
         """Passages whose titles the best name: the score of the best of these, and its row."""
         links: dict[int, tuple[float, int]] = {}
-        for row, score in best_rows(scores, self._config.linking_passages):
-            for title in row_of(self._titles.named, row)[0].tolist():
-                for other in row_of(self._titles.passages, title)[0].tolist():
+        for row, score in best_rows(scores, self.config.linking_passages):
+            for title in row_of(self.titles.named, row)[0].tolist():
+                for other in row_of(self.titles.passages, title)[0].tolist():
                     links.setdefault(other, (score, row))
         return links
 
 
-async def _build(documents: Sequence[Document], config: HybridConfig, tools: Workbench) -> HybridIndex:
-    vectors = await embed("vectors", [embedded_text(document) for document in documents], tools)
-    return await asyncio.to_thread(HybridIndex.of, documents, config, tools.vectors, vectors)
+async def _build(
+    documents: Sequence[Document], config: HybridConfig, tools: Workbench, before: HybridIndex | None = None
+) -> HybridIndex:
+    """Words and titles are counted anew also where an index of the first documents was there before."""
+    vectors = await embed_passages("vectors", documents, tools, before.vectors if before else None)
+    words = await asyncio.to_thread(Bm25Retriever, documents, config.bm25)
+    titles = await asyncio.to_thread(_Titles.of, documents)
+    return HybridIndex(documents, config, tools.vectors, vectors, words, titles)
 
 
-async def _add(index: Index, documents: Sequence[Document], config: HybridConfig, tools: Workbench) -> HybridIndex:
-    """Embeds what is new; words and titles are counted anew."""
-    assert isinstance(index, HybridIndex)
-    new = [embedded_text(document) for document in documents[len(index.vectors) :]]
-    vectors = index.vectors.with_more(await embed("vectors", new, tools))
-    return await asyncio.to_thread(HybridIndex.of, documents, config, tools.vectors, vectors)
+async def _add(index: Any, documents: Sequence[Document], config: HybridConfig, tools: Workbench) -> HybridIndex:
+    return await _build(documents, config, tools, index)
 
 
 def _open(folder: Path, documents: Sequence[Document], config: HybridConfig, tools: Workbench) -> HybridIndex:
-    return HybridIndex.open(folder, documents, config, tools.vectors)
+    vectors, words = Vectors.open(folder / "vectors.npy"), Bm25Retriever.open(folder, documents)
+    return HybridIndex(documents, config, tools.vectors, vectors, words, _Titles.open(folder))
 
 
 BACKEND = Backend(name="hybrid", config=HybridConfig, build=_build, open=_open, add=_add)

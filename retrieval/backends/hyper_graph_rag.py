@@ -26,7 +26,7 @@ from pyarrow import feather
 from trailforge.inference import Sampling
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
 from trailforge.retrieval.backends.facts import Fact, FactEntity, model_facts, plan_model_facts, sentence_facts
-from trailforge.retrieval.backends.graph import NameFinder, key_of, open_sparse, save_sparse
+from trailforge.retrieval.backends.graph import NameFinder, key_of, open_sparse, row_of, save_sparse
 from trailforge.retrieval.backends.vectors import Vectors, embed
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.words import words_of
@@ -148,8 +148,6 @@ def join_facts(facts: Iterable[Sequence[Fact] | None], documents: int) -> tuple[
 
 
 class _Hit(NamedTuple):
-    """A fact that a search found."""
-
     fact: int
     score: float
     """Coherence, above 0; of one that was found by similarity alone its cosine less 1."""
@@ -265,8 +263,7 @@ class HyperGraphRagIndex:
         )
 
     def _sources_of(self, hit: _Hit) -> list[int]:
-        starts = self.graph.sources.indptr
-        return self.graph.sources.indices[starts[hit.fact] : starts[hit.fact + 1]].tolist()
+        return row_of(self.graph.sources, hit.fact)[0].tolist()
 
     def _why(self, hit: _Hit) -> str:
         reasons = [f"of {self.graph.names[entity]}" for entity in hit.through] + ["near the query"] * hit.is_near

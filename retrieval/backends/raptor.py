@@ -35,29 +35,21 @@ from trailforge.retrieval.backends.declaration import (
 )
 from trailforge.retrieval.backends.vectors import Vectors, embed, embedded_text
 from trailforge.retrieval.backends.writing import (
-    ASKED_AT_ONCE,
     PROMPTS,
-    ask_each,
+    ask_in_shards,
+    in_runs,
     lead_sentences,
     within,
     write_summary,
 )
 from trailforge.retrieval.encoder import Encoder
-from trailforge.retrieval.threads import one_thread
-from trailforge.retrieval.umap import load_umap
+from trailforge.retrieval.threads import load_umap, one_thread
 from trailforge.schemas import Document, Passage, RetrievalError
 from trailforge.schemas.text import estimate_tokens
 
 _VECTORS, _SUMMARIES = "vectors.npy", "summaries.arrow"
-_COLUMNS = pa.schema(
-    [
-        ("title", pa.string()),
-        ("text", pa.string()),
-        ("layer", pa.int32()),
-        ("children", pa.list_(pa.int32())),
-        ("leaves", pa.list_(pa.int32())),
-    ]
-)
+_TEXT, _NODES = pa.string(), pa.list_(pa.int32())
+_COLUMNS = pa.schema({"title": _TEXT, "text": _TEXT, "layer": pa.int32(), "children": _NODES, "leaves": _NODES})
 _TITLES_SHOWN = 3
 _SUMMARIES_PER_PASSAGE, _READ_PER_TOKEN = 0.23, 1.14
 """Summaries, and tokens that they are written from per token of passage: of extractive trees over 100 and 200 passages
@@ -126,7 +118,8 @@ def find_clusters(vectors: np.ndarray, tokens: Sequence[int], config: RaptorConf
             elif len(cluster) < len(rows):
                 split(cluster)
             else:
-                found.update(dict.fromkeys(_runs(cluster, tokens, config.longest_cluster)))
+                runs = in_runs(cluster, [tokens[row] for row in cluster], config.longest_cluster)
+                found.update(dict.fromkeys(map(tuple, runs)))
 
     with (
         one_thread("sklearn.mixture", "sklearn.decomposition"),
@@ -196,19 +189,6 @@ def _reduce(vectors: np.ndarray, neighbours: int, config: RaptorConfig) -> np.nd
     return np.asarray(model.fit_transform(vectors), np.float64)
 
 
-def _runs(rows: Sequence[int], tokens: Sequence[int], longest: int) -> list[tuple[int, ...]]:
-    """The rows in runs that are not too long, of one row at least."""
-    runs: list[list[int]] = []
-    room = 0
-    for row in rows:
-        room -= tokens[row]
-        if room < 0 or not runs:
-            runs.append([])
-            room = longest - tokens[row]
-        runs[-1].append(row)
-    return [tuple(run) for run in runs]
-
-
 # The build
 
 
@@ -245,7 +225,6 @@ class _TreeBuild:
         return [[nodes[place] for place in cluster] for cluster in clusters]
 
     async def _add(self, layer: int, clusters: list[list[int]]) -> list[int]:
-        """The new layer's nodes."""
         middles = [self.vectors[cluster].mean(0) for cluster in clusters]
         ordered = [self._nearest(cluster, middle) for cluster, middle in zip(clusters, middles, strict=True)]
         texts = await self._summaries(layer, [[self.texts[node] for node in nodes] for nodes in ordered])
@@ -265,12 +244,12 @@ class _TreeBuild:
         if config.summaries == "model":
             sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens)
             words = 3 * config.summary_tokens // 4
-
-            async def work(part: Sequence[list[str]]) -> list[str | None]:
-                return await ask_each(lambda texts: write_summary(self.tools.model, texts, words, sampling), part)
-
-            shards = await self.tools.map(f"summaries-{layer}", work, groups, ASKED_AT_ONCE)
-            written = [text for shard in shards for text in shard]
+            written = await ask_in_shards(
+                f"summaries-{layer}",
+                lambda texts: write_summary(self.tools.model, texts, words, sampling),
+                groups,
+                self.tools,
+            )
             self.lost += written.count(None)
         return [
             lead_sentences([text.partition("\n")[2] or text for text in group], config.summary_tokens)
@@ -280,7 +259,6 @@ class _TreeBuild:
         ]
 
     def _nearest(self, nodes: Sequence[int], middle: np.ndarray) -> list[int]:
-        """The nodes, the nearest to a vector first."""
         scores = dict(zip(nodes, np.round(self.vectors[nodes] @ middle, 6).tolist(), strict=True))
         return sorted(nodes, key=lambda node: (-scores[node], node))
 
@@ -350,10 +328,6 @@ class RaptorIndex:
         return FoundPassage(passage=passage, why=why, sources=tuple(self._documents[leaf].id for leaf in row["leaves"]))
 
 
-def _asks_model(config: RaptorConfig) -> Sequence[str]:
-    return ("build",) if config.summaries == "model" else ()
-
-
 def _estimate(documents: Sequence[Document], config: RaptorConfig) -> Sequence[PlannedCalls]:
     """See `Backend.estimate`. Clusters depend on vectors, which are not there: as many per passage as were measured,
     and at least so many that none is too long."""
@@ -373,6 +347,6 @@ BACKEND = Backend(
     config=RaptorConfig,
     build=_build,
     open=RaptorIndex.open,
-    asks_model=_asks_model,
+    asks_model=lambda config: ("build",) if config.summaries == "model" else (),
     estimate=_estimate,
 )

@@ -114,13 +114,7 @@ class Vectors:
 
     def nearest(self, vector: np.ndarray, k: int) -> list[Hit]:
         """The best `k` by cosine: score, rounded to 6 decimals, and row; ties in the order of the rows."""
-        scores = self.scores(vector)
-        count = min(max(k, 0), len(scores))
-        if not count:
-            return []
-        last = float(np.partition(scores, -count)[-count])
-        near = np.flatnonzero(scores.astype(np.float64) >= last - 2e-6)
-        return _ranked(scores[near], near, count)
+        return [(score, row) for row, score in best_rows(self.scores(vector), k)]
 
     def search(self, vector: np.ndarray, k: int) -> list[Hit]:
         """As `nearest`, through the approximate index where there is one.
@@ -215,10 +209,29 @@ class Vectors:
         return cls(matrix, _open_ann(described, matrix) if described.exists() else None)
 
 
+def best_rows(scores: np.ndarray, k: int) -> list[tuple[int, float]]:
+    """The best `k`, best first: row and score, rounded to 6 decimals; ties in the order of the rows."""
+    count = min(max(k, 0), len(scores))
+    if not count:
+        return []
+    # Only what may be among the best is rounded and sorted: what is equal when rounded is 1e-6 apart at most.
+    last = float(np.partition(scores, -count)[-count])
+    near = ((int(row), round(float(scores[row]), 6)) for row in np.flatnonzero(scores >= last - 2e-6))
+    return sorted(near, key=lambda hit: (-hit[1], hit[0]))[:count]
+
+
 async def embed(name: str, texts: Sequence[str], tools: Workbench) -> Vectors:
     """The vectors of texts, as passages, in shards under this name of the build."""
     shards = await tools.map(name, tools.vectors.documents, texts, tools.vectors.per_shard)
     return Vectors(np.concatenate(shards) if shards else np.zeros((0, tools.vectors.dimension), np.float32))
+
+
+async def embed_passages(
+    name: str, documents: Sequence[Document], tools: Workbench, known: Vectors | None = None
+) -> Vectors:
+    """The vectors of documents as `embed` makes them; of the first ones those that are known."""
+    more = await embed(name, list(map(embedded_text, documents[len(known) if known else 0 :])), tools)
+    return known.with_more(more) if known else more
 
 
 def embedded_text(document: Document) -> str:

@@ -9,13 +9,13 @@ import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
 from itertools import combinations, groupby
 from typing import Any, TypeVar
 
 from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.inference.prompts import Prompts
+from trailforge.inference.structured import NUMBER, TEXT, list_schema, object_schema
 from trailforge.retrieval.backends.declaration import PlannedCalls, Workbench, passage_tokens, plan_calls
 from trailforge.retrieval.backends.entity_graph import (
     EntityCommunity,
@@ -39,33 +39,11 @@ ASKED_AT_ONCE = 16
 _MOST_IN_SENTENCE = 12
 """Names of a sentence that are related with each other; more are a list."""
 _TITLE_NAMES = 3
-_TEXT = {"type": "string"}
-_ENTITY = {"name": _TEXT, "kind": _TEXT, "description": _TEXT}
-_RELATION = {"source": _TEXT, "target": _TEXT, "description": _TEXT, "strength": {"type": "number"}}
-
-
-def _array(fields: dict[str, Any]) -> dict[str, Any]:
-    item = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
-    return {"type": "array", "items": item}
-
-
-_FACTS_SCHEMA = {
-    "type": "object",
-    "properties": {"entities": _array(_ENTITY), "relations": _array(_RELATION)},
-    "required": ["entities", "relations"],
-    "additionalProperties": False,
-}
-_REPORT_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "title": _TEXT,
-        "summary": _TEXT,
-        "findings": _array({"summary": _TEXT, "explanation": _TEXT}),
-        "rating": {"type": "number"},
-    },
-    "required": ["title", "summary", "findings", "rating"],
-    "additionalProperties": False,
-}
+_ENTITY = object_schema(name=TEXT, kind=TEXT, description=TEXT)
+_RELATION = object_schema(source=TEXT, target=TEXT, description=TEXT, strength=NUMBER)
+_FACTS_SCHEMA = object_schema(entities=list_schema(_ENTITY), relations=list_schema(_RELATION))
+_FINDINGS = list_schema(object_schema(summary=TEXT, explanation=TEXT))
+_REPORT_SCHEMA = object_schema(title=TEXT, summary=TEXT, findings=_FINDINGS, rating=NUMBER)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -122,6 +100,34 @@ async def ask_each(work: Callable[[Item], Awaitable[Result]], items: Sequence[It
     return list(await asyncio.gather(*map(one, items)))
 
 
+async def ask_in_shards(
+    name: str,
+    work: Callable[[Item], Awaitable[Any]],
+    items: Sequence[Item],
+    tools: Workbench,
+    at_once: int = ASKED_AT_ONCE,
+) -> list[Any]:
+    """`ask_each` in shards under this name of the build; what `work` makes is what JSON can say."""
+
+    async def shard(part: Sequence[Item]) -> list[Any]:
+        return await ask_each(work, part)
+
+    return [each for part in await tools.map(name, shard, items, at_once) for each in part]
+
+
+def in_runs(items: Sequence[int], tokens: Sequence[int], most: int) -> list[list[int]]:
+    """Items in runs of at most so many tokens together, of one item at least. `tokens`: of each item."""
+    runs: list[list[int]] = []
+    room = 0
+    for item, size in zip(items, tokens, strict=True):
+        room -= size
+        if room < 0 or not runs:
+            runs.append([])
+            room = most - size
+        runs[-1].append(item)
+    return runs
+
+
 # Facts
 
 
@@ -129,11 +135,7 @@ async def build_graph(documents: Sequence[Document], config: GraphRagConfig, too
     """The graph of a corpus."""
     if config.extraction == "names":
         return join_names(documents, config)
-
-    async def work(part: Sequence[Document]) -> list[Facts | None]:
-        return await ask_each(lambda document: ask_facts(tools.model, document, config), part)
-
-    facts = [found for shard in await tools.map("facts", work, documents, ASKED_AT_ONCE) for found in shard]
+    facts = await ask_in_shards("facts", lambda document: ask_facts(tools.model, document, config), documents, tools)
     graph = merge_facts(facts)
     await _merge_descriptions(graph, config, tools)
     return graph
@@ -213,25 +215,20 @@ def _listed(facts: Facts) -> str:
 
 
 async def _merge_descriptions(graph: EntityGraph, config: GraphRagConfig, tools: Workbench) -> None:
-    """Leave one description to every entity and relation."""
     named: list[tuple[str, GraphEntity | GraphRelation]] = [(entity.name, entity) for entity in graph.entities]
     for relation in graph.relations:
         ends = (graph.entities[end].name for end in (relation.source, relation.target))
         named.append((" – ".join(ends), relation))
     several = [(name, thing) for name, thing in named if len(thing.descriptions) >= config.merged_from]
     items = [(name, thing.descriptions) for name, thing in several]
-
-    async def work(part: Sequence[tuple[str, list[str]]]) -> list[str | None]:
-        return await ask_each(partial(_ask_merged, tools.model, config), part)
-
-    shards = await tools.map("descriptions", work, items, ASKED_AT_ONCE)
-    for (_, thing), merged in zip(several, (text for shard in shards for text in shard), strict=True):
+    texts = await ask_in_shards("descriptions", lambda item: _ask_merged(tools.model, config, *item), items, tools)
+    for (_, thing), merged in zip(several, texts, strict=True):
         thing.descriptions = [merged or lead_sentences(thing.descriptions, config.description_tokens)]
 
 
-async def _ask_merged(asker: Asker, config: GraphRagConfig, item: tuple[str, Sequence[str]]) -> str:
+async def _ask_merged(asker: Asker, config: GraphRagConfig, name: str, descriptions: Sequence[str]) -> str:
     """One description of several; where they are too long for one call, what came of the first goes into the next."""
-    name, waiting = item[0], sorted(item[1])
+    waiting = sorted(descriptions)
     while True:
         count = max(within(waiting, config.merge_input_tokens), 2)
         prompt = fill(
@@ -298,12 +295,10 @@ async def write_reports(
             texts = [
                 facts_of(community, graph, parts[number], config.report_input_tokens) for number, community in here
             ]
-
-            async def work(part: Sequence[str]) -> list[dict[str, Any] | None]:
-                return await ask_each(lambda facts: _ask_report(tools.model, facts, config), part)
-
-            shards = await tools.map(f"reports-{level}", work, texts, ASKED_AT_ONCE)
-            for (_, community), report in zip(here, (each for shard in shards for each in shard), strict=True):
+            reports = await ask_in_shards(
+                f"reports-{level}", lambda facts: _ask_report(tools.model, facts, config), texts, tools
+            )
+            for (_, community), report in zip(here, reports, strict=True):
                 lost += report is None
                 if report is not None:
                     _take_report(community, report)

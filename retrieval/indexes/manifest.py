@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from trailforge.retrieval.corpus import Chunking
-from trailforge.retrieval.seals import SEAL, SealedFile, check_sizes, is_as_sealed, seal
-from trailforge.schemas import InvalidInput, RetrievalError, from_dict, parse_json, to_dict
+from trailforge.retrieval.seals import SEAL, SealedFile, check_sizes, unsealed, write_sealed
+from trailforge.schemas import RetrievalError, parse_json, to_dict
 
 MANIFEST = "index.json"
 FORMAT = 2
@@ -120,12 +119,9 @@ def read_manifest(folder: Path) -> IndexManifest:
         raise RetrievalError(f"{path} is damaged: {MEND}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise RetrievalError(f"{path} is not of index format {FORMAT}: {MEND}")
-    try:
-        if SEAL not in content or not is_as_sealed(content):
-            raise RetrievalError(f"{path} is damaged: {MEND}")
-        manifest = from_dict(IndexManifest, content)
-    except InvalidInput as error:
-        raise RetrievalError(f"{path} is damaged: {MEND}") from error
+    if SEAL not in content:
+        raise RetrievalError(f"{path} is damaged: {MEND}")
+    manifest = unsealed(IndexManifest, content, path, MEND)
     check_sizes(folder, manifest.files, MEND)
     return manifest
 
@@ -134,4 +130,4 @@ def write_manifest(folder: Path, manifest: IndexManifest) -> None:
     """Seal and write it. Raises `OSError`."""
     content = to_dict(manifest)
     del content[SEAL]
-    (folder / MANIFEST).write_text(json.dumps(seal(content), indent=1, ensure_ascii=False), encoding="utf-8")
+    write_sealed(folder / MANIFEST, content)

@@ -20,6 +20,7 @@ import numpy as np
 from trailforge.inference import Prices, Usage, metering
 from trailforge.inference.threads import all_or_error
 from trailforge.retrieval.backends.declaration import Item, Result
+from trailforge.retrieval.indexes.manifest import BuildFigures
 from trailforge.retrieval.seals import file_hash
 from trailforge.schemas import OutputError, sync, to_dict
 
@@ -27,16 +28,6 @@ Report = Callable[[str, int, int], None]
 """Told of a part of a build by its name: shards that are finished, and all."""
 _PROGRESS = "progress.json"
 _NOTE_EVERY_S = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """What a build has taken so far, by all processes that worked on it."""
-
-    seconds: float = 0.0
-    """Of the clock on the wall; what a killed process did after its last shard is not known."""
-    peak_memory_bytes: int = 0
-    """Of the largest process."""
 
 
 class KeptShards:
@@ -63,10 +54,10 @@ class KeptShards:
         return self._usage
 
     @property
-    def spent(self) -> Spent:
-        """Up to now."""
+    def spent(self) -> BuildFigures:
+        """Time and memory up to now, of all processes that worked on it."""
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        return Spent(
+        return BuildFigures(
             seconds=round(self._before.seconds + time.monotonic() - self._began, 3),
             peak_memory_bytes=max(self._before.peak_memory_bytes, peak),
         )
@@ -74,7 +65,6 @@ class KeptShards:
     async def __call__(
         self, name: str, work: Callable[[Sequence[Item]], Awaitable[Result]], items: Sequence[Item], per_shard: int
     ) -> list[Result]:
-        """See `ShardMap`."""
         if name in self._names or not name.replace("_", "").replace("-", "").isalnum():
             raise ValueError(f"{name!r}: the name of a part is of letters, digits, - and _, and once in a build")
         self._names.add(name)
@@ -118,8 +108,6 @@ class KeptShards:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A finished shard."""
-
     result: Any
     usage: Usage
 
@@ -187,10 +175,10 @@ def _put(path: Path, write: Callable[[Any], object]) -> None:
     sync(path.parent)
 
 
-def _read_progress(folder: Path) -> Spent:
+def _read_progress(folder: Path) -> BuildFigures:
     with contextlib.suppress(OSError, ValueError, TypeError):
-        return Spent(**json.loads((folder / _PROGRESS).read_bytes()))
-    return Spent()
+        return BuildFigures(**json.loads((folder / _PROGRESS).read_bytes()))
+    return BuildFigures()
 
 
 def _hash_items(items: Sequence[Any]) -> str:

@@ -37,8 +37,8 @@ from trailforge.retrieval.indexes.manifest import (
     read_manifest,
     write_manifest,
 )
-from trailforge.retrieval.indexes.shards import KeptShards, Report, Spent
-from trailforge.retrieval.indexes.texts import MappedDocuments, TextsWritten, write_texts
+from trailforge.retrieval.indexes.shards import KeptShards, Report
+from trailforge.retrieval.indexes.texts import MappedDocuments, write_texts
 from trailforge.retrieval.seals import SEAL, building, check_once, describe_files, held, refuse_existing
 from trailforge.schemas import Document, InvalidInput, OutputError, Passage, RetrievalError, from_dict, sync, to_dict
 from trailforge.schemas.text import count_tokens
@@ -112,7 +112,7 @@ async def build_index(
     check_model(declared, config, asker, "build")
     tools = Workbench(encoder=(encoder or Encoder()) if declared.needs_encoder else None, asker=asker)
     counted = _Counted(documents)
-    build = _Build(
+    return await _build(
         folder=folder,
         target=folder,
         manifest=replace(_describe(declared, config, tools), chunking=chunking, corpus=CorpusFigures(name=corpus_name)),
@@ -123,7 +123,6 @@ async def build_index(
         prices=prices,
         report=report,
     )
-    return await build.run()
 
 
 async def add_to_index(
@@ -153,7 +152,7 @@ async def add_to_index(
     check_model(declared, config, asker, "build")
     counted = _Counted(_new_ones(documents, before), manifest.corpus.documents)
     more = cut(counted, manifest.chunking, _counter(before.encoder)) if manifest.chunking else counted
-    build = _Build(
+    return await _build(
         folder=folder,
         target=_beside(folder, "added"),
         manifest=manifest,
@@ -164,7 +163,6 @@ async def add_to_index(
         prices=prices,
         report=report,
     )
-    return await build.run()
 
 
 def open_index(folder: Path, *, encoder: Encoder | None = None, asker: Asker | None = None) -> OpenIndex:
@@ -200,8 +198,6 @@ def check_model(backend: Backend, config: Any, asker: Asker | None, what: str) -
 
 
 class _Counted:
-    """Documents, counted while they are read."""
-
     def __init__(self, documents: Iterable[Document], count: int = 0) -> None:
         self._documents, self.count = documents, count
 
@@ -211,69 +207,63 @@ class _Counted:
             yield document
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Build:
-    """What is built where, and with what."""
+async def _build(
+    folder: Path,
+    target: Path,
+    manifest: IndexManifest,
+    passages: Iterable[Document],
+    documents: _Counted,
+    make: Callable[[Sequence[Document], Workbench], Awaitable[Index]],
+    tools: Workbench,
+    prices: Prices | None,
+    report: Report | None,
+) -> IndexManifest:
+    """Build an index, and write all or nothing.
 
-    folder: Path
-    target: Path
-    """What the finished folder is called at first: as the index, or beside one that is there."""
-    manifest: IndexManifest
-    """What is known of it before."""
-    passages: Iterable[Document]
-    documents: _Counted
-    """From which the passages are cut."""
-    make: Callable[[Sequence[Document], Workbench], Awaitable[Index]]
-    tools: Workbench
-    prices: Prices | None
-    report: Report | None
-
-    async def run(self) -> IndexManifest:
-        """Build, and write all or nothing."""
-        began, asker = time.monotonic(), self.tools.asker
-        with _workplace(self.folder) as place:
-            written, texts = _keep_texts(self.passages, place)
-            if not written.documents:
-                raise InvalidInput("the corpus holds no passages", file=self.manifest.corpus.name or None)
-            corpus = replace(
-                self.manifest.corpus,
-                sha256=written.sha256,
-                documents=self.documents.count,
-                tokens=written.tokens,
+    `target`: what the finished folder is called at first: as the index, or beside one that is there. `manifest`: what
+    is known of it before. `documents`: from which the passages are cut.
+    """
+    began = time.monotonic()
+    with _workplace(folder) as place:
+        texts = place / f".{_TEXTS}-{uuid.uuid4().hex[:8]}"
+        with _output_errors(place):
+            written = write_texts(passages, texts)
+        if not written.documents:
+            raise InvalidInput("the corpus holds no passages", file=manifest.corpus.name or None)
+        corpus = replace(manifest.corpus, sha256=written.sha256, documents=documents.count, tokens=written.tokens)
+        manifest = replace(manifest, documents=written.documents, corpus=corpus)
+        kept = place / _hash_build(manifest, tools.asker)
+        kept.mkdir(exist_ok=True)
+        os.replace(texts, kept / _TEXTS)
+        at_once = _SHARDS_ASKING_AT_ONCE if tools.asker else _SHARDS_AT_ONCE
+        shards = KeptShards(kept, began=began, at_once=at_once, report=report)
+        with metering() as meter:
+            index = await make(MappedDocuments.open(kept / _TEXTS), replace(tools, map=shards))
+        with building(target) as unfinished:
+            (unfinished / _INDEX).mkdir()
+            index.save(unfinished / _INDEX)
+            shutil.copyfile(kept / _TEXTS, unfinished / _TEXTS)
+            figures = _figures(shards.spent, shards.usage + meter.usage(Prices()), prices)
+            manifest = replace(
+                manifest,
+                figures=manifest.figures + figures,
+                stats=dict(getattr(index, "stats", {})),
+                files=tuple(describe_files(unfinished)),
             )
-            manifest = replace(self.manifest, documents=written.documents, corpus=corpus)
-            kept = place / _hash_build(manifest, asker)
-            kept.mkdir(exist_ok=True)
-            os.replace(texts, kept / _TEXTS)
-            at_once = _SHARDS_ASKING_AT_ONCE if asker else _SHARDS_AT_ONCE
-            shards = KeptShards(kept, began=began, at_once=at_once, report=self.report)
-            with metering() as meter:
-                index = await self.make(MappedDocuments.open(kept / _TEXTS), replace(self.tools, map=shards))
-            with building(self.target) as unfinished:
-                (unfinished / _INDEX).mkdir()
-                index.save(unfinished / _INDEX)
-                shutil.copyfile(kept / _TEXTS, unfinished / _TEXTS)
-                figures = self._figures(shards.usage + meter.usage(Prices()), shards.spent)
-                manifest = replace(
-                    manifest,
-                    figures=manifest.figures + figures,
-                    stats=dict(getattr(index, "stats", {})),
-                    files=tuple(describe_files(unfinished)),
-                )
-                write_manifest(unfinished, manifest)
-            shutil.rmtree(place, ignore_errors=True)
-        _swap(self.folder)
-        return read_manifest(self.folder)
+            write_manifest(unfinished, manifest)
+        shutil.rmtree(place, ignore_errors=True)
+    _swap(folder)
+    return read_manifest(folder)
 
-    def _figures(self, usage: Usage, spent: Spent) -> BuildFigures:
-        return BuildFigures(
-            seconds=spent.seconds,
-            peak_memory_bytes=spent.peak_memory_bytes,
-            calls=usage.calls,
-            prompt_tokens=usage.prompt_tokens,
-            completion_tokens=usage.completion_tokens,
-            cost=0.0 if not usage.calls else self.prices.cost(usage) if self.prices else None,
-        )
+
+def _figures(spent: BuildFigures, usage: Usage, prices: Prices | None) -> BuildFigures:
+    return replace(
+        spent,
+        calls=usage.calls,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        cost=0.0 if not usage.calls else prices.cost(usage) if prices else None,
+    )
 
 
 def _beside(folder: Path, what: str) -> Path:
@@ -322,15 +312,7 @@ def _output_errors(place: Path) -> Iterator[None]:
         raise OutputError(f"cannot write {place}: {error.strerror or error}; give another folder") from error
 
 
-def _keep_texts(documents: Iterable[Document], place: Path) -> tuple[TextsWritten, Path]:
-    """Write the documents to a file of the workplace. Raises `OutputError`, and what reading them raises."""
-    path = place / f".{_TEXTS}-{uuid.uuid4().hex[:8]}"
-    with _output_errors(place):
-        return write_texts(documents, path), path
-
-
 def _describe(backend: Backend, config: Any, tools: Workbench) -> IndexManifest:
-    """What is known before anything is read."""
     encoder = tools.encoder
     return IndexManifest(
         backend=backend.name,

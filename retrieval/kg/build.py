@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from trailforge.retrieval.kg.columns import as_texts, bucket_bits, grouped, offsets, save, save_texts
 from trailforge.retrieval.kg.folding import name_words, unqualified
-from trailforge.retrieval.kg.gather import Gathered, NamedThings, codes_of
 from trailforge.retrieval.kg.graph import both_ways, sorted_triples
 from trailforge.retrieval.kg.layout import write_manifest
 from trailforge.retrieval.kg.names import save_names
+from trailforge.retrieval.kg.rows import Gathered, NamedThings, codes_of
 from trailforge.retrieval.kg.sources import KgSource
 from trailforge.retrieval.seals import building
 from trailforge.schemas import InvalidInput, KgStats, RejectedRow, write_parquet
@@ -40,7 +40,6 @@ def build_kg(source: KgSource, out: Path) -> KgStats:
 
 
 def _write(gathered: Gathered, folder: Path) -> KgStats:
-    """Write all columns."""
     write_parquet(folder / REJECTED, RejectedRow, gathered.rejected)
     heads, relations, tails = gathered.triples()
     rows = len(heads)
@@ -78,7 +77,6 @@ def _write(gathered: Gathered, folder: Path) -> KgStats:
 
 
 def _save_ids(folder: Path, ids: pa.LargeStringArray) -> None:
-    """Write the ids of entities, and the table by which an id is found."""
     save_texts(folder, "ids", ids)
     hashes = np.fromiter((id_hash(key) for key in ids.to_pylist()), np.int64, len(ids))
     starts, rows = grouped(hashes >> (32 - bucket_bits(len(ids), 2)), 1 << bucket_bits(len(ids), 2))

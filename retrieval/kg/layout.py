@@ -7,15 +7,14 @@ read is laid at the door of the file that is damaged, if one is (`raise_damage`)
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from trailforge.retrieval import seals
-from trailforge.retrieval.seals import SealedFile, describe_files, file_hash, is_as_sealed, seal
-from trailforge.schemas import InvalidInput, KgStats, RetrievalError, TrailforgeError, from_dict, parse_json, to_dict
+from trailforge.retrieval.seals import SealedFile, describe_files, file_hash
+from trailforge.schemas import InvalidInput, KgStats, RetrievalError, TrailforgeError, parse_json, to_dict
 
 MANIFEST = "manifest.json"
 FORMAT = 2
@@ -65,7 +64,7 @@ def write_manifest(folder: Path, source: str, inputs: list[Path], stats: KgStats
         "stats": to_dict(stats),
         "files": [to_dict(file) for file in describe_files(folder)],
     }
-    (folder / MANIFEST).write_text(json.dumps(seal(manifest), indent=1, ensure_ascii=False), encoding="utf-8")
+    seals.write_sealed(folder / MANIFEST, manifest)
 
 
 def read_manifest(folder: Path) -> StoreManifest:
@@ -86,7 +85,7 @@ def read_manifest(folder: Path) -> StoreManifest:
         raise InvalidInput("is the manifest of something else than a knowledge graph", file=path)
     if content.get("format") not in _READABLE:
         raise RetrievalError(f"{folder} is not of store format {FORMAT}: {_MEND}")
-    manifest = _manifest_of(content, path)
+    manifest = seals.unsealed(StoreManifest, content, path, _MEND)
     seals.check_sizes(folder, manifest.files, _MEND)
     return manifest
 
@@ -124,13 +123,3 @@ def reads(
             raise
 
     return read
-
-
-def _manifest_of(content: dict[str, Any], path: Path) -> StoreManifest:
-    """Raises `RetrievalError` for fields that are missing or not as they were written."""
-    if not is_as_sealed(content):
-        raise RetrievalError(f"{path} is damaged: {_MEND}")
-    try:
-        return from_dict(StoreManifest, content)
-    except InvalidInput as error:
-        raise RetrievalError(f"{path} is damaged: {_MEND}") from error

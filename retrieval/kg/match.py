@@ -68,8 +68,6 @@ _MOST_NEIGHBOURS = 1000
 
 
 class _Scored(NamedTuple):
-    """An entity's best name."""
-
     score: float
     row: int
     name: str
@@ -86,7 +84,8 @@ def match_entity(store: KgStore, mention: str, sub_query: str = "", k: int = 5) 
     best.sort(key=lambda one: -one.score)
     last = best[min(k, len(best)) - 1].score
     offered = [one for one in best if one.score >= last]
-    degrees = dict(zip((one.row for one in offered), store.degrees(_rows(offered)).tolist(), strict=True))
+    rows = np.array([one.row for one in offered], np.int64)
+    degrees = dict(zip(rows.tolist(), store.degrees(rows).tolist(), strict=True))
     overlaps = _overlaps(store, offered, degrees, content_words(sub_query) - set(words))
     offered.sort(key=lambda one: (-one.score, -overlaps.get(one.row, 0), -degrees[one.row], one.row))
     runner_up = best[1].score if len(best) > 1 else 0.0
@@ -137,8 +136,6 @@ def match_relation(store: KgStore, phrase: str, k: int = 5) -> list[RelationMatc
 
 
 class _Worded(NamedTuple):
-    """A relation's best wording."""
-
     score: float
     name: str
     direction: Direction | None
@@ -330,7 +327,3 @@ def _surroundings(store: KgStore, row: int, most: int) -> set[str]:
         words.update(*(store.relation_words[relation] for relation in side.relations_of(row).tolist()))
         texts += store.labels_of(side.some_neighbours_of(row, most))
     return words.union(*map(name_words, texts))
-
-
-def _rows(scored: Sequence[_Scored]) -> np.ndarray:
-    return np.array([one.row for one in scored], np.int64)

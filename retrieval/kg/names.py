@@ -81,10 +81,10 @@ class NameIndex:
             row = self.vocabulary.find(word)
             if row is None:
                 return _NONE
-            total += _hash(row)
+            total += mix_one(row + 1)  # as in `_hashes`
         key = mix_one(total)
         bucket = bucket_of(self._starts, key, len(self._prints))
-        return self._names[bucket][self._prints[bucket] == _print(key)].astype(np.int64) if words else _NONE
+        return self._names[bucket][self._prints[bucket] == key & 0xFFFFFFFF].astype(np.int64) if words else _NONE
 
     def having(self, words: Sequence[str], most: int) -> np.ndarray:
         """Names that have one of these words exactly; words with more than `most` names are passed over."""
@@ -225,22 +225,11 @@ def _hashes(words: np.ndarray) -> Keys:
     return mix(words.astype(np.uint64) + np.uint64(1))
 
 
-def _hash(word: int) -> int:
-    """`_hashes` of one."""
-    return mix_one(word + 1)
-
-
 def _prints(keys: Keys) -> np.ndarray:
     """What tells keys of one bucket apart: their lower half."""
     return (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32)
 
 
-def _print(key: int) -> int:
-    """`_prints` of one."""
-    return key & 0xFFFFFFFF
-
-
 def _is_in(pool: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """Which of the pool are among some sorted rows."""
     at = np.minimum(places(among, pool), len(among) - 1)
     return among[at] == pool

@@ -8,8 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from trailforge.retrieval.kg.gather import Gathered, NamedThings
-from trailforge.retrieval.kg.rows import Row, TextFile, has_header, members_of, readable, table_rows, text_of, value_of
+from trailforge.retrieval.kg.rows import (
+    Gathered,
+    NamedThings,
+    Row,
+    TextFile,
+    has_header,
+    members_of,
+    readable,
+    table_rows,
+    text_of,
+    value_of,
+)
 from trailforge.schemas import InvalidInput, parse_json
 from trailforge.schemas.files import read_limited
 
@@ -102,17 +112,14 @@ class Codex:
     def read(self, into: Gathered) -> None:
         """See `KgSource`."""
         for kind, path in self._names().items():
-            things = into.entities if kind == "entities" else into.relations
-            for number, (key, fields) in enumerate(_object(path).items(), start=1):
-                _named_row(Row(path, number, {**_fields(fields), "id": key}), into, things)
+            _named_objects(path, into, into.entities if kind == "entities" else into.relations)
         types = self._types()
         for path in self.files()[2:]:
             if path not in types:
                 _triple_lines(TextFile(path), into)
         if types:
             classes, of_entities = types
-            for number, (key, fields) in enumerate(_object(classes).items(), start=1):
-                _named_row(Row(classes, number, {**_fields(fields), "id": key}), into, into.entities)
+            _named_objects(classes, into, into.entities)
             for number, (key, found) in enumerate(_object(of_entities).items(), start=1):
                 for each in _listed(Row(of_entities, number, {key: found}), key, into):
                     into.triple(key, INSTANCE_OF, str(each))
@@ -217,7 +224,6 @@ def open_source(
 
 
 def _triple_lines(file: TextFile, into: Gathered) -> None:
-    """Lines of a head, a relation and a tail with tabs between them."""
     for number, line in file.lines():
         parts = line.split("\t")
         if len(parts) == len(_ENDS) and all(map(str.strip, parts)) and _BROKEN not in line:
@@ -227,7 +233,6 @@ def _triple_lines(file: TextFile, into: Gathered) -> None:
 
 
 def _named_lines(file: TextFile, into: Gathered, things: NamedThings) -> None:
-    """Lines of an id and its names with tabs between them."""
     for number, line in file.lines():
         key, *names = line.split("\t")
         if key.strip() and any(map(str.strip, names)) and _BROKEN not in line:
@@ -246,6 +251,11 @@ def _named_rows(path: Path, into: Gathered, things: NamedThings) -> None:
             _named_row(row, into, things)
     else:
         _named_lines(TextFile(path), into, things)
+
+
+def _named_objects(path: Path, into: Gathered, things: NamedThings) -> None:
+    for number, (key, fields) in enumerate(_object(path).items(), start=1):
+        _named_row(Row(path, number, {**_fields(fields), "id": key}), into, things)
 
 
 def _named_row(row: Row, into: Gathered, things: NamedThings) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any
 
 from trailforge.inference import ChatTurn, Client, Meter, Request, Sampling, ask_json
+from trailforge.inference.asker import fill
+from trailforge.inference.structured import INTEGER, list_schema, object_schema
 from trailforge.retrieval.kg.match import match_entity, match_relation
 from trailforge.retrieval.kg.store import KgStore
 from trailforge.retrieval.kg.subgraph import CountTokens, SubgraphLimits, subgraph
 from trailforge.schemas import EntityMatch, KgTriple, RelationMatch, estimate_tokens
-from trailforge.schemas.text import escape_chat_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +101,7 @@ class KgTool:
 
 MAX_KEPT = 5
 PROMPT = "keep_triples.txt"
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"keep": {"type": "array", "items": {"type": "integer"}}},
-    "required": ["keep"],
-    "additionalProperties": False,
-}
+SCHEMA = object_schema(keep=list_schema(INTEGER))
 """Of the reply: numbers of offered triples, from 1. It says nothing about their range, so that a number too high is one
 lost triple and not a malformed reply."""
 
@@ -122,18 +117,6 @@ class TripleQuery:
     relations: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptTriples:
-    """The filter's choice."""
-
-    triples: tuple[KgTriple, ...]
-    """At most `MAX_KEPT` of those offered, in the model's order, each once."""
-    invalid: int
-    """Numbers in the reply that no offered triple has."""
-    surplus: int
-    """Numbers that came again, or after the last that may be kept."""
-
-
 async def keep_triples(
     client: Client,
     model: str,
@@ -143,13 +126,14 @@ async def keep_triples(
     seed: int = 0,
     sampling: Sampling | None = None,
     meter: Meter | None = None,
-) -> KeptTriples:
-    """Let a model choose at most five of the offered triples; it answers with their numbers, so it can invent none.
+) -> tuple[KgTriple, ...]:
+    """At most five of the offered triples, chosen by a model and in its order; it answers with their numbers, so that
+    it can invent none.
 
     Without offered triples nothing is asked. Raises `MalformedReply` when the reply and its repair are no such list.
     """
     if not offered:
-        return KeptTriples(triples=(), invalid=0, surplus=0)
+        return ()
     request = Request(
         model=model,
         prompt=(ChatTurn(role="user", content=filter_prompt(query, offered)),),
@@ -161,30 +145,23 @@ async def keep_triples(
     return keep_chosen(reply["keep"], offered)
 
 
-def keep_chosen(numbers: Sequence[int], offered: Sequence[KgTriple]) -> KeptTriples:
-    """The offered triples that have these numbers, from 1."""
-    valid = [number for number in numbers if 1 <= number <= len(offered)]
-    kept = list(dict.fromkeys(valid))[:MAX_KEPT]
-    return KeptTriples(
-        triples=tuple(offered[int(number) - 1] for number in kept),
-        invalid=len(numbers) - len(valid),
-        surplus=len(valid) - len(kept),
-    )
+def keep_chosen(numbers: Sequence[int], offered: Sequence[KgTriple]) -> tuple[KgTriple, ...]:
+    """At most `MAX_KEPT` of the offered triples: those that have these numbers, from 1, each once."""
+    valid = [int(number) for number in numbers if 1 <= number <= len(offered)]
+    return tuple(offered[number - 1] for number in list(dict.fromkeys(valid))[:MAX_KEPT])
 
 
 def filter_prompt(query: TripleQuery, offered: Sequence[KgTriple]) -> str:
     """The prompt, with the offered triples numbered from 1."""
-    fields = {
-        "count": str(MAX_KEPT),
-        "triples": "\n".join(f"{number}. {triple.text}" for number, triple in enumerate(offered, start=1)),
-        "question": query.question,
-        "sub_query": query.sub_query,
-        "entities": "; ".join(query.entities),
-        "relations": "; ".join(query.relations),
-    }
-    parts = filter_template().split("{{")
-    named = [part.partition("}}") for part in parts[1:]]
-    return parts[0] + "".join(escape_chat_tokens(fields[name]) + rest for name, _, rest in named)
+    return fill(
+        filter_template(),
+        count=str(MAX_KEPT),
+        triples="\n".join(f"{number}. {triple.text}" for number, triple in enumerate(offered, start=1)),
+        question=query.question,
+        sub_query=query.sub_query,
+        entities="; ".join(query.entities),
+        relations="; ".join(query.relations),
+    )
 
 
 def filter_template() -> str:

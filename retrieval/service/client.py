@@ -36,6 +36,8 @@ T = TypeVar("T")
 
 _PASSING = {408, 425, 429, 500, 502, 503, 504}
 _LARGEST_REPLY = 1 << 28
+_MOST_CONNECTIONS = 64
+"""Open at once; more requests wait for one."""
 _LONGEST_PAUSE_S = 5.0
 
 
@@ -49,13 +51,11 @@ class SearchClientConfig:
     """Of a search with all its attempts and pauses."""
     backoff_s: float = 0.2
     """Before the second attempt where the server names no time; doubles each time up to 5 s, with jitter."""
-    connections: int = 64
-    """Open at once; more requests wait for one."""
     is_check: bool = False
     """Where nobody listens, say so at once: before a run there is nothing to wait for."""
 
     def __post_init__(self) -> None:
-        for name in ("timeout_s", "limit_s", "backoff_s", "connections"):
+        for name in ("timeout_s", "limit_s", "backoff_s"):
             if getattr(self, name) <= 0:
                 raise InvalidInput("has to be above 0", field=name)
 
@@ -158,7 +158,7 @@ class _Line(LoopThread):
     def __init__(self) -> None:
         super().__init__("search")
         self.process = os.getpid()
-        self._sessions: dict[int, aiohttp.ClientSession] = {}
+        self._session: aiohttp.ClientSession | None = None
 
     async def ask(self, url: str, body: bytes | None, config: SearchClientConfig) -> Any:
         """The JSON that comes. Raises `RetrievalError` for a refusal, and when the time is over."""
@@ -185,13 +185,16 @@ class _Line(LoopThread):
     async def _attempt(self, url: str, body: bytes | None, config: SearchClientConfig) -> Any:
         import aiohttp
 
-        session = self._session(config.connections)
+        from trailforge.retrieval.web.http import read_up_to
+
+        if self._session is None:
+            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=_MOST_CONNECTIONS))
         options: dict[str, Any] = {"timeout": aiohttp.ClientTimeout(total=config.timeout_s), "allow_redirects": False}
         if body is not None:
             options |= {"data": body, "headers": {"Content-Type": "application/json"}}
         try:
-            async with session.request("GET" if body is None else "POST", url, **options) as response:
-                content = await _content(response)
+            async with self._session.request("GET" if body is None else "POST", url, **options) as response:
+                content = await read_up_to(response, _LARGEST_REPLY)
                 status, wait_s = response.status, retry_after(response.headers)
         except TimeoutError:
             raise Passing("no reply in time") from None
@@ -200,6 +203,8 @@ class _Line(LoopThread):
         except (aiohttp.ClientError, OSError) as error:
             is_unheard = isinstance(error, aiohttp.ClientConnectorError)
             raise Passing(first_line(str(error)) or type(error).__name__, is_unheard=is_unheard) from None
+        if len(content) > _LARGEST_REPLY:
+            raise RetrievalError(f"{url}: its answer is larger than {_LARGEST_REPLY >> 20} MiB")
         if status in _PASSING:
             raise Passing(f"status {status}{_message(content)}", wait_s)
         if status != 200:
@@ -209,22 +214,14 @@ class _Line(LoopThread):
         except ValueError as error:
             raise RetrievalError(f"{url}: what it answers is no JSON ({error})") from None
 
-    def _session(self, connections: int) -> aiohttp.ClientSession:
-        import aiohttp
-
-        if connections not in self._sessions:
-            connector = aiohttp.TCPConnector(limit=connections, limit_per_host=connections)
-            self._sessions[connections] = aiohttp.ClientSession(connector=connector)
-        return self._sessions[connections]
-
     def close(self) -> None:
         """End sessions and loop, at the end of the process that began them."""
         if os.getpid() == self.process:
-            self.end(self._close_sessions)
+            self.end(self._close_session)
 
-    async def _close_sessions(self) -> None:
-        for session in self._sessions.values():
-            await session.close()
+    async def _close_session(self) -> None:
+        if self._session is not None:
+            await self._session.close()
 
 
 _opening = threading.Lock()
@@ -258,15 +255,6 @@ def _pause_s(attempt: int, failure: Passing, config: SearchClientConfig) -> floa
     if failure.wait_s is not None:
         return failure.wait_s + random.random() * config.backoff_s
     return min(_LONGEST_PAUSE_S, config.backoff_s * 2 ** min(attempt - 1, 30)) * (0.5 + random.random() / 2)
-
-
-async def _content(response: aiohttp.ClientResponse) -> bytes:
-    content = bytearray()
-    async for chunk in response.content.iter_any():
-        content += chunk
-        if len(content) > _LARGEST_REPLY:
-            raise RetrievalError(f"{response.url}: its answer is larger than {_LARGEST_REPLY >> 20} MiB")
-    return bytes(content)
 
 
 def _message(content: bytes) -> str:

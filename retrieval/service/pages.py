@@ -133,7 +133,8 @@ class CorpusPages:
 
     def find(self, name: str, words: int = PART_WORDS) -> OpenedPage | None:
         """The page of this name. The first call reads all titles: seconds for a million, so call it in a thread."""
-        ids, titles = self._tables()
+        with self._lock:
+            ids, titles = self._by_name
         found = next((row for row in ids.rows(name) if self._documents[row].id == name), None)
         title = _folded(name if found is None else self._documents[found].title)
         rows = [row for row in titles.rows(title)[:_MOST_PASSAGES] if _folded(self._documents[row].title) == title]
@@ -147,13 +148,9 @@ class CorpusPages:
         page = self._documents[opened]
         return OpenedPage(page.id, page.title, _BETWEEN.join(texts.values()), words, start)
 
-    def _tables(self) -> tuple[_Rows, _Rows]:
-        """By id and by title."""
-        with self._lock:
-            return self._by_name
-
     @cached_property
     def _by_name(self) -> tuple[_Rows, _Rows]:
+        """By id and by title."""
         hashes = np.empty((2, len(self._documents)), np.int64)
         for row, document in enumerate(self._documents):
             hashes[:, row] = hash(document.id), hash(_folded(document.title))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+import time
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from trailforge.retrieval.backends.declaration import FoundPassage
 from trailforge.retrieval.base import Retriever
-from trailforge.retrieval.service.figures import Times
 from trailforge.schemas import Document
 
 CACHED = 10_000
@@ -22,18 +22,13 @@ AT_ONCE = max(2, os.cpu_count() or 1)
 _TOGETHER = 64
 """Queries that an index which gains by it gets at once."""
 
+_RECENT = 4096
+
 _Asked = tuple[str, int]
 """Query and k."""
 _Waiting = asyncio.Future[list[FoundPassage]]
-
-
-@runtime_checkable
-class BatchIndex(Protocol):
-    """An `Index` for which several queries at once are less work than one after the other."""
-
-    async def find_many(self, queries: Sequence[str], k: int) -> list[list[FoundPassage]]:
-        """`Index.find` for each of them, in their order."""
-        ...
+_FindMany = Callable[[Sequence[str], int], Awaitable[list[list[FoundPassage]]]]
+"""`Index.find` for each of several queries, of an index for which that is less work than one after the other."""
 
 
 class Searchable(Protocol):
@@ -59,6 +54,35 @@ class RankedIndex:
             FoundPassage(passage=passage, why=f"result {rank} of {self.what}", sources=(passage.id,))
             for rank, passage in enumerate(found, start=1)
         ]
+
+
+class Times:
+    """How long the last few thousand of something took."""
+
+    def __init__(self) -> None:
+        self._seconds: deque[float] = deque(maxlen=_RECENT)
+
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        """One of them, whatever it waits for and however it ends."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._seconds.append(time.monotonic() - began)
+
+    @property
+    def usual_s(self) -> float:
+        """The median; 0 before the first."""
+        return self._at(0.5)
+
+    def report(self) -> dict[str, float]:
+        """Median and 99th percentile in milliseconds."""
+        return {f"p{share}": round(1000 * self._at(share / 100), 3) for share in (50, 99)}
+
+    def _at(self, share: float) -> float:
+        ordered = sorted(self._seconds)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
 class ServedIndex:
@@ -88,24 +112,20 @@ class ServedIndex:
         self._index, self._cached, self._at_once = index, cached, at_once
         self._found: OrderedDict[_Asked, list[FoundPassage]] = OrderedDict()
         self._under_way: dict[_Asked, asyncio.Task[list[FoundPassage]]] = {}
-        self._together = index if is_together and isinstance(index, BatchIndex) else None
-        self._slots = asyncio.Semaphore(1 if self._together else at_once)
+        self._find_many: _FindMany | None = getattr(index, "find_many", None) if is_together else None
+        self.slots = asyncio.Semaphore(1 if self._find_many else at_once)
+        """Of searches; also for other work of the same processors."""
         self._gathered: dict[int, list[tuple[str, _Waiting]]] = {}
 
     @property
     def width(self) -> int:
         """Queries of one request that are worth searching at once."""
-        return _TOGETHER if self._together else self._at_once
+        return _TOGETHER if self._find_many else self._at_once
 
     @property
     def is_busy(self) -> bool:
         """Whether a search runs that cannot be stopped."""
         return bool(self._under_way)
-
-    @property
-    def slots(self) -> AbstractAsyncContextManager[None]:
-        """For other work of the same processors."""
-        return self._slots
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
         """See `Index`. Whoever asks what is being searched waits for the same search."""
@@ -138,30 +158,22 @@ class ServedIndex:
             self._found.popitem(last=False)
 
     async def _search(self, query: str, k: int) -> list[FoundPassage]:
-        if self._together is not None:
-            return await self._search_together(self._together, query, k)
-        async with self._slots:
-            return await self._index.find(query, k)
-
-    async def _search_together(self, index: BatchIndex, query: str, k: int) -> list[FoundPassage]:
-        """What is asked for while a search runs is searched together after it."""
+        """Where several queries at once are less work, those that come while a search runs are searched together."""
+        if self._find_many is None:
+            async with self.slots:
+                return await self._index.find(query, k)
         mine: _Waiting = asyncio.get_running_loop().create_future()
         self._gathered.setdefault(k, []).append((query, mine))
-        async with self._slots:
+        async with self.slots:
             if not mine.done():
-                waiting = self._gathered.get(k, [])
-                batch, self._gathered[k] = waiting[:_TOGETHER], waiting[_TOGETHER:]
-                await _search_batch(index, batch, k)
+                gathered = self._gathered[k]
+                batch, self._gathered[k] = gathered[:_TOGETHER], gathered[_TOGETHER:]
+                try:
+                    found = await self._find_many([query for query, _ in batch], k)
+                except Exception as error:
+                    for _, waiting in batch:
+                        waiting.set_exception(error)
+                else:
+                    for (_, waiting), passages in zip(batch, found, strict=True):
+                        waiting.set_result(passages)
         return await mine
-
-
-async def _search_batch(index: BatchIndex, batch: Sequence[tuple[str, _Waiting]], k: int) -> None:
-    """Give each who waits what was found, or the error."""
-    try:
-        found = await index.find_many([query for query, _ in batch], k)
-    except Exception as error:
-        for _, waiting in batch:
-            waiting.set_exception(error)
-        return
-    for (_, waiting), passages in zip(batch, found, strict=True):
-        waiting.set_result(passages)

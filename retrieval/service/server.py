@@ -15,7 +15,8 @@ from __future__ import annotations
 import asyncio
 import math
 import signal
-from collections import OrderedDict
+import time
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -27,9 +28,8 @@ from aiohttp import web
 from trailforge.retrieval.backends.declaration import FoundPassage
 from trailforge.retrieval.kg import KgTool
 from trailforge.retrieval.service import wire
-from trailforge.retrieval.service.figures import ServerFigures, Times
 from trailforge.retrieval.service.pages import PART_WORDS, CorpusPages, OpenedPage, PagePart
-from trailforge.retrieval.service.searching import AT_ONCE, ServedIndex
+from trailforge.retrieval.service.searching import AT_ONCE, ServedIndex, Times
 from trailforge.retrieval.service.wire import MOST_K, Asked
 from trailforge.retrieval.web.http import site_of
 from trailforge.retrieval.web.pages import PageReader
@@ -64,6 +64,47 @@ class _Refusal(Exception):
 
 class _NotServed(Exception):
     """What a request names is not there."""
+
+
+class ServerFigures:
+    """What a server counts since it started: requests and queries, how long they took, and what was refused."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._counts: Counter[str] = Counter()
+        self._requests = Times()
+        self.in_flight = 0
+        """Requests that are being answered."""
+        self.waiting = 0
+        """Their queries that are not answered yet."""
+        self.last_error = ""
+
+    def count(self, what: str) -> None:
+        """One more of what is counted under a name."""
+        self._counts[what] += 1
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Around the answering of a request."""
+        self.in_flight += 1
+        try:
+            with self._requests.around():
+                yield
+        finally:
+            self.in_flight -= 1
+            self.count("requests")
+
+    def report(self) -> dict[str, Any]:
+        """All figures, for JSON; times in milliseconds."""
+        names = ("requests", "refused", "timed_out", "failed", "abandoned")
+        return {
+            "up_s": round(time.monotonic() - self._began, 1),
+            **{name: self._counts[name] for name in names},
+            "in_flight": self.in_flight,
+            "waiting": self.waiting,
+            "request_ms": self._requests.report(),
+            "last_error": self.last_error,
+        }
 
 
 class SearchServer:
@@ -330,7 +371,6 @@ def _is_loopback(host: str) -> bool:
 
 
 def _shown(host: str) -> str:
-    """As an address on this machine has it."""
     if host in ("0.0.0.0", "::", ""):
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host

@@ -93,11 +93,8 @@ class _Reader:
     def take_text(self, data: str) -> None:
         if not self._hidden:
             text = _SPACES.sub(" ", data)
-            self.parts.append(text.lstrip() if self._ends_in_space else text)
-
-    @property
-    def _ends_in_space(self) -> bool:
-        return not self.parts or self.parts[-1][-1:] in (" ", "\n")
+            ends_in_space = not self.parts or self.parts[-1][-1:] in (" ", "\n")
+            self.parts.append(text.lstrip() if ends_in_space else text)
 
     def _break(self, tag: str) -> None:
         mark = "\n\n" if tag in _PARAGRAPHS else "\n" if tag in _LINES else " " if tag in _CELLS else ""

@@ -129,7 +129,8 @@ class Connection:
         try:
             # A redirect is none of these APIs' replies, and would take the key along.
             async with self._session.request(method, url, allow_redirects=False, **options) as response:
-                content = await _content(response)
+                if len(content := await read_up_to(response, _LARGEST_BODY)) > _LARGEST_BODY:
+                    raise ValueError(f"larger than {_LARGEST_BODY >> 20} MB")
                 if response.status == 200:
                     return parse(content)
                 status, wait_s = response.status, retry_after(response.headers)
@@ -151,14 +152,14 @@ class Connection:
         return line[:200]
 
 
-async def _content(response: aiohttp.ClientResponse) -> bytes:
-    """The body. Raises `ValueError` for one that is too large."""
+async def read_up_to(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """The body; of one that is larger so many bytes, and one more."""
     content = bytearray()
     async for chunk in response.content.iter_chunked(_CHUNK):
         content += chunk
-        if len(content) > _LARGEST_BODY:
-            raise ValueError(f"larger than {_LARGEST_BODY >> 20} MB")
-    return bytes(content)
+        if len(content) > most:
+            break
+    return bytes(content[: most + 1])
 
 
 def _message(content: bytes) -> str:

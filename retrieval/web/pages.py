@@ -22,13 +22,13 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.plan_tools import LONGEST_PASSAGE, passages_of
 from trailforge.retrieval.web.html_text import html_to_text
+from trailforge.retrieval.web.http import read_up_to
 from trailforge.schemas import Document, Passage, RetrievalError
 
 _LOG = logging.getLogger(__name__)
 _MOST_REDIRECTS = 5
 _LARGEST_PAGE = 1 << 20
 """Bytes; what comes behind them is not read."""
-_CHUNK = 1 << 16
 _TIMEOUT_S = 15.0
 """Of one page with its redirects."""
 _REDIRECTS = {301, 302, 303, 307, 308}
@@ -105,8 +105,6 @@ class PageReader:
 
 
 class _Resolver(AbstractResolver):
-    """Looks names up, and finds only addresses that may be read."""
-
     def __init__(self, may_read: Callable[[IPv4Address | IPv6Address], bool]) -> None:
         self._may_read = may_read
         self._inner = aiohttp.ThreadedResolver()
@@ -131,12 +129,8 @@ async def _read_text(response: aiohttp.ClientResponse) -> str:
         raise _Unreadable(f"status {response.status}")
     if response.content_type not in _READABLE:
         raise _Unreadable(f"{response.content_type} is no page")
-    content = bytearray()
-    async for chunk in response.content.iter_chunked(_CHUNK):
-        content += chunk
-        if len(content) > _LARGEST_PAGE:
-            break
-    text = decode_page(bytes(content[:_LARGEST_PAGE]), response.charset)
+    content = await read_up_to(response, _LARGEST_PAGE)
+    text = decode_page(content[:_LARGEST_PAGE], response.charset)
     return text if response.content_type == "text/plain" else await asyncio.to_thread(html_to_text, text)
 
 

@@ -10,26 +10,38 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.sentences import first_sentences
-from trailforge.retrieval.web import gnews
-from trailforge.retrieval.web.arxiv_api import QUERY_URL, all_words, arxiv_http, read_page
 from trailforge.retrieval.web.http import HttpConfig, Provider, canonical_url, key_from
 from trailforge.retrieval.web.pages import PageReader
-from trailforge.retrieval.web.serper import KEY_VARIABLE, NEWS_URL, SEARCH_URL, SerperHit, serper_hits
-from trailforge.retrieval.web.tavily import KEY_VARIABLE as TAVILY_KEY
-from trailforge.retrieval.web.tavily import search_address, tavily_hits, tavily_request
+from trailforge.retrieval.web.providers import (
+    ARXIV_URL,
+    GNEWS_KEY,
+    GNEWS_URL,
+    SERPER_KEY,
+    SERPER_NEWS_URL,
+    SERPER_SEARCH_URL,
+    TAVILY_KEY,
+    WebHit,
+    arxiv_http,
+    arxiv_page,
+    arxiv_words,
+    gnews_hits,
+    gnews_query,
+    search_address,
+    serper_hits,
+    tavily_hits,
+    tavily_request,
+)
 from trailforge.schemas import Passage, ProviderError, RequestRefused, RetrievalError
 
 _LOG = logging.getLogger(__name__)
 _REMEMBERED = 10_000
 """Searches of one tool."""
-_GNEWS_ATTEMPTS = 2
-"""Few, since another source stands behind it."""
 _LANGUAGE = "en"
 """Of what is searched."""
 _Fetch = Callable[[str, int], Awaitable[list[Passage]]]
@@ -73,14 +85,14 @@ class WebTool:
 
 def serper_tools(
     *,
-    news_url: str = NEWS_URL,
-    search_url: str = SEARCH_URL,
+    news_url: str = SERPER_NEWS_URL,
+    search_url: str = SERPER_SEARCH_URL,
     http: HttpConfig | None = None,
     longest: int | None = None,
 ) -> tuple[WebTool, WebTool]:
     """Google News and Google, at one pace. Raises `InvalidInput` that names the variable when the key is not set."""
-    key = key_from(KEY_VARIABLE, "Serper")
-    provider = Provider("Serper", http or HttpConfig(), KEY_VARIABLE)
+    key = key_from(SERPER_KEY, "Serper")
+    provider = Provider("Serper", http or HttpConfig(), SERPER_KEY)
 
     def tool(url: str, part: Literal["news", "organic"]) -> WebTool:
         async def fetch(query: str, k: int) -> list[Passage]:
@@ -89,7 +101,7 @@ def serper_tools(
                 hits = await connection.ask(
                     url, lambda content: serper_hits(content, part), headers={"X-API-KEY": key}, body=body
                 )
-            return [_page(rank, hit) for rank, hit in enumerate((hit for hit in hits if hit.snippet), 1)][:k]
+            return _passages([hit for hit in hits if hit.text][:k])
 
         return WebTool(fetch, longest)
 
@@ -99,25 +111,25 @@ def serper_tools(
 def news_tool(
     second: Retriever,
     *,
-    base_url: str = gnews.SEARCH_URL,
-    http: HttpConfig | None = None,
+    base_url: str = GNEWS_URL,
+    http: HttpConfig,
     longest: int | None = None,
 ) -> WebTool:
     """GNews, and what `second` finds besides where GNews has too few articles or fails, as when its quota is used up.
 
     Raises `InvalidInput` that names the variable when the key is not set.
     """
-    key = key_from(gnews.KEY_VARIABLE, "GNews")
-    provider = Provider("GNews", http or HttpConfig(max_attempts=_GNEWS_ATTEMPTS), gnews.KEY_VARIABLE)
+    key = key_from(GNEWS_KEY, "GNews")
+    provider = Provider("GNews", http, GNEWS_KEY)
 
     async def first(query: str, k: int) -> list[Passage]:
-        asked = gnews.gnews_query(query)
+        asked = gnews_query(query)
         if not asked:
             return []
         params = {"q": asked, "lang": _LANGUAGE, "max": str(k), "sortby": "relevance", "apikey": key}
         async with provider.connection(key) as connection:
-            hits = await connection.ask(base_url, gnews.gnews_hits, params=params)
-        return [_passage(rank, hit.url, hit.title, hit.text, hit.published) for rank, hit in enumerate(hits, 1)][:k]
+            hits = await connection.ask(base_url, gnews_hits, params=params)
+        return _passages(hits[:k])
 
     async def fetch(query: str, k: int) -> list[Passage]:
         try:
@@ -134,22 +146,23 @@ def news_tool(
     return WebTool(fetch, longest)
 
 
-def arxiv_tool(*, base_url: str = QUERY_URL, http: HttpConfig | None = None, longest: int | None = None) -> WebTool:
+def arxiv_tool(*, base_url: str = ARXIV_URL, http: HttpConfig | None = None, longest: int | None = None) -> WebTool:
     """Abstracts by relevance. A paper need not have all words of the query: few have all words of a sentence."""
     provider = Provider("arXiv", http or arxiv_http())
 
     async def fetch(query: str, k: int) -> list[Passage]:
-        words = all_words(query)
+        words = arxiv_words(query)
         if not words:
             return []
         params = {"search_query": " OR ".join(words), "start": "0", "max_results": str(k), "sortBy": "relevance"}
         async with provider.connection() as connection:
-            page = await connection.ask(base_url, read_page, params=params)
-        papers = [entry for entry in page.entries if entry["title"] and entry["text"]]
-        return [
-            _passage(rank, p.get("id", ""), p["title"], p["text"], p.get("published", "")[:10])
-            for rank, p in enumerate(papers, 1)
-        ][:k]
+            page = await connection.ask(base_url, arxiv_page, params=params)
+        papers = [
+            WebHit(url=p.get("id", ""), title=p["title"], text=p["text"], published=p.get("published", "")[:10])
+            for p in page.entries
+            if p["title"] and p["text"]
+        ]
+        return _passages(papers[:k])
 
     return WebTool(fetch, longest)
 
@@ -179,16 +192,16 @@ def pages_tool(
         except RequestRefused as refusal:
             _LOG.warning("%s; this search finds nothing", refusal)
             return []
-        found = [_passage(rank, hit.url, hit.title, hit.content, hit.published) for rank, hit in enumerate(hits, 1)][:k]
+        found = _passages(hits[:k])
         return [*await asyncio.gather(*(reader.read(each, query) for each in found[:read_pages])), *found[read_pages:]]
 
     return WebTool(fetch, longest)
 
 
-def _page(rank: int, hit: SerperHit) -> Passage:
-    return _passage(rank, hit.link, hit.title, hit.snippet, hit.date)
-
-
-def _passage(rank: int, url: str, title: str, text: str, date: str) -> Passage:
-    title, text = (" ".join(each.split()) for each in (title, f"{date}: {text}" if date else text))
-    return Passage(id=url, title=title, text=text, score=round(1 / rank, 6))
+def _passages(hits: Sequence[WebHit]) -> list[Passage]:
+    found: list[Passage] = []
+    for rank, hit in enumerate(hits, 1):
+        text = f"{hit.published}: {hit.text}" if hit.published else hit.text
+        title, text = (" ".join(each.split()) for each in (hit.title, text))
+        found.append(Passage(id=hit.url, title=title, text=text, score=round(1 / rank, 6)))
+    return found

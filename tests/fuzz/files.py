@@ -21,9 +21,9 @@ from trailforge.pipelines.sources.columns import parse_column_map
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.presets import load_bands, load_preset, load_training_preset
 from trailforge.retrieval.corpus import Chunking, cut, read_corpus
-from trailforge.retrieval.kg.gather import Gathered
+from trailforge.retrieval.kg.rows import Gathered
 from trailforge.retrieval.kg.sources import open_source
-from trailforge.retrieval.web.arxiv_api import read_page
+from trailforge.retrieval.web.providers import arxiv_page
 from trailforge.rewards.presets import REWARD_PRESETS
 from trailforge.schemas import (
     Decision,
@@ -386,7 +386,7 @@ TARGETS = (
     ),
     Target(
         name="arxiv_page",
-        run=lambda case, _: read_page(case),
+        run=lambda case, _: arxiv_page(case),
         may_raise=(ValueError, RequestRefused),
         samples=lambda: [_ATOM, _ATOM.replace(b"<entry>", b"<a:totalResults>12</a:totalResults><entry>", 1)],
         tokens=(*_XML, b"<a:totalResults", b"<totalResults>", b"12", b"<a"),

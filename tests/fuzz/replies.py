@@ -26,7 +26,7 @@ from trailforge.protocols.transcripts import read_transcript, split_text
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.retrieval.web.html_text import html_to_text
 from trailforge.retrieval.web.http import canonical_url
-from trailforge.retrieval.web.serper import serper_hits
+from trailforge.retrieval.web.providers import serper_hits
 from trailforge.rewards import mcts_reward, mentions, states
 from trailforge.rewards.answers import is_abstention, read_short_answer, read_yes_or_no
 from trailforge.schemas import InvalidInput, MalformedReply, Message, ServerUnavailable

@@ -14,7 +14,7 @@ from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
 from trailforge.generators.mcts_trajectories.generate import Context, Generated, GeneratorConfig, generate
 from trailforge.inference import Prices, Request
-from trailforge.mcts.bounds import SearchConfig
+from trailforge.mcts.inputs import SearchConfig
 from trailforge.mcts.rollout import RolloutConfig
 from trailforge.retrieval import RetrievalConfig, open_retrieval
 from trailforge.schemas import Question, Trajectory

@@ -12,7 +12,7 @@ from tests.support.world import question
 from trailforge.generators.mcts_trajectories.estimate import rehearse
 from trailforge.generators.mcts_trajectories.generate import GeneratorConfig
 from trailforge.inference import Prices, Usage
-from trailforge.mcts.bounds import SearchConfig, WantedRows
+from trailforge.mcts.inputs import SearchConfig, WantedRows
 from trailforge.pipelines.estimate import StageEstimate, count_tokens
 from trailforge.retrieval import RetrievalConfig
 from trailforge.schemas import Question

@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.inference.pacing import Slots
+from trailforge.inference.threads import Slots
 
 
 async def serve(slots: Slots, name: int, priority: int, done: list[int], most: list[int]) -> None:

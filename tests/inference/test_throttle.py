@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from tests.inference.support import ModelServer, answer, chat, config, failure, model_server
 from tests.support.model_server import reply_times, running, stats, weather
 from trailforge.inference import ModelClient, Request, SqliteLedger
-from trailforge.inference.pacing import CallWindow, Pacer
-from trailforge.inference.throttle import Lane, Throttle, ThrottleConfig
+from trailforge.inference.throttle import CallWindow, Lane, Pacer, Throttle, ThrottleConfig
 from trailforge.schemas import ServerUnavailable, Stalled
 
 LIMITS = ThrottleConfig(most=64, backoff_s=0.5, stall_s=60.0)
@@ -239,9 +238,9 @@ async def test_it_can_be_seen_that_a_server_is_waited_for(server: ModelServer) -
     asked = asyncio.create_task(client.complete(chat()))
     await server.reached(1)
     await asyncio.sleep(0.1)
-    assert client.servers_waited_for == 1
+    assert client.figures["servers_waited_for"] == 1
     await asked
-    assert client.servers_waited_for == 0
+    assert client.figures["servers_waited_for"] == 0
     await client.aclose()
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.inference.vllm.server import VllmMetrics, parse_metrics, read_metrics
+from trailforge.inference.vllm.server import VllmConfig, VllmMetrics, VllmServer, parse_metrics
 from trailforge.schemas import ServerUnavailable
 
 SAMPLE = (Path(__file__).parents[1] / "support" / "vllm_metrics.txt").read_text(encoding="utf-8")
@@ -66,4 +66,4 @@ def test_a_models_name_does_not_matter(name: str) -> None:
 
 def test_a_server_that_is_not_there_is_named() -> None:
     with pytest.raises(ServerUnavailable, match=r"http://127\.0\.0\.1:9/metrics does not answer"):
-        read_metrics("http://127.0.0.1:9")
+        VllmServer(VllmConfig(port=9), "a model").metrics()

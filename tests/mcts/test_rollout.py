@@ -13,8 +13,8 @@ from tests.support.cut_replies import CutModel
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.inference import Meter, Reply, Request
 from trailforge.inference.asker import Asker
-from trailforge.mcts.callables import Simulation
 from trailforge.mcts.contrasts import PLAIN, Variation
+from trailforge.mcts.inputs import Simulation
 from trailforge.mcts.rollout import (
     AnswerJudge,
     PlanRunner,
@@ -196,7 +196,7 @@ async def test_words_that_are_to_miss_are_searched_only_if_their_passages_lose_t
 
     async def reworded(words: str) -> tuple[Rollout, Simulation, list[str]]:
         run, client = runner(lambda request: words if request.purpose == "rephrase" else knows(request))
-        run._retriever = Knowing()
+        run = replace(run, retriever=Knowing())
         base = as_rollout(await rolled_out(run, PLAN))
         asked = len(client.requests)
         done = await rolled_out(run, PLAN, Variation(kind="query", step=0, sample=1, base=base, misses=True))
@@ -226,7 +226,7 @@ async def test_a_rewording_that_finds_the_same_passages_is_followed_by_another()
 
     model = ScriptedModel(lambda request: words if request.purpose == "rephrase" else knows(request))
     run, _ = runner(knows, model)
-    run._retriever = Blunt()
+    run = replace(run, retriever=Blunt())
     done = await varied(run, "query", 0)
     assert done.steps[0].query == "Metropolis, who directed it?"
     assert [r.purpose for r in model.requests].count("rephrase") == 1

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.mcts.toy import GOOD_SPLITS, QUESTION, ToyPolicy, coin_roll_out, simulation
-from trailforge.mcts.bounds import CallBounds, SearchConfig, WantedRows
-from trailforge.mcts.callables import Proposal
 from trailforge.mcts.contrasts import Variation
+from trailforge.mcts.inputs import CallBounds, Proposal, SearchConfig, WantedRows
 from trailforge.mcts.plan import plan_key
 from trailforge.mcts.search import search
 from trailforge.mcts.tree import Tree

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from trailforge.mcts.callables import Proposal, Simulation
 from trailforge.mcts.contrasts import PLAIN, Variation
+from trailforge.mcts.inputs import Proposal, Simulation
 from trailforge.mcts.plan import resolve
 from trailforge.schemas import Hop, Passage, Plan, Question, Step
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.recorded import Answer, recorded
 from trailforge.protocols import nl_dag
-from trailforge.retrieval.web.gnews import gnews_query
 from trailforge.retrieval.web.http import HttpConfig
+from trailforge.retrieval.web.providers import gnews_query
 from trailforge.retrieval.web.tools import arxiv_tool, news_tool, pages_tool, serper_tools
 from trailforge.schemas import InvalidInput, Passage, PlanNode, ProviderError, RetrievalError, ServerUnavailable
 

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 
 from trailforge.generators.document_bundles.bundling.config import LARGEST, BundleConfig, Group
-from trailforge.retrieval.umap import load_umap
+from trailforge.retrieval.threads import load_umap
 
 _UMAP_NEIGHBOURS = 15
 """UMAP's own default; the paper names none."""

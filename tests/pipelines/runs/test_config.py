@@ -15,7 +15,7 @@ from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import GeneratorConfig, PromptNames
 from trailforge.inference import Caps
-from trailforge.mcts.bounds import SearchConfig
+from trailforge.mcts.inputs import SearchConfig
 from trailforge.pipelines.runs.config import ModelConfig, OutputConfig, ScheduleConfig, read_config, server_config
 from trailforge.presets import load_preset, preset_names
 from trailforge.retrieval import RetrievalConfig

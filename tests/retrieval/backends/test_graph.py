@@ -10,15 +10,14 @@ import pytest
 
 from trailforge.retrieval.backends.graph import (
     KnownNames,
-    Mentions,
     NamedSentence,
     NameFinder,
     PassageGraph,
-    best_rows,
     key_of,
     min_max,
     title_key,
 )
+from trailforge.retrieval.backends.vectors import best_rows
 from trailforge.schemas import Document, RetrievalError
 
 DOCUMENTS = (
@@ -82,14 +81,14 @@ def test_min_max_of_equal_scores_is_one() -> None:
 
 
 def test_each_sentence_has_the_title_of_its_passage_among_its_names() -> None:
-    assert list(FINDER.sentences(DOCUMENTS, 7)) == [
-        NamedSentence(7, "Metropolis is a silent film.", ["metropolis"]),
-        NamedSentence(7, "Fritz Lang directed it.", ["metropolis", "fritz lang"]),
+    assert list(FINDER.sentences(DOCUMENTS)) == [
+        NamedSentence(0, "Metropolis is a silent film.", ["metropolis"]),
+        NamedSentence(0, "Fritz Lang directed it.", ["metropolis", "fritz lang"]),
         NamedSentence(
-            8, "He was born in Vienna, and he died in Beverly Hills.", ["fritz lang", "vienna", "beverly hills"]
+            1, "He was born in Vienna, and he died in Beverly Hills.", ["fritz lang", "vienna", "beverly hills"]
         ),
-        NamedSentence(9, "It is a novel by Stephen King.", ["it", "stephen king"]),
-        NamedSentence(10, "The Woman in the Moon", ["woman in the moon"]),
+        NamedSentence(2, "It is a novel by Stephen King.", ["it", "stephen king"]),
+        NamedSentence(3, "The Woman in the Moon", ["woman in the moon"]),
     ]
 
 
@@ -115,14 +114,6 @@ def test_a_saved_finder_reads_questions_the_same_way(tmp_path: Path) -> None:
     (tmp_path / "names.json").write_text("[]")
     with pytest.raises(RetrievalError, match="build the index again"):
         NameFinder.open(tmp_path)
-
-
-def test_mentions_count_names_in_passages_and_mark_them_in_sentences() -> None:
-    sentences = [NamedSentence(0, "", ["a", "b", "b"]), NamedSentence(0, "", ["a"]), NamedSentence(2, "", ["b"])]
-    mentions = Mentions.of(sentences, 3)
-    assert mentions.keys == ["a", "b"]
-    assert mentions.in_passages.toarray().tolist() == [[2, 2], [0, 0], [0, 1]]
-    assert mentions.in_sentences.toarray().tolist() == [[1, 1], [1, 0], [0, 1]]
 
 
 def test_the_best_rows_are_the_first_of_all_also_where_scores_tie() -> None:

@@ -12,7 +12,8 @@ import pytest
 from tests.retrieval.backends.support import TableEncoder, bench
 from tests.retrieval.support import run
 from trailforge.retrieval.backends import FoundPassage, Index, load_backend
-from trailforge.retrieval.backends.linear_rag import LinearRagConfig
+from trailforge.retrieval.backends.graph import NamedSentence
+from trailforge.retrieval.backends.linear_rag import LinearRagConfig, NameLinks
 from trailforge.schemas import Document, RetrievalError
 
 DOCUMENTS = (
@@ -181,3 +182,12 @@ def test_passages_without_names_or_words_can_be_searched(texts: list[str], tmp_p
 
     for found in run(asked()):
         assert sorted(each.passage.id for each in found) == sorted(texts)
+
+
+def test_links_count_names_in_passages_and_mark_them_in_sentences() -> None:
+    sentences = [NamedSentence(0, "", ["a", "b", "b"]), NamedSentence(0, "", ["a"]), NamedSentence(2, "", ["b"])]
+    links = NameLinks.of(sentences, 3)
+    assert links.names.keys == ["a", "b"]
+    assert links.passages_of_name.toarray().tolist() == [[2, 0, 0], [2, 0, 1]]
+    assert links.names_of_sentence.toarray().tolist() == [[1, 1], [1, 0], [0, 1]]
+    assert links.sentences_of_name.toarray().tolist() == [[1, 1, 0], [1, 0, 1]]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from trailforge.retrieval.kg import KgStore, Wikidata5M, build_kg
-from trailforge.retrieval.kg.gather import Gathered
+from trailforge.retrieval.kg.rows import Gathered
 
 ENTITIES = """\
 Q1\tAlbert Einstein\tEinstein\tA. Einstein

@@ -28,15 +28,15 @@ def triple(number: int) -> KgTriple:
 OFFERED = [triple(number) for number in range(1, 9)]
 
 
-def kept(reply: str, offered: list[KgTriple] = OFFERED) -> tuple[ScriptedModel, list[int], int, int]:
+def kept(reply: str, offered: list[KgTriple] = OFFERED) -> tuple[ScriptedModel, list[int]]:
     model = ScriptedModel(lambda _: reply)
     choice = asyncio.run(keep_triples(model, "m", QUERY, offered))
-    return model, [int(one.head[1:]) for one in choice.triples], choice.invalid, choice.surplus
+    return model, [int(one.head[1:]) for one in choice]
 
 
 def test_the_chosen_triples_in_the_models_order() -> None:
-    model, numbers, invalid, surplus = kept('{"keep": [3, 1]}')
-    assert (numbers, invalid, surplus) == ([3, 1], 0, 0)
+    model, numbers = kept('{"keep": [3, 1]}')
+    assert numbers == [3, 1]
     (request,) = model.requests
     assert request.purpose == "keep_triples" and json.loads(request.json_schema or "") == SCHEMA
 
@@ -44,23 +44,22 @@ def test_the_chosen_triples_in_the_models_order() -> None:
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
-        ("[]", ([], 0, 0)),
-        ("[0, -1, 9, 2]", ([2], 3, 0)),
-        ("[2, 2, 3]", ([2, 3], 0, 1)),
-        ("[1, 2, 3, 4, 5, 6, 7]", ([1, 2, 3, 4, 5], 0, 2)),
-        ("[99, 1, 2, 3, 4, 5]", ([1, 2, 3, 4, 5], 1, 0)),
+        ("[]", []),
+        ("[0, -1, 9, 2]", [2]),
+        ("[2, 2, 3]", [2, 3]),
+        ("[1, 2, 3, 4, 5, 6, 7]", [1, 2, 3, 4, 5]),
+        ("[99, 1, 2, 3, 4, 5]", [1, 2, 3, 4, 5]),
     ],
 )
-def test_numbers_that_cannot_be_are_dropped_and_counted(reply: str, expected: tuple[list[int], int, int]) -> None:
-    assert kept(f'{{"keep": {reply}}}')[1:] == expected
+def test_numbers_that_cannot_be_are_dropped(reply: str, expected: list[int]) -> None:
+    assert kept(f'{{"keep": {reply}}}')[1] == expected
 
 
 @given(st.lists(st.integers() | st.floats(allow_nan=False).filter(float.is_integer), max_size=12), st.integers(0, 8))
 def test_nothing_is_kept_that_was_not_offered(numbers: list[int], count: int) -> None:
     offered = OFFERED[:count]
     choice = keep_chosen(numbers, offered)
-    assert set(choice.triples) <= set(offered) and len(choice.triples) == len(set(choice.triples)) <= MAX_KEPT
-    assert len(choice.triples) + choice.invalid + choice.surplus == len(numbers)
+    assert set(choice) <= set(offered) and len(choice) == len(set(choice)) <= MAX_KEPT
 
 
 @pytest.mark.parametrize("reply", ["no", '{"keep": ["Head 1 | r | Tail"]}', '{"keep": [[1]]}', "{}"])
@@ -70,12 +69,12 @@ def test_a_triple_in_words_is_malformed(reply: str) -> None:
 
 
 def test_without_triples_nothing_is_asked() -> None:
-    model, numbers, _, _ = kept('{"keep": [1]}', [])
+    model, numbers = kept('{"keep": [1]}', [])
     assert model.requests == [] and numbers == []
 
 
 def test_the_prompt_holds_all_that_the_paper_gives() -> None:
-    model, *_ = kept('{"keep": []}')
+    model, _ = kept('{"keep": []}')
     prompt = prompt_text(model.requests[0])
     assert prompt == filter_prompt(QUERY, OFFERED)
     for part in ("Question: Who {{triples}}?\n", "Sub-query: Where was he born?", "Einstein; Ulm", "born in"):

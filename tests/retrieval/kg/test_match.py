@@ -16,7 +16,7 @@ from tests.retrieval.kg.support import Given, store_of
 from trailforge.retrieval.kg import KgStore, KgTool, build_kg, layout, match_entity, match_relation
 from trailforge.retrieval.kg.columns import mix, mix_one
 from trailforge.retrieval.kg.folding import fold, name_words
-from trailforge.retrieval.kg.gather import Gathered
+from trailforge.retrieval.kg.rows import Gathered
 from trailforge.schemas import RetrievalError
 
 WORD = st.text("abcdefghijklmnopqrstuvwxyzé", min_size=4, max_size=12)

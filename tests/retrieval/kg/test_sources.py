@@ -23,8 +23,7 @@ from trailforge.retrieval.kg import (
     match_entity,
     open_source,
 )
-from trailforge.retrieval.kg.gather import Gathered
-from trailforge.retrieval.kg.rows import value_of
+from trailforge.retrieval.kg.rows import Gathered, value_of
 from trailforge.schemas import InvalidInput, RejectedRow, read_parquet
 
 

@@ -98,7 +98,7 @@ class ScriptedBatchIndex(ScriptedIndex):
         self.batches: list[int] = []
 
     async def find_many(self, queries: Sequence[str], k: int) -> list[list[FoundPassage]]:
-        """See `BatchIndex`."""
+        """`find` for each of them."""
         self.batches.append(len(queries))
         self.searched += queries
         await self.gate.wait()
