@@ -16,8 +16,8 @@ from itertools import zip_longest
 from typing import Any
 
 from trailforge.generators.document_bundles.write import BundleContext, draft_row, render_question
-from trailforge.inference import Meter, Reply, Request, Sampling
-from trailforge.inference.asker import fill
+from trailforge.inference import Meter, Sampling
+from trailforge.inference.asker import Asker, fill
 from trailforge.inference.prompts import Prompts
 from trailforge.rewards.answers import read_short_answer
 from trailforge.schemas import BundleInput, BundleQuestion, Passage, SourceDocument
@@ -72,8 +72,9 @@ class StepWork:
         sampling = Sampling(max_tokens=steps.kind_max_tokens, stop=steps.stop)
         kinds = set()
         for sentence in sentences_naming(name, self.item.documents)[: steps.kind_votes]:
-            request = self._request(fill(prompt, text=sentence, name=name), sampling, "kind", grammar=_KIND_GRAMMAR)
-            kinds.add(((await self._complete(request)).answer or "").strip().removeprefix("n "))
+            asked = fill(prompt, text=sentence, name=name)
+            reply = await self._asker.text(asked, purpose="kind", sampling=sampling, grammar=_KIND_GRAMMAR)
+            kinds.add((reply.answer or "").strip().removeprefix("n "))
         return kinds.pop() if len(kinds) == 1 and kinds <= {*KINDS} - {"thing"} else None
 
     # Reading
@@ -104,25 +105,12 @@ class StepWork:
         sampling = Sampling(
             temperature=temperature, top_p=config.top_p, max_tokens=config.read_max_tokens, stop=config.steps.stop
         )
-        reply = await self._complete(self._request(prompt, sampling, purpose, sample=sample, grammar=grammar))
+        reply = await self._asker.text(prompt, purpose=purpose, sampling=sampling, sample=sample, grammar=grammar)
         return None if reply.answer is None else read_short_answer(reply.answer, config.steps.max_answer_words)
 
-    async def _complete(self, request: Request) -> Reply:
-        return await self.context.client.complete(request, self.meter)
-
-    def _request(
-        self, prompt: str, sampling: Sampling, purpose: str, *, sample: int = 0, grammar: str | None = None
-    ) -> Request:
-        context = self.context
-        return Request(
-            model=context.model,
-            prompt=prompt,
-            sampling=sampling,
-            grammar=grammar,
-            sample=sample,
-            seed=context.seed,
-            purpose=purpose,
-        )
+    @property
+    def _asker(self) -> Asker:
+        return self.context.asker(self.meter, "completion")
 
 
 def _described(query: str) -> str:

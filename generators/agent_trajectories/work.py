@@ -18,9 +18,9 @@ from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS
 from trailforge.generators.agent_trajectories.filters import known_from_memory
 from trailforge.generators.agent_trajectories.record import AgentTrajectory, FromMemory
 from trailforge.generators.agent_trajectories.rows import made_of, sft_rows, with_shares
-from trailforge.inference import Client, Meter, ModelClient, Sampling
+from trailforge.inference import Meter, ModelClient, Sampling
 from trailforge.inference.asker import Asker, fill
-from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, failed_row, rejected_row
+from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, RunContext, failed_row, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.intake import RunInputs, Settings, take_in_questions
@@ -31,7 +31,7 @@ from trailforge.retrieval.kg import KgStore, KgTool
 from trailforge.retrieval.plan_tools import web_tools
 from trailforge.retrieval.retrievers import WEB, open_encoder
 from trailforge.rewards.answers import read_short_answer
-from trailforge.schemas import ITEM_ERRORS, Provenance, Question, SourceDocument, TrailforgeError, to_dict
+from trailforge.schemas import ITEM_ERRORS, Question, SourceDocument, TrailforgeError, to_dict
 from trailforge.schemas.agent_episode import AgentCosts
 
 _PLAN = "plan"
@@ -39,12 +39,10 @@ _PLAN = "plan"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentContext:
+class AgentContext(RunContext):
     """What all questions of a run share."""
 
-    run_id: str
     config: AgentRunConfig
-    client: Client
     retrieval: Retrieval
     kg: KgTool | None = None
     encoder: Encoder | None = None
@@ -76,9 +74,8 @@ def open_context(work: ModelWork, client: ModelClient) -> AgentContext:
     retrieval = open_retrieval(config.retrieval)
     plans_here = config.generator.declared.searches == _PLAN and config.retrieval.searches_paragraphs
     return AgentContext(
-        run_id=work.run_id,
+        **work.shared(client),
         config=config,
-        client=client,
         retrieval=retrieval,
         kg=KgTool(KgStore.open(Path(config.kg)), config.generator.graph) if config.kg else None,
         encoder=open_encoder(config.retrieval, backend_of(retrieval)) if plans_here else None,
@@ -219,28 +216,18 @@ class _Work:
             token_estimate=0,
             draws=0,
             right_draws=0,
-            provenance=Provenance(
-                run_id=self.context.run_id,
-                source_id=f"{self.question.dataset}:{self.question.id}",
-                model=config.model.name,
-                prompt_version=generator.prompt_version,
-                seed=config.seed,
-                call_keys=meter.keys,
+            provenance=self.context.provenance(
+                f"{self.question.dataset}:{self.question.id}",
+                generator.prompt_version,
+                meter.keys,
                 retriever=retrieval.name,
             ),
         )
         return replace(row, **made_of(row, self.question))
 
     def _asker(self, meter: Meter) -> Asker:
-        config = self.context.config
-        return Asker(
-            client=self.context.client,
-            model=config.model.name,
-            style=config.generator.style,
-            seed=config.seed,
-            meter=meter,
-            priority=2 * (self.question.hop_count or 0),
-        )
+        style, priority = self.context.config.generator.style, 2 * (self.question.hop_count or 0)
+        return self.context.asker(meter, style, priority=priority)
 
 
 def _environment(question: Question, context: AgentContext) -> Environment:

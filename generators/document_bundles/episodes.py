@@ -35,7 +35,8 @@ from trailforge.generators.document_bundles.episode_rows import (
 )
 from trailforge.generators.document_bundles.search_thoughts import PlanThoughtConfig
 from trailforge.generators.document_bundles.write import render_question
-from trailforge.inference import ChatTurn, Client, Meter, Reply, Request, Sampling
+from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
+from trailforge.pipelines.engine.model_stage import RunContext
 from trailforge.protocols import R_SEARCH, Grammar, nl_dag, r_search
 from trailforge.protocols.base import one_line
 from trailforge.protocols.episodes import end_turn, sampling_of_turn, turn_text
@@ -47,7 +48,6 @@ from trailforge.schemas import (
     ContextOverflow,
     Message,
     Origin,
-    Provenance,
     SearchEpisode,
     SourceKind,
     ThoughtSource,
@@ -121,20 +121,14 @@ class PlannedEpisodeConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeContext:
+class EpisodeContext(RunContext):
     """What all questions of a run share."""
 
-    run_id: str
-    seed: int
     config: PlannedEpisodeConfig
     tools: Tools
     planner: Grammar = R_SEARCH
     """With the rules as the model reads them; `planner_of`."""
     judge: AnswerJudgeOptions = field(default_factory=AnswerJudgeOptions)
-    model: str = ""
-    """Empty for the gold way, which asks none."""
-    client: Client | None = None
-    """None for the gold way."""
     retriever: str = ""
     """See `Provenance.retriever`."""
 
@@ -240,11 +234,8 @@ class _Work:
         context, told, config = self.context, candidate.episode, self.context.config.thoughts
         if config.source == "templates" or told.thoughts == "model" or candidate.verdict is not None:
             return candidate
-        if context.client is None:
-            raise ValueError("thoughts of a model need a client")
         plan = nl_dag.SearchPlan(nodes=told.plan_nodes, edges=told.plan_edges)
-        request = search_thoughts.request_thought(self.row, plan, config, model=context.model, seed=context.seed)
-        reply = await context.client.complete(request, self.meter)
+        reply = await search_thoughts.ask_for_thought(self.row, plan, config, context.asker(self.meter))
         thought = one_line(reply.answer or "")
         if not unfounded_thought(thought, self.row, plan, max_words=config.max_words).keep:
             return candidate
@@ -310,8 +301,6 @@ class _Work:
 
     async def _ask(self, messages: Sequence[Message], number: int) -> Reply:
         context, config = self.context, self.context.config
-        if context.client is None:
-            raise ValueError("sampled episodes need a client")
         sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens)
         request = Request(
             model=context.model,
@@ -370,14 +359,14 @@ class _Work:
             thoughts=thoughts,
             scored_by=scored[1],
             **made_of(messages, row, scored[0]),
-            provenance=Provenance(
-                run_id=self.context.run_id,
-                source_id=f"bundle_questions:{row.uid}",
+            provenance=replace(
+                self.context.provenance(
+                    f"bundle_questions:{row.uid}",
+                    self.context.config.prompt_version,
+                    keys,
+                    retriever=self.context.retriever,
+                ),
                 model=model,
-                prompt_version=self.context.config.prompt_version,
-                seed=self.context.seed,
-                call_keys=tuple(keys),
-                retriever=self.context.retriever,
             ),
         )
 

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from trailforge.inference import ChatTurn, Request, Sampling
-from trailforge.inference.asker import fill
+from trailforge.inference import Reply, Sampling
+from trailforge.inference.asker import Asker, fill
 from trailforge.inference.prompts import Prompts
 from trailforge.protocols.base import one_line
 from trailforge.protocols.nl_dag import SearchPlan, levels, render
@@ -53,10 +53,8 @@ class PlanThoughtConfig:
                 raise InvalidInput("has to be 1 or more", field=name)
 
 
-def request_thought(
-    row: BundleQuestion, plan: SearchPlan, config: PlanThoughtConfig, *, model: str, seed: int
-) -> Request:
-    """The call for the thought of a plan: question and plan are all that it shows."""
+async def ask_for_thought(row: BundleQuestion, plan: SearchPlan, config: PlanThoughtConfig, asker: Asker) -> Reply:
+    """The reply with the thought of a plan: question and plan are all that the model is shown."""
     options = [f"{chr(ord('A') + position)}. {option}" for position, option in enumerate(row.options)]
     prompt = fill(
         PROMPTS.text(PROMPT),
@@ -64,13 +62,8 @@ def request_thought(
         plan=render(plan),
         max_words=str(config.max_words),
     )
-    return Request(
-        model=model,
-        prompt=(ChatTurn(role="user", content=prompt),),
-        sampling=Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens),
-        seed=seed,
-        purpose="thought",
-    )
+    sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens)
+    return await asker.text(prompt, purpose="thought", sampling=sampling)
 
 
 def think(row: BundleQuestion, plan: SearchPlan, *, seed: str) -> str:

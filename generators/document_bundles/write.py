@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from trailforge.filters.answers import AnswerJudgeOptions, chosen_options
+from trailforge.filters.bundles import judge_unread, poor_question
 from trailforge.generators.document_bundles.drafts import TOOLS, cut_lists, reply_schema, row_of
 from trailforge.generators.document_bundles.search_thoughts import PROMPTS
-from trailforge.inference import ChatTurn, Client, Meter, Prices, Request, Sampling, ask_json
+from trailforge.inference import Meter, Sampling
 from trailforge.inference.asker import fill
+from trailforge.pipelines.engine.model_stage import RunContext
 from trailforge.protocols.nl_dag import SearchPlan, levels, validate
 from trailforge.retrieval import SentenceReader, split_sentences
 from trailforge.schemas import (
@@ -23,7 +25,7 @@ from trailforge.schemas import (
     BundleQuestion,
     BundleQuestionType,
     FilterScore,
-    Provenance,
+    MalformedReply,
     SourceDocument,
     Verdict,
 )
@@ -38,7 +40,26 @@ _TYPE_WEIGHT: dict[BundleQuestionType, float] = {
     "causal": 0.6,
     "multiple_choice": 1.0,
 }
-MODEL_PROMPTS = ("bundle_questions", "review_question", "read_documents", "answer_from_memory")
+REVIEW = "review_question"
+NO_FAULT = "none"
+FAULTS = ("two_questions", "not_asked", "other_answers", "one_document", "not_said")
+REVIEW_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "why": {"type": "string"},
+        "fault": {"type": "string", "enum": [NO_FAULT, *FAULTS]},
+        "wording": {"type": "string"},
+    },
+    "required": ["why", "fault", "wording"],
+    "additionalProperties": False,
+}
+_KINDS = {
+    "factual": "a fact is asked for",
+    "causal": "an explanation is asked for",
+    "single_choice": "one option is right",
+    "multiple_choice": "several options are right",
+}
+MODEL_PROMPTS = ("bundle_questions", REVIEW, "read_documents", "answer_from_memory")
 CUT = "[…]"
 """Where a document that is shown has more."""
 STEP_PROMPTS = ("embedded_kind", "embedded_answer", "embedded_closed_book")
@@ -87,16 +108,10 @@ class BundleWriterConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BundleContext:
+class BundleContext(RunContext):
     """What all bundles of a run share."""
 
-    run_id: str
-    model: str
-    preset: str
-    seed: int
-    prices: Prices
     config: BundleWriterConfig
-    client: Client
     judge: AnswerJudgeOptions = field(default_factory=AnswerJudgeOptions)
     """Who scores replies that the matcher cannot."""
     sentences: SentenceReader = field(default_factory=lambda: SentenceReader(None))
@@ -149,11 +164,11 @@ class BundleWork:
         )
         sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.write_max_tokens)
         count = config.questions_per_bundle
-        reply = await ask_json(
-            context.client,
-            self._request(prompt, sampling, purpose="write"),
+        reply = await context.asker(self.meter).json(
+            prompt,
             reply_schema(count),
-            self.meter,
+            purpose="write",
+            sampling=sampling,
             held_against=reply_schema(count, is_bounded=False),
         )
         return [draft_row(draft, n, self.item, context) for n, draft in enumerate(cut_lists(reply, count))]
@@ -170,34 +185,57 @@ class BundleWork:
         )
         temperature = config.read_temperature if documents else config.closed_book_temperature
         sampling = Sampling(temperature=temperature, top_p=config.top_p, max_tokens=config.read_max_tokens)
-        request = self._request(prompt, sampling, purpose="read" if documents else "closed_book", sample=sample)
-        reply = await self.context.client.complete(request, self.meter)
+        purpose = "read" if documents else "closed_book"
+        reply = await self.context.asker(self.meter).text(prompt, purpose=purpose, sampling=sampling, sample=sample)
         if reply.answer is None:
             return None
         chosen = chosen_options(reply.answer, shown) if letters else frozenset()
         return ", ".join(sorted(letters.get(each, each) for each in chosen)) or reply.answer.strip()
 
-    def _request(self, prompt: str, sampling: Sampling, *, purpose: str, sample: int = 0) -> Request:
-        return Request(
-            model=self.context.model,
-            prompt=(ChatTurn(role="user", content=prompt),),
-            sampling=sampling,
-            sample=sample,
-            seed=self.context.seed,
-            purpose=purpose,
-        )
+
+def render_quotes(row: BundleQuestion, documents: Sequence[SourceDocument]) -> str:
+    """The evidence of each hop, with the number of its document."""
+    numbers = {document.id: number for number, document in enumerate(documents, start=1)}
+    return "\n".join(f"- [{numbers[hop.document_id]}] {hop.evidence}" for hop in row.hops)
+
+
+async def edit_question(
+    row: BundleQuestion, item: BundleInput, context: BundleContext, meter: Meter, *, since: str | None
+) -> tuple[BundleQuestion, Verdict]:
+    """An editor's look at a question before readers answer it: the question as the editor words it, and a verdict.
+
+    What readers answer measures whether a question can be answered, and from what. Whether it is worth asking, and how
+    somebody would say it, they do not tell. Ours; the paper has two filters, both of answers (R-Search, 3.5).
+
+    A review that cannot be read shows nothing: `no verdict: …`. A wording that a filter rejects is left out. Raises
+    the kinds of `ProviderError`.
+    """
+    documents = {document.id: document for document in item.documents}
+    used = [documents[name] for name in dict.fromkeys(hop.document_id for hop in row.hops)]
+    config = context.config
+    prompt = fill(
+        PROMPTS.text(REVIEW),
+        type=_KINDS[row.type],
+        question=render_question(row),
+        answer=" | ".join((row.answer, *row.aliases)),
+        quotes=render_quotes(row, used),
+        documents=render_documents(used, config.longest_document),
+    )
+    sampling = Sampling(temperature=config.read_temperature, top_p=config.top_p, max_tokens=config.read_max_tokens)
+    try:
+        found = await context.asker(meter).json(prompt, REVIEW_SCHEMA, purpose="review", sampling=sampling)
+    except MalformedReply as error:
+        return row, poor_question(f"no verdict: {error}")
+    if found["fault"] != NO_FAULT:
+        return row, poor_question(f"{found['fault']}: {found['why'].strip()}")
+    edited = replace(row, question=found["wording"].strip() or row.question)
+    is_sound = all(verdict.keep for verdict in judge_unread(edited, item.bundle, documents, since=since))
+    return edited if is_sound else row, poor_question("")
 
 
 def draft_row(draft: dict[str, Any], number: int, item: BundleInput, context: BundleContext) -> BundleQuestion:
     """A draft of a bundle as a row of the run."""
-    provenance = Provenance(
-        run_id=context.run_id,
-        source_id=item.id,
-        model=context.model,
-        prompt_version=context.config.prompt_version,
-        seed=context.seed,
-        call_keys=(),
-    )
+    provenance = context.provenance(item.id, context.config.prompt_version)
     return row_of(draft, number, item, preset=context.preset, seed=context.seed, provenance=provenance)
 
 

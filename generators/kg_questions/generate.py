@@ -15,10 +15,11 @@ from typing import Any, Literal
 
 from trailforge.generators.kg_questions.filters import Objections
 from trailforge.generators.kg_questions.wording import PROMPTS, RELATIONS, UNKNOWN, Wording, compose, phrase_of
-from trailforge.inference import Client, Meter, Prices, Sampling
-from trailforge.inference.asker import Asker, Style, fill
+from trailforge.inference import Meter, Sampling
+from trailforge.inference.asker import Style, fill
+from trailforge.pipelines.engine.model_stage import RunContext
 from trailforge.rewards.answers import read_short_answer
-from trailforge.schemas import FactChain, FilterScore, Hop, KgFact, KgNode, KgQuestion, Provenance, Verdict
+from trailforge.schemas import FactChain, FilterScore, Hop, KgFact, KgNode, KgQuestion, Verdict
 
 _READ_PROMPTS: dict[Style, str] = {"chat": "closed_book", "completion": "embedded_closed_book"}
 _MOST_ALIASES = 3
@@ -66,16 +67,10 @@ class KgWriterConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KgQuestionContext:
+class KgQuestionContext(RunContext):
     """What all questions of a run share."""
 
-    run_id: str
-    model: str
-    preset: str
-    seed: int
-    prices: Prices
     config: KgWriterConfig
-    client: Client
     as_of: str
     """ISO date of the graph."""
     graph: str = "kg"
@@ -97,7 +92,7 @@ class KgQuestionWork:
             return [row_of(compose(self.item), self.item, self.context)]
         sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.write_max_tokens)
         prompt, schema = writer_prompt(self.item), schema_for(self.item)
-        reply = await self._asker().json(prompt, schema, purpose="write", sampling=sampling)
+        reply = await self.context.asker(self.meter).json(prompt, schema, purpose="write", sampling=sampling)
         return [row_of(wording_of(reply), self.item, self.context)]
 
     async def answer(self, row: KgQuestion, sample: int) -> str | None:
@@ -110,7 +105,7 @@ class KgQuestionWork:
             stop=config.stop,
         )
         prompt = fill(PROMPTS.text(_READ_PROMPTS[config.style]), question=row.question)
-        asker = self._asker(config.style)
+        asker = self.context.asker(self.meter, config.style)
         text = (await asker.text(prompt, purpose="closed_book", sampling=sampling, sample=sample)).answer
         if text is None or config.style == "chat":
             return text and text.strip()
@@ -122,16 +117,13 @@ class KgQuestionWork:
         sampling = Sampling(
             temperature=config.closed_book_temperature, top_p=config.top_p, max_tokens=config.check_max_tokens
         )
-        reply = await self._asker().json(check_prompt(row), CHECK_SCHEMA, purpose="check", sampling=sampling)
+        asker = self.context.asker(self.meter)
+        reply = await asker.json(check_prompt(row), CHECK_SCHEMA, purpose="check", sampling=sampling)
         return Objections(
             other_answers=tuple(reply["other_answers"]),
             doubtful=reply["doubtful"].strip(),
             unclear=reply["unclear"].strip(),
         )
-
-    def _asker(self, style: Style = "chat") -> Asker:
-        context = self.context
-        return Asker(client=context.client, model=context.model, style=style, seed=context.seed, meter=self.meter)
 
 
 def writer_prompt(chain: FactChain) -> str:
@@ -201,14 +193,7 @@ def row_of(wording: Wording, chain: FactChain, context: KgQuestionContext) -> Kg
         writer=context.config.kind,
         filters=(),
         preset=context.preset,
-        provenance=Provenance(
-            run_id=context.run_id,
-            source_id=f"{context.graph}:{chain.id}",
-            model=context.model,
-            prompt_version=context.config.prompt_version,
-            seed=context.seed,
-            call_keys=(),
-        ),
+        provenance=context.provenance(f"{context.graph}:{chain.id}", context.config.prompt_version),
     )
     return replace(row, **made_of(row))
 

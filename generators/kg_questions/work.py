@@ -62,13 +62,8 @@ def open_context(work: ModelWork, client: ModelClient) -> KgQuestionContext:
     """What all paths share."""
     config = work.config
     return KgQuestionContext(
-        run_id=work.run_id,
-        model=config.model.name,
-        preset=work.preset,
-        seed=config.seed,
-        prices=config.model.prices,
+        **work.shared(client),
         config=config.writer,
-        client=client,
         as_of=config.as_of,
         graph=config.kg_hash[:12],
     )

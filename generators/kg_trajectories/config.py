@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig
-from trailforge.inference import Client, Prices
 from trailforge.inference.judge import JudgeOptions
 from trailforge.inference.prompts import Prompts
+from trailforge.pipelines.engine.model_stage import RunContext
 from trailforge.pipelines.runs.config import GraphRunConfig
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.protocols import kg_search
@@ -153,15 +153,10 @@ class KgGeneratorConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KgContext:
+class KgContext(RunContext):
     """What all questions of a run share."""
 
-    run_id: str
-    model: str
-    seed: int
-    prices: Prices
     config: KgGeneratorConfig
-    client: Client
     retrieval: Retrieval
     store: KgStore
     count_tokens: CountTokens = estimate_tokens

@@ -144,14 +144,7 @@ def _leader_of(config: KgGeneratorConfig) -> Leader:
 
 
 def _asker(question: Question, context: KgContext, meter: Meter) -> Asker:
-    return Asker(
-        client=context.client,
-        model=context.model,
-        style=context.config.episode.style,
-        seed=context.seed,
-        meter=meter,
-        priority=2 * (question.hop_count or 0),
-    )
+    return context.asker(meter, context.config.episode.style, priority=2 * (question.hop_count or 0))
 
 
 @dataclass(frozen=True, slots=True)

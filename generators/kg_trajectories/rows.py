@@ -24,7 +24,7 @@ from trailforge.rewards import (
     score_answer,
 )
 from trailforge.rewards.reading import date_of, fold
-from trailforge.schemas import KgReward, KgStep, KgTrajectory, Message, Provenance, Question, SftRow, SoughtDocument
+from trailforge.schemas import KgReward, KgStep, KgTrajectory, Message, Question, SftRow, SoughtDocument
 from trailforge.schemas.text import count_conversation
 
 _LETTERS = 3
@@ -67,13 +67,10 @@ def row_of(
         reward=KgReward(total=0.0, r_acc=0.0, r_ans=0.0, r_recall=None, r_penalty=None, r_gain=0.0),
         flags=(),
         conflicts=(),
-        provenance=Provenance(
-            run_id=context.run_id,
-            source_id=f"{question.dataset}:{question.id}",
-            model=context.model,
-            prompt_version=context.config.prompts.version,
-            seed=context.seed,
-            call_keys=tuple(call_keys),
+        provenance=context.provenance(
+            f"{question.dataset}:{question.id}",
+            context.config.prompts.version,
+            call_keys,
             retriever=context.retrieval.name,
         ),
     )

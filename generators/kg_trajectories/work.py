@@ -40,12 +40,8 @@ def open_context(work: ModelWork, client: ModelClient) -> KgContext:
     if not config.kg:
         raise InvalidInput("no knowledge graph", field="kg")
     return KgContext(
-        run_id=work.run_id,
-        model=config.model.name,
-        seed=config.seed,
-        prices=config.model.prices,
+        **work.shared(client),
         config=config.generator,
-        client=client,
         retrieval=open_retrieval(config.retrieval),
         store=KgStore.open(Path(config.kg)),
     )

@@ -15,7 +15,7 @@ from trailforge.filters.grounding import is_grounded, supports
 from trailforge.filters.trajectories import too_long
 from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows, Story, narrate, story_of
 from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, unsupported_claim, write_thoughts
-from trailforge.inference import Client, Meter, Prices, Usage
+from trailforge.inference import Meter, Usage
 from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judge, Judged, JudgeOptions
 from trailforge.mcts.bounds import CallBounds, SearchConfig
@@ -31,13 +31,13 @@ from trailforge.mcts.reflection import (
 )
 from trailforge.mcts.rollout import AnswerJudge, PlanRunner, Reader, RolloutConfig, RolloutPrompts, read_passages
 from trailforge.mcts.search import search
+from trailforge.pipelines.engine.model_stage import RunContext
 from trailforge.retrieval import LazyRetriever, Retrieval
 from trailforge.rewards import mentions, same_answer, score_answer
 from trailforge.schemas import (
     ErrorType,
     MalformedReply,
     Origin,
-    Provenance,
     Question,
     Rollout,
     SearchTree,
@@ -84,15 +84,10 @@ class GeneratorConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(RunContext):
     """What all questions of a run share."""
 
-    run_id: str
-    model: str
-    seed: int
-    prices: Prices
     config: GeneratorConfig
-    client: Client
     retrieval: Retrieval
     tail: frozenset[Question] = frozenset()
     """Those that the run comes to last."""
@@ -151,14 +146,9 @@ async def generate(
 
 
 def _asker(question: Question, context: Context, meter: Meter, parallel: int) -> Asker:
-    return Asker(
-        client=context.client,
-        model=context.model,
-        style=context.config.rollout.style,
-        seed=context.seed,
-        meter=meter,
-        priority=_priority(question, parallel),
-    )
+    # Long searches first; among equals, those of the tail last: they are the ones that end quickly.
+    priority = 2 * expected_hops(question) + int(parallel == 1)
+    return context.asker(meter, context.config.rollout.style, priority=priority)
 
 
 async def retell(
@@ -203,11 +193,6 @@ async def _retell_one(
     config = context.config
     story, prompt = story_of(row, config.reasoning_rows), PROMPTS.text(config.prompts.thoughts)
     return await write_thoughts(row, story, _asker(question, context, meter, 1), prompt, config.thoughts)
-
-
-def _priority(question: Question, parallel: int) -> int:
-    """Long searches first; among equals, those of the tail last: they are the ones that end quickly."""
-    return 2 * expected_hops(question) + int(parallel == 1)
 
 
 def expected_hops(question: Question) -> int:
@@ -298,20 +283,13 @@ class _Writer:
             right_rollout=right.index,
             diverges_at=pair.diverges_at if pair else None,
             spans=spans,
-            provenance=self._provenance(steps),
+            provenance=self._context.provenance(
+                f"{question.dataset}:{question.id}",
+                self._context.config.prompts.version,
+                tuple(dict.fromkeys(key for step in steps for key in step.call_keys)),
+                retriever=self._context.retrieval.name,
+            ),
             follows_gold=follows_gold(steps, question),
-        )
-
-    def _provenance(self, steps: Sequence[Step]) -> Provenance:
-        context = self._context
-        return Provenance(
-            run_id=context.run_id,
-            source_id=f"{self._question.dataset}:{self._question.id}",
-            model=context.model,
-            prompt_version=context.config.prompts.version,
-            seed=context.seed,
-            call_keys=tuple(dict.fromkeys(key for step in steps for key in step.call_keys)),
-            retriever=context.retrieval.name,
         )
 
     def _plan(self, rollout: Rollout) -> tuple[str, ...]:

@@ -57,12 +57,8 @@ def open_context(work: ModelWork, client: ModelClient) -> Context:
     settings = read_settings(folder)
     assert settings is not None
     return Context(
-        run_id=work.run_id,
-        model=config.model.name,
-        seed=config.seed,
-        prices=config.model.prices,
+        **work.shared(client),
         config=config.generator,
-        client=client,
         retrieval=open_retrieval(config.retrieval),
         tail=tail_of(folder, settings, config.schedule),
     )

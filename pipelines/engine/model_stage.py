@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trailforge.inference import ModelClient, check_ledger, open_ledger
+from trailforge.inference import Client, Meter, ModelClient, Prices, check_ledger, open_ledger
+from trailforge.inference.asker import Asker, Style
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.config import RunConfig
-from trailforge.schemas import RejectedRow, TrailforgeError, Verdict
+from trailforge.schemas import Provenance, RejectedRow, TrailforgeError, Verdict
 
 if TYPE_CHECKING:
     from trailforge.pipelines.dataset import StageRun
@@ -79,6 +80,48 @@ class ModelWork:
             await client.aclose()
             raise
         return client
+
+    def shared(self, client: ModelClient) -> dict[str, Any]:
+        """The fields of a `RunContext`."""
+        model = self.config.model
+        return {
+            "run_id": self.run_id,
+            "preset": self.preset,
+            "model": model.name,
+            "prices": model.prices,
+            "seed": self.config.seed,
+            "client": client,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """What all items of a run share, whatever it makes; data sets add their own."""
+
+    run_id: str
+    preset: str = ""
+    model: str
+    prices: Prices = field(default_factory=Prices)
+    seed: int
+    client: Client
+
+    def asker(self, meter: Meter, style: Style = "chat", *, priority: int = 0) -> Asker:
+        """Asks this model under the run's seed. `meter` counts the calls of one item."""
+        return Asker(client=self.client, model=self.model, style=style, seed=self.seed, meter=meter, priority=priority)
+
+    def provenance(
+        self, source_id: str, prompt_version: str, call_keys: Sequence[str] = (), *, retriever: str = ""
+    ) -> Provenance:
+        """Of a row that was made of this source."""
+        return Provenance(
+            run_id=self.run_id,
+            source_id=source_id,
+            model=self.model,
+            prompt_version=prompt_version,
+            seed=self.seed,
+            call_keys=tuple(call_keys),
+            retriever=retriever,
+        )
 
 
 async def check_servers(config: RunConfig) -> None:

@@ -61,9 +61,9 @@ async def search_rows() -> list[SearchEpisode]:
         planned = f"<think>x</think><search>\n{plans[request.sample]}\n</search>"
         return planned if request.purpose == "plan" else answers[request.sample]
 
-    common: dict[str, Any] = {"run_id": "r", "seed": 7, "tools": tools, "model": "m"}
+    common: dict[str, Any] = {"run_id": "r", "seed": 7, "tools": tools, "model": "m", "client": ScriptedModel(script)}
     gold = EpisodeContext(config=PlannedEpisodeConfig(), **common)
-    drawn = EpisodeContext(config=PlannedEpisodeConfig(plan="sampled"), client=ScriptedModel(script), **common)
+    drawn = EpisodeContext(config=PlannedEpisodeConfig(plan="sampled"), **common)
     made = [*await make_episodes(CHURCH, gold, Meter()), *await make_episodes(ISLAND, drawn, Meter())]
     return [candidate.episode for candidate in made]
 

@@ -7,9 +7,8 @@ from trailforge.filters.bundle_readings import judge_question
 from trailforge.filters.bundle_twins import used_fact
 from trailforge.filters.bundles import judge_unread
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.review import edit_question
 from trailforge.generators.document_bundles.stages.embedding import encoder_of
-from trailforge.generators.document_bundles.write import BundleContext, Writer, open_writer, seal
+from trailforge.generators.document_bundles.write import BundleContext, Writer, edit_question, open_writer, seal
 from trailforge.inference import ModelClient
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
@@ -25,13 +24,8 @@ def open_context(work: ModelWork, client: ModelClient) -> BundleContext:
     """What all bundles share. Raises when an encoder is wanted and not there."""
     config = work.config
     return BundleContext(
-        run_id=work.run_id,
-        model=config.model.name,
-        preset=work.preset,
-        seed=config.seed,
-        prices=config.model.prices,
+        **work.shared(client),
         config=config.writer,
-        client=client,
         judge=config.judge,
         sentences=SentenceReader(encoder_of(config.encoder) if config.writer.kind != "model" else None),
     )
