@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from trailforge.generators.document_bundles.write import BundleContext, draft_row, render_question
+from trailforge.generators.document_bundles.write import BundleContext, draft_row
 from trailforge.inference import Meter, Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.inference.prompts import Prompts
@@ -56,7 +56,7 @@ class StepWork:
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
         """First what is described, then the question with its name in the place of that."""
         if not documents:
-            return await self._from_memory(render_question(row), sample)
+            return await self._from_memory(row.asked().text, sample)
         passages = [Passage(id=d.id, title=d.title, text=d.text, score=0.0) for d in documents]
         names, first = names_of(documents), row.dag_nodes[0].query
         found = await self._read(first, passages, names, sample)

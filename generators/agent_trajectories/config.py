@@ -203,10 +203,6 @@ class AgentRunConfig(RunConfig):
         """How the model is asked."""
         return self.generator.style
 
-    def over(self, documents: Path | None) -> AgentRunConfig:
-        """With this corpus instead of the questions' own paragraphs."""
-        return replace(self, retrieval=self.retrieval.over(documents))
-
     def on_graph(self, kg: Path | None) -> AgentRunConfig:
         """With this graph instead of the preset's, every byte of it checked, where the agent searches one.
 

@@ -16,7 +16,7 @@ from trailforge.generators.document_bundles import search_thoughts
 from trailforge.generators.document_bundles.bundling.duplicates import exact_key
 from trailforge.generators.document_bundles.bundling.measures import cohesion
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.episode_rows import episode_sft_row, gold_answer, made_of
+from trailforge.generators.document_bundles.episode_rows import episode_sft_row, made_of
 from trailforge.generators.document_bundles.episodes import against, planner_of
 from trailforge.generators.document_bundles.stages import cleaning, embedding, episodes, grouping, questions, selection
 from trailforge.generators.document_bundles.stages.selection import order_rows
@@ -187,12 +187,9 @@ class BundleRowChecks(RowChecks):
                 self.accepted[episodes.DRAW] += 1
                 for problem in self._episode_problems(episode, asked.get(episode.question_id)):
                     self.problem(name, episode.uid, problem)
-            expected = {e.uid: episode_sft_row(e) for e in self.standing(episodes.TABLE, name, SearchEpisode)}
-            for row in self.rows(episodes.SFT, name, SftRow):
-                if row != expected.pop(row.uid, None):
-                    self.problem(name, row.uid, "this SFT row is not what its episode gives")
-            for uid in expected:
-                self.problem(name, uid, "this SFT row of an episode is missing")
+            made = map(episode_sft_row, self.standing(episodes.TABLE, name, SearchEpisode))
+            differs, missing = "this SFT row is not what its episode gives", "this SFT row of an episode is missing"
+            self.check_made(episodes.SFT, name, made, SftRow, differs, missing)
 
     def _episode_problems(self, episode: SearchEpisode, row: BundleQuestion | None) -> Iterator[str]:
         if row is None:
@@ -218,7 +215,7 @@ class BundleRowChecks(RowChecks):
         """Of its answer, and what says so. A judge is not asked again: what it said stands in the row."""
         answer = R_SEARCH.answer_of(episode.messages)
         if episode.origin == "oracle":
-            return float(answer == one_line(gold_answer(row))), "options" if row.options else "matching"
+            return float(answer == one_line(row.asked().golds[0])), "options" if row.options else "matching"
         score, by = asyncio.run(AnswerScorer().score(row, answer))
         is_free, judge = row.type == "causal", self.config.judge
         is_judged = judge.free_answers if is_free else judge.near_misses

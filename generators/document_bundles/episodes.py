@@ -28,13 +28,11 @@ from trailforge.filters.episodes import (
 from trailforge.generators.document_bundles import search_thoughts
 from trailforge.generators.document_bundles.episode_rows import (
     found_evidence,
-    gold_answer,
     made_of,
     search_of,
     uid_of,
 )
 from trailforge.generators.document_bundles.search_thoughts import PlanThoughtConfig
-from trailforge.generators.document_bundles.write import render_question
 from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
 from trailforge.pipelines.engine.model_stage import RunContext
 from trailforge.protocols import R_SEARCH, Grammar, nl_dag, r_search
@@ -219,10 +217,10 @@ class _Work:
         )
         results = await nl_dag.execute(plan, context.tools, context.config.top_k)
         messages = (
-            *context.planner.opening(render_question(row)),
+            *context.planner.opening(row.asked().text),
             _turn(Turn(thought=self._template(plan), search=r_search.search_of(plan))),
             _result(Observation(nodes=tuple(results))),
-            _turn(Turn(answer=one_line(gold_answer(row)))),
+            _turn(Turn(answer=one_line(row.asked().golds[0]))),
         )
         # Behind the plan is the model that wrote the question.
         model, keys = row.provenance.model, row.provenance.call_keys
@@ -275,7 +273,7 @@ class _Work:
     async def sampled(self, number: int) -> Candidate:
         """A draw. It ends with a first turn that breaks the grammar, a plan that breaks a rule or that is lost."""
         context, row = self.context, self.row
-        messages = [*context.planner.opening(render_question(row))]
+        messages = [*context.planner.opening(row.asked().text)]
         results: Sequence[nl_dag.NodeResult] = ()
         first = await self._ask(messages, number)
         turn, thoughts = self._first_turn(first)

@@ -55,10 +55,9 @@ class PlanThoughtConfig:
 
 async def ask_for_thought(row: BundleQuestion, plan: SearchPlan, config: PlanThoughtConfig, asker: Asker) -> Reply:
     """The reply with the thought of a plan: question and plan are all that the model is shown."""
-    options = [f"{chr(ord('A') + position)}. {option}" for position, option in enumerate(row.options)]
     prompt = fill(
         PROMPTS.text(PROMPT),
-        question="\n".join([row.question, *options]),
+        question=row.asked().text,
         plan=render(plan),
         max_words=str(config.max_words),
     )

@@ -179,9 +179,9 @@ class BundleWork:
         shown, letters = _in_other_order(row, f"{self.context.seed}:{row.uid}:{sample}") if sample else (row, {})
         text = render_documents(documents, config.longest_document)
         prompt = (
-            fill(PROMPTS.text("read_documents"), documents=text, question=render_question(shown))
+            fill(PROMPTS.text("read_documents"), documents=text, question=shown.asked().text)
             if documents
-            else fill(PROMPTS.text("answer_from_memory"), question=render_question(shown))
+            else fill(PROMPTS.text("answer_from_memory"), question=shown.asked().text)
         )
         temperature = config.read_temperature if documents else config.closed_book_temperature
         sampling = Sampling(temperature=temperature, top_p=config.top_p, max_tokens=config.read_max_tokens)
@@ -216,7 +216,7 @@ async def edit_question(
     prompt = fill(
         PROMPTS.text(REVIEW),
         type=_KINDS[row.type],
-        question=render_question(row),
+        question=row.asked().text,
         answer=" | ".join((row.answer, *row.aliases)),
         quotes=render_quotes(row, used),
         documents=render_documents(used, config.longest_document),
@@ -271,12 +271,6 @@ def cut_text(text: str, longest: int) -> str:
     last = split_sentences(begun)[-1]
     whole = begun[: begun.rindex(last)].rstrip()
     return f"{whole or begun.rpartition(' ')[0] or begun} {CUT}"
-
-
-def render_question(row: BundleQuestion) -> str:
-    """The question, with its options by letter."""
-    options = [f"{chr(ord('A') + position)}. {option}" for position, option in enumerate(row.options)]
-    return "\n".join([row.question, *options])
 
 
 def complexity_of(row: BundleQuestion, documents: Sequence[SourceDocument], closed_book: float) -> float:

@@ -85,15 +85,15 @@ class KgQuestionWork:
     context: KgQuestionContext
     meter: Meter = field(default_factory=Meter)
 
-    async def write(self) -> list[KgQuestion]:
-        """The draft: always one. Raises `MalformedReply` and the kinds of `ProviderError`."""
+    async def write(self) -> KgQuestion:
+        """The draft. Raises `MalformedReply` and the kinds of `ProviderError`."""
         config = self.context.config
         if config.kind == "templates":
-            return [row_of(compose(self.item), self.item, self.context)]
+            return row_of(compose(self.item), self.item, self.context)
         sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.write_max_tokens)
         prompt, schema = writer_prompt(self.item), schema_for(self.item)
         reply = await self.context.asker(self.meter).json(prompt, schema, purpose="write", sampling=sampling)
-        return [row_of(wording_of(reply), self.item, self.context)]
+        return row_of(wording_of(reply), self.item, self.context)
 
     async def answer(self, row: KgQuestion, sample: int) -> str | None:
         """As a `filters.QuestionReader`."""

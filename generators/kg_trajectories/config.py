@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig
@@ -218,10 +217,6 @@ class KgRunConfig(GraphRunConfig):
     def call_style(self) -> Literal["chat", "completion"]:
         """How the model is asked."""
         return self.generator.episode.style
-
-    def over(self, documents: Path | None) -> KgRunConfig:
-        """With this corpus instead of the questions' own paragraphs."""
-        return replace(self, retrieval=self.retrieval.over(documents))
 
 
 def configure(config: KgRunConfig, inputs: RunInputs) -> KgRunConfig:

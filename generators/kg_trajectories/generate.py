@@ -15,23 +15,16 @@ from typing import Protocol
 
 from trailforge.generators.kg_trajectories.config import (
     LEADERS,
-    GuidedConfig,
     KgContext,
-    KgFilter,
     KgGeneratorConfig,
-    KgPromptNames,
-    ReadingConfig,
-    SelfCheck,
 )
 from trailforge.generators.kg_trajectories.reading import Offer, Reading, find_conflicts
 from trailforge.generators.kg_trajectories.rows import (
     holds_format,
     made_of,
-    reward_of,
     row_of,
     steps_of,
     support_texts,
-    tells_its_steps,
 )
 from trailforge.generators.kg_trajectories.tool import SearchTool
 from trailforge.inference import Meter
@@ -42,23 +35,6 @@ from trailforge.protocols.turns import Observation, Search
 from trailforge.rewards import is_near_miss, mcts_reward
 from trailforge.schemas import ITEM_ERRORS, InvalidInput, KgTrajectory, MalformedReply, Question, TrailforgeError
 from trailforge.schemas.plugins import load_plugin
-
-__all__ = [
-    "GeneratedEpisodes",
-    "GuidedConfig",
-    "KgContext",
-    "KgFilter",
-    "KgGeneratorConfig",
-    "KgPromptNames",
-    "LostEpisode",
-    "ReadingConfig",
-    "SelfCheck",
-    "generate",
-    "hold_against_documents",
-    "made_of",
-    "reward_of",
-    "tells_its_steps",
-]
 
 
 class Leader(Protocol):

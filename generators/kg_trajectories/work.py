@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from trailforge.generators.kg_trajectories import DATASET, EPISODE, FILTER, NAME, SEARCH
-from trailforge.generators.kg_trajectories.config import KgRunConfig
-from trailforge.generators.kg_trajectories.generate import KgContext, generate, hold_against_documents
+from trailforge.generators.kg_trajectories.config import KgContext, KgRunConfig
+from trailforge.generators.kg_trajectories.generate import generate, hold_against_documents
 from trailforge.generators.kg_trajectories.rows import kg_sft_row
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
 from trailforge.inference import ModelClient

@@ -9,21 +9,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
 from trailforge.generators.mcts_trajectories import DATASET, NAME
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import Context, Generated, expected_hops, generate, retell
-from trailforge.generators.mcts_trajectories.sift import sift
 from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.inference import ModelClient
+from trailforge.mcts.reflection import ReflectionConfig
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.config import ScheduleConfig
 from trailforge.pipelines.runs.intake import RunInputs, Settings, read_settings, take_in_questions
 from trailforge.retrieval import open_retrieval
-from trailforge.schemas import Question, SearchTree, StageCount, Trajectory, Verdict, read_rows, to_dict
+from trailforge.schemas import Question, SearchTree, Trajectory, Verdict, read_rows, to_dict
 
-SEARCH = "search"
+SEARCH, CAP = "search", "cap"
 
 
 def take_in(inputs: RunInputs, folder: Path, config: MctsRunConfig) -> Settings:
@@ -87,6 +88,32 @@ search_stage = ModelStage(
 )
 
 
+def sift(
+    question: Question, candidates: Sequence[Trajectory], filters: FilterConfig, caps: ReflectionConfig
+) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]]]:
+    """The accepted candidates, in order, and the others with the first verdict against them.
+
+    Filters come before caps: a row that a filter rejects makes room for the next one of its kind.
+    """
+    accepted: list[Trajectory] = []
+    rejected: list[tuple[Trajectory, Verdict]] = []
+    for row in candidates:
+        verdict = first_rejection([*judge_trajectory(row, question, accepted, filters), over_cap(row, accepted, caps)])
+        if verdict is None:
+            accepted.append(row)
+        else:
+            rejected.append((row, verdict))
+    return accepted, rejected
+
+
+def over_cap(row: Trajectory, accepted: Sequence[Trajectory], caps: ReflectionConfig) -> Verdict:
+    """The question has rows enough of this kind. Score: how many there are."""
+    kind, room = row.reflection_error or row.kind, caps.max_pairs if row.reflection_error else caps.max_correct
+    have = sum((other.reflection_error or other.kind) == kind for other in accepted)
+    detail = "" if have < room else f"the question has {have} rows of kind {kind}, {room} are wanted"
+    return Verdict(keep=have < room, reason=CAP, score=float(have), detail=detail)
+
+
 def rows_of(
     question: Question,
     generated: Generated,
@@ -104,7 +131,12 @@ def rows_of(
             accepted=int(not unsolved),
             rejected=["no_correct_rollout"] if unsolved else [],
         ),
-        _filter_books(len(generated.candidates), len(accepted), [v for _, v in rejected]),
+        stage(
+            "filter",
+            inputs=len(generated.candidates),
+            accepted=len(accepted),
+            rejected=[verdict.reason for _, verdict in rejected],
+        ),
     )
     out = [rejected_row("filter", row.uid, verdict, to_dict(row)) for row, verdict in rejected]
     if unsolved:
@@ -119,10 +151,6 @@ def rows_of(
         stages=books,
         usage=generated.usage,
     )
-
-
-def _filter_books(inputs: int, accepted: int, verdicts: Sequence[Verdict]) -> StageCount:
-    return stage("filter", inputs=inputs, accepted=accepted, rejected=[v.reason for v in verdicts])
 
 
 def _unsolved(tree: SearchTree) -> Verdict:

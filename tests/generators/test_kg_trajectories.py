@@ -17,17 +17,15 @@ from tests.support.recorded import recorded
 from tests.support.rows import QUESTION, reread
 from tests.support.scripted import Script, prompt_text
 from tests.support.turns import kg_score
-from trailforge.generators.kg_trajectories.config import KgContext, KgRunConfig
-from trailforge.generators.kg_trajectories.generate import (
+from trailforge.generators.kg_trajectories.config import (
+    KgContext,
     KgGeneratorConfig,
     KgPromptNames,
+    KgRunConfig,
     ReadingConfig,
-    generate,
-    hold_against_documents,
-    reward_of,
-    tells_its_steps,
 )
-from trailforge.generators.kg_trajectories.rows import holds_format, kg_sft_row
+from trailforge.generators.kg_trajectories.generate import generate, hold_against_documents
+from trailforge.generators.kg_trajectories.rows import holds_format, kg_sft_row, reward_of, tells_its_steps
 from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig, contrastive_pairs, select
 from trailforge.generators.kg_trajectories.tool import SearchTool
 from trailforge.generators.kg_trajectories.work import episodes_of

@@ -12,7 +12,8 @@ import pytest
 
 from tests.support.kg_episodes import agent, context, store, turn
 from tests.support.truths import score_messages
-from trailforge.generators.kg_trajectories.generate import KgGeneratorConfig, generate
+from trailforge.generators.kg_trajectories.config import KgGeneratorConfig
+from trailforge.generators.kg_trajectories.generate import generate
 from trailforge.pipelines.sources import read_questions
 from trailforge.protocols import KG_SEARCH
 from trailforge.rewards import reward_preset

@@ -19,7 +19,8 @@ from tests.support.transcripts import PRESETS, cases
 from tests.support.truths import score_messages
 from trailforge.generators.document_bundles.episode_rows import episode_sft_row
 from trailforge.generators.document_bundles.episodes import EpisodeContext, PlannedEpisodeConfig, make_episodes
-from trailforge.generators.kg_trajectories.generate import KgGeneratorConfig, generate
+from trailforge.generators.kg_trajectories.config import KgGeneratorConfig
+from trailforge.generators.kg_trajectories.generate import generate
 from trailforge.generators.kg_trajectories.rows import kg_sft_row
 from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.inference import Meter, Request

@@ -9,7 +9,6 @@ idempotent: what they return they leave as it is.
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections import Counter, defaultdict
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from trailforge.filters.base import first_rejection
 from trailforge.generators.document_bundles.bundling.content import ContentConfig, judge_content
 from trailforge.generators.document_bundles.bundling.duplicates import (
     DuplicateConfig,
@@ -33,6 +33,7 @@ from trailforge.generators.document_bundles.bundling.duplicates import (
     verify_pairs,
 )
 from trailforge.inference import Usage
+from trailforge.pipelines.engine.model_stage import rejected_row
 from trailforge.pipelines.engine.shards import Receipt, Shard, missing_shards, write_receipt, write_table
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.schemas import RejectedRow, SourceDocument, StageCount, Verdict, read_parquet, to_dict
@@ -149,8 +150,7 @@ def _repeated_by_source(lines: Iterable[tuple[tuple[str, str], int]], documents:
 
 def _judge(placed: Placed, repeated: Repeated, config: ContentConfig) -> Outcome:
     document = normalise_document(placed.document, repeated.get(placed.document.source, frozenset()))
-    rejection = next((verdict for verdict in judge_content(document, config) if not verdict.keep), None)
-    return Outcome(Placed(placed.shard, placed.index, document), rejection)
+    return Outcome(replace(placed, document=document), first_rejection(judge_content(document, config)))
 
 
 def _exact_twins(fit: Collection) -> Collection:
@@ -234,14 +234,7 @@ def _write(group: tuple[str, Iterable[Outcome]], folder: str) -> str:
 
 def _rejected(document: SourceDocument, verdict: Verdict) -> RejectedRow:
     at = next((name for name, reason in _STAGES if reason == verdict.reason), _STAGES[0][0])
-    return RejectedRow(
-        uid=document.id,
-        stage=at,
-        reason=verdict.reason,
-        score=verdict.score,
-        detail=verdict.detail,
-        payload=json.dumps(to_dict(document), ensure_ascii=False),
-    )
+    return rejected_row(at, document.id, verdict, to_dict(document))
 
 
 def _books(documents: int, rejected: Counter[tuple[str, str]]) -> Iterator[StageCount]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trailforge.filters.answers import open_scorer
+from trailforge.filters.base import first_rejection
 from trailforge.filters.bundle_readings import judge_question
 from trailforge.filters.bundle_twins import used_fact
 from trailforge.filters.bundles import judge_unread
@@ -44,7 +45,7 @@ async def questions_of(item: BundleInput, context: BundleContext, config: Bundle
         # In order of key, since of calls made at once another may be answered first when the run goes on.
         keys = (*sorted(work.meter.keys), *sorted(reader.meter.keys))
         row = seal(draft, verdicts, keys, item.documents)
-        against = next((verdict for verdict in verdicts if not verdict.keep), None)
+        against = first_rejection(verdicts)
         if against is None:
             accepted.append(row)
         else:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from trailforge.filters.base import first_rejection
 from trailforge.filters.bundle_twins import duplicate_question
 from trailforge.filters.bundles import Benchmarks, benchmarks_of, contaminated
 from trailforge.generators.document_bundles.config import BundleRunConfig, SelectionConfig
@@ -53,7 +54,7 @@ def sift(
             duplicate_question(row, vectors[place], kept, vectors[places], most_alike=config.most_alike),
             contaminated(row.question, vectors[place], benchmarks, most_alike=config.most_alike_benchmark),
         ]
-        against = next((verdict for verdict in verdicts if not verdict.keep), None)
+        against = first_rejection(verdicts)
         if against is not None:
             rejected.append((row, against))
             continue

@@ -11,14 +11,9 @@ import pytest
 from tests.support.kg_episodes import BORN, DIRECTOR, agent, context, store, turn
 from tests.support.rows import QUESTION
 from tests.support.scripted import prompt_text
-from trailforge.generators.kg_trajectories.generate import (
-    KgGeneratorConfig,
-    KgPromptNames,
-    ReadingConfig,
-    generate,
-    made_of,
-    reward_of,
-)
+from trailforge.generators.kg_trajectories.config import KgGeneratorConfig, KgPromptNames, ReadingConfig
+from trailforge.generators.kg_trajectories.generate import generate
+from trailforge.generators.kg_trajectories.rows import made_of, reward_of
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
 from trailforge.inference import Request
 from trailforge.protocols.episodes import EpisodeConfig
