@@ -18,7 +18,7 @@ from trailforge.generators.document_bundles.bundling.measures import cohesion
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.episode_rows import episode_sft_row, made_of
 from trailforge.generators.document_bundles.episodes import against, planner_of
-from trailforge.generators.document_bundles.stages import cleaning, embedding, episodes, grouping, questions, selection
+from trailforge.generators.document_bundles.stages import cleaning, episodes, grouping, questions, selection
 from trailforge.generators.document_bundles.stages.selection import order_rows
 from trailforge.generators.document_bundles.write import complexity_of
 from trailforge.pipelines.runs.intake import INPUTS
@@ -64,7 +64,7 @@ class BundleRowChecks(RowChecks):
         for name in self.names():
             self.accepted["read"] += sum(1 for _ in self.rows(INPUTS, name, SourceDocument))
             self.accepted["near_duplicates"] += self._check_documents(name)
-            self.accepted[embedding.NAME] += self._check_embeddings(name)
+            self.accepted[grouping.EMBED] += self._check_embeddings(name)
         for name in self.names():
             self._check_bundles(name)
         for name in self.names():
@@ -88,7 +88,7 @@ class BundleRowChecks(RowChecks):
 
     def _check_embeddings(self, name: str) -> int:
         count = 0
-        for row in self.rows(embedding.TABLE, name, DocumentEmbedding):
+        for row in self.rows(grouping.EMBEDDINGS, name, DocumentEmbedding):
             count += 1
             vector = np.array(row.vector, np.float32)
             if abs(float(np.linalg.norm(vector)) - 1) > 1e-3:

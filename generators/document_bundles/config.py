@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +17,7 @@ from trailforge.generators.document_bundles.write import BundleWriterConfig
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.config import RunConfig
 from trailforge.pipelines.runs.intake import RunInputs
-from trailforge.retrieval.encoder import PACKAGED
+from trailforge.retrieval.encoder import PACKAGED, Encoder
 from trailforge.retrieval.plan_tools import PlanToolsConfig, check_tools
 from trailforge.schemas import (
     Bundle,
@@ -40,6 +41,12 @@ class EncoderConfig:
     """`minilm`, or any sentence-transformers name or path."""
     query_prefix: str = ""
     passage_prefix: str = ""
+
+
+@lru_cache(1)
+def encoder_of(config: EncoderConfig) -> Encoder:
+    """Loaded once per process."""
+    return Encoder(config.name, query_prefix=config.query_prefix, passage_prefix=config.passage_prefix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

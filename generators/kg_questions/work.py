@@ -76,8 +76,7 @@ def selection_shards(written: tuple[Shard, ...], receipts: list[Receipt]) -> tup
 
 def run_selection(run: StageRun) -> None:
     """Choose among the questions of all paths."""
-    config: KgQuestionRunConfig = run.config
-    selection.select(run.folder, run.before, config.output.shard_size, next(iter(run.shards)).made_of)
+    selection.select(run)
 
 
 async def question_of(chain: FactChain, context: KgQuestionContext, config: KgQuestionRunConfig) -> ItemResult:

@@ -33,6 +33,7 @@ from trailforge.generators.document_bundles.bundling.duplicates import (
     verify_pairs,
 )
 from trailforge.inference import Usage
+from trailforge.pipelines.dataset import StageRun
 from trailforge.pipelines.engine.model_stage import rejected_row
 from trailforge.pipelines.engine.shards import Receipt, Shard, missing_shards, write_receipt, write_table
 from trailforge.pipelines.runs.accounting import stage
@@ -76,25 +77,20 @@ Repeated: TypeAlias = Mapping[str, frozenset[str]]
 """By source the keys of lines that are the site's."""
 
 
-def clean(
-    folder: Path,
-    shards: Sequence[Shard],
-    content: ContentConfig,
-    duplicates: DuplicateConfig,
-    beam_options: Sequence[str],
-) -> None:
+def clean(run: StageRun) -> None:
     """Write `documents/` and `rejected/` by shard, unless all are there. Raises as `beam_pipeline`."""
-    missing = missing_shards(folder, shards)
+    missing = missing_shards(run.folder, run.shards)
     if not missing:
         return
     from trailforge.pipelines.engine.beam_work import beam_pipeline
 
     names = frozenset(shard.name for shard in missing)
-    with beam_pipeline(folder, beam_options) as begin:
-        read = begin.spread("Shards", shards).flat_map("Read", _read, str(folder))
-        outcomes = _outcomes(begin, read, content, duplicates)
+    folder, config = str(run.folder), run.config
+    with beam_pipeline(run.folder, run.arguments) as begin:
+        read = begin.spread("Shards", run.shards).flat_map("Read", _read, folder)
+        outcomes = _outcomes(begin, read, config.content, config.duplicates)
         by_shard = outcomes.map("By shard", lambda outcome: (outcome.placed.shard, outcome)).group("Of a shard")
-        by_shard.filter("Missing", lambda group: group[0] in names).map("Write", _write, str(folder))
+        by_shard.filter("Missing", lambda group: group[0] in names).map("Write", _write, folder)
 
 
 def next_shards(receipts: Sequence[Receipt], suffix: str) -> tuple[Shard, ...]:

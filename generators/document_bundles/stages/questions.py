@@ -7,8 +7,7 @@ from trailforge.filters.base import first_rejection
 from trailforge.filters.bundle_readings import judge_question
 from trailforge.filters.bundle_twins import used_fact
 from trailforge.filters.bundles import judge_unread
-from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.stages.embedding import encoder_of
+from trailforge.generators.document_bundles.config import BundleRunConfig, encoder_of
 from trailforge.generators.document_bundles.write import BundleContext, Writer, edit_question, open_writer, seal
 from trailforge.inference import ModelClient
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
