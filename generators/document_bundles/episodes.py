@@ -293,7 +293,7 @@ class _Work:
             return self._judged(planned)
         # No thought belongs here: what a server delivers apart was thought before the agent took its turn.
         messages.append(_assistant(second, second.text))
-        scorer = open_scorer(context.judge, context.client, context.model, self.meter)
+        scorer = open_scorer(context.judge, context.asker(self.meter))
         score, by = await scorer.score(row, R_SEARCH.answer_of(messages))
         return self._judged(self._drawn(messages, results, [*keys, second.key], thoughts, (score or 0.0, by)))
 

@@ -33,7 +33,7 @@ whose reading is not to be relied on, and fewer calls.
 """
 PROMPTS = Prompts("trailforge.generators.kg_trajectories", "trailforge.generators")
 LEADERS = "trailforge.leaders"
-"""Group of entry points: each makes a `generate.Leader`."""
+"""Group of entry points: each makes a `work.Leader`."""
 _POOLS = "kg_thoughts"
 """Of guided episodes."""
 

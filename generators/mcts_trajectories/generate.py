@@ -6,10 +6,10 @@ import asyncio
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from trailforge.filters import FilterConfig
+from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
 from trailforge.filters.gold_hops import follows_gold, misses_own_hop
 from trailforge.filters.grounding import is_grounded, supports
 from trailforge.filters.trajectories import too_long
@@ -17,7 +17,7 @@ from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows
 from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, unsupported_claim, write_thoughts
 from trailforge.inference import Meter, Usage
 from trailforge.inference.asker import Asker
-from trailforge.inference.judge import Judge, Judged, JudgeOptions
+from trailforge.inference.judge import Judged, JudgeOptions, grade
 from trailforge.mcts.bounds import CallBounds, SearchConfig
 from trailforge.mcts.contrasts import Fault
 from trailforge.mcts.policy import PolicyConfig, PolicyPrompts, open_policy
@@ -29,14 +29,13 @@ from trailforge.mcts.reflection import (
     mended_steps,
     reflections,
 )
-from trailforge.mcts.rollout import AnswerJudge, PlanRunner, Reader, RolloutConfig, RolloutPrompts, read_passages
+from trailforge.mcts.rollout import PlanRunner, Reader, RolloutConfig, RolloutPrompts, read_passages
 from trailforge.mcts.search import search
 from trailforge.pipelines.engine.model_stage import RunContext
 from trailforge.retrieval import LazyRetriever, Retrieval
 from trailforge.rewards import mentions, same_answer, score_answer
 from trailforge.schemas import (
     ErrorType,
-    MalformedReply,
     Origin,
     Question,
     Rollout,
@@ -49,6 +48,7 @@ from trailforge.schemas import (
 )
 from trailforge.schemas.text import count_conversation
 
+CAP = "cap"
 _WORDS_PER_HOP = 7
 
 
@@ -195,6 +195,32 @@ async def _retell_one(
     return await write_thoughts(row, story, _asker(question, context, meter, 1), prompt, config.thoughts)
 
 
+def sift(
+    question: Question, candidates: Sequence[Trajectory], filters: FilterConfig, caps: ReflectionConfig
+) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]]]:
+    """The accepted candidates, in order, and the others with the first verdict against them.
+
+    Filters come before caps: a row that a filter rejects makes room for the next one of its kind.
+    """
+    accepted: list[Trajectory] = []
+    rejected: list[tuple[Trajectory, Verdict]] = []
+    for row in candidates:
+        verdict = first_rejection([*judge_trajectory(row, question, accepted, filters), over_cap(row, accepted, caps)])
+        if verdict is None:
+            accepted.append(row)
+        else:
+            rejected.append((row, verdict))
+    return accepted, rejected
+
+
+def over_cap(row: Trajectory, accepted: Sequence[Trajectory], caps: ReflectionConfig) -> Verdict:
+    """The question has rows enough of this kind. Score: how many there are."""
+    kind, room = row.reflection_error or row.kind, caps.max_pairs if row.reflection_error else caps.max_correct
+    have = sum((other.reflection_error or other.kind) == kind for other in accepted)
+    detail = "" if have < room else f"the question has {have} rows of kind {kind}, {room} are wanted"
+    return Verdict(keep=have < room, reason=CAP, score=float(have), detail=detail)
+
+
 def expected_hops(question: Question) -> int:
     """How long its search will be, roughly: the gold decomposition's hops, else by the words of the question.
 
@@ -311,6 +337,10 @@ def policy_prompts(names: PromptNames) -> PolicyPrompts:
 def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunner:
     """What rolls out plans of one question."""
     config = context.config
+
+    def judge(answer: str) -> Awaitable[float | None]:
+        return grade(Judged(question=question.question, answer=answer, golds=question.golds), config.judge, asker)
+
     return PlanRunner(
         golds=question.golds,
         asker=asker,
@@ -321,7 +351,7 @@ def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunne
             rephrase=PROMPTS.text(config.prompts.rephrase),
         ),
         config=config.rollout,
-        judge=_judge(question, asker, context) if config.judge.near_misses else None,
+        judge=judge if config.judge.near_misses else None,
         judge_threshold=config.judge.threshold,
     )
 
@@ -332,26 +362,6 @@ def _find_fault(step: Step, question: Question) -> Fault | None:
         gold = question.decomposition[step.index].answer
         return "misread" if any(supports(passage, step.query, gold) for passage in step.passages) else "missed"
     return None if is_grounded(step) else "missed"
-
-
-def _judge(question: Question, asker: Asker, context: Context) -> AnswerJudge:
-    options = context.config.judge
-    judge = Judge(
-        client=context.client,
-        model=options.model or context.model,
-        max_tokens=options.max_tokens,
-        purpose="grade",
-        priority=asker.priority,
-    )
-
-    async def score(answer: str) -> float | None:
-        try:
-            judged = Judged(question=question.question, answer=answer, golds=question.golds)
-            return await judge.score(judged, asker.meter)
-        except MalformedReply:
-            return None
-
-    return score
 
 
 def _reader(retrieval: Retrieval, config: RolloutConfig) -> Reader:

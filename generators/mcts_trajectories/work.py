@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
 from trailforge.generators.mcts_trajectories import DATASET, NAME
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.generate import Context, Generated, expected_hops, generate, retell
+from trailforge.generators.mcts_trajectories.generate import Context, Generated, expected_hops, generate, retell, sift
 from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.inference import ModelClient
-from trailforge.mcts.reflection import ReflectionConfig
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import stage
@@ -24,7 +22,7 @@ from trailforge.pipelines.runs.intake import RunInputs, Settings, read_settings,
 from trailforge.retrieval import open_retrieval
 from trailforge.schemas import Question, SearchTree, Trajectory, Verdict, read_rows, to_dict
 
-SEARCH, CAP = "search", "cap"
+SEARCH = "search"
 
 
 def take_in(inputs: RunInputs, folder: Path, config: MctsRunConfig) -> Settings:
@@ -86,32 +84,6 @@ search_stage = ModelStage(
     open_context=open_context,
     run_item=search_question,
 )
-
-
-def sift(
-    question: Question, candidates: Sequence[Trajectory], filters: FilterConfig, caps: ReflectionConfig
-) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]]]:
-    """The accepted candidates, in order, and the others with the first verdict against them.
-
-    Filters come before caps: a row that a filter rejects makes room for the next one of its kind.
-    """
-    accepted: list[Trajectory] = []
-    rejected: list[tuple[Trajectory, Verdict]] = []
-    for row in candidates:
-        verdict = first_rejection([*judge_trajectory(row, question, accepted, filters), over_cap(row, accepted, caps)])
-        if verdict is None:
-            accepted.append(row)
-        else:
-            rejected.append((row, verdict))
-    return accepted, rejected
-
-
-def over_cap(row: Trajectory, accepted: Sequence[Trajectory], caps: ReflectionConfig) -> Verdict:
-    """The question has rows enough of this kind. Score: how many there are."""
-    kind, room = row.reflection_error or row.kind, caps.max_pairs if row.reflection_error else caps.max_correct
-    have = sum((other.reflection_error or other.kind) == kind for other in accepted)
-    detail = "" if have < room else f"the question has {have} rows of kind {kind}, {room} are wanted"
-    return Verdict(keep=have < room, reason=CAP, score=float(have), detail=detail)
 
 
 def rows_of(

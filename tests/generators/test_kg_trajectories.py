@@ -24,11 +24,10 @@ from trailforge.generators.kg_trajectories.config import (
     KgRunConfig,
     ReadingConfig,
 )
-from trailforge.generators.kg_trajectories.generate import generate, hold_against_documents
 from trailforge.generators.kg_trajectories.rows import holds_format, kg_sft_row, reward_of, tells_its_steps
 from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig, contrastive_pairs, select
 from trailforge.generators.kg_trajectories.tool import SearchTool
-from trailforge.generators.kg_trajectories.work import episodes_of
+from trailforge.generators.kg_trajectories.work import episodes_of, generate, hold_against_documents
 from trailforge.inference import Meter, Prices, Request
 from trailforge.inference.prompts import Prompts
 from trailforge.protocols import KG_SEARCH, result_filters

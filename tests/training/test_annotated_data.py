@@ -13,7 +13,7 @@ import pytest
 from tests.support.kg_episodes import agent, context, store, turn
 from tests.support.truths import score_messages
 from trailforge.generators.kg_trajectories.config import KgGeneratorConfig
-from trailforge.generators.kg_trajectories.generate import generate
+from trailforge.generators.kg_trajectories.work import generate
 from trailforge.pipelines.sources import read_questions
 from trailforge.protocols import KG_SEARCH
 from trailforge.rewards import reward_preset

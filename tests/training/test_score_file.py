@@ -20,8 +20,8 @@ from tests.support.truths import score_messages
 from trailforge.generators.document_bundles.episode_rows import episode_sft_row
 from trailforge.generators.document_bundles.episodes import EpisodeContext, PlannedEpisodeConfig, make_episodes
 from trailforge.generators.kg_trajectories.config import KgGeneratorConfig
-from trailforge.generators.kg_trajectories.generate import generate
 from trailforge.generators.kg_trajectories.rows import kg_sft_row
+from trailforge.generators.kg_trajectories.work import generate
 from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.inference import Meter, Request
 from trailforge.retrieval import PlanToolsConfig, local_tools

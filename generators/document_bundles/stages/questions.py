@@ -73,7 +73,7 @@ async def _judged(
         draft, verdict = await edit_question(draft, item, context, reader.meter, since=since)
         verdicts.append(verdict)
     if all(verdict.keep for verdict in verdicts):
-        scorer = open_scorer(context.judge, context.client, context.model, reader.meter)
+        scorer = open_scorer(context.judge, context.asker(reader.meter))
         verdicts += await judge_question(draft, item, reader, config.filters, scorer)
     return draft, verdicts
 

@@ -12,9 +12,9 @@ from tests.support.kg_episodes import BORN, DIRECTOR, agent, context, store, tur
 from tests.support.rows import QUESTION
 from tests.support.scripted import prompt_text
 from trailforge.generators.kg_trajectories.config import KgGeneratorConfig, KgPromptNames, ReadingConfig
-from trailforge.generators.kg_trajectories.generate import generate
 from trailforge.generators.kg_trajectories.rows import made_of, reward_of
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
+from trailforge.generators.kg_trajectories.work import generate
 from trailforge.inference import Request
 from trailforge.protocols.episodes import EpisodeConfig
 from trailforge.retrieval import Retrieval

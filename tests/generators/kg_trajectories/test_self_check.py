@@ -14,10 +14,9 @@ from tests.support.kg_episodes import BORN, DIED, DIRECTOR, ENTITIES, TRIPLES, a
 from tests.support.rows import QUESTION
 from tests.support.scripted import prompt_text
 from trailforge.generators.kg_trajectories.config import KgContext, KgGeneratorConfig, KgRunConfig
-from trailforge.generators.kg_trajectories.generate import generate, hold_against_documents
 from trailforge.generators.kg_trajectories.reading import find_asked_facts, find_conflict
 from trailforge.generators.kg_trajectories.rows import graph_names
-from trailforge.generators.kg_trajectories.work import episodes_of
+from trailforge.generators.kg_trajectories.work import episodes_of, generate, hold_against_documents
 from trailforge.inference import Meter, Reply, Request
 from trailforge.inference.judge import JudgeOptions
 from trailforge.retrieval.kg import KgStore
