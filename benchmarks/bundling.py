@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trailforge.generators.document_bundles.bundling.clustering import bundle_documents
+from tests.support.bundling import bundle_documents
 from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Leftover
 from trailforge.generators.document_bundles.bundling.measures import cohesion, size_counts
 from trailforge.generators.document_bundles.bundling.names import name_weights

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from trailforge.generators.document_bundles.bundling.clustering import bundle_documents
+from tests.support.bundling import bundle_documents
 from trailforge.generators.document_bundles.bundling.config import BundleConfig, Leftover
 from trailforge.generators.document_bundles.bundling.names import name_arrays, name_weights, shared_names
 from trailforge.generators.document_bundles.bundling.units import without_source

@@ -15,16 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.pipelines.support import stage_run
+from tests.support.bundling import exact_duplicates, near_duplicates
 from tests.support.files import contents
 from trailforge.generators.document_bundles.bundling.content import ContentConfig, judge_content
-from trailforge.generators.document_bundles.bundling.duplicates import (
-    DuplicateConfig,
-    exact_duplicates,
-    exact_key,
-    near_duplicates,
-    order_of,
-    signature,
-)
+from trailforge.generators.document_bundles.bundling.duplicates import DuplicateConfig, exact_key, order_of, signature
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.stages.cleaning import (
     clean,

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.pipelines.support import stage_run
+from tests.support.bundling import bundle_documents
 from tests.support.files import contents
-from trailforge.generators.document_bundles.bundling.clustering import bundle_documents
 from trailforge.generators.document_bundles.bundling.config import BundleConfig
 from trailforge.generators.document_bundles.config import BundleOutputConfig, BundleRunConfig
 from trailforge.generators.document_bundles.stages import grouping
