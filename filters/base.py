@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from trailforge.rewards import mentions, normalize_answer
+from trailforge.rewards import mentions, normalize_answer, other_names, same_answer
 from trailforge.schemas import Verdict
 
 T = TypeVar("T")
@@ -33,6 +33,12 @@ def reject_low_reward(total: float, least: float, parts: str) -> Verdict:
 def mentions_any(text: str, golds: Iterable[str]) -> bool:
     """Does a text mention one of the gold answers?"""
     return any(mentions(text, gold) for gold in golds)
+
+
+def names_of_answer(answer: str, golds: Iterable[str]) -> tuple[str, ...]:
+    """An answer, the gold answers that it says in other words, and what each goes by, too."""
+    said = [answer, *(gold for gold in golds if same_answer(answer, gold))]
+    return tuple(dict.fromkeys(name for each in said for name in (each, *other_names(each)) if name.strip()))
 
 
 def is_never_quoted(answer: str) -> bool:

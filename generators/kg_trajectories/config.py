@@ -17,12 +17,12 @@ from trailforge.protocols.episodes import EpisodeConfig
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.result_filters import DocumentFilter, KgFilter, filter_prompts
 from trailforge.retrieval import Retrieval, RetrievalConfig
-from trailforge.retrieval.kg import CountTokens, KgStore, KgToolConfig
+from trailforge.retrieval.kg import KgStore, KgToolConfig
 from trailforge.retrieval.retrievers import WEB
 from trailforge.retrieval.scope import with_hash
 from trailforge.rewards import DynaSearcherConstants
 from trailforge.rewards.dynasearcher import DEFAULT, PAPER
-from trailforge.schemas import ContrastivePair, InvalidInput, KgTrajectory, SftRow, estimate_tokens, to_dict
+from trailforge.schemas import ContrastivePair, InvalidInput, KgTrajectory, SftRow, to_dict
 from trailforge.schemas.plugins import check_plugin
 
 Reader = Literal["passages", "sentences"]
@@ -158,8 +158,6 @@ class KgContext(RunContext):
     config: KgGeneratorConfig
     retrieval: Retrieval
     store: KgStore
-    count_tokens: CountTokens = estimate_tokens
-    """The policy model's tokenizer, where it is known; limits what triples a search offers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ read_questions | cut into shards | n episodes, select (per question) | write sha
 Of one question (DynaSearcher, sections 3.1 and 3.2):
 
 generated = await generate(question, context)          n episodes, annotated and rewarded
-chosen = selection.select(generated.candidates)        the best of those that every filter keeps
+chosen = selection.select(generated.rows)              the best of those that every filter keeps
 await hold_against_documents(chosen.selected, …)       what the graph says and the documents do not
 selection.contrastive_pairs(chosen.selected, chosen.rejected, config.max_pairs)
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -25,7 +25,7 @@ from trailforge.generators.kg_trajectories.config import (
     KgGeneratorConfig,
     KgRunConfig,
 )
-from trailforge.generators.kg_trajectories.reading import Offer, Reading, find_conflicts
+from trailforge.generators.kg_trajectories.reading import Offer, Reading, SearchTool, find_conflicts
 from trailforge.generators.kg_trajectories.rows import (
     holds_format,
     kg_sft_row,
@@ -35,11 +35,10 @@ from trailforge.generators.kg_trajectories.rows import (
     support_texts,
 )
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
-from trailforge.generators.kg_trajectories.tool import SearchTool
 from trailforge.inference import Meter, ModelClient
 from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judged, grade
-from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, failed_row, rejected_row
+from trailforge.pipelines.engine.model_stage import Draws, ModelStage, ModelWork, draw_all, failed_row, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.intake import RunInputs, Settings, take_in_questions
@@ -49,11 +48,9 @@ from trailforge.retrieval import open_retrieval
 from trailforge.retrieval.kg import KgStore
 from trailforge.rewards import is_near_miss, mcts_reward
 from trailforge.schemas import (
-    ITEM_ERRORS,
     InvalidInput,
     KgTrajectory,
     Question,
-    TrailforgeError,
     to_dict,
 )
 from trailforge.schemas.plugins import load_plugin
@@ -86,28 +83,19 @@ def open_context(work: ModelWork, client: ModelClient) -> KgContext:
 
 async def episodes_of(question: Question, context: KgContext, config: KgRunConfig) -> ItemResult:
     """The selected episodes of a question, the others with what is against them, pairs of both."""
-    generated = await generate(question, context)
+    drawn = await generate(question, context)
     lost = [
-        failed_row(EPISODE, f"{question.id}:{episode.sample}", episode.error, to_dict(question))
-        for episode in generated.lost
+        failed_row(EPISODE, f"{question.id}:{sample}", error, to_dict(question))
+        for sample, error in drawn.broken.items()
     ]
-    selection = select(generated.candidates, config.selection)
+    selection = select(drawn.rows, config.selection)
     selected, of_check = await hold_against_documents(selection.selected, question, context)
     rejected = [rejected_row(FILTER, row.uid, verdict, to_dict(row)) for row, verdict in selection.rejected]
+    count, failed = len(drawn.rows), [row.reason for row in lost]
     books = (
         stage(SEARCH, inputs=1, accepted=1),
-        stage(
-            EPISODE,
-            inputs=len(generated.candidates) + len(lost),
-            accepted=len(generated.candidates),
-            failed=[row.reason for row in lost],
-        ),
-        stage(
-            FILTER,
-            inputs=len(generated.candidates),
-            accepted=len(selected),
-            rejected=[row.reason for row in rejected],
-        ),
+        stage(EPISODE, inputs=count + len(lost), accepted=count, failed=failed),
+        stage(FILTER, inputs=count, accepted=len(selected), rejected=[row.reason for row in rejected]),
     )
     return ItemResult(
         rows={
@@ -117,7 +105,7 @@ async def episodes_of(question: Question, context: KgContext, config: KgRunConfi
             "rejected": [*lost, *rejected],
         },
         stages=books,
-        usage=(generated.meter + of_check).usage(context.prices),
+        usage=(drawn.meter + of_check).usage(context.prices),
     )
 
 
@@ -142,26 +130,8 @@ class Leader(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostEpisode:
-    """A draw without an end: a reply that it needed stayed malformed or cut, or its prompt grew too long."""
-
-    sample: int
-    error: TrailforgeError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GeneratedEpisodes:
-    """What one question gave: episodes that no filter has seen yet, in the order of their draws."""
-
-    candidates: tuple[KgTrajectory, ...]
-    lost: tuple[LostEpisode, ...] = ()
-    meter: Meter = field(default_factory=Meter)
-    """Has counted the distinct calls behind it."""
-
-
-async def generate(question: Question, context: KgContext) -> GeneratedEpisodes:
-    """All episodes of a question, made at once.
+async def generate(question: Question, context: KgContext) -> Draws[KgTrajectory]:
+    """All episodes of a question, made at once, which no filter has seen yet.
 
     Raises `InvalidInput` for a guided question without gold decomposition or a question without paragraphs to search,
     what the client raises, and the first episode's error when all were lost.
@@ -175,13 +145,10 @@ async def generate(question: Question, context: KgContext) -> GeneratedEpisodes:
     config = context.config
     leader = _leader_of(config) if config.is_led else None
     work = _Work(question, context, SearchTool.open(question, context), leader)
-    made = await asyncio.gather(*(work.draw(number) for number in range(context.config.episodes)))
-    lost = tuple(drawn for drawn, _ in made if isinstance(drawn, LostEpisode))
-    if len(lost) == len(made):
-        raise lost[0].error
-    meter = sum((meter for _, meter in made), Meter())
-    rows = tuple(drawn for drawn, _ in made if isinstance(drawn, KgTrajectory))
-    return GeneratedEpisodes(candidates=rows, lost=lost, meter=meter)
+    drawn = await draw_all(work.draw, config.episodes)
+    if not drawn.rows:
+        raise drawn.broken[0]
+    return drawn
 
 
 async def hold_against_documents(
@@ -227,15 +194,7 @@ class _Work:
     leader: Leader | None
     """None: the model searches as it will."""
 
-    async def draw(self, sample: int) -> tuple[KgTrajectory | LostEpisode, Meter]:
-        """A draw as its row, and its calls. One that is lost costs the others nothing."""
-        meter = Meter()
-        try:
-            return await self._episode(sample, meter), meter
-        except ITEM_ERRORS as error:
-            return LostEpisode(sample=sample, error=error), meter
-
-    async def _episode(self, sample: int, meter: Meter) -> KgTrajectory:
+    async def draw(self, sample: int, meter: Meter) -> KgTrajectory:
         asker = _asker(self.question, self.context, meter)
         run = await (self.leader.lead(self.tool, asker, sample) if self.leader else self._free(asker, sample))
         nearest = await self._nearest(run)

@@ -20,8 +20,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from trailforge.generators.document_bundles.search_thoughts import names_in
-from trailforge.generators.kg_trajectories.reading import Reading, clean_answer
-from trailforge.generators.kg_trajectories.tool import SearchTool
+from trailforge.generators.kg_trajectories.reading import Reading, SearchTool, clean_answer
 from trailforge.inference import Meter, Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.inference.prompts import Prompts, Sentences

@@ -43,7 +43,7 @@ async def test_no_part_of_the_reward_is_unknown(data_dir: Path, tmp_path: Path, 
     for question in questions(data_dir / name, FILES[name], 100):
         ask = turn("I look it up.", query=question.question, entity=question.question, relation="is")
         script = agent((ask, turn("So.", answer=question.answer)))
-        rows += (made := (await generate(question, context(graph, script, CONFIG))).candidates)
+        rows += (made := (await generate(question, context(graph, script, CONFIG))).rows)
         truth = ground_truth(question.asked(), KG_SEARCH.name)
         paid = score_messages(made[0].messages, truth, reward_preset("dynasearcher"))
         assert {"total": paid.total, **paid.parts} == pytest.approx(asdict(made[0].reward)), "in training as in data"

@@ -47,8 +47,8 @@ TABLE = "documents"
 EXACT, NEAR = "exact_duplicate", "near_duplicate"
 _STAGES = (("content", None), ("exact_duplicates", EXACT), ("near_duplicates", NEAR))
 """Of the books, in order, and the reason for which each rejects; the first has reasons of its own."""
-_FEWEST_REPEATS = 5
-"""Documents that a line has to stand in to be the site's: see `repeated_lines`."""
+_FEWEST_REPEATS, _LEAST_SHARE = 5, 0.05
+"""Documents of its source that a line has to stand in to be the site's: see `repeated_lines`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +138,7 @@ def _repeated_by_source(lines: Iterable[tuple[tuple[str, str], int]], documents:
     for (source, key), count in lines:
         counts[source][key] = count
     totals = dict(documents)
-    return {
-        source: repeated_lines(of_source, totals[source], min_documents=_FEWEST_REPEATS)
-        for source, of_source in counts.items()
-    }
+    return {source: repeated_lines(of_source, totals[source]) for source, of_source in counts.items()}
 
 
 def _judge(placed: Placed, repeated: Repeated, config: ContentConfig) -> Outcome:
@@ -313,13 +310,11 @@ def line_keys(text: str) -> set[str]:
     return {line_key(line) for line in normalise(text).split("\n") if line}
 
 
-def repeated_lines(
-    counts: Mapping[str, int], documents: int, *, min_documents: int = 5, min_share: float = 0.05
-) -> frozenset[str]:
+def repeated_lines(counts: Mapping[str, int], documents: int) -> frozenset[str]:
     """Keys of the lines of one source that are the site's and not the article's.
 
-    `counts`: in how many of the source's `documents` each key stands. Taken are those in at least `min_documents` and
-    in at least `min_share` of all: a source changes its page every few months, so a footer need not be in all.
+    `counts`: in how many of the source's `documents` each key stands. Taken are those in at least five and in at least
+    a twentieth of all: a source changes its page every few months, so a footer need not be in all.
     """
-    least = max(min_documents, min_share * documents)
+    least = max(_FEWEST_REPEATS, _LEAST_SHARE * documents)
     return frozenset(key for key, count in counts.items() if count >= least)
