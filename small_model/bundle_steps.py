@@ -23,8 +23,7 @@ from trailforge.rewards.answers import read_short_answer
 from trailforge.schemas import BundleInput, BundleQuestion, Passage, SourceDocument
 from trailforge.small_model.composing.composing import candidates, choice_of
 from trailforge.small_model.composing.joining import Joined, bridges_of, joined_by, nouns_of, sentences_naming
-from trailforge.small_model.composing.kinds import KINDS, is_person_noun
-from trailforge.small_model.composing.mentions import names_of
+from trailforge.small_model.composing.mentions import KINDS, is_person_noun, names_of
 
 PROMPTS = Prompts("trailforge.small_model")
 _KIND_GRAMMAR = "root ::= " + " | ".join(f'"{"n" if kind[0] in "aeiou" else ""} {kind}"' for kind in KINDS)

@@ -45,7 +45,6 @@ from trailforge.schemas import (
     BundleQuestion,
     ContextOverflow,
     Message,
-    Origin,
     SearchEpisode,
     SourceKind,
     ThoughtSource,
@@ -222,10 +221,11 @@ class _Work:
             _result(Observation(nodes=tuple(results))),
             _turn(Turn(answer=one_line(row.asked().golds[0]))),
         )
-        # Behind the plan is the model that wrote the question.
-        model, keys = row.provenance.model, row.provenance.call_keys
         scored: tuple[float, AnswerScoredBy] = (1.0, "options" if row.options else "matching")
-        return self._judged(self._episode(messages, results, "oracle", model, keys, scored, "templates"))
+        told = self._episode(messages, results, row.provenance.call_keys, "templates", scored)
+        # Behind the plan is the model that wrote the question.
+        behind = replace(told.provenance, model=row.provenance.model)
+        return self._judged(replace(told, origin="oracle", provenance=behind))
 
     async def worded(self, candidate: Candidate) -> Candidate:
         """With its thought in the model's words, where it is kept and has the templates' and those are sound."""
@@ -280,11 +280,11 @@ class _Work:
         messages.append(_assistant(first, turn))
         read, keys = r_search.read_plan(messages[-1].content), [first.key]
         if read is None or first.is_cut or nl_dag.validate(read[1]):
-            return self._judged(self._drawn(messages, results, keys, thoughts))
+            return self._judged(self._episode(messages, results, keys, thoughts))
         found = await r_search.run_plan(read[1], context.tools, context.config.top_k)
         results = found.nodes
         messages.append(_result(found))
-        planned = self._drawn(messages, results, keys, thoughts)
+        planned = self._episode(messages, results, keys, thoughts)
         if first_rejection(judge_plan(planned, row, context.config.limits)):
             return self._judged(planned)
         try:
@@ -295,7 +295,7 @@ class _Work:
         messages.append(_assistant(second, second.text))
         scorer = open_scorer(context.judge, context.asker(self.meter))
         score, by = await scorer.score(row, R_SEARCH.answer_of(messages))
-        return self._judged(self._drawn(messages, results, [*keys, second.key], thoughts, (score or 0.0, by)))
+        return self._judged(self._episode(messages, results, [*keys, second.key], thoughts, (score or 0.0, by)))
 
     async def _ask(self, messages: Sequence[Message], number: int) -> Reply:
         context, config = self.context, self.context.config
@@ -320,7 +320,7 @@ class _Work:
         episode = replace(episode, gold_in_queries=known.score)
         return Candidate(episode, against(episode, self.row, config))
 
-    def _drawn(
+    def _episode(
         self,
         messages: Sequence[Message],
         results: Sequence[nl_dag.NodeResult],
@@ -328,24 +328,13 @@ class _Work:
         thoughts: ThoughtSource,
         scored: tuple[float, AnswerScoredBy] = (0.0, "matching"),
     ) -> SearchEpisode:
-        return self._episode(messages, results, "policy", self.context.model, keys, scored, thoughts)
-
-    def _episode(
-        self,
-        messages: Sequence[Message],
-        results: Sequence[nl_dag.NodeResult],
-        origin: Origin,
-        model: str,
-        keys: Sequence[str],
-        scored: tuple[float, AnswerScoredBy],
-        thoughts: ThoughtSource,
-    ) -> SearchEpisode:
+        """Of a plan that this run's model has drawn."""
         row = self.row
         read = r_search.read_plan(messages[2].content)
         thought, plan = read or ("", nl_dag.SearchPlan(nodes=(), edges=()))
         return SearchEpisode(
             uid=uid_of(row, messages),
-            origin=origin,
+            origin="policy",
             thought=thought,
             plan_text=nl_dag.render(plan) if read else "",
             plan_nodes=plan.nodes,
@@ -357,14 +346,11 @@ class _Work:
             thoughts=thoughts,
             scored_by=scored[1],
             **made_of(messages, row, scored[0]),
-            provenance=replace(
-                self.context.provenance(
-                    f"bundle_questions:{row.uid}",
-                    self.context.config.prompt_version,
-                    keys,
-                    retriever=self.context.retriever,
-                ),
-                model=model,
+            provenance=self.context.provenance(
+                f"bundle_questions:{row.uid}",
+                self.context.config.prompt_version,
+                keys,
+                retriever=self.context.retriever,
             ),
         )
 

@@ -14,10 +14,12 @@ from trailforge.pipelines.show.parts import (
     DataTable,
     DocumentPanes,
     FieldList,
+    Fold,
     Line,
     Mark,
     Meters,
     Parts,
+    Scores,
     ShownDocument,
     ShownTable,
     StyledText,
@@ -25,7 +27,17 @@ from trailforge.pipelines.show.parts import (
     Title,
     tab,
 )
-from trailforge.schemas import Message, Passage, Provenance, Question, SftRow, SourceDocument, TrajectoryReward, to_dict
+from trailforge.schemas import (
+    FilterScore,
+    Message,
+    Passage,
+    Provenance,
+    Question,
+    SftRow,
+    SourceDocument,
+    TrajectoryReward,
+    to_dict,
+)
 
 ORIGINS = {
     "policy": "The plan was made by the policy, a model.",
@@ -89,6 +101,12 @@ def values(fields: Mapping[str, Any]) -> FieldList:
             for name, value in fields.items()
         }
     )
+
+
+def measured(filters: Sequence[FilterScore], meanings: Mapping[str, str]) -> Fold:
+    """The scores of a row's filters. `meanings`: of each score, by filter."""
+    title = f"What the filters measured: {sum(score.passed for score in filters)} of {len(filters)} passed"
+    return Fold(title, [Scores(filters, meanings)], is_open=True)
 
 
 def reward(row: Any) -> Parts:

@@ -15,8 +15,15 @@ from dataclasses import dataclass
 
 from trailforge.retrieval.english import PARTICIPLES, PREPOSITIONS, inverted, is_finite
 from trailforge.small_model.composing.clauses import Clause
-from trailforge.small_model.composing.kinds import PERSON, is_person_noun, looks_like_person, noun_before
-from trailforge.small_model.composing.mentions import Mention, MentionKind, mentions_of
+from trailforge.small_model.composing.mentions import (
+    PERSON,
+    Mention,
+    MentionKind,
+    is_person_noun,
+    looks_like_person,
+    mentions_of,
+    noun_before,
+)
 
 GAP = "ꙮ"
 _TIME = re.compile(

@@ -17,8 +17,8 @@ from datetime import date
 import numpy as np
 
 from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Group, Leftover, Method
+from trailforge.generators.document_bundles.bundling.measures import name_arrays
 from trailforge.generators.document_bundles.bundling.merging import complete, explain, greedy_groups
-from trailforge.generators.document_bundles.bundling.names import name_arrays
 from trailforge.generators.document_bundles.bundling.recipe import hdbscan_groups, recipe_groups
 from trailforge.generators.document_bundles.bundling.units import Documents, partition, without_source
 from trailforge.retrieval.threads import one_thread

@@ -27,8 +27,13 @@ from trailforge.generators.document_bundles.bundling.clustering import (
     plan,
 )
 from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, LeftoverReason
-from trailforge.generators.document_bundles.bundling.measures import cohesion, document_frequencies, theme_words
-from trailforge.generators.document_bundles.bundling.names import name_weights, shared_names
+from trailforge.generators.document_bundles.bundling.measures import (
+    cohesion,
+    name_weights,
+    shared_names,
+    theme_words,
+    word_frequencies,
+)
 from trailforge.generators.document_bundles.config import EncoderConfig, encoder_of
 from trailforge.generators.document_bundles.maps import bundle_sizes, map_of_documents
 from trailforge.pipelines.cards.plots import write_figure
@@ -249,7 +254,7 @@ def _records(
     place = {int(given): row for row, given in enumerate(planned.order)}
     frequencies = Counter[str]()
     for path in dict.fromkeys(path for path, _ in meta.files):
-        frequencies.update(document_frequencies(d.text for d in read_parquet(folder / path, SourceDocument)))
+        frequencies.update(word_frequencies(d.text for d in read_parquet(folder / path, SourceDocument)))
     text_at = _open_texts(folder)
     for rows in bundling.bundles:
         documents = tuple(text_at(meta.files[row]) for row in rows)
