@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from trailforge.rewards import mentions, normalize_answer, other_names, same_answer
-from trailforge.schemas import Verdict
+from trailforge.schemas import FilterScore, Verdict
 
 T = TypeVar("T")
 
@@ -16,6 +16,13 @@ _NEVER_QUOTED = {"yes", "no"}
 def first_rejection(verdicts: Iterable[Verdict]) -> Verdict | None:
     """The first verdict that says no; None when all keep the row."""
     return next((verdict for verdict in verdicts if not verdict.keep), None)
+
+
+def scores_of(verdicts: Iterable[Verdict]) -> tuple[FilterScore, ...]:
+    """What filters measured, as a row holds it; with the reason where one rejects."""
+    return tuple(
+        FilterScore(name=v.reason, score=v.score, passed=v.keep, reason="" if v.keep else v.detail) for v in verdicts
+    )
 
 
 def count_faults(reason: str, faults: Sequence[T], describe: Callable[[T], str]) -> Verdict:

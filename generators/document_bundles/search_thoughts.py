@@ -75,12 +75,12 @@ def think(row: BundleQuestion, plan: SearchPlan, *, seed: str) -> str:
     sentences = [say(f"open_{row.type}")]
     names = [one_line(name) for name in names_in(row.question)]
     if not all(_YEAR.fullmatch(name) for name in names):  # a year alone is nothing to begin with
-        sentences.append(say("known_one" if len(names) == 1 else "known_many", names=_listed(names)))
+        sentences.append(say("known_one" if len(names) == 1 else "known_many", names=join_phrases(names)))
     for node in (node for level in levels(plan) for node in level):
         sentences.append(say(_role(node, pools), node=node.node_id, query=one_line(node.query)))
     if plan.edges:
         for node, sources in _needs(plan):
-            sentences.append(say("order_needs", node=node, sources=_listed(sources)))
+            sentences.append(say("order_needs", node=node, sources=join_phrases(sources)))
     elif len(plan.nodes) > 1:
         sentences.append(say("order_free"))
     sentences.append(say("blind"))
@@ -128,5 +128,6 @@ def _needs(plan: SearchPlan) -> Iterator[tuple[str, list[str]]]:
                 yield node.node_id, sources
 
 
-def _listed(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+def join_phrases(parts: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`; empty for none."""
+    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from trailforge.filters.answers import AnswerJudgeOptions, chosen_options
+from trailforge.filters.base import scores_of
 from trailforge.filters.bundles import judge_unread, poor_question
 from trailforge.generators.document_bundles.drafts import TOOLS, cut_lists, reply_schema, row_of
-from trailforge.generators.document_bundles.search_thoughts import PROMPTS
+from trailforge.generators.document_bundles.search_thoughts import PROMPTS, join_phrases
 from trailforge.inference import Meter, Sampling
 from trailforge.inference.asker import fill
+from trailforge.inference.structured import object_schema
 from trailforge.pipelines.engine.model_stage import RunContext
 from trailforge.protocols.nl_dag import SearchPlan, levels, validate
 from trailforge.retrieval import SentenceReader, split_sentences
@@ -24,7 +26,6 @@ from trailforge.schemas import (
     BundleInput,
     BundleQuestion,
     BundleQuestionType,
-    FilterScore,
     MalformedReply,
     SourceDocument,
     Verdict,
@@ -43,16 +44,13 @@ _TYPE_WEIGHT: dict[BundleQuestionType, float] = {
 REVIEW = "review_question"
 NO_FAULT = "none"
 FAULTS = ("two_questions", "not_asked", "other_answers", "one_document", "not_said")
-REVIEW_SCHEMA = {
-    "type": "object",
-    "properties": {
+REVIEW_SCHEMA = object_schema(
+    {
         "why": {"type": "string"},
         "fault": {"type": "string", "enum": [NO_FAULT, *FAULTS]},
         "wording": {"type": "string"},
-    },
-    "required": ["why", "fault", "wording"],
-    "additionalProperties": False,
-}
+    }
+)
 _KINDS = {
     "factual": "a fact is asked for",
     "causal": "an explanation is asked for",
@@ -255,7 +253,7 @@ def describe_sources(documents: Sequence[SourceDocument]) -> str:
         numbers.setdefault(document.origin, []).append(f"[{number}]")
     shared = [(origin, same) for origin, same in numbers.items() if len(same) > 1]
     return "".join(
-        f"- {', '.join(same[:-1])} and {same[-1]} are of one source, {origin}: join a document of another one.\n"
+        f"- {join_phrases(same)} are of one source, {origin}: join a document of another one.\n"
         for origin, same in shared
     )
 
@@ -295,9 +293,7 @@ def seal(
     row: BundleQuestion, verdicts: Sequence[Verdict], keys: Sequence[str], documents: Sequence[SourceDocument]
 ) -> BundleQuestion:
     """The row with what its filters measured, the calls behind it, and its complexity."""
-    scores = tuple(
-        FilterScore(name=v.reason, score=v.score, passed=v.keep, reason="" if v.keep else v.detail) for v in verdicts
-    )
+    scores = scores_of(verdicts)
     closed_book = next((score.score for score in scores if score.name == "closed_book"), 0.0)
     is_valid = not validate(SearchPlan(nodes=row.dag_nodes, edges=row.dag_edges))
     return replace(

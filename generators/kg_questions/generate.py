@@ -13,29 +13,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from trailforge.filters.base import scores_of
 from trailforge.generators.kg_questions.filters import Objections
 from trailforge.generators.kg_questions.wording import PROMPTS, RELATIONS, UNKNOWN, Wording, compose, phrase_of
 from trailforge.inference import Meter, Sampling
 from trailforge.inference.asker import Style, fill
+from trailforge.inference.structured import object_schema
 from trailforge.pipelines.engine.model_stage import RunContext
 from trailforge.rewards.answers import read_short_answer
-from trailforge.schemas import FactChain, FilterScore, Hop, KgFact, KgNode, KgQuestion, Verdict
+from trailforge.schemas import FactChain, Hop, KgFact, KgNode, KgQuestion, Verdict
 
 _READ_PROMPTS: dict[Style, str] = {"chat": "closed_book", "completion": "embedded_closed_book"}
 _MOST_ALIASES = 3
 """Other names of a relation that the model is shown."""
 
 
-CHECK_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
+CHECK_SCHEMA = object_schema(
+    {
         "other_answers": {"type": "array", "items": {"type": "string"}, "maxItems": 8},
         "doubtful": {"type": "string"},
         "unclear": {"type": "string"},
-    },
-    "required": ["other_answers", "doubtful", "unclear"],
-    "additionalProperties": False,
-}
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,12 +153,7 @@ def schema_for(chain: FactChain) -> dict[str, Any]:
     """What the model replies: as many sub-questions as there is to find."""
     count = len(chain.found)
     sub_questions = {"type": "array", "items": {"type": "string"}, "minItems": count, "maxItems": count}
-    return {
-        "type": "object",
-        "properties": {"question": {"type": "string"}, "sub_questions": sub_questions},
-        "required": ["question", "sub_questions"],
-        "additionalProperties": False,
-    }
+    return object_schema({"question": {"type": "string"}, "sub_questions": sub_questions})
 
 
 def wording_of(reply: dict[str, Any]) -> Wording:
@@ -222,10 +216,7 @@ def made_of(row: KgQuestion) -> dict[str, Any]:
 
 def seal(row: KgQuestion, verdicts: Sequence[Verdict], keys: Sequence[str]) -> KgQuestion:
     """The row with what its filters measured and the calls behind it."""
-    scores = tuple(
-        FilterScore(name=v.reason, score=v.score, passed=v.keep, reason="" if v.keep else v.detail) for v in verdicts
-    )
-    return replace(row, filters=scores, provenance=replace(row.provenance, call_keys=tuple(keys)))
+    return replace(row, filters=scores_of(verdicts), provenance=replace(row.provenance, call_keys=tuple(keys)))
 
 
 def _placeholders(chain: FactChain) -> dict[str, str]:

@@ -35,13 +35,10 @@ from trailforge.pipelines.engine.model_stage import RunContext
 from trailforge.retrieval import LazyRetriever, Retrieval
 from trailforge.rewards import mentions, same_answer, score_answer
 from trailforge.schemas import (
-    ErrorType,
-    Origin,
     Question,
     Rollout,
     SearchTree,
     Step,
-    StepPair,
     Trajectory,
     Verdict,
     to_dict,
@@ -231,98 +228,63 @@ def expected_hops(question: Question) -> int:
 
 def trajectories(question: Question, tree: SearchTree, context: Context) -> list[Trajectory]:
     """Correct and reflective trajectories of a tree, in a fixed order: correct ones, then by error type."""
-    config = context.config.reflection
-    writer = _Writer(question, tree, context)
-    correct = [writer.correct(rollout) for rollout in correct_rollouts(tree)]
-    pairs = reflections(tree, same_answer, mentions, config)
-    return correct + [writer.reflective(pair) for pair in pairs]
+    told = [(rollout, None) for rollout in correct_rollouts(tree)]
+    told += [(each.right, each) for each in reflections(tree, same_answer, mentions, context.config.reflection)]
+    return [_row(question, tree, context, right, reflection) for right, reflection in told]
 
 
-class _Writer:
-    """Makes rows of one tree."""
-
-    def __init__(self, question: Question, tree: SearchTree, context: Context) -> None:
-        self._question, self._tree, self._context = question, tree, context
-
-    def correct(self, rollout: Rollout) -> Trajectory:
-        plan = self._plan(rollout)
-        return self._row(plan, plan, rollout.steps, rollout, None, None, self._origin(rollout))
-
-    def reflective(self, reflection: Reflection) -> Trajectory:
-        origins = (self._origin(reflection.wrong), self._origin(reflection.right))
-        return self._row(
-            self._plan(reflection.right),
-            self._plan(reflection.wrong),
-            mended_steps(reflection),
-            reflection.right,
-            reflection.error,
-            reflection.pair,
-            next(o for o in ("oracle", "rule", "policy") if o in origins),
-        )
-
-    def _row(
-        self,
-        plan: tuple[str, ...],
-        first_plan: tuple[str, ...],
-        steps: tuple[Step, ...],
-        right: Rollout,
-        error: ErrorType | None,
-        pair: StepPair | None,
-        origin: Origin,
-    ) -> Trajectory:
-        question, judge = self._question, self._context.config.judge
-        steps = tuple(replace(step, reasoning="") for step in steps)
-        uid = _uid(question.id, error, plan, first_plan, steps)
-        messages, spans = narrate(
-            Story(
-                question=question.question,
-                plan=plan,
-                first_plan=first_plan,
-                steps=steps,
-                error=error,
-                answer=right.answer,
-                reasoning_rows=self._context.config.reasoning_rows,
-            ),
-            seed=f"{self._context.seed}:{uid}",
-        )
-        return Trajectory(
-            uid=uid,
-            question_id=question.id,
-            question=question.question,
-            answer=question.answer,
-            answer_aliases=question.answer_aliases,
-            kind="reflective" if error else "correct",
-            reflection_error=error,
-            origin=origin,
-            plan=plan,
-            wrong_plan=first_plan if error == "decomposition" else None,
-            steps=steps,
-            messages=messages,
-            final_answer=right.answer,
-            num_tool_calls=sum(m.role == "tool" for m in messages),
-            num_hops=len(plan),
-            token_estimate=count_conversation(messages),
-            reward=score_answer(right.answer, question.golds, judged_right=judge.accepts(right.judge_score)),
-            judge_score=right.judge_score,
-            step_pair=pair,
-            wrong_rollout=pair.wrong_rollout if pair else None,
-            right_rollout=right.index,
-            diverges_at=pair.diverges_at if pair else None,
-            spans=spans,
-            provenance=self._context.provenance(
-                f"{question.dataset}:{question.id}",
-                self._context.config.prompts.version,
-                tuple(dict.fromkeys(key for step in steps for key in step.call_keys)),
-                retriever=self._context.retrieval.name,
-            ),
-            follows_gold=follows_gold(steps, question),
-        )
-
-    def _plan(self, rollout: Rollout) -> tuple[str, ...]:
-        return self._tree.nodes[rollout.node].plan
-
-    def _origin(self, rollout: Rollout) -> Origin:
-        return self._tree.nodes[rollout.node].origin
+def _row(
+    question: Question, tree: SearchTree, context: Context, right: Rollout, reflection: Reflection | None
+) -> Trajectory:
+    """Of a correct rollout; with a reflection, of that after a step of a wrong one."""
+    config = context.config
+    nodes = [tree.nodes[rollout.node] for rollout in ([reflection.wrong] if reflection else []) + [right]]
+    first_plan, plan, origins = nodes[0].plan, nodes[-1].plan, [node.origin for node in nodes]
+    error, pair = (reflection.error, reflection.pair) if reflection else (None, None)
+    steps = tuple(replace(step, reasoning="") for step in (mended_steps(reflection) if reflection else right.steps))
+    uid = _uid(question.id, error, plan, first_plan, steps)
+    story = Story(
+        question=question.question,
+        plan=plan,
+        first_plan=first_plan,
+        steps=steps,
+        error=error,
+        answer=right.answer,
+        reasoning_rows=config.reasoning_rows,
+    )
+    messages, spans = narrate(story, seed=f"{context.seed}:{uid}")
+    return Trajectory(
+        uid=uid,
+        question_id=question.id,
+        question=question.question,
+        answer=question.answer,
+        answer_aliases=question.answer_aliases,
+        kind="reflective" if error else "correct",
+        reflection_error=error,
+        origin=next(origin for origin in ("oracle", "rule", "policy") if origin in origins),
+        plan=plan,
+        wrong_plan=first_plan if error == "decomposition" else None,
+        steps=steps,
+        messages=messages,
+        final_answer=right.answer,
+        num_tool_calls=sum(m.role == "tool" for m in messages),
+        num_hops=len(plan),
+        token_estimate=count_conversation(messages),
+        reward=score_answer(right.answer, question.golds, judged_right=config.judge.accepts(right.judge_score)),
+        judge_score=right.judge_score,
+        step_pair=pair,
+        wrong_rollout=pair.wrong_rollout if pair else None,
+        right_rollout=right.index,
+        diverges_at=pair.diverges_at if pair else None,
+        spans=spans,
+        provenance=context.provenance(
+            f"{question.dataset}:{question.id}",
+            config.prompts.version,
+            tuple(dict.fromkeys(key for step in steps for key in step.call_keys)),
+            retriever=context.retrieval.name,
+        ),
+        follows_gold=follows_gold(steps, question),
+    )
 
 
 def policy_prompts(names: PromptNames) -> PolicyPrompts:

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from trailforge.generators.document_bundles.search_thoughts import names_in
+from trailforge.generators.document_bundles.search_thoughts import join_phrases, names_in
 from trailforge.generators.kg_trajectories.reading import Reading, SearchTool, clean_answer
 from trailforge.inference import Meter, Sampling
 from trailforge.inference.asker import Asker, fill
@@ -356,8 +356,3 @@ class Thoughts:
         if document and normalize_answer(re.sub(r" \(.*\)$", "", title)) == normalize_answer(answer):
             role += "_of_that_name"
         return self._say(role, answer=one_line(answer).rstrip("."), title=title)
-
-
-def join_phrases(parts: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`; empty for none."""
-    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))

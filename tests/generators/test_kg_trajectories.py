@@ -17,6 +17,7 @@ from tests.support.recorded import recorded
 from tests.support.rows import QUESTION, reread
 from tests.support.scripted import Script, prompt_text
 from tests.support.turns import kg_score
+from trailforge.generators.document_bundles.search_thoughts import join_phrases
 from trailforge.generators.kg_trajectories.config import (
     KgContext,
     KgGeneratorConfig,
@@ -49,7 +50,7 @@ from trailforge.schemas import (
     read_parquet,
     write_parquet,
 )
-from trailforge.small_model.kg.guided import Thoughts, join_phrases, name_choices, relation_choices, some_of
+from trailforge.small_model.kg.guided import Thoughts, name_choices, relation_choices, some_of
 
 GOOD = (DIRECTOR, BORN, turn("Vienna it is.", answer="Vienna"))
 WRONG = (DIRECTOR, DIED, turn("It is Beverly Hills.", answer="Beverly Hills"))
