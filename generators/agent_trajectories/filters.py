@@ -25,6 +25,7 @@ from trailforge.generators.agent_trajectories.rows import weigh_known
 from trailforge.protocols import PROTOCOLS
 from trailforge.rewards import is_near_miss, mcts_reward, mentions, normalize_answer, other_names
 from trailforge.schemas import InvalidInput, Verdict
+from trailforge.schemas.errors import check_least
 
 UNREAD, KNOWN = "unread_query", "known_from_memory"
 _PARTS = re.compile(r"[,;/&]|\b(?:and|or|then)\b")
@@ -66,8 +67,7 @@ class AgentFilterConfig:
         for name in ("min_right_share", "max_known_share"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InvalidInput("expected 0 to 1", field=name)
-        if self.most < 1:
-            raise InvalidInput("must be 1 or more", field="most")
+        check_least(self, 1, "most", must="must be")
 
 
 def judge_episode(row: AgentTrajectory, config: AgentFilterConfig) -> list[Verdict]:

@@ -28,6 +28,7 @@ from trailforge.schemas import (
     SftRow,
     SourceDocument,
 )
+from trailforge.schemas.errors import check_least
 
 _CHARACTERS_PER_TOKEN = 4
 """Of English, about."""
@@ -68,9 +69,7 @@ class SelectionConfig:
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for sizes of which nothing can be made."""
-        for name in ("stages", "benchmark_words"):
-            if getattr(self, name) < 1:
-                raise InvalidInput("has to be 1 or more", field=name)
+        check_least(self, 1, "stages", "benchmark_words")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +82,7 @@ class BundleOutputConfig:
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for sizes of which nothing can be made."""
-        for name in ("documents_per_shard", "bundles_per_shard", "questions_per_shard"):
-            if getattr(self, name) < 1:
-                raise InvalidInput("has to be 1 or more", field=name)
+        check_least(self, 1, "documents_per_shard", "bundles_per_shard", "questions_per_shard")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,8 @@ from trailforge.inference.prompts import Prompts
 from trailforge.protocols.base import one_line
 from trailforge.protocols.nl_dag import SearchPlan, levels, render
 from trailforge.retrieval.english import DATE
-from trailforge.schemas import BundleQuestion, InvalidInput, PlanNode, ThoughtSource
+from trailforge.schemas import BundleQuestion, PlanNode, ThoughtSource
+from trailforge.schemas.errors import check_least
 
 PROMPTS = Prompts("trailforge.generators.document_bundles", "trailforge.generators")
 POOLS = "search_thoughts"
@@ -48,9 +49,7 @@ class PlanThoughtConfig:
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for no room."""
-        for name in ("max_tokens", "max_words"):
-            if getattr(self, name) < 1:
-                raise InvalidInput("has to be 1 or more", field=name)
+        check_least(self, 1, "max_tokens", "max_words")
 
 
 async def ask_for_thought(row: BundleQuestion, plan: SearchPlan, config: PlanThoughtConfig, asker: Asker) -> Reply:

@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 
+from trailforge.filters.base import scores_of
 from trailforge.generators.kg_questions import NAME as TABLE
 from trailforge.generators.kg_questions.filters import AcceptedQuestions, duplicate_question
 from trailforge.generators.selecting import finish_selection, read_candidates, write_parts
 from trailforge.pipelines.dataset import StageRun
 from trailforge.pipelines.engine.files import write_text
 from trailforge.pipelines.engine.shards import file_entry, missing_shards
-from trailforge.schemas import FilterScore, KgQuestion, Verdict, to_dict
+from trailforge.schemas import KgQuestion, Verdict, to_dict
 
 JSONL = "questions.jsonl"
 """The selected questions in our own form (`pipelines.sources.jsonl`)."""
@@ -40,8 +41,7 @@ def sift(candidates: Iterable[KgQuestion]) -> tuple[list[KgQuestion], list[tuple
         verdict = duplicate_question(row, asked)
         if verdict.keep:
             asked.add(row)
-            score = FilterScore(name=verdict.reason, score=verdict.score, passed=True)
-            kept.append(replace(row, filters=(*row.filters, score)))
+            kept.append(replace(row, filters=(*row.filters, *scores_of([verdict]))))
         else:
             rejected.append((row, verdict))
     return kept, rejected

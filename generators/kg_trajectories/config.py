@@ -23,6 +23,7 @@ from trailforge.retrieval.scope import with_hash
 from trailforge.rewards import DynaSearcherConstants
 from trailforge.rewards.dynasearcher import DEFAULT, PAPER
 from trailforge.schemas import ContrastivePair, InvalidInput, KgTrajectory, SftRow, to_dict
+from trailforge.schemas.errors import check_least
 from trailforge.schemas.plugins import check_plugin
 
 Reader = Literal["passages", "sentences"]
@@ -130,9 +131,7 @@ class KgGeneratorConfig:
         check_plugin(LEADERS, self.style, field="style", built_in=("free",))
         if not 0.0 < self.recall_similarity <= 1.0:
             raise InvalidInput(f"expected above 0 to 1, got {self.recall_similarity}", field="recall_similarity")
-        for name in ("episodes", "top_k"):
-            if getattr(self, name) < 1:
-                raise InvalidInput("must be 1 or more", field=name)
+        check_least(self, 1, "episodes", "top_k", must="must be")
 
     @property
     def is_led(self) -> bool:

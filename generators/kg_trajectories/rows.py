@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from trailforge.filters.base import is_never_quoted
@@ -177,19 +177,6 @@ def steps_of(run: EpisodeRun) -> tuple[KgStep, ...]:
     noted = (step.observation.detail for step in run.steps if step.observation)
     steps = [detail for detail in noted if isinstance(detail, KgStep)]  # a refusal notes nothing
     return tuple(replace(step, index=index) for index, step in enumerate(steps))
-
-
-@dataclass(frozen=True, slots=True)
-class SupportText:
-    """A supporting document and its text."""
-
-    title: str
-    text: str
-
-
-def support_texts(question: Question) -> list[SupportText]:
-    """The question's supporting documents, in their order; their texts as far as they are known."""
-    return [SupportText(each.title, question.support_text(each)) for each in question.supporting_documents]
 
 
 def _sought(question: Question, nearest: Sequence[float | None]) -> tuple[SoughtDocument, ...]:

@@ -32,7 +32,6 @@ from trailforge.generators.kg_trajectories.rows import (
     made_of,
     row_of,
     steps_of,
-    support_texts,
 )
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
 from trailforge.inference import Meter, ModelClient
@@ -48,6 +47,7 @@ from trailforge.retrieval import open_retrieval
 from trailforge.retrieval.kg import KgStore
 from trailforge.rewards import is_near_miss, mcts_reward
 from trailforge.schemas import (
+    Document,
     InvalidInput,
     KgTrajectory,
     Question,
@@ -235,6 +235,8 @@ class _Work:
 
     async def _nearest(self, run: EpisodeRun) -> Sequence[float | None]:
         """How near the searches came to each supporting document."""
-        threshold = self.context.config.recall_similarity
+        question, threshold = self.question, self.context.config.recall_similarity
+        sought = question.supporting_documents
+        supporting = [Document(id="", title=each.title, text=question.support_text(each)) for each in sought]
         found = [document for step in steps_of(run) for document in step.documents]
-        return await self.context.retrieval.measure_nearest(support_texts(self.question), found, threshold)
+        return await self.context.retrieval.measure_nearest(supporting, found, threshold)

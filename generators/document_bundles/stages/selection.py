@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trailforge.filters.base import first_rejection
+from trailforge.filters.base import first_rejection, scores_of
 from trailforge.filters.bundle_twins import duplicate_question
 from trailforge.filters.bundles import Benchmarks, benchmarks_of, contaminated
 from trailforge.generators.document_bundles.config import BundleRunConfig, SelectionConfig, encoder_of
@@ -17,7 +17,7 @@ from trailforge.pipelines.dataset import StageRun
 from trailforge.pipelines.engine.shards import missing_shards
 from trailforge.pipelines.sources import read_benchmark
 from trailforge.retrieval.encoder import Encoder
-from trailforge.schemas import BundleQuestion, FilterScore, Verdict
+from trailforge.schemas import BundleQuestion, Verdict
 
 TABLE = "bundle_questions"
 
@@ -54,8 +54,7 @@ def sift(
         if against is not None:
             rejected.append((row, against))
             continue
-        scores = [FilterScore(name=verdict.reason, score=verdict.score, passed=True) for verdict in verdicts]
-        kept.append(replace(row, filters=(*row.filters, *scores)))
+        kept.append(replace(row, filters=(*row.filters, *scores_of(verdicts))))
         places.append(place)
     return kept, rejected
 
