@@ -53,24 +53,18 @@ _FEWEST_REPEATS, _LEAST_SHARE = 5, 0.05
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A document, the shard it was read from, and its place there."""
+    """A document, the shard it was read from, its place there, and what became of it."""
 
     shard: str
     index: int
     document: SourceDocument
+    rejection: Verdict | None = None
+    """None: it stays."""
 
     @property
     def order(self) -> Order:
         """See `order_of`."""
         return order_of(self.document.published, self.document.id)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a document; without a rejection it stays."""
-
-    placed: Placed
-    rejection: Verdict | None = None
 
 
 Repeated: TypeAlias = Mapping[str, frozenset[str]]
@@ -89,7 +83,7 @@ def clean(run: StageRun) -> None:
     with beam_pipeline(run.folder, run.arguments) as begin:
         read = begin.spread("Shards", run.shards).flat_map("Read", _read, folder)
         outcomes = _outcomes(begin, read, config.content, config.duplicates)
-        by_shard = outcomes.map("By shard", lambda outcome: (outcome.placed.shard, outcome)).group("Of a shard")
+        by_shard = outcomes.map("By shard", lambda outcome: (outcome.shard, outcome)).group("Of a shard")
         by_shard.filter("Missing", lambda group: group[0] in names).map("Write", _write, folder)
 
 
@@ -141,16 +135,14 @@ def _repeated_by_source(lines: Iterable[tuple[tuple[str, str], int]], documents:
     return {source: repeated_lines(of_source, totals[source]) for source, of_source in counts.items()}
 
 
-def _judge(placed: Placed, repeated: Repeated, config: ContentConfig) -> Outcome:
+def _judge(placed: Placed, repeated: Repeated, config: ContentConfig) -> Placed:
     document = normalise_document(placed.document, repeated.get(placed.document.source, frozenset()))
-    return Outcome(replace(placed, document=document), first_rejection(judge_content(document, config)))
+    return replace(placed, document=document, rejection=first_rejection(judge_content(document, config)))
 
 
 def _exact_twins(fit: Collection) -> Collection:
     """(id of a copy, id of the document that stays)."""
-    keyed = fit.map(
-        "Exact keys", lambda o: (exact_key(o.placed.document.title, o.placed.document.text), o.placed.order)
-    )
+    keyed = fit.map("Exact keys", lambda o: (exact_key(o.document.title, o.document.text), o.order))
     return keyed.group("Same text").flat_map("Exact twins", lambda group: _stars(sorted(group[1])))
 
 
@@ -160,7 +152,7 @@ def _stars(orders: Sequence[Order]) -> Iterator[tuple[str, str]]:
 
 def _near_twins(begin: Begin, single: Collection, config: DuplicateConfig) -> Collection:
     """(id of a near copy, id of the document that stays). Signatures travel once per pair, not once per band."""
-    signatures = single.map("Signatures", lambda o: (o.placed.order, signature(o.placed.document.text)))
+    signatures = single.map("Signatures", lambda o: (o.order, signature(o.document.text)))
     pairs = (
         signatures.flat_map("Bands", lambda signed: [(key, signed[0]) for key in band_keys(signed[1], config)])
         .group("Same band")
@@ -190,24 +182,24 @@ def _edges(group: tuple[Order, Mapping[str, Sequence]], config: DuplicateConfig)
 
 def _without(begin: Begin, outcomes: Collection, twins: Collection, reason: str) -> Collection:
     """The outcomes, those of copies rejected with the id of the kept twin."""
-    by_id = outcomes.map(f"Ids, {reason}", lambda o: (o.placed.document.id, o))
+    by_id = outcomes.map(f"Ids, {reason}", lambda o: (o.document.id, o))
     found = begin.join(f"Twins, {reason}", outcome=by_id, twin=twins)
     return found.map(f"Rejected, {reason}", _with_twin, reason)
 
 
-def _with_twin(group: tuple[str, Mapping[str, Sequence]], reason: str) -> Outcome:
+def _with_twin(group: tuple[str, Mapping[str, Sequence]], reason: str) -> Placed:
     _, found = group
     (outcome,) = found["outcome"]
     for twin in found["twin"]:
-        return Outcome(outcome.placed, Verdict(keep=False, reason=reason, score=1.0, detail=f"copy of {twin}"))
+        return replace(outcome, rejection=Verdict(keep=False, reason=reason, score=1.0, detail=f"copy of {twin}"))
     return outcome
 
 
-def _write(group: tuple[str, Iterable[Outcome]], folder: str) -> str:
+def _write(group: tuple[str, Iterable[Placed]], folder: str) -> str:
     shard, outcomes = group
-    ordered = sorted(outcomes, key=lambda outcome: outcome.placed.index)
-    kept = [outcome.placed.document for outcome in ordered if outcome.rejection is None]
-    rejected = [_rejected(o.placed.document, o.rejection) for o in ordered if o.rejection is not None]
+    ordered = sorted(outcomes, key=lambda outcome: outcome.index)
+    kept = [outcome.document for outcome in ordered if outcome.rejection is None]
+    rejected = [_rejected(o.document, o.rejection) for o in ordered if o.rejection is not None]
     root = Path(folder)
     files = (
         write_table(root, TABLE, shard, SourceDocument, kept),
