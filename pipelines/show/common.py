@@ -10,6 +10,7 @@ from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.show.marks import Marked, spans, telling_first
 from trailforge.pipelines.show.parts import (
     Chips,
+    Columns,
     Conversation,
     DataTable,
     DocumentPanes,
@@ -18,6 +19,7 @@ from trailforge.pipelines.show.parts import (
     Line,
     Mark,
     Meters,
+    Note,
     Parts,
     Scores,
     ShownDocument,
@@ -101,6 +103,21 @@ def values(fields: Mapping[str, Any]) -> FieldList:
             for name, value in fields.items()
         }
     )
+
+
+def contrast(row: Any, worse: str, heads: tuple[Chips, Chips], notes: Mapping[int, StyledText] | None = None) -> Parts:
+    """A row of pairs, side by side from where they part. `worse`: what the second is called; `notes`: on its turns."""
+    start, (good, bad) = row.diverges_at, heads
+    return [
+        Note((f"The {worse} one was put aside by ", StyledText(row.reason, "strong"), f": {row.detail}"), "wrong"),
+        Fold(f"The {start} turns that both begin with", [Conversation(row.good_messages[:start])]),
+        Columns(
+            [
+                [good, Conversation(row.good_messages[start:], first=start)],
+                [bad, Conversation(row.bad_messages[start:], notes or {}, first=start)],
+            ]
+        ),
+    ]
 
 
 def measured(filters: Sequence[FilterScore], meanings: Mapping[str, str]) -> Fold:
