@@ -67,18 +67,15 @@ def card(folder: Path, manifest: Manifest, config: BundleRunConfig) -> str:
 def _summary(
     manifest: Manifest, config: BundleRunConfig, bundles: Sequence[Bundle], questions: Sequence[BundleQuestion]
 ) -> str:
+    episodes = sum(line.accepted for line in manifest.stages if line.name == "episode")
     return "\n".join(
         [
             "Bundles of two to four documents from different sources, and multi-hop questions over them with the",
             "search plan that answers each (R-Search). `bundle_questions` is in the order of its curriculum.\n",
-            f"- Rows: {len(bundles)} bundles, {len(questions)} questions, {_accepted(manifest, 'episode')} episodes",
+            f"- Rows: {len(bundles)} bundles, {len(questions)} questions, {episodes} episodes",
             *origin_lines(manifest, "Documents", config.seed),
         ]
     )
-
-
-def _accepted(manifest: Manifest, name: str) -> int:
-    return sum(line.accepted for line in manifest.stages if line.name == name)
 
 
 def _bundles(bundles: Sequence[Bundle]) -> str:

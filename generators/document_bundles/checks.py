@@ -37,7 +37,6 @@ from trailforge.schemas import (
     SftRow,
     SourceDocument,
     SourceKind,
-    Verdict,
 )
 
 _NEAR = 1e-5
@@ -149,7 +148,9 @@ class BundleRowChecks(RowChecks):
         if item is None:
             yield f"its bundle {row.bundle_id!r} is not there"
             return
-        against = [verdict for verdict in self._verdicts(row, item) if not verdict.keep]
+        documents = {document.id: document for document in item.documents}
+        verdicts = judge_unread(row, item.bundle, documents, since=self.config.filters.since)
+        against = [verdict for verdict in verdicts if not verdict.keep]
         for verdict in against:
             yield f"filter {verdict.reason} rejects it: {verdict.detail}"
         failed = [score.name for score in row.filters if not score.passed]
@@ -160,11 +161,6 @@ class BundleRowChecks(RowChecks):
         known = next((score.score for score in row.filters if score.name == "closed_book"), 0.0)
         if row.complexity != complexity_of(row, item.documents, known):
             yield f"complexity {row.complexity} is not what follows from the row"
-
-    def _verdicts(self, row: BundleQuestion, item: BundleInput) -> list[Verdict]:
-        """Of the filters that ask no model."""
-        documents = {document.id: document for document in item.documents}
-        return judge_unread(row, item.bundle, documents, since=self.config.filters.since)
 
     def _check_order(self) -> int:
         """The selected questions are candidates, in the order of their curriculum."""

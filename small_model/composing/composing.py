@@ -147,7 +147,7 @@ def _who_did(clause: Clause, nouns: dict[str, str]) -> Iterator[GapQuestion]:
     if GAP not in clause.rest:
         return
     for mention in _mentions(clause.subject, "name"):
-        if mention.end == len(clause.subject) and _is_whole(clause.subject, mention):
+        if mention.end == len(clause.subject) and _phrase_start(clause.subject, mention) == 0:
             noun = _noun(clause.subject, mention, nouns)
             wh = "Who" if noun and is_person_noun(noun) else f"Which {noun}" if noun else None
             if wh:
@@ -238,10 +238,6 @@ def _phrase_start(text: str, mention: Mention) -> int:
     """Where the noun phrase begins that ends with a name: at its article, if it has one."""
     match = re.search(r"(?:the|a|an) (?:[\w-]+ ){0,3}$", text[: mention.start])
     return match.start() if match and noun_before(text, mention.start) else mention.start
-
-
-def _is_whole(subject: str, mention: Mention) -> bool:
-    return _phrase_start(subject, mention) == 0
 
 
 def _ends_phrase(after: str) -> bool:
