@@ -18,13 +18,13 @@ from itertools import accumulate
 
 import numpy as np
 
+from tests.support.bundling import near_duplicates
 from trailforge.generators.document_bundles.bundling.duplicates import (
     SHINGLE_WORDS,
     SIGNATURE,
     DuplicateConfig,
     Order,
     keep_one,
-    near_duplicates,
     shingle_hashes,
     signature,
 )

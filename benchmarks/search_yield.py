@@ -32,9 +32,9 @@ from trailforge.generators.mcts_trajectories.generate import (
     generate,
     plan_runner,
     policy_prompts,
+    sift,
     trajectories,
 )
-from trailforge.generators.mcts_trajectories.work import sift
 from trailforge.inference import Meter, Prices
 from trailforge.inference.asker import Asker
 from trailforge.mcts.contrasts import PLAIN, Variation

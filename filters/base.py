@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from trailforge.rewards import mentions, normalize_answer
-from trailforge.schemas import Verdict
+from trailforge.rewards import mentions, normalize_answer, other_names, same_answer
+from trailforge.schemas import FilterScore, Verdict
 
 T = TypeVar("T")
 
@@ -16,6 +16,13 @@ _NEVER_QUOTED = {"yes", "no"}
 def first_rejection(verdicts: Iterable[Verdict]) -> Verdict | None:
     """The first verdict that says no; None when all keep the row."""
     return next((verdict for verdict in verdicts if not verdict.keep), None)
+
+
+def scores_of(verdicts: Iterable[Verdict]) -> tuple[FilterScore, ...]:
+    """What filters measured, as a row holds it; with the reason where one rejects."""
+    return tuple(
+        FilterScore(name=v.reason, score=v.score, passed=v.keep, reason="" if v.keep else v.detail) for v in verdicts
+    )
 
 
 def count_faults(reason: str, faults: Sequence[T], describe: Callable[[T], str]) -> Verdict:
@@ -33,6 +40,12 @@ def reject_low_reward(total: float, least: float, parts: str) -> Verdict:
 def mentions_any(text: str, golds: Iterable[str]) -> bool:
     """Does a text mention one of the gold answers?"""
     return any(mentions(text, gold) for gold in golds)
+
+
+def names_of_answer(answer: str, golds: Iterable[str]) -> tuple[str, ...]:
+    """An answer, the gold answers that it says in other words, and what each goes by, too."""
+    said = [answer, *(gold for gold in golds if same_answer(answer, gold))]
+    return tuple(dict.fromkeys(name for each in said for name in (each, *other_names(each)) if name.strip()))
 
 
 def is_never_quoted(answer: str) -> bool:

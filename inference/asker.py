@@ -37,9 +37,21 @@ class Asker:
         """The parsed reply. Raises `MalformedReply` when it does not parse, nor its repair."""
         return await ask_matching(self.client, self._request(prompt, purpose, sampling, 0), parse, self.meter)
 
-    async def json(self, prompt: str, schema: dict[str, Any], *, purpose: str, sampling: Sampling) -> Any:
-        """A reply that follows a JSON schema. Raises `MalformedReply` when it does not, nor its repair."""
-        return await ask_json(self.client, self._request(prompt, purpose, sampling, 0), schema, self.meter)
+    async def json(
+        self,
+        prompt: str,
+        schema: dict[str, Any],
+        *,
+        purpose: str,
+        sampling: Sampling,
+        held_against: dict[str, Any] | None = None,
+    ) -> Any:
+        """A reply that follows a JSON schema. Raises `MalformedReply` when it does not, nor its repair.
+
+        `held_against`: see `ask_json`.
+        """
+        request = self._request(prompt, purpose, sampling, 0)
+        return await ask_json(self.client, request, schema, self.meter, held_against=held_against)
 
     def _request(
         self, prompt: str, purpose: str, sampling: Sampling, sample: int, grammar: str | None = None

@@ -17,10 +17,11 @@ from importlib.resources import files
 from pathlib import Path
 
 from trailforge.inference import ChatTurn, Client, Meter, Request, Sampling, ask_json
+from trailforge.inference.asker import Asker
 from trailforge.inference.client import ModelDesk, ServedModel
 from trailforge.inference.structured import object_schema
 from trailforge.inference.threads import once
-from trailforge.schemas import InvalidInput
+from trailforge.schemas import InvalidInput, MalformedReply
 
 PROMPT = "judge.txt"
 SCHEMA = object_schema(score={"type": "number", "minimum": 0, "maximum": 1})
@@ -124,6 +125,21 @@ class Judge:
         )
         verdict = await ask_json(self.client, request, SCHEMA, meter)
         return float(verdict["score"])
+
+
+async def grade(judged: Judged, options: JudgeOptions, asker: Asker) -> float | None:
+    """A run's own judge: the model that it asks, unless the options name another. None for no verdict that is one."""
+    judge = Judge(
+        client=asker.client,
+        model=options.model or asker.model,
+        max_tokens=options.max_tokens,
+        purpose="grade",
+        priority=asker.priority,
+    )
+    try:
+        return await judge.score(judged, asker.meter)
+    except MalformedReply:
+        return None
 
 
 def _listed(heading: str, texts: Sequence[str]) -> list[str]:

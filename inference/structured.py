@@ -6,7 +6,7 @@ A reply that was cut is malformed, whatever it holds.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
@@ -65,6 +65,16 @@ async def ask_json(
     """
     text, wide = json.dumps(schema), json.dumps(held_against or schema)
     return await _ask(client, replace(request, json_schema=text), lambda reply: _parse_json(reply, wide), meter)
+
+
+def object_schema(properties: Mapping[str, Any], optional: Collection[str] = ()) -> dict[str, Any]:
+    """The JSON schema of an object with these properties, all of them but the optional ones, and no others."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": [name for name in properties if name not in optional],
+        "additionalProperties": False,
+    }
 
 
 def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:

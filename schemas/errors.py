@@ -68,6 +68,13 @@ class InvalidInput(TrailforgeError):
         return _rebuild_invalid_input, (type(self), self.problem, self.file, self.row, self.field)
 
 
+def check_least(numbers: object, least: int, *fields: str, must: str = "has to be") -> None:
+    """Raises `InvalidInput` for the first of these fields that is less."""
+    for field in fields:
+        if getattr(numbers, field) < least:
+            raise InvalidInput(f"{must} {least} or more", field=field)
+
+
 def _rebuild_invalid_input(
     kind: type[InvalidInput], problem: str, file: object, row: int | None, field: str | None
 ) -> InvalidInput:

@@ -15,16 +15,15 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from trailforge.generators.document_bundles.write import BundleContext, draft_row, render_question
-from trailforge.inference import Meter, Reply, Request, Sampling
-from trailforge.inference.asker import fill
+from trailforge.generators.document_bundles.write import BundleContext, draft_row
+from trailforge.inference import Meter, Sampling
+from trailforge.inference.asker import Asker, fill
 from trailforge.inference.prompts import Prompts
 from trailforge.rewards.answers import read_short_answer
 from trailforge.schemas import BundleInput, BundleQuestion, Passage, SourceDocument
 from trailforge.small_model.composing.composing import candidates, choice_of
 from trailforge.small_model.composing.joining import Joined, bridges_of, joined_by, nouns_of, sentences_naming
-from trailforge.small_model.composing.kinds import KINDS, is_person_noun
-from trailforge.small_model.composing.mentions import names_of
+from trailforge.small_model.composing.mentions import KINDS, is_person_noun, names_of
 
 PROMPTS = Prompts("trailforge.small_model")
 _KIND_GRAMMAR = "root ::= " + " | ".join(f'"{"n" if kind[0] in "aeiou" else ""} {kind}"' for kind in KINDS)
@@ -56,7 +55,7 @@ class StepWork:
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
         """First what is described, then the question with its name in the place of that."""
         if not documents:
-            return await self._from_memory(render_question(row), sample)
+            return await self._from_memory(row.asked().text, sample)
         passages = [Passage(id=d.id, title=d.title, text=d.text, score=0.0) for d in documents]
         names, first = names_of(documents), row.dag_nodes[0].query
         found = await self._read(first, passages, names, sample)
@@ -72,8 +71,9 @@ class StepWork:
         sampling = Sampling(max_tokens=steps.kind_max_tokens, stop=steps.stop)
         kinds = set()
         for sentence in sentences_naming(name, self.item.documents)[: steps.kind_votes]:
-            request = self._request(fill(prompt, text=sentence, name=name), sampling, "kind", grammar=_KIND_GRAMMAR)
-            kinds.add(((await self._complete(request)).answer or "").strip().removeprefix("n "))
+            asked = fill(prompt, text=sentence, name=name)
+            reply = await self._asker.text(asked, purpose="kind", sampling=sampling, grammar=_KIND_GRAMMAR)
+            kinds.add((reply.answer or "").strip().removeprefix("n "))
         return kinds.pop() if len(kinds) == 1 and kinds <= {*KINDS} - {"thing"} else None
 
     # Reading
@@ -104,25 +104,12 @@ class StepWork:
         sampling = Sampling(
             temperature=temperature, top_p=config.top_p, max_tokens=config.read_max_tokens, stop=config.steps.stop
         )
-        reply = await self._complete(self._request(prompt, sampling, purpose, sample=sample, grammar=grammar))
+        reply = await self._asker.text(prompt, purpose=purpose, sampling=sampling, sample=sample, grammar=grammar)
         return None if reply.answer is None else read_short_answer(reply.answer, config.steps.max_answer_words)
 
-    async def _complete(self, request: Request) -> Reply:
-        return await self.context.client.complete(request, self.meter)
-
-    def _request(
-        self, prompt: str, sampling: Sampling, purpose: str, *, sample: int = 0, grammar: str | None = None
-    ) -> Request:
-        context = self.context
-        return Request(
-            model=context.model,
-            prompt=prompt,
-            sampling=sampling,
-            grammar=grammar,
-            sample=sample,
-            seed=context.seed,
-            purpose=purpose,
-        )
+    @property
+    def _asker(self) -> Asker:
+        return self.context.asker(self.meter, "completion")
 
 
 def _described(query: str) -> str:

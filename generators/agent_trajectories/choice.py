@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trailforge.filters.base import first_rejection
+from trailforge.filters.base import first_rejection, scores_of
 from trailforge.generators.agent_trajectories.evidence import find_hops, find_unread, requests_of
 from trailforge.generators.agent_trajectories.filters import UNREAD, AgentFilterConfig, judge_episode
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
 from trailforge.rewards import is_near_miss
-from trailforge.schemas import FilterScore, Verdict
+from trailforge.schemas import Verdict
 from trailforge.schemas.text import count_tokens
 
 SURPLUS, SAME_ROUTE = "surplus", "same_route"
@@ -31,7 +31,7 @@ def select(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> tuple[
     rejected: list[Rejected] = []
     for row in rows:
         verdicts = judge_episode(row, config)
-        row, against = replace(row, filters=_scores(verdicts)), first_rejection(verdicts)
+        row, against = replace(row, filters=scores_of(verdicts)), first_rejection(verdicts)
         if against is None:
             sound.append(row)
         else:
@@ -132,10 +132,4 @@ def _pair(good: AgentTrajectory, bad: AgentTrajectory, verdict: Verdict, place: 
         reason=verdict.reason,
         detail=verdict.detail,
         provenance=replace(good.provenance, call_keys=keys),
-    )
-
-
-def _scores(verdicts: Sequence[Verdict]) -> tuple[FilterScore, ...]:
-    return tuple(
-        FilterScore(name=each.reason, score=each.score, passed=each.keep, reason=each.detail) for each in verdicts
     )

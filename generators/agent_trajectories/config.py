@@ -26,6 +26,7 @@ from trailforge.retrieval.kg.layout import MANIFEST
 from trailforge.retrieval.retrievers import WEB
 from trailforge.retrieval.scope import with_hash
 from trailforge.schemas import InvalidInput, SftRow, from_dict, to_dict
+from trailforge.schemas.errors import check_least
 
 PROMPTS = Prompts("trailforge.generators.agent_trajectories")
 FROM_MEMORY = "from_memory"
@@ -77,9 +78,7 @@ class AgentGeneratorConfig:
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for an agent that there is not, and for numbers that it does not have."""
-        for name in ("draws", "top_k"):
-            if getattr(self, name) < 1:
-                raise InvalidInput("must be 1 or more", field=name)
+        check_least(self, 1, "draws", "top_k", must="must be")
         if self.memory.draws < 0:
             raise InvalidInput("must be 0 or more", field="memory.draws")
         if self.draws > 1 and self.temperature <= 0:
@@ -203,10 +202,6 @@ class AgentRunConfig(RunConfig):
     def call_style(self) -> Literal["chat", "completion"]:
         """How the model is asked."""
         return self.generator.style
-
-    def over(self, documents: Path | None) -> AgentRunConfig:
-        """With this corpus instead of the questions' own paragraphs."""
-        return replace(self, retrieval=self.retrieval.over(documents))
 
     def on_graph(self, kg: Path | None) -> AgentRunConfig:
         """With this graph instead of the preset's, every byte of it checked, where the agent searches one.

@@ -11,16 +11,9 @@ from trailforge.filters.thoughts import find_unseen_names
 from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.mcts.plan import references, resolve
 from trailforge.protocols import PROTOCOLS
-from trailforge.rewards import mentions, normalize_answer, other_names, same_answer, states
+from trailforge.rewards import mentions, normalize_answer, other_names, states
 from trailforge.schemas import Hop, Message, Passage
 from trailforge.schemas.agent_episode import AgentSearch
-
-
-def names_of_answer(row: AgentTrajectory) -> tuple[str, ...]:
-    """The answer, the gold answers that it says in other words, and what each goes by, too."""
-    answer = row.episode.answer
-    said = [answer, *(gold for gold in row.golds if same_answer(answer, gold))]
-    return tuple(dict.fromkeys(name for each in said for name in (each, *other_names(each)) if name.strip()))
 
 
 def is_stated(texts: Sequence[str], names: Sequence[str]) -> bool:

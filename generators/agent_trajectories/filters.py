@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from trailforge.evaluation.failures import read_texts
-from trailforge.filters.base import count_faults, is_never_quoted
+from trailforge.filters.base import count_faults, is_never_quoted, names_of_answer
 from trailforge.generators.agent_trajectories.evidence import (
     find_hops,
     find_unread,
     is_borne_out,
     is_stated,
-    names_of_answer,
     requests_of,
     text_given,
 )
@@ -26,6 +25,7 @@ from trailforge.generators.agent_trajectories.rows import weigh_known
 from trailforge.protocols import PROTOCOLS
 from trailforge.rewards import is_near_miss, mcts_reward, mentions, normalize_answer, other_names
 from trailforge.schemas import InvalidInput, Verdict
+from trailforge.schemas.errors import check_least
 
 UNREAD, KNOWN = "unread_query", "known_from_memory"
 _PARTS = re.compile(r"[,;/&]|\b(?:and|or|then)\b")
@@ -67,8 +67,7 @@ class AgentFilterConfig:
         for name in ("min_right_share", "max_known_share"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InvalidInput("expected 0 to 1", field=name)
-        if self.most < 1:
-            raise InvalidInput("must be 1 or more", field="most")
+        check_least(self, 1, "most", must="must be")
 
 
 def judge_episode(row: AgentTrajectory, config: AgentFilterConfig) -> list[Verdict]:
@@ -175,7 +174,7 @@ def ungrounded_answer(row: AgentTrajectory) -> Verdict:
     and what either goes by too, are as good; yes and no are exempt. Score: how many turns that it was given state it; 0
     where no search brought it.
     """
-    names = names_of_answer(row)
+    names = names_of_answer(row.episode.answer, row.golds)
     is_found = is_stated(read_texts(row.episode, row.episode.question), names)
     given = (text for message in row.episode.messages if (text := text_given(message, row)))
     stating = sum(is_stated([text], names) for text in given) if is_found else 0
@@ -193,7 +192,8 @@ def answer_leaked(row: AgentTrajectory, *, bridges: Literal["read_first", "check
     """
     question, texts = row.episode.question, [text_given(message, row) for message in row.episode.messages]
     hops = [] if bridges == "any" else [(hop.answer, *other_names(hop.answer)) for hop in row.gold_hops[:-1]]
-    sought = [(names_of_answer(row), False), *((names, bridges == "checked") for names in hops)]
+    answer = names_of_answer(row.episode.answer, row.golds)
+    sought = [(answer, False), *((names, bridges == "checked") for names in hops)]
     leaks: list[tuple[str, str]] = []
     for place, message in enumerate(row.episode.messages[:-1]):
         if message.role == "assistant":

@@ -36,14 +36,10 @@ def _weigh_part(answer: str, gold: str) -> float:
     date = date_of(fold(gold))
     if date is not None:
         return 0.5 * (str(date[0]) in said)
-    named, (name, *around) = _first_part(answer), map(normalize_answer, gold.split(", "))
+    named, (name, *around) = normalize_answer(answer.partition(", ")[0]), map(normalize_answer, gold.split(", "))
     if wanted and (set(wanted) - _SMALL <= set(said) or (around and named == name)):
         return 1.0
     return 0.5 * (bool(named) and named in around)
-
-
-def _first_part(answer: str) -> str:
-    return normalize_answer(answer.partition(", ")[0])
 
 
 def made_of(row: AgentTrajectory, question: Question) -> dict[str, Any]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
 from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.show.common import QUESTIONS, SFT, head, provenance
+from trailforge.pipelines.show.common import QUESTIONS, SFT, contrast, head, provenance
 from trailforge.pipelines.show.parts import (
     Chips,
     Code,
-    Columns,
     Conversation,
     DataTable,
     Fold,
@@ -54,8 +53,8 @@ def agent_trajectory(run: OpenRun, row: AgentTrajectory) -> Parts:
     if row.episode.calls:
         tabs.append(tab("Calls beside it", lambda: _calls(row)))
     if pairs:
-        contrast = tab("Against a worse one", lambda: [p for n in pairs for p in _contrast(run.record("pairs", n))])
-        tabs.append(contrast)
+        against = tab("Against a worse one", lambda: [p for n in pairs for p in _contrast(run.record("pairs", n))])
+        tabs.append(against)
     return [*_head(row), Tabs(tabs)]
 
 
@@ -104,18 +103,9 @@ def _calls(row: AgentTrajectory) -> Parts:
 
 
 def _contrast(row: AgentPair) -> Parts:
-    start = row.diverges_at
-    sides = (("better", "right", row.good_messages, row.good_uid), ("worse", "wrong", row.bad_messages, row.bad_uid))
-    return [
-        Note(("The worse one was put aside by ", StyledText(row.reason, "strong"), f": {row.detail}"), "wrong"),
-        Fold(f"The {start} turns that both begin with", [Conversation(row.good_messages[:start])]),
-        Columns(
-            [
-                [Chips([StyledText(name, kind), StyledText(uid)]), Conversation(messages[start:], first=start)]
-                for name, kind, messages, uid in sides
-            ]
-        ),
-    ]
+    sides = (("better", "right", row.good_uid), ("worse", "wrong", row.bad_uid))
+    good, bad = (Chips([StyledText(name, kind), StyledText(uid)]) for name, kind, uid in sides)
+    return contrast(row, "worse", (good, bad))
 
 
 SHOW = Show(

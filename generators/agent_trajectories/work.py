@@ -18,9 +18,16 @@ from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS
 from trailforge.generators.agent_trajectories.filters import known_from_memory
 from trailforge.generators.agent_trajectories.record import AgentTrajectory, FromMemory
 from trailforge.generators.agent_trajectories.rows import made_of, sft_rows, with_shares
-from trailforge.inference import Client, Meter, ModelClient, Sampling
+from trailforge.inference import Meter, ModelClient, Sampling
 from trailforge.inference.asker import Asker, fill
-from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, failed_row, rejected_row
+from trailforge.pipelines.engine.model_stage import (
+    ModelStage,
+    ModelWork,
+    RunContext,
+    draw_all,
+    failed_row,
+    rejected_row,
+)
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.intake import RunInputs, Settings, take_in_questions
@@ -31,7 +38,7 @@ from trailforge.retrieval.kg import KgStore, KgTool
 from trailforge.retrieval.plan_tools import web_tools
 from trailforge.retrieval.retrievers import WEB, open_encoder
 from trailforge.rewards.answers import read_short_answer
-from trailforge.schemas import ITEM_ERRORS, Provenance, Question, SourceDocument, TrailforgeError, to_dict
+from trailforge.schemas import Question, SourceDocument, to_dict
 from trailforge.schemas.agent_episode import AgentCosts
 
 _PLAN = "plan"
@@ -39,24 +46,14 @@ _PLAN = "plan"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentContext:
+class AgentContext(RunContext):
     """What all questions of a run share."""
 
-    run_id: str
     config: AgentRunConfig
-    client: Client
     retrieval: Retrieval
     kg: KgTool | None = None
     encoder: Encoder | None = None
     """Of plans over a question's own paragraphs."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokenDraw:
-    """A draw that gave no episode, and why."""
-
-    sample: int
-    error: TrailforgeError
 
 
 def take_in(inputs: RunInputs, folder: Path, config: AgentRunConfig) -> Settings:
@@ -76,9 +73,8 @@ def open_context(work: ModelWork, client: ModelClient) -> AgentContext:
     retrieval = open_retrieval(config.retrieval)
     plans_here = config.generator.declared.searches == _PLAN and config.retrieval.searches_paragraphs
     return AgentContext(
-        run_id=work.run_id,
+        **work.shared(client),
         config=config,
-        client=client,
         retrieval=retrieval,
         kg=KgTool(KgStore.open(Path(config.kg)), config.generator.graph) if config.kg else None,
         encoder=open_encoder(config.retrieval, backend_of(retrieval)) if plans_here else None,
@@ -104,20 +100,18 @@ async def episodes_of(question: Question, context: AgentContext, config: AgentRu
             stages=(stage(DRAW, inputs=1, accepted=0, rejected=[verdict.reason]),),
             usage=asked.usage(config.model.prices),
         )
-    drawn = await asyncio.gather(*(work.draw(sample) for sample in range(config.generator.draws)))
-    meter = sum((of_draw for _, of_draw in drawn), start=asked)
-    rows = with_shares([each for each, _ in drawn if isinstance(each, AgentTrajectory)])
+    drawn = await draw_all(work.draw, config.generator.draws)
+    rows = with_shares(drawn.rows)
     rows = [replace(row, memory_draws=memory.draws, memory_answers=memory.answers) for row in rows]
     taken, rejected = select(rows, config.filters)
     broken = [
-        failed_row(EPISODE, f"{question.id}:{each.sample}", each.error, to_dict(question))
-        for each, _ in drawn
-        if isinstance(each, BrokenDraw)
+        failed_row(EPISODE, f"{question.id}:{sample}", error, to_dict(question))
+        for sample, error in drawn.broken.items()
     ]
     left = [rejected_row(FILTER, row.uid, verdict, to_dict(row)) for row, verdict in rejected]
     books = (
         stage(DRAW, inputs=1, accepted=1),
-        stage(EPISODE, inputs=len(drawn), accepted=len(rows), failed=[row.reason for row in broken]),
+        stage(EPISODE, inputs=len(rows) + len(broken), accepted=len(rows), failed=[row.reason for row in broken]),
         stage(FILTER, inputs=len(rows), accepted=len(taken), rejected=[row.reason for row in left]),
     )
     return ItemResult(
@@ -128,7 +122,7 @@ async def episodes_of(question: Question, context: AgentContext, config: AgentRu
             "rejected": [*broken, *left],
         },
         stages=books,
-        usage=meter.usage(config.model.prices),
+        usage=(asked + drawn.meter).usage(config.model.prices),
     )
 
 
@@ -150,15 +144,12 @@ class _Work:
     context: AgentContext
     environment: Environment
 
-    async def draw(self, sample: int) -> tuple[AgentTrajectory | BrokenDraw, Meter]:
-        """A draw as its row, and its calls. One that breaks off costs the others nothing."""
-        meter, generator = Meter(), self.context.config.generator
+    async def draw(self, sample: int, meter: Meter) -> AgentTrajectory:
+        """A draw as its row."""
+        generator = self.context.config.generator
         tools = AgentTools(environment=self.environment, asker=self._asker(meter), sample=sample)
-        try:
-            run = await generator.declared.run(self.question.question, tools, generator.numbers)
-        except ITEM_ERRORS as error:
-            return BrokenDraw(sample, error), meter
-        return self._row(run, sample, meter), meter
+        run = await generator.declared.run(self.question.question, tools, generator.numbers)
+        return self._row(run, sample, meter)
 
     async def ask_from_memory(self) -> tuple[FromMemory, Meter]:
         """What the same model says without any search, and its calls."""
@@ -219,28 +210,18 @@ class _Work:
             token_estimate=0,
             draws=0,
             right_draws=0,
-            provenance=Provenance(
-                run_id=self.context.run_id,
-                source_id=f"{self.question.dataset}:{self.question.id}",
-                model=config.model.name,
-                prompt_version=generator.prompt_version,
-                seed=config.seed,
-                call_keys=meter.keys,
+            provenance=self.context.provenance(
+                f"{self.question.dataset}:{self.question.id}",
+                generator.prompt_version,
+                meter.keys,
                 retriever=retrieval.name,
             ),
         )
         return replace(row, **made_of(row, self.question))
 
     def _asker(self, meter: Meter) -> Asker:
-        config = self.context.config
-        return Asker(
-            client=self.context.client,
-            model=config.model.name,
-            style=config.generator.style,
-            seed=config.seed,
-            meter=meter,
-            priority=2 * (self.question.hop_count or 0),
-        )
+        style, priority = self.context.config.generator.style, 2 * (self.question.hop_count or 0)
+        return self.context.asker(meter, style, priority=priority)
 
 
 def _environment(question: Question, context: AgentContext) -> Environment:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.schemas import Bundle, BundleInput, BundleQuestion, InvalidInput, RejectedRow, SourceDocument, from_dict
@@ -61,8 +61,7 @@ def rejections_of(run: OpenRun, bundle_id: str) -> list[RejectedRow]:
 def question_in(rejected: RejectedRow) -> BundleQuestion | None:
     """The bundle question that was rejected; None when the row is something else."""
     try:
-        value: Any = json.loads(rejected.payload)
-        return from_dict(BundleQuestion, value)
+        return from_dict(BundleQuestion, json.loads(rejected.payload))
     except (ValueError, InvalidInput):
         return None
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from trailforge.generators.document_bundles import DATASET
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.stages import grouping
-from trailforge.pipelines.cards.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
-from trailforge.pipelines.cards.licences import of_documents, plain, section
-from trailforge.pipelines.cards.plots import FUNNEL, funnel, write_figure
+from trailforge.pipelines.cards.card import limits, origin_lines, rows_of, short, write_card
+from trailforge.pipelines.cards.licences import of_documents, plain
 from trailforge.pipelines.runs.intake import Settings, run_configuration
 from trailforge.schemas import (
     AnswerScoredBy,
@@ -22,7 +21,6 @@ from trailforge.schemas import (
     Origin,
     SearchEpisode,
     ThoughtSource,
-    read_rows,
 )
 
 _DATA_TABLES = (
@@ -50,47 +48,34 @@ def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
 
 def card(folder: Path, manifest: Manifest, config: BundleRunConfig) -> str:
     """The card as Markdown."""
-    bundles = list(_rows(folder, "bundles", Bundle))
-    questions = list(_rows(folder, "bundle_questions", BundleQuestion))
-    episodes = Counter(map(_Made.of, _rows(folder, "episodes", SearchEpisode)))
-    sources = of_documents(folder)
-    write_figure(folder / FUNNEL, funnel(manifest.stages))
-    sections = [
-        front_matter(manifest, _DATA_TABLES, ["multi-hop", "search-plans", "r-search"], sources, config.card),
-        f"# {manifest.run_id}\n",
-        _summary(manifest, config, bundles, questions),
-        funnel_table(manifest.stages),
-        f"![What each stage let through]({FUNNEL})\n",
-        _bundles(bundles),
-        _questions(questions),
-        _episodes(manifest, episodes),
-        f"## Cost\n\n{cost_table(manifest)}\n",
-        section(manifest.model, sources, config.card),
-        _limits(manifest, config, episodes),
-        _examples(questions),
-    ]
-    return "\n".join(sections)
-
-
-def _rows(folder: Path, table: str, record: type) -> Iterable:
-    return read_rows(sorted((folder / table).glob("part-*.parquet")), record)
+    bundles = list(rows_of(folder, "bundles", Bundle))
+    questions = list(rows_of(folder, "bundle_questions", BundleQuestion))
+    episodes = Counter(map(_Made.of, rows_of(folder, "episodes", SearchEpisode)))
+    return write_card(
+        folder,
+        manifest,
+        config,
+        tables=_DATA_TABLES,
+        tags=["multi-hop", "search-plans", "r-search"],
+        sources=of_documents(folder),
+        summary=_summary(manifest, config, bundles, questions),
+        own=[_bundles(bundles), _questions(questions), _episodes(manifest, episodes)],
+        end=[_limits(manifest, config, episodes), _examples(questions)],
+    )
 
 
 def _summary(
     manifest: Manifest, config: BundleRunConfig, bundles: Sequence[Bundle], questions: Sequence[BundleQuestion]
 ) -> str:
+    episodes = sum(line.accepted for line in manifest.stages if line.name == "episode")
     return "\n".join(
         [
             "Bundles of two to four documents from different sources, and multi-hop questions over them with the",
             "search plan that answers each (R-Search). `bundle_questions` is in the order of its curriculum.\n",
-            f"- Rows: {len(bundles)} bundles, {len(questions)} questions, {_accepted(manifest, 'episode')} episodes",
+            f"- Rows: {len(bundles)} bundles, {len(questions)} questions, {episodes} episodes",
             *origin_lines(manifest, "Documents", config.seed),
         ]
     )
-
-
-def _accepted(manifest: Manifest, name: str) -> int:
-    return sum(line.accepted for line in manifest.stages if line.name == name)
 
 
 def _bundles(bundles: Sequence[Bundle]) -> str:
@@ -162,10 +147,7 @@ def _added(episodes: Counter[_Made], *names: str) -> Counter[tuple[str, ...]]:
 
 
 def _limits(manifest: Manifest, config: BundleRunConfig, episodes: Counter[_Made]) -> str:
-    lines = ["## Known limits\n"]
-    if config.questions and config.writer.kind == "steps":
-        lines.append(EMBEDDED_LIMIT.format(and_what=", in steps that it can do"))
-    lines += [
+    lines = [
         "- That fewer documents do not suffice, and that nobody knows the answer without them, was measured with the "
         "model that is named above: another one may know more.",
     ]
@@ -182,7 +164,8 @@ def _limits(manifest: Manifest, config: BundleRunConfig, episodes: Counter[_Made
         )
     if told := _added(episodes, "thoughts")["templates",]:
         lines.append(f"- {told} of {episodes.total()} thoughts before a search are sentences from pools, of one style.")
-    return "\n".join(lines) + "\n"
+    is_small = config.questions and config.writer.kind == "steps"
+    return limits(lines, ", in steps that it can do" if is_small else None)
 
 
 def _examples(questions: Sequence[BundleQuestion]) -> str:

@@ -16,9 +16,9 @@ from trailforge.generators.document_bundles import search_thoughts
 from trailforge.generators.document_bundles.bundling.duplicates import exact_key
 from trailforge.generators.document_bundles.bundling.measures import cohesion
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.episode_rows import episode_sft_row, gold_answer, made_of
+from trailforge.generators.document_bundles.episode_rows import episode_sft_row, made_of
 from trailforge.generators.document_bundles.episodes import against, planner_of
-from trailforge.generators.document_bundles.stages import cleaning, embedding, episodes, grouping, questions, selection
+from trailforge.generators.document_bundles.stages import cleaning, episodes, grouping, questions, selection
 from trailforge.generators.document_bundles.stages.selection import order_rows
 from trailforge.generators.document_bundles.write import complexity_of
 from trailforge.pipelines.runs.intake import INPUTS
@@ -37,7 +37,6 @@ from trailforge.schemas import (
     SftRow,
     SourceDocument,
     SourceKind,
-    Verdict,
 )
 
 _NEAR = 1e-5
@@ -64,7 +63,7 @@ class BundleRowChecks(RowChecks):
         for name in self.names():
             self.accepted["read"] += sum(1 for _ in self.rows(INPUTS, name, SourceDocument))
             self.accepted["near_duplicates"] += self._check_documents(name)
-            self.accepted[embedding.NAME] += self._check_embeddings(name)
+            self.accepted[grouping.EMBED] += self._check_embeddings(name)
         for name in self.names():
             self._check_bundles(name)
         for name in self.names():
@@ -88,7 +87,7 @@ class BundleRowChecks(RowChecks):
 
     def _check_embeddings(self, name: str) -> int:
         count = 0
-        for row in self.rows(embedding.TABLE, name, DocumentEmbedding):
+        for row in self.rows(grouping.EMBEDDINGS, name, DocumentEmbedding):
             count += 1
             vector = np.array(row.vector, np.float32)
             if abs(float(np.linalg.norm(vector)) - 1) > 1e-3:
@@ -149,7 +148,9 @@ class BundleRowChecks(RowChecks):
         if item is None:
             yield f"its bundle {row.bundle_id!r} is not there"
             return
-        against = [verdict for verdict in self._verdicts(row, item) if not verdict.keep]
+        documents = {document.id: document for document in item.documents}
+        verdicts = judge_unread(row, item.bundle, documents, since=self.config.filters.since)
+        against = [verdict for verdict in verdicts if not verdict.keep]
         for verdict in against:
             yield f"filter {verdict.reason} rejects it: {verdict.detail}"
         failed = [score.name for score in row.filters if not score.passed]
@@ -160,11 +161,6 @@ class BundleRowChecks(RowChecks):
         known = next((score.score for score in row.filters if score.name == "closed_book"), 0.0)
         if row.complexity != complexity_of(row, item.documents, known):
             yield f"complexity {row.complexity} is not what follows from the row"
-
-    def _verdicts(self, row: BundleQuestion, item: BundleInput) -> list[Verdict]:
-        """Of the filters that ask no model."""
-        documents = {document.id: document for document in item.documents}
-        return judge_unread(row, item.bundle, documents, since=self.config.filters.since)
 
     def _check_order(self) -> int:
         """The selected questions are candidates, in the order of their curriculum."""
@@ -187,12 +183,9 @@ class BundleRowChecks(RowChecks):
                 self.accepted[episodes.DRAW] += 1
                 for problem in self._episode_problems(episode, asked.get(episode.question_id)):
                     self.problem(name, episode.uid, problem)
-            expected = {e.uid: episode_sft_row(e) for e in self.standing(episodes.TABLE, name, SearchEpisode)}
-            for row in self.rows(episodes.SFT, name, SftRow):
-                if row != expected.pop(row.uid, None):
-                    self.problem(name, row.uid, "this SFT row is not what its episode gives")
-            for uid in expected:
-                self.problem(name, uid, "this SFT row of an episode is missing")
+            made = map(episode_sft_row, self.standing(episodes.TABLE, name, SearchEpisode))
+            differs, missing = "this SFT row is not what its episode gives", "this SFT row of an episode is missing"
+            self.check_made(episodes.SFT, name, made, SftRow, differs, missing)
 
     def _episode_problems(self, episode: SearchEpisode, row: BundleQuestion | None) -> Iterator[str]:
         if row is None:
@@ -218,7 +211,7 @@ class BundleRowChecks(RowChecks):
         """Of its answer, and what says so. A judge is not asked again: what it said stands in the row."""
         answer = R_SEARCH.answer_of(episode.messages)
         if episode.origin == "oracle":
-            return float(answer == one_line(gold_answer(row))), "options" if row.options else "matching"
+            return float(answer == one_line(row.asked().golds[0])), "options" if row.options else "matching"
         score, by = asyncio.run(AnswerScorer().score(row, answer))
         is_free, judge = row.type == "causal", self.config.judge
         is_judged = judge.free_answers if is_free else judge.near_misses

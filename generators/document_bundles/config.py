@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +17,7 @@ from trailforge.generators.document_bundles.write import BundleWriterConfig
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.config import RunConfig
 from trailforge.pipelines.runs.intake import RunInputs
-from trailforge.retrieval.encoder import PACKAGED
+from trailforge.retrieval.encoder import PACKAGED, Encoder
 from trailforge.retrieval.plan_tools import PlanToolsConfig, check_tools
 from trailforge.schemas import (
     Bundle,
@@ -27,6 +28,7 @@ from trailforge.schemas import (
     SftRow,
     SourceDocument,
 )
+from trailforge.schemas.errors import check_least
 
 _CHARACTERS_PER_TOKEN = 4
 """Of English, about."""
@@ -40,6 +42,12 @@ class EncoderConfig:
     """`minilm`, or any sentence-transformers name or path."""
     query_prefix: str = ""
     passage_prefix: str = ""
+
+
+@lru_cache(1)
+def encoder_of(config: EncoderConfig) -> Encoder:
+    """Loaded once per process."""
+    return Encoder(config.name, query_prefix=config.query_prefix, passage_prefix=config.passage_prefix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +69,7 @@ class SelectionConfig:
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for sizes of which nothing can be made."""
-        for name in ("stages", "benchmark_words"):
-            if getattr(self, name) < 1:
-                raise InvalidInput("has to be 1 or more", field=name)
+        check_least(self, 1, "stages", "benchmark_words")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +82,7 @@ class BundleOutputConfig:
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for sizes of which nothing can be made."""
-        for name in ("documents_per_shard", "bundles_per_shard", "questions_per_shard"):
-            if getattr(self, name) < 1:
-                raise InvalidInput("has to be 1 or more", field=name)
+        check_least(self, 1, "documents_per_shard", "bundles_per_shard", "questions_per_shard")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from trailforge.inference.structured import object_schema
 from trailforge.protocols.nl_dag import SearchPlan, render
 from trailforge.schemas import (
     BundleHop,
@@ -51,7 +52,7 @@ def reply_schema(count: int, *, is_bounded: bool = True) -> dict[str, Any]:
     }
     question = {
         "type": {"type": "string", "enum": list(TYPES)},
-        "hops": items("hops", _object(hop)),
+        "hops": items("hops", object_schema(hop)),
         "question": text,
         "options": items("options", text),
         "correct": items("correct", text),
@@ -60,16 +61,7 @@ def reply_schema(count: int, *, is_bounded: bool = True) -> dict[str, Any]:
         "key_facts": items("key_facts", text),
     }
     optional = () if is_bounded else ("aliases", "key_facts")
-    return _object({"questions": items("questions", _object(question, optional))})
-
-
-def _object(properties: dict[str, Any], optional: Sequence[str] = ()) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [name for name in properties if name not in optional],
-        "additionalProperties": False,
-    }
+    return object_schema({"questions": items("questions", object_schema(question, optional))})
 
 
 def cut_lists(reply: dict[str, Any], count: int) -> list[dict[str, Any]]:

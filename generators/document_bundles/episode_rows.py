@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from trailforge.generators.document_bundles.write import render_question
 from trailforge.generators.sft_rows import whole_conversation
 from trailforge.protocols import R_SEARCH, nl_dag, r_search
 from trailforge.rewards import evidence_recall, score_answer, score_choice
@@ -26,9 +25,9 @@ def made_of(messages: Sequence[Message], row: BundleQuestion, score: float) -> M
         reward = r_search.score(messages, judge_score=score)
     return {
         "question_id": row.uid,
-        "question": render_question(row),
+        "question": row.asked().text,
         "type": row.type,
-        "answer": gold_answer(row),
+        "answer": row.asked().golds[0],
         "answer_aliases": () if row.options else row.aliases,
         "options": row.options,
         "correct_options": row.correct_options,
@@ -50,11 +49,6 @@ def episode_sft_row(episode: SearchEpisode) -> SftRow:
         reward = score_answer(episode.final_answer, (episode.answer, *episode.answer_aliases))
     reward = replace(reward, total=episode.reward.total)
     return whole_conversation(episode, data_source="episodes", protocol=R_SEARCH.name, reward=reward)
-
-
-def gold_answer(row: BundleQuestion) -> str:
-    """As an agent gives it: the letters of the correct options, or words."""
-    return ", ".join(sorted(row.correct_options)) if row.options else row.answer
 
 
 def uid_of(row: BundleQuestion, messages: Sequence[Message]) -> str:

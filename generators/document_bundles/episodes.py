@@ -28,14 +28,13 @@ from trailforge.filters.episodes import (
 from trailforge.generators.document_bundles import search_thoughts
 from trailforge.generators.document_bundles.episode_rows import (
     found_evidence,
-    gold_answer,
     made_of,
     search_of,
     uid_of,
 )
 from trailforge.generators.document_bundles.search_thoughts import PlanThoughtConfig
-from trailforge.generators.document_bundles.write import render_question
-from trailforge.inference import ChatTurn, Client, Meter, Reply, Request, Sampling
+from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
+from trailforge.pipelines.engine.model_stage import RunContext
 from trailforge.protocols import R_SEARCH, Grammar, nl_dag, r_search
 from trailforge.protocols.base import one_line
 from trailforge.protocols.episodes import end_turn, sampling_of_turn, turn_text
@@ -46,8 +45,6 @@ from trailforge.schemas import (
     BundleQuestion,
     ContextOverflow,
     Message,
-    Origin,
-    Provenance,
     SearchEpisode,
     SourceKind,
     ThoughtSource,
@@ -121,20 +118,14 @@ class PlannedEpisodeConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeContext:
+class EpisodeContext(RunContext):
     """What all questions of a run share."""
 
-    run_id: str
-    seed: int
     config: PlannedEpisodeConfig
     tools: Tools
     planner: Grammar = R_SEARCH
     """With the rules as the model reads them; `planner_of`."""
     judge: AnswerJudgeOptions = field(default_factory=AnswerJudgeOptions)
-    model: str = ""
-    """Empty for the gold way, which asks none."""
-    client: Client | None = None
-    """None for the gold way."""
     retriever: str = ""
     """See `Provenance.retriever`."""
 
@@ -225,26 +216,24 @@ class _Work:
         )
         results = await nl_dag.execute(plan, context.tools, context.config.top_k)
         messages = (
-            *context.planner.opening(render_question(row)),
+            *context.planner.opening(row.asked().text),
             _turn(Turn(thought=self._template(plan), search=r_search.search_of(plan))),
             _result(Observation(nodes=tuple(results))),
-            _turn(Turn(answer=one_line(gold_answer(row)))),
+            _turn(Turn(answer=one_line(row.asked().golds[0]))),
         )
-        # Behind the plan is the model that wrote the question.
-        model, keys = row.provenance.model, row.provenance.call_keys
         scored: tuple[float, AnswerScoredBy] = (1.0, "options" if row.options else "matching")
-        return self._judged(self._episode(messages, results, "oracle", model, keys, scored, "templates"))
+        told = self._episode(messages, results, row.provenance.call_keys, "templates", scored)
+        # Behind the plan is the model that wrote the question.
+        behind = replace(told.provenance, model=row.provenance.model)
+        return self._judged(replace(told, origin="oracle", provenance=behind))
 
     async def worded(self, candidate: Candidate) -> Candidate:
         """With its thought in the model's words, where it is kept and has the templates' and those are sound."""
         context, told, config = self.context, candidate.episode, self.context.config.thoughts
         if config.source == "templates" or told.thoughts == "model" or candidate.verdict is not None:
             return candidate
-        if context.client is None:
-            raise ValueError("thoughts of a model need a client")
         plan = nl_dag.SearchPlan(nodes=told.plan_nodes, edges=told.plan_edges)
-        request = search_thoughts.request_thought(self.row, plan, config, model=context.model, seed=context.seed)
-        reply = await context.client.complete(request, self.meter)
+        reply = await search_thoughts.ask_for_thought(self.row, plan, config, context.asker(self.meter))
         thought = one_line(reply.answer or "")
         if not unfounded_thought(thought, self.row, plan, max_words=config.max_words).keep:
             return candidate
@@ -284,18 +273,18 @@ class _Work:
     async def sampled(self, number: int) -> Candidate:
         """A draw. It ends with a first turn that breaks the grammar, a plan that breaks a rule or that is lost."""
         context, row = self.context, self.row
-        messages = [*context.planner.opening(render_question(row))]
+        messages = [*context.planner.opening(row.asked().text)]
         results: Sequence[nl_dag.NodeResult] = ()
         first = await self._ask(messages, number)
         turn, thoughts = self._first_turn(first)
         messages.append(_assistant(first, turn))
         read, keys = r_search.read_plan(messages[-1].content), [first.key]
         if read is None or first.is_cut or nl_dag.validate(read[1]):
-            return self._judged(self._drawn(messages, results, keys, thoughts))
+            return self._judged(self._episode(messages, results, keys, thoughts))
         found = await r_search.run_plan(read[1], context.tools, context.config.top_k)
         results = found.nodes
         messages.append(_result(found))
-        planned = self._drawn(messages, results, keys, thoughts)
+        planned = self._episode(messages, results, keys, thoughts)
         if first_rejection(judge_plan(planned, row, context.config.limits)):
             return self._judged(planned)
         try:
@@ -304,14 +293,12 @@ class _Work:
             return self._judged(planned)
         # No thought belongs here: what a server delivers apart was thought before the agent took its turn.
         messages.append(_assistant(second, second.text))
-        scorer = open_scorer(context.judge, context.client, context.model, self.meter)
+        scorer = open_scorer(context.judge, context.asker(self.meter))
         score, by = await scorer.score(row, R_SEARCH.answer_of(messages))
-        return self._judged(self._drawn(messages, results, [*keys, second.key], thoughts, (score or 0.0, by)))
+        return self._judged(self._episode(messages, results, [*keys, second.key], thoughts, (score or 0.0, by)))
 
     async def _ask(self, messages: Sequence[Message], number: int) -> Reply:
         context, config = self.context, self.context.config
-        if context.client is None:
-            raise ValueError("sampled episodes need a client")
         sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens)
         request = Request(
             model=context.model,
@@ -333,7 +320,7 @@ class _Work:
         episode = replace(episode, gold_in_queries=known.score)
         return Candidate(episode, against(episode, self.row, config))
 
-    def _drawn(
+    def _episode(
         self,
         messages: Sequence[Message],
         results: Sequence[nl_dag.NodeResult],
@@ -341,24 +328,13 @@ class _Work:
         thoughts: ThoughtSource,
         scored: tuple[float, AnswerScoredBy] = (0.0, "matching"),
     ) -> SearchEpisode:
-        return self._episode(messages, results, "policy", self.context.model, keys, scored, thoughts)
-
-    def _episode(
-        self,
-        messages: Sequence[Message],
-        results: Sequence[nl_dag.NodeResult],
-        origin: Origin,
-        model: str,
-        keys: Sequence[str],
-        scored: tuple[float, AnswerScoredBy],
-        thoughts: ThoughtSource,
-    ) -> SearchEpisode:
+        """Of a plan that this run's model has drawn."""
         row = self.row
         read = r_search.read_plan(messages[2].content)
         thought, plan = read or ("", nl_dag.SearchPlan(nodes=(), edges=()))
         return SearchEpisode(
             uid=uid_of(row, messages),
-            origin=origin,
+            origin="policy",
             thought=thought,
             plan_text=nl_dag.render(plan) if read else "",
             plan_nodes=plan.nodes,
@@ -370,13 +346,10 @@ class _Work:
             thoughts=thoughts,
             scored_by=scored[1],
             **made_of(messages, row, scored[0]),
-            provenance=Provenance(
-                run_id=self.context.run_id,
-                source_id=f"bundle_questions:{row.uid}",
-                model=model,
-                prompt_version=self.context.config.prompt_version,
-                seed=self.context.seed,
-                call_keys=tuple(keys),
+            provenance=self.context.provenance(
+                f"bundle_questions:{row.uid}",
+                self.context.config.prompt_version,
+                keys,
                 retriever=self.context.retriever,
             ),
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from trailforge.filters.bundle_readings import right_draws_needed, smaller_sets
 from trailforge.generators.document_bundles.bundling.config import LARGEST
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.review import PROMPT as REVIEW
 from trailforge.generators.document_bundles.search_thoughts import PROMPT, PROMPTS
+from trailforge.generators.document_bundles.write import REVIEW
 from trailforge.inference.judge import default_rubric
 from trailforge.pipelines.estimate import Estimate, StageEstimate, count_tokens, mean_tokens, sample, stage_estimate
 from trailforge.pipelines.runs.intake import RunInputs

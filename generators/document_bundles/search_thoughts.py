@@ -12,13 +12,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from trailforge.inference import ChatTurn, Request, Sampling
-from trailforge.inference.asker import fill
+from trailforge.inference import Reply, Sampling
+from trailforge.inference.asker import Asker, fill
 from trailforge.inference.prompts import Prompts
 from trailforge.protocols.base import one_line
 from trailforge.protocols.nl_dag import SearchPlan, levels, render
 from trailforge.retrieval.english import DATE
-from trailforge.schemas import BundleQuestion, InvalidInput, PlanNode, ThoughtSource
+from trailforge.schemas import BundleQuestion, PlanNode, ThoughtSource
+from trailforge.schemas.errors import check_least
 
 PROMPTS = Prompts("trailforge.generators.document_bundles", "trailforge.generators")
 POOLS = "search_thoughts"
@@ -48,29 +49,19 @@ class PlanThoughtConfig:
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for no room."""
-        for name in ("max_tokens", "max_words"):
-            if getattr(self, name) < 1:
-                raise InvalidInput("has to be 1 or more", field=name)
+        check_least(self, 1, "max_tokens", "max_words")
 
 
-def request_thought(
-    row: BundleQuestion, plan: SearchPlan, config: PlanThoughtConfig, *, model: str, seed: int
-) -> Request:
-    """The call for the thought of a plan: question and plan are all that it shows."""
-    options = [f"{chr(ord('A') + position)}. {option}" for position, option in enumerate(row.options)]
+async def ask_for_thought(row: BundleQuestion, plan: SearchPlan, config: PlanThoughtConfig, asker: Asker) -> Reply:
+    """The reply with the thought of a plan: question and plan are all that the model is shown."""
     prompt = fill(
         PROMPTS.text(PROMPT),
-        question="\n".join([row.question, *options]),
+        question=row.asked().text,
         plan=render(plan),
         max_words=str(config.max_words),
     )
-    return Request(
-        model=model,
-        prompt=(ChatTurn(role="user", content=prompt),),
-        sampling=Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens),
-        seed=seed,
-        purpose="thought",
-    )
+    sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens)
+    return await asker.text(prompt, purpose="thought", sampling=sampling)
 
 
 def think(row: BundleQuestion, plan: SearchPlan, *, seed: str) -> str:
@@ -83,12 +74,12 @@ def think(row: BundleQuestion, plan: SearchPlan, *, seed: str) -> str:
     sentences = [say(f"open_{row.type}")]
     names = [one_line(name) for name in names_in(row.question)]
     if not all(_YEAR.fullmatch(name) for name in names):  # a year alone is nothing to begin with
-        sentences.append(say("known_one" if len(names) == 1 else "known_many", names=_listed(names)))
+        sentences.append(say("known_one" if len(names) == 1 else "known_many", names=join_phrases(names)))
     for node in (node for level in levels(plan) for node in level):
         sentences.append(say(_role(node, pools), node=node.node_id, query=one_line(node.query)))
     if plan.edges:
         for node, sources in _needs(plan):
-            sentences.append(say("order_needs", node=node, sources=_listed(sources)))
+            sentences.append(say("order_needs", node=node, sources=join_phrases(sources)))
     elif len(plan.nodes) > 1:
         sentences.append(say("order_free"))
     sentences.append(say("blind"))
@@ -136,5 +127,6 @@ def _needs(plan: SearchPlan) -> Iterator[tuple[str, list[str]]]:
                 yield node.node_id, sources
 
 
-def _listed(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+def join_phrases(parts: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`; empty for none."""
+    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))

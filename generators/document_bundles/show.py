@@ -15,7 +15,7 @@ from trailforge.generators.document_bundles.bundle_rows import (
 from trailforge.generators.document_bundles.maps import document_map
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.show import common
-from trailforge.pipelines.show.common import ORIGINS, head, passages, provenance
+from trailforge.pipelines.show.common import ORIGINS, head, measured, passages, provenance
 from trailforge.pipelines.show.marks import Marked, find_quote
 from trailforge.pipelines.show.parts import (
     Chips,
@@ -37,7 +37,6 @@ from trailforge.pipelines.show.parts import (
     Option,
     Part,
     Parts,
-    Scores,
     SearchOn,
     Selector,
     Show,
@@ -100,15 +99,10 @@ def bundle_question(run: OpenRun, row: BundleQuestion) -> Parts:
     """A row of `bundle_questions` or `candidates`: asked, answered, with its evidence and its search plan."""
     documents = documents_of(run, row.bundle_id, [hop.document_id for hop in row.hops])
     hops = [_hop(number, hop, documents) for number, hop in enumerate(row.hops)]
-    passed = sum(score.passed for score in row.filters)
     return [
         Columns([[*_asked(row), *hops], _plan(row)], (11, 9)),
         *_documents(documents, row.hops),
-        Fold(
-            f"What the filters measured: {passed} of {len(row.filters)} passed",
-            [Scores(row.filters, MEANINGS)],
-            is_open=True,
-        ),
+        measured(row.filters, MEANINGS),
     ]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from trailforge.generators import selecting
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.stages import cleaning, embedding, grouping, selection
+from trailforge.generators.document_bundles.stages import cleaning, grouping, selection
 from trailforge.pipelines.dataset import StageRun
 from trailforge.pipelines.engine.shards import Receipt, Shard
 from trailforge.pipelines.runs.intake import RunInputs, Settings, take_in_documents
@@ -31,7 +31,7 @@ def asks_questions(config: BundleRunConfig) -> bool:
 
 def embedding_shards(cleaned: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
     """Of the documents that are left."""
-    return cleaning.next_shards(receipts, embedding.NAME)
+    return cleaning.next_shards(receipts, grouping.EMBED)
 
 
 def grouping_shards(embedded: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
@@ -51,21 +51,19 @@ def shards_made(before: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Sha
 
 def run_cleaning(run: StageRun) -> None:
     """Without duplicates and what has no content."""
-    cleaning.clean(run.folder, run.shards, run.config.content, run.config.duplicates, run.arguments)
+    cleaning.clean(run)
 
 
 def run_embedding(run: StageRun) -> None:
     """A vector for each document."""
-    embedding.embed(run.folder, run.shards, run.config.encoder, run.arguments)
+    grouping.embed(run)
 
 
 def run_grouping(run: StageRun) -> None:
     """Bundles of documents."""
-    config: BundleRunConfig = run.config
-    per_shard, made_of = config.output.bundles_per_shard, next(iter(run.shards)).made_of
-    grouping.group(run.folder, run.before, config.bundles, config.seed, per_shard, run.arguments, made_of)
+    grouping.group(run)
 
 
 def run_selection(run: StageRun) -> None:
     """A curriculum of the questions of all bundles."""
-    selection.select(run.folder, run.before, run.config, next(iter(run.shards)).made_of)
+    selection.select(run)

@@ -12,18 +12,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from trailforge.filters.answers import AnswerJudgeOptions, chosen_options
+from trailforge.filters.base import scores_of
+from trailforge.filters.bundles import judge_unread, poor_question
 from trailforge.generators.document_bundles.drafts import TOOLS, cut_lists, reply_schema, row_of
-from trailforge.generators.document_bundles.search_thoughts import PROMPTS
-from trailforge.inference import ChatTurn, Client, Meter, Prices, Request, Sampling, ask_json
+from trailforge.generators.document_bundles.search_thoughts import PROMPTS, join_phrases
+from trailforge.inference import Meter, Sampling
 from trailforge.inference.asker import fill
+from trailforge.inference.structured import object_schema
+from trailforge.pipelines.engine.model_stage import RunContext
 from trailforge.protocols.nl_dag import SearchPlan, levels, validate
 from trailforge.retrieval import SentenceReader, split_sentences
 from trailforge.schemas import (
     BundleInput,
     BundleQuestion,
     BundleQuestionType,
-    FilterScore,
-    Provenance,
+    MalformedReply,
     SourceDocument,
     Verdict,
 )
@@ -38,7 +41,23 @@ _TYPE_WEIGHT: dict[BundleQuestionType, float] = {
     "causal": 0.6,
     "multiple_choice": 1.0,
 }
-MODEL_PROMPTS = ("bundle_questions", "review_question", "read_documents", "answer_from_memory")
+REVIEW = "review_question"
+NO_FAULT = "none"
+FAULTS = ("two_questions", "not_asked", "other_answers", "one_document", "not_said")
+REVIEW_SCHEMA = object_schema(
+    {
+        "why": {"type": "string"},
+        "fault": {"type": "string", "enum": [NO_FAULT, *FAULTS]},
+        "wording": {"type": "string"},
+    }
+)
+_KINDS = {
+    "factual": "a fact is asked for",
+    "causal": "an explanation is asked for",
+    "single_choice": "one option is right",
+    "multiple_choice": "several options are right",
+}
+MODEL_PROMPTS = ("bundle_questions", REVIEW, "read_documents", "answer_from_memory")
 CUT = "[…]"
 """Where a document that is shown has more."""
 STEP_PROMPTS = ("embedded_kind", "embedded_answer", "embedded_closed_book")
@@ -87,16 +106,10 @@ class BundleWriterConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BundleContext:
+class BundleContext(RunContext):
     """What all bundles of a run share."""
 
-    run_id: str
-    model: str
-    preset: str
-    seed: int
-    prices: Prices
     config: BundleWriterConfig
-    client: Client
     judge: AnswerJudgeOptions = field(default_factory=AnswerJudgeOptions)
     """Who scores replies that the matcher cannot."""
     sentences: SentenceReader = field(default_factory=lambda: SentenceReader(None))
@@ -149,11 +162,11 @@ class BundleWork:
         )
         sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.write_max_tokens)
         count = config.questions_per_bundle
-        reply = await ask_json(
-            context.client,
-            self._request(prompt, sampling, purpose="write"),
+        reply = await context.asker(self.meter).json(
+            prompt,
             reply_schema(count),
-            self.meter,
+            purpose="write",
+            sampling=sampling,
             held_against=reply_schema(count, is_bounded=False),
         )
         return [draft_row(draft, n, self.item, context) for n, draft in enumerate(cut_lists(reply, count))]
@@ -164,40 +177,63 @@ class BundleWork:
         shown, letters = _in_other_order(row, f"{self.context.seed}:{row.uid}:{sample}") if sample else (row, {})
         text = render_documents(documents, config.longest_document)
         prompt = (
-            fill(PROMPTS.text("read_documents"), documents=text, question=render_question(shown))
+            fill(PROMPTS.text("read_documents"), documents=text, question=shown.asked().text)
             if documents
-            else fill(PROMPTS.text("answer_from_memory"), question=render_question(shown))
+            else fill(PROMPTS.text("answer_from_memory"), question=shown.asked().text)
         )
         temperature = config.read_temperature if documents else config.closed_book_temperature
         sampling = Sampling(temperature=temperature, top_p=config.top_p, max_tokens=config.read_max_tokens)
-        request = self._request(prompt, sampling, purpose="read" if documents else "closed_book", sample=sample)
-        reply = await self.context.client.complete(request, self.meter)
+        purpose = "read" if documents else "closed_book"
+        reply = await self.context.asker(self.meter).text(prompt, purpose=purpose, sampling=sampling, sample=sample)
         if reply.answer is None:
             return None
         chosen = chosen_options(reply.answer, shown) if letters else frozenset()
         return ", ".join(sorted(letters.get(each, each) for each in chosen)) or reply.answer.strip()
 
-    def _request(self, prompt: str, sampling: Sampling, *, purpose: str, sample: int = 0) -> Request:
-        return Request(
-            model=self.context.model,
-            prompt=(ChatTurn(role="user", content=prompt),),
-            sampling=sampling,
-            sample=sample,
-            seed=self.context.seed,
-            purpose=purpose,
-        )
+
+def render_quotes(row: BundleQuestion, documents: Sequence[SourceDocument]) -> str:
+    """The evidence of each hop, with the number of its document."""
+    numbers = {document.id: number for number, document in enumerate(documents, start=1)}
+    return "\n".join(f"- [{numbers[hop.document_id]}] {hop.evidence}" for hop in row.hops)
+
+
+async def edit_question(
+    row: BundleQuestion, item: BundleInput, context: BundleContext, meter: Meter, *, since: str | None
+) -> tuple[BundleQuestion, Verdict]:
+    """An editor's look at a question before readers answer it: the question as the editor words it, and a verdict.
+
+    What readers answer measures whether a question can be answered, and from what. Whether it is worth asking, and how
+    somebody would say it, they do not tell. Ours; the paper has two filters, both of answers (R-Search, 3.5).
+
+    A review that cannot be read shows nothing: `no verdict: …`. A wording that a filter rejects is left out. Raises
+    the kinds of `ProviderError`.
+    """
+    documents = {document.id: document for document in item.documents}
+    used = [documents[name] for name in dict.fromkeys(hop.document_id for hop in row.hops)]
+    config = context.config
+    prompt = fill(
+        PROMPTS.text(REVIEW),
+        type=_KINDS[row.type],
+        question=row.asked().text,
+        answer=" | ".join((row.answer, *row.aliases)),
+        quotes=render_quotes(row, used),
+        documents=render_documents(used, config.longest_document),
+    )
+    sampling = Sampling(temperature=config.read_temperature, top_p=config.top_p, max_tokens=config.read_max_tokens)
+    try:
+        found = await context.asker(meter).json(prompt, REVIEW_SCHEMA, purpose="review", sampling=sampling)
+    except MalformedReply as error:
+        return row, poor_question(f"no verdict: {error}")
+    if found["fault"] != NO_FAULT:
+        return row, poor_question(f"{found['fault']}: {found['why'].strip()}")
+    edited = replace(row, question=found["wording"].strip() or row.question)
+    is_sound = all(verdict.keep for verdict in judge_unread(edited, item.bundle, documents, since=since))
+    return edited if is_sound else row, poor_question("")
 
 
 def draft_row(draft: dict[str, Any], number: int, item: BundleInput, context: BundleContext) -> BundleQuestion:
     """A draft of a bundle as a row of the run."""
-    provenance = Provenance(
-        run_id=context.run_id,
-        source_id=item.id,
-        model=context.model,
-        prompt_version=context.config.prompt_version,
-        seed=context.seed,
-        call_keys=(),
-    )
+    provenance = context.provenance(item.id, context.config.prompt_version)
     return row_of(draft, number, item, preset=context.preset, seed=context.seed, provenance=provenance)
 
 
@@ -217,7 +253,7 @@ def describe_sources(documents: Sequence[SourceDocument]) -> str:
         numbers.setdefault(document.origin, []).append(f"[{number}]")
     shared = [(origin, same) for origin, same in numbers.items() if len(same) > 1]
     return "".join(
-        f"- {', '.join(same[:-1])} and {same[-1]} are of one source, {origin}: join a document of another one.\n"
+        f"- {join_phrases(same)} are of one source, {origin}: join a document of another one.\n"
         for origin, same in shared
     )
 
@@ -233,12 +269,6 @@ def cut_text(text: str, longest: int) -> str:
     last = split_sentences(begun)[-1]
     whole = begun[: begun.rindex(last)].rstrip()
     return f"{whole or begun.rpartition(' ')[0] or begun} {CUT}"
-
-
-def render_question(row: BundleQuestion) -> str:
-    """The question, with its options by letter."""
-    options = [f"{chr(ord('A') + position)}. {option}" for position, option in enumerate(row.options)]
-    return "\n".join([row.question, *options])
 
 
 def complexity_of(row: BundleQuestion, documents: Sequence[SourceDocument], closed_book: float) -> float:
@@ -263,9 +293,7 @@ def seal(
     row: BundleQuestion, verdicts: Sequence[Verdict], keys: Sequence[str], documents: Sequence[SourceDocument]
 ) -> BundleQuestion:
     """The row with what its filters measured, the calls behind it, and its complexity."""
-    scores = tuple(
-        FilterScore(name=v.reason, score=v.score, passed=v.keep, reason="" if v.keep else v.detail) for v in verdicts
-    )
+    scores = scores_of(verdicts)
     closed_book = next((score.score for score in scores if score.name == "closed_book"), 0.0)
     is_valid = not validate(SearchPlan(nodes=row.dag_nodes, edges=row.dag_edges))
     return replace(

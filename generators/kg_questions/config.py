@@ -12,6 +12,7 @@ from trailforge.generators.kg_questions.paths.config import KgPathConfig
 from trailforge.pipelines.runs.config import GraphRunConfig, RunConfig
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.schemas import FactChain, InvalidInput, KgQuestion
+from trailforge.schemas.errors import check_least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +30,7 @@ class KgQuestionRunConfig(GraphRunConfig):
     def __post_init__(self) -> None:
         """Raises `InvalidInput`."""
         RunConfig.__post_init__(self)
-        if self.count < 1:
-            raise InvalidInput("has to be 1 or more", field="count")
+        check_least(self, 1, "count")
         if self.as_of and not _is_date(self.as_of):
             raise InvalidInput(f"{self.as_of!r} is no date as 2019-07-01, 2019-07 or 2019", field="as_of")
         if self.filters.check and self.writer.style == "completion":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.generate import writer_prompt
-from trailforge.generators.kg_questions.paths.sampling import sample_shapes
+from trailforge.generators.kg_questions.paths.sampling import PathSampler
 from trailforge.generators.kg_questions.wording import PROMPTS
 from trailforge.pipelines.estimate import Estimate, count_tokens, mean_tokens, stage_estimate
 from trailforge.pipelines.runs.intake import RunInputs
@@ -22,7 +22,7 @@ _QUESTION_TOKENS = 60
 def estimate(inputs: RunInputs, config: KgQuestionRunConfig) -> Estimate:
     """A bound: every path is found, and every question comes as far as the filter that asks the model."""
     writer, count, prices = config.writer, config.count, config.model.prices
-    chains = list(sample_shapes(KgStore.open(Path(config.kg)), config.paths, config.seed, min(count, _PATHS)))
+    chains = list(PathSampler(KgStore.open(Path(config.kg)), config.paths, config.seed).sample(min(count, _PATHS)))
     if not chains:
         raise InvalidInput("holds no paths of the wanted forms", file=config.kg)
     draws = count * config.filters.closed_book_samples

@@ -13,28 +13,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from trailforge.filters.base import scores_of
 from trailforge.generators.kg_questions.filters import Objections
 from trailforge.generators.kg_questions.wording import PROMPTS, RELATIONS, UNKNOWN, Wording, compose, phrase_of
-from trailforge.inference import Client, Meter, Prices, Sampling
-from trailforge.inference.asker import Asker, Style, fill
+from trailforge.inference import Meter, Sampling
+from trailforge.inference.asker import Style, fill
+from trailforge.inference.structured import object_schema
+from trailforge.pipelines.engine.model_stage import RunContext
 from trailforge.rewards.answers import read_short_answer
-from trailforge.schemas import FactChain, FilterScore, Hop, KgFact, KgNode, KgQuestion, Provenance, Verdict
+from trailforge.schemas import FactChain, Hop, KgFact, KgNode, KgQuestion, Verdict
 
 _READ_PROMPTS: dict[Style, str] = {"chat": "closed_book", "completion": "embedded_closed_book"}
 _MOST_ALIASES = 3
 """Other names of a relation that the model is shown."""
 
 
-CHECK_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
+CHECK_SCHEMA = object_schema(
+    {
         "other_answers": {"type": "array", "items": {"type": "string"}, "maxItems": 8},
         "doubtful": {"type": "string"},
         "unclear": {"type": "string"},
-    },
-    "required": ["other_answers", "doubtful", "unclear"],
-    "additionalProperties": False,
-}
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,16 +66,10 @@ class KgWriterConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KgQuestionContext:
+class KgQuestionContext(RunContext):
     """What all questions of a run share."""
 
-    run_id: str
-    model: str
-    preset: str
-    seed: int
-    prices: Prices
     config: KgWriterConfig
-    client: Client
     as_of: str
     """ISO date of the graph."""
     graph: str = "kg"
@@ -90,15 +84,15 @@ class KgQuestionWork:
     context: KgQuestionContext
     meter: Meter = field(default_factory=Meter)
 
-    async def write(self) -> list[KgQuestion]:
-        """The draft: always one. Raises `MalformedReply` and the kinds of `ProviderError`."""
+    async def write(self) -> KgQuestion:
+        """The draft. Raises `MalformedReply` and the kinds of `ProviderError`."""
         config = self.context.config
         if config.kind == "templates":
-            return [row_of(compose(self.item), self.item, self.context)]
+            return row_of(compose(self.item), self.item, self.context)
         sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.write_max_tokens)
         prompt, schema = writer_prompt(self.item), schema_for(self.item)
-        reply = await self._asker().json(prompt, schema, purpose="write", sampling=sampling)
-        return [row_of(wording_of(reply), self.item, self.context)]
+        reply = await self.context.asker(self.meter).json(prompt, schema, purpose="write", sampling=sampling)
+        return row_of(wording_of(reply), self.item, self.context)
 
     async def answer(self, row: KgQuestion, sample: int) -> str | None:
         """As a `filters.QuestionReader`."""
@@ -110,7 +104,7 @@ class KgQuestionWork:
             stop=config.stop,
         )
         prompt = fill(PROMPTS.text(_READ_PROMPTS[config.style]), question=row.question)
-        asker = self._asker(config.style)
+        asker = self.context.asker(self.meter, config.style)
         text = (await asker.text(prompt, purpose="closed_book", sampling=sampling, sample=sample)).answer
         if text is None or config.style == "chat":
             return text and text.strip()
@@ -122,16 +116,13 @@ class KgQuestionWork:
         sampling = Sampling(
             temperature=config.closed_book_temperature, top_p=config.top_p, max_tokens=config.check_max_tokens
         )
-        reply = await self._asker().json(check_prompt(row), CHECK_SCHEMA, purpose="check", sampling=sampling)
+        asker = self.context.asker(self.meter)
+        reply = await asker.json(check_prompt(row), CHECK_SCHEMA, purpose="check", sampling=sampling)
         return Objections(
             other_answers=tuple(reply["other_answers"]),
             doubtful=reply["doubtful"].strip(),
             unclear=reply["unclear"].strip(),
         )
-
-    def _asker(self, style: Style = "chat") -> Asker:
-        context = self.context
-        return Asker(client=context.client, model=context.model, style=style, seed=context.seed, meter=self.meter)
 
 
 def writer_prompt(chain: FactChain) -> str:
@@ -162,12 +153,7 @@ def schema_for(chain: FactChain) -> dict[str, Any]:
     """What the model replies: as many sub-questions as there is to find."""
     count = len(chain.found)
     sub_questions = {"type": "array", "items": {"type": "string"}, "minItems": count, "maxItems": count}
-    return {
-        "type": "object",
-        "properties": {"question": {"type": "string"}, "sub_questions": sub_questions},
-        "required": ["question", "sub_questions"],
-        "additionalProperties": False,
-    }
+    return object_schema({"question": {"type": "string"}, "sub_questions": sub_questions})
 
 
 def wording_of(reply: dict[str, Any]) -> Wording:
@@ -201,14 +187,7 @@ def row_of(wording: Wording, chain: FactChain, context: KgQuestionContext) -> Kg
         writer=context.config.kind,
         filters=(),
         preset=context.preset,
-        provenance=Provenance(
-            run_id=context.run_id,
-            source_id=f"{context.graph}:{chain.id}",
-            model=context.model,
-            prompt_version=context.config.prompt_version,
-            seed=context.seed,
-            call_keys=(),
-        ),
+        provenance=context.provenance(f"{context.graph}:{chain.id}", context.config.prompt_version),
     )
     return replace(row, **made_of(row))
 
@@ -237,10 +216,7 @@ def made_of(row: KgQuestion) -> dict[str, Any]:
 
 def seal(row: KgQuestion, verdicts: Sequence[Verdict], keys: Sequence[str]) -> KgQuestion:
     """The row with what its filters measured and the calls behind it."""
-    scores = tuple(
-        FilterScore(name=v.reason, score=v.score, passed=v.keep, reason="" if v.keep else v.detail) for v in verdicts
-    )
-    return replace(row, filters=scores, provenance=replace(row.provenance, call_keys=tuple(keys)))
+    return replace(row, filters=scores_of(verdicts), provenance=replace(row.provenance, call_keys=tuple(keys)))
 
 
 def _placeholders(chain: FactChain) -> dict[str, str]:

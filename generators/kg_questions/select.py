@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
+from trailforge.filters.base import scores_of
 from trailforge.generators.kg_questions import NAME as TABLE
 from trailforge.generators.kg_questions.filters import AcceptedQuestions, duplicate_question
-from trailforge.generators.selecting import finish_selection, only_shard, read_candidates, write_parts
+from trailforge.generators.selecting import finish_selection, read_candidates, write_parts
+from trailforge.pipelines.dataset import StageRun
 from trailforge.pipelines.engine.files import write_text
-from trailforge.pipelines.engine.shards import Shard, file_entry, missing_shards
-from trailforge.schemas import FilterScore, KgQuestion, Verdict, to_dict
+from trailforge.pipelines.engine.shards import file_entry, missing_shards
+from trailforge.schemas import KgQuestion, Verdict, to_dict
 
 JSONL = "questions.jsonl"
 """The selected questions in our own form (`pipelines.sources.jsonl`)."""
 
 
-def select(folder: Path, shards: Sequence[Shard], size: int, made_of: str = "") -> None:
-    """Write `kg_questions/`, `size` rows a file, `questions.jsonl`, and who is rejected, unless that is done.
-
-    `made_of`: as of the stage's only shard.
-    """
-    shard = only_shard(shards, made_of)
-    if not missing_shards(folder, [shard]):
-        return
-    kept, rejected = sift(read_candidates(folder, shards, KgQuestion))
-    files, _ = write_parts(folder, TABLE, KgQuestion, kept, size)
-    (folder / JSONL).unlink(missing_ok=True)  # of an earlier try
-    if kept:
-        write_text(folder / JSONL, "".join(map(line_of, kept)))
-        files = (*files, file_entry(folder, folder / JSONL, len(kept)))
-    finish_selection(folder, shard, kept, rejected, files)
+def select(run: StageRun) -> None:
+    """Write `kg_questions/`, `questions.jsonl`, and who is rejected, unless that is done."""
+    folder = run.folder
+    for shard in missing_shards(folder, run.shards):
+        kept, rejected = sift(read_candidates(folder, run.before, KgQuestion))
+        files, _ = write_parts(folder, TABLE, KgQuestion, kept, run.config.output.shard_size)
+        (folder / JSONL).unlink(missing_ok=True)  # of an earlier try
+        if kept:
+            write_text(folder / JSONL, "".join(map(line_of, kept)))
+            files = (*files, file_entry(folder, folder / JSONL, len(kept)))
+        finish_selection(folder, shard, kept, rejected, files)
 
 
 def sift(candidates: Iterable[KgQuestion]) -> tuple[list[KgQuestion], list[tuple[KgQuestion, Verdict]]]:
@@ -44,8 +41,7 @@ def sift(candidates: Iterable[KgQuestion]) -> tuple[list[KgQuestion], list[tuple
         verdict = duplicate_question(row, asked)
         if verdict.keep:
             asked.add(row)
-            score = FilterScore(name=verdict.reason, score=verdict.score, passed=True)
-            kept.append(replace(row, filters=(*row.filters, score)))
+            kept.append(replace(row, filters=(*row.filters, *scores_of([verdict]))))
         else:
             rejected.append((row, verdict))
     return kept, rejected

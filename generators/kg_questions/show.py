@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.show.common import measured
 from trailforge.pipelines.show.parts import (
     Chips,
     Columns,
@@ -12,10 +13,8 @@ from trailforge.pipelines.show.parts import (
     Diagram,
     DiagramEdge,
     DiagramNode,
-    Fold,
     Note,
     Parts,
-    Scores,
     Show,
     ShownTable,
     StyledText,
@@ -59,7 +58,6 @@ def kg_question(run: OpenRun, row: KgQuestion) -> Parts:
         Note((StyledText(f"{number}. ", "strong"), f"{hop.question} → ", StyledText(hop.answer, "strong")))
         for number, hop in enumerate(row.decomposition, start=1)
     ]
-    passed = sum(score.passed for score in row.filters)
     spared = "every fact is needed" if row.fewest_left > 1 else "a fact can be spared"
     left = f"With any one fact left out at least {row.fewest_left:,} entities satisfy the question: {spared}."
     return [
@@ -67,11 +65,7 @@ def kg_question(run: OpenRun, row: KgQuestion) -> Parts:
         fact_graph(row.chain),
         DataTable([_fact(row.chain, fact) for fact in row.chain.facts], _COLUMNS),
         Note((StyledText(left, "quiet"),)),
-        Fold(
-            f"What the filters measured: {passed} of {len(row.filters)} passed",
-            [Scores(row.filters, MEANINGS)],
-            is_open=True,
-        ),
+        measured(row.filters, MEANINGS),
     ]
 
 

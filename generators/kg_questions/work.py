@@ -62,13 +62,8 @@ def open_context(work: ModelWork, client: ModelClient) -> KgQuestionContext:
     """What all paths share."""
     config = work.config
     return KgQuestionContext(
-        run_id=work.run_id,
-        model=config.model.name,
-        preset=work.preset,
-        seed=config.seed,
-        prices=config.model.prices,
+        **work.shared(client),
         config=config.writer,
-        client=client,
         as_of=config.as_of,
         graph=config.kg_hash[:12],
     )
@@ -81,32 +76,25 @@ def selection_shards(written: tuple[Shard, ...], receipts: list[Receipt]) -> tup
 
 def run_selection(run: StageRun) -> None:
     """Choose among the questions of all paths."""
-    config: KgQuestionRunConfig = run.config
-    selection.select(run.folder, run.before, config.output.shard_size, next(iter(run.shards)).made_of)
+    selection.select(run)
 
 
 async def question_of(chain: FactChain, context: KgQuestionContext, config: KgQuestionRunConfig) -> ItemResult:
-    """The drafts of a path, each with its verdicts."""
+    """The draft of a path with its verdicts."""
     work = KgQuestionWork(item=chain, context=context)
-    accepted: list[KgQuestion] = []
-    rejected: list[RejectedRow] = []
-    drafts = await work.write()
-    for draft in drafts:
-        verdicts = await judge_question(draft, work, config.filters)
-        # In order of key, since of calls made at once another may be answered first when the run goes on.
-        row = seal(draft, verdicts, sorted(work.meter.keys))
-        against = first_rejection(verdicts)
-        if against is None:
-            accepted.append(row)
-        else:
-            rejected.append(rejected_row(FILTER, row.uid, against, to_dict(row)))
-    books = (
-        stage(WRITE, inputs=1, accepted=1),
-        stage(FILTER, inputs=len(drafts), accepted=len(accepted), rejected=[row.reason for row in rejected]),
-    )
+    draft = await work.write()
+    verdicts = await judge_question(draft, work, config.filters)
+    # In order of key, since of calls made at once another may be answered first when the run goes on.
+    row = seal(draft, verdicts, sorted(work.meter.keys))
+    against = first_rejection(verdicts)
+    rejected = [] if against is None else [rejected_row(FILTER, row.uid, against, to_dict(row))]
+    reasons = [each.reason for each in rejected]
     return ItemResult(
-        rows={selecting.CANDIDATES: accepted, "rejected": rejected},
-        stages=books,
+        rows={selecting.CANDIDATES: [] if rejected else [row], "rejected": rejected},
+        stages=(
+            stage(WRITE, inputs=1, accepted=1),
+            stage(FILTER, inputs=1, accepted=1 - len(rejected), rejected=reasons),
+        ),
         usage=work.meter.usage(context.prices),
     )
 

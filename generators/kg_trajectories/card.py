@@ -15,7 +15,7 @@ import numpy as np
 from trailforge.generators.kg_trajectories import DATASET, NAME
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.kg_trajectories.selection import NO_CONTRAST, rests_on_form
-from trailforge.pipelines.cards.card import limits, origin_lines, rows_of, short, turn, write_card
+from trailforge.pipelines.cards.card import limits, origin_lines, pair_example, rows_of, turn, write_card
 from trailforge.pipelines.cards.licences import of_graph, of_questions, over_corpus
 from trailforge.pipelines.cards.plots import BAD, GOOD, figure_of, png_of, write_figure
 from trailforge.pipelines.runs.intake import Settings, run_configuration
@@ -207,11 +207,5 @@ def _examples(figures: _Figures, pair: ContrastivePair | None) -> str:
         shown[row.uid] = kind
         parts += [f"### {kind} (`{row.uid}`)\n", *map(turn, row.messages[1:])]
     if pair is not None:
-        at = pair.diverges_at
-        parts += [
-            f"### pair (`{pair.uid}`)\n",
-            f"```text\n{short(pair.question)}\n```\n",
-            f"Two episodes that part at message {at}; the second was rejected for `{pair.reason}`. How each goes on:\n",
-            *(turn(messages[at]) for messages in (pair.good_messages, pair.bad_messages) if at < len(messages)),
-        ]
+        parts += pair_example(pair, "Two episodes that part")
     return "\n".join(parts)

@@ -10,8 +10,7 @@ from trailforge.generators.kg_trajectories import EPISODE, FILTER, SEARCH
 from trailforge.generators.kg_trajectories import NAME as DATASET
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.kg_trajectories.filters import judge_kg_episode
-from trailforge.generators.kg_trajectories.generate import made_of, tells_its_steps
-from trailforge.generators.kg_trajectories.rows import kg_sft_row
+from trailforge.generators.kg_trajectories.rows import kg_sft_row, made_of, tells_its_steps
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig
 from trailforge.generators.searched import search_given
-from trailforge.inference import Client, Prices
 from trailforge.inference.judge import JudgeOptions
 from trailforge.inference.prompts import Prompts
+from trailforge.pipelines.engine.model_stage import RunContext
 from trailforge.pipelines.runs.config import GraphRunConfig
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.protocols import kg_search
@@ -19,11 +18,12 @@ from trailforge.protocols.episodes import EpisodeConfig
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.result_filters import DocumentFilter, KgFilter, filter_prompts
 from trailforge.retrieval import Retrieval, RetrievalConfig
-from trailforge.retrieval.kg import CountTokens, KgStore, KgToolConfig
+from trailforge.retrieval.kg import KgStore, KgToolConfig
 from trailforge.retrieval.scope import with_hash
 from trailforge.rewards import DynaSearcherConstants
 from trailforge.rewards.dynasearcher import DEFAULT, PAPER
-from trailforge.schemas import ContrastivePair, InvalidInput, KgTrajectory, SftRow, estimate_tokens, to_dict
+from trailforge.schemas import ContrastivePair, InvalidInput, KgTrajectory, SftRow, to_dict
+from trailforge.schemas.errors import check_least
 from trailforge.schemas.plugins import check_plugin
 
 Reader = Literal["passages", "sentences"]
@@ -34,7 +34,7 @@ whose reading is not to be relied on, and fewer calls.
 """
 PROMPTS = Prompts("trailforge.generators.kg_trajectories", "trailforge.generators")
 LEADERS = "trailforge.leaders"
-"""Group of entry points: each makes a `generate.Leader`."""
+"""Group of entry points: each makes a `work.Leader`."""
 _POOLS = "kg_thoughts"
 """Of guided episodes."""
 
@@ -131,9 +131,7 @@ class KgGeneratorConfig:
         check_plugin(LEADERS, self.style, field="style", built_in=("free",))
         if not 0.0 < self.recall_similarity <= 1.0:
             raise InvalidInput(f"expected above 0 to 1, got {self.recall_similarity}", field="recall_similarity")
-        for name in ("episodes", "top_k"):
-            if getattr(self, name) < 1:
-                raise InvalidInput("must be 1 or more", field=name)
+        check_least(self, 1, "episodes", "top_k", must="must be")
 
     @property
     def is_led(self) -> bool:
@@ -153,19 +151,12 @@ class KgGeneratorConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KgContext:
+class KgContext(RunContext):
     """What all questions of a run share."""
 
-    run_id: str
-    model: str
-    seed: int
-    prices: Prices
     config: KgGeneratorConfig
-    client: Client
     retrieval: Retrieval
     store: KgStore
-    count_tokens: CountTokens = estimate_tokens
-    """The policy model's tokenizer, where it is known; limits what triples a search offers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,10 +214,6 @@ class KgRunConfig(GraphRunConfig):
     def call_style(self) -> Literal["chat", "completion"]:
         """How the model is asked."""
         return self.generator.episode.style
-
-    def over(self, documents: Path | None) -> KgRunConfig:
-        """With this corpus instead of the questions' own paragraphs."""
-        return replace(self, retrieval=self.retrieval.over(documents))
 
 
 def configure(config: KgRunConfig, inputs: RunInputs) -> KgRunConfig:

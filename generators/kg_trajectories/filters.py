@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trailforge.filters.base import count_faults, is_never_quoted, reject_low_reward
+from trailforge.filters.base import count_faults, is_never_quoted, names_of_answer, reject_low_reward
 from trailforge.protocols import KG_SEARCH
-from trailforge.rewards import mcts_reward, mentions, normalize_answer, other_names, same_answer
+from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer
 from trailforge.schemas import Hop, KgStep, KgTrajectory, KgTriple, Verdict
 
 _TELLING = re.compile(r"(?<=[a-z,] )[A-Z][^\W_]+|\b\d(?:[\d,.]*\d)?\b")
@@ -81,7 +81,7 @@ def ungrounded_answer(row: KgTrajectory) -> Verdict:
 
     Score: how many searches showed the answer, in a document or a kept triple.
     """
-    names = names_of_answer(row)
+    names = names_of_answer(row.final_answer, row.golds)
     showing = sum(any(shows(step, name) for name in names) for step in row.steps)
     keep = showing > 0 or is_never_quoted(row.final_answer)
     detail = "" if keep else f"no document and no triple that was read says {row.final_answer!r}"
@@ -158,12 +158,6 @@ def wrong_steps(row: KgTrajectory) -> list[tuple[KgStep, Hop]]:
     """The searches of a guided episode, but that of the last hop, that took something else than their gold answers."""
     asked = zip(row.steps[: len(row.gold_hops) - 1], row.gold_hops, strict=False) if row.plan else ()
     return [(step, hop) for step, hop in asked if not _is_right(step, hop.answer)]
-
-
-def names_of_answer(row: KgTrajectory) -> tuple[str, ...]:
-    """The final answer, the gold answers that it says in other words, and what each goes by, too."""
-    said = [row.final_answer, *(gold for gold in row.golds if same_answer(row.final_answer, gold))]
-    return tuple(dict.fromkeys(name for each in said for name in (each, *other_names(each))))
 
 
 def leaking_turns(row: KgTrajectory, *, may_guess: bool = True) -> dict[int, str]:

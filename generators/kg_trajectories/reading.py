@@ -1,43 +1,118 @@
-"""Short answers that the model reads from what a search found, in its own words or from spans that stand there.
+"""Searches of an episode, each noted as a `KgStep`, and short answers that the model reads from what they found.
 
-With them the self-check: does the knowledge graph say the same as the documents? Where not, one of them is stale or
-wrong. For every kept triple that has the asked entity with the asked relation, the model is asked for the value ("What
-is the director of Metropolis?"), and may say that it is not stated. It reads only the documents that are about the
-entity. Its answer and the triples' values conflict when they are not the same, both are of one kind, and the graph does
-not join them: a town and its country are no conflict.
+It reads in its own words, or from spans that stand there. With the answers comes the self-check: does the knowledge
+graph say the same as the documents? Where not, one of them is stale or wrong. For every kept triple that has the asked
+entity with the asked relation, the model is asked for the value ("What is the director of Metropolis?"), and may say
+that it is not stated. It reads only the documents that are about the entity. Its answer and the triples' values
+conflict when they are not the same, both are of one kind, and the graph does not join them: a town and its country are
+no conflict.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from trailforge.generators.kg_trajectories.config import PROMPTS, KgContext
-from trailforge.inference import Sampling
+from trailforge.inference import Meter, Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.protocols.base import one_line
-from trailforge.retrieval.kg import KgStore, match_entity
+from trailforge.protocols.environment import Environment, GraphFound
+from trailforge.protocols.result_filters import ResultFilter
+from trailforge.protocols.turns import Observation, Search
+from trailforge.retrieval import LazyRetriever
+from trailforge.retrieval.kg import KgResult, KgStore, KgTool, match_entity
 from trailforge.rewards import is_abstention, mentions, normalize_answer, other_names, same_answer
 from trailforge.rewards.answers import read_short_answer
-from trailforge.schemas import ITEM_ERRORS, KgConflict, KgStep, KgTriple, Passage
+from trailforge.schemas import ITEM_ERRORS, EntityLink, KgConflict, KgStep, KgTriple, Passage, Question, RelationLink
 
 
-class Offer(Protocol):
-    """Makes a grammar of what was read, for a model that would make names up: it may answer with nothing else."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchTool:
+    """The tool over one question's documents and a run's graph."""
 
-    def __call__(
-        self,
-        query: str,
-        triples: Sequence[KgTriple],
-        sentences: Sequence[tuple[Passage, str]],
-        passages: Sequence[Passage],
-        searched: Collection[str],
-    ) -> str:
-        """`sentences`: those of the passages that are read. `searched`: ids of the entities that are asked about."""
-        ...
+    question: Question
+    context: KgContext
+    environment: Environment
+
+    @classmethod
+    def open(cls, question: Question, context: KgContext) -> SearchTool:
+        """The documents are opened by the first search."""
+        config = context.config
+        environment = Environment(
+            documents=LazyRetriever(lambda: context.retrieval.for_question(question)),
+            kg=KgTool(context.store, config.kg),
+            filters=ResultFilter(
+                rule=config.kg_filter,
+                documents=config.document_filter,
+                client=context.client,
+                model=context.model,
+                seed=context.seed,
+                max_tokens=config.filter_max_tokens,
+            ),
+            top_k=config.top_k,
+        )
+        return cls(question=question, context=context, environment=environment)
+
+    async def search(self, search: Search, meter: Meter) -> Observation:
+        """Ask both; `detail` is the `KgStep` of it. Raises what retrieval and the model of the KG filter raise.
+
+        `meter` counts the calls of the filters.
+        """
+        observed = await self.environment.search_graph(self.question.question, search, meter)
+        graph = observed.detail
+        assert isinstance(graph, GraphFound)
+        step = KgStep(
+            index=0,
+            sub_question=search.query,
+            query=search.query,
+            entities=entity_links(graph.found),
+            relations=relation_links(graph.found),
+            triples_offered=graph.found.triples,
+            triples_kept=graph.kept,
+            documents=observed.passages,
+            answer=None,
+        )
+        return replace(observed, detail=step)
+
+
+def entity_links(found: KgResult) -> tuple[EntityLink, ...]:
+    """All matches of all mentions."""
+    return tuple(
+        EntityLink(
+            mention=one.mention,
+            entity_id=match.entity_id if match else None,
+            label=match.label if match else None,
+            score=match.score if match else None,
+            margin=match.margin if match else None,
+            is_searched=match is not None and place < one.searched,
+        )
+        for one in found.entities
+        for place, match in enumerate(one.matches or (None,))
+    )
+
+
+def relation_links(found: KgResult) -> tuple[RelationLink, ...]:
+    """The best match of each phrase, by whose label the triples were ranked."""
+    best = [(one.phrase, one.matches[0] if one.matches else None) for one in found.relations]
+    return tuple(
+        RelationLink(
+            phrase=phrase,
+            relation_id=match.relation_id if match else None,
+            label=match.label if match else None,
+            score=match.score if match else None,
+        )
+        for phrase, match in best
+    )
+
+
+Offer = Callable[[str, Sequence[KgTriple], Sequence[tuple[Passage, str]], Sequence[Passage], Collection[str]], str]
+"""Makes a grammar of what was read, for a model that would make names up: it may answer with nothing else.
+
+Of the query, triples, the sentences that are read, their passages, and ids of the entities that are asked about.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from trailforge.filters.base import is_never_quoted
@@ -24,7 +24,7 @@ from trailforge.rewards import (
     score_answer,
 )
 from trailforge.rewards.reading import date_of, fold
-from trailforge.schemas import KgReward, KgStep, KgTrajectory, Message, Provenance, Question, SftRow, SoughtDocument
+from trailforge.schemas import KgReward, KgStep, KgTrajectory, Message, Question, SftRow, SoughtDocument
 from trailforge.schemas.text import count_conversation
 
 _LETTERS = 3
@@ -67,13 +67,10 @@ def row_of(
         reward=KgReward(total=0.0, r_acc=0.0, r_ans=0.0, r_recall=None, r_penalty=None, r_gain=0.0),
         flags=(),
         conflicts=(),
-        provenance=Provenance(
-            run_id=context.run_id,
-            source_id=f"{question.dataset}:{question.id}",
-            model=context.model,
-            prompt_version=context.config.prompts.version,
-            seed=context.seed,
-            call_keys=tuple(call_keys),
+        provenance=context.provenance(
+            f"{question.dataset}:{question.id}",
+            context.config.prompts.version,
+            call_keys,
             retriever=context.retrieval.name,
         ),
     )
@@ -180,19 +177,6 @@ def steps_of(run: EpisodeRun) -> tuple[KgStep, ...]:
     noted = (step.observation.detail for step in run.steps if step.observation)
     steps = [detail for detail in noted if isinstance(detail, KgStep)]  # a refusal notes nothing
     return tuple(replace(step, index=index) for index, step in enumerate(steps))
-
-
-@dataclass(frozen=True, slots=True)
-class SupportText:
-    """A supporting document and its text."""
-
-    title: str
-    text: str
-
-
-def support_texts(question: Question) -> list[SupportText]:
-    """The question's supporting documents, in their order; their texts as far as they are known."""
-    return [SupportText(each.title, question.support_text(each)) for each in question.supporting_documents]
 
 
 def _sought(question: Question, nearest: Sequence[float | None]) -> tuple[SoughtDocument, ...]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import get_args
 
 from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.show.common import QUESTIONS, SFT, provenance
+from trailforge.pipelines.show.common import QUESTIONS, SFT, contrast, provenance
 from trailforge.pipelines.show.marks import find_quote
 from trailforge.pipelines.show.parts import (
     Chips,
@@ -19,7 +19,6 @@ from trailforge.pipelines.show.parts import (
     DiagramNode,
     DocumentPanes,
     FieldList,
-    Fold,
     Line,
     Mark,
     Meters,
@@ -66,11 +65,11 @@ def kg_trajectory(run: OpenRun, row: KgTrajectory) -> Parts:
         tab(f"Reward {row.reward.total:.2f}", lambda: _reward(row)),
     ]
     if pairs:
-        contrast = Tab(
+        against = Tab(
             "Contrast with a bad episode",
             lambda: [part for number in pairs for part in _contrast(run.record("pairs", number))],
         )
-        tabs.append(contrast)
+        tabs.append(against)
     return [*_head(row), Tabs(tabs)]
 
 
@@ -80,24 +79,9 @@ def pair(run: OpenRun, row: ContrastivePair) -> Parts:
 
 
 def _contrast(row: ContrastivePair) -> Parts:
-    start = row.diverges_at
-    differs = {start: StyledText("differs from here on", "wrong")}
-    return [
-        Note(("The bad one was put aside by ", StyledText(row.reason, "strong"), f": {row.detail}"), "wrong"),
-        Fold(f"The {start} turns that both begin with", [Conversation(row.good_messages[:start])]),
-        Columns(
-            [
-                [
-                    _heading("good", "right", row.good_reward, row.good_uid),
-                    Conversation(row.good_messages[start:], first=start),
-                ],
-                [
-                    _heading("bad", "wrong", row.bad_reward, row.bad_uid),
-                    Conversation(row.bad_messages[start:], differs, first=start),
-                ],
-            ]
-        ),
-    ]
+    good = _heading("good", "right", row.good_reward, row.good_uid)
+    bad = _heading("bad", "wrong", row.bad_reward, row.bad_uid)
+    return contrast(row, "bad", (good, bad), {row.diverges_at: StyledText("differs from here on", "wrong")})
 
 
 def _heading(name: str, kind: str, reward: float, uid: str) -> Chips:

@@ -1,25 +1,59 @@
 """Questions and a knowledge graph -> annotated search episodes -> pairs, SFT rows (the third straight way).
 
 read_questions | cut into shards | n episodes, select (per question) | write shard | manifest
+
+Of one question (DynaSearcher, sections 3.1 and 3.2):
+
+generated = await generate(question, context)          n episodes, annotated and rewarded
+chosen = selection.select(generated.rows)              the best of those that every filter keeps
+await hold_against_documents(chosen.selected, …)       what the graph says and the documents do not
+selection.contrastive_pairs(chosen.selected, chosen.rejected, config.max_pairs)
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from trailforge.generators.kg_trajectories import DATASET, EPISODE, FILTER, NAME, SEARCH
-from trailforge.generators.kg_trajectories.config import KgRunConfig
-from trailforge.generators.kg_trajectories.generate import KgContext, generate, hold_against_documents
-from trailforge.generators.kg_trajectories.rows import kg_sft_row
+from trailforge.generators.kg_trajectories.config import (
+    LEADERS,
+    KgContext,
+    KgGeneratorConfig,
+    KgRunConfig,
+)
+from trailforge.generators.kg_trajectories.reading import Offer, Reading, SearchTool, find_conflicts
+from trailforge.generators.kg_trajectories.rows import (
+    holds_format,
+    kg_sft_row,
+    made_of,
+    row_of,
+    steps_of,
+)
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
-from trailforge.inference import ModelClient
-from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, failed_row, rejected_row
+from trailforge.inference import Meter, ModelClient
+from trailforge.inference.asker import Asker
+from trailforge.inference.judge import Judged, grade
+from trailforge.pipelines.engine.model_stage import Draws, ModelStage, ModelWork, draw_all, failed_row, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.intake import RunInputs, Settings, take_in_questions
+from trailforge.protocols.episodes import EpisodeRun, run_episode
+from trailforge.protocols.turns import Observation, Search
 from trailforge.retrieval import open_retrieval
 from trailforge.retrieval.kg import KgStore
-from trailforge.schemas import InvalidInput, Question, to_dict
+from trailforge.rewards import is_near_miss, mcts_reward
+from trailforge.schemas import (
+    Document,
+    InvalidInput,
+    KgTrajectory,
+    Question,
+    to_dict,
+)
+from trailforge.schemas.plugins import load_plugin
 
 
 def take_in(inputs: RunInputs, folder: Path, config: KgRunConfig) -> Settings:
@@ -40,12 +74,8 @@ def open_context(work: ModelWork, client: ModelClient) -> KgContext:
     if not config.kg:
         raise InvalidInput("no knowledge graph", field="kg")
     return KgContext(
-        run_id=work.run_id,
-        model=config.model.name,
-        seed=config.seed,
-        prices=config.model.prices,
+        **work.shared(client),
         config=config.generator,
-        client=client,
         retrieval=open_retrieval(config.retrieval),
         store=KgStore.open(Path(config.kg)),
     )
@@ -53,28 +83,19 @@ def open_context(work: ModelWork, client: ModelClient) -> KgContext:
 
 async def episodes_of(question: Question, context: KgContext, config: KgRunConfig) -> ItemResult:
     """The selected episodes of a question, the others with what is against them, pairs of both."""
-    generated = await generate(question, context)
+    drawn = await generate(question, context)
     lost = [
-        failed_row(EPISODE, f"{question.id}:{episode.sample}", episode.error, to_dict(question))
-        for episode in generated.lost
+        failed_row(EPISODE, f"{question.id}:{sample}", error, to_dict(question))
+        for sample, error in drawn.broken.items()
     ]
-    selection = select(generated.candidates, config.selection)
+    selection = select(drawn.rows, config.selection)
     selected, of_check = await hold_against_documents(selection.selected, question, context)
     rejected = [rejected_row(FILTER, row.uid, verdict, to_dict(row)) for row, verdict in selection.rejected]
+    count, failed = len(drawn.rows), [row.reason for row in lost]
     books = (
         stage(SEARCH, inputs=1, accepted=1),
-        stage(
-            EPISODE,
-            inputs=len(generated.candidates) + len(lost),
-            accepted=len(generated.candidates),
-            failed=[row.reason for row in lost],
-        ),
-        stage(
-            FILTER,
-            inputs=len(generated.candidates),
-            accepted=len(selected),
-            rejected=[row.reason for row in rejected],
-        ),
+        stage(EPISODE, inputs=count + len(lost), accepted=count, failed=failed),
+        stage(FILTER, inputs=count, accepted=len(selected), rejected=[row.reason for row in rejected]),
     )
     return ItemResult(
         rows={
@@ -84,7 +105,7 @@ async def episodes_of(question: Question, context: KgContext, config: KgRunConfi
             "rejected": [*lost, *rejected],
         },
         stages=books,
-        usage=(generated.meter + of_check).usage(context.prices),
+        usage=(drawn.meter + of_check).usage(context.prices),
     )
 
 
@@ -96,3 +117,126 @@ search_stage = ModelStage(
     open_context=open_context,
     run_item=episodes_of,
 )
+
+
+class Leader(Protocol):
+    """Leads a model along the gold decomposition of a question that it could not search for by itself."""
+
+    offer: Offer
+    """What its model may answer with when it reads."""
+
+    async def lead(self, tool: SearchTool, asker: Asker, sample: int) -> EpisodeRun:
+        """One episode. `asker.meter` counts its calls. Raises what retrieval and the client raise."""
+        ...
+
+
+async def generate(question: Question, context: KgContext) -> Draws[KgTrajectory]:
+    """All episodes of a question, made at once, which no filter has seen yet.
+
+    Raises `InvalidInput` for a guided question without gold decomposition or a question without paragraphs to search,
+    what the client raises, and the first episode's error when all were lost.
+    """
+    if context.config.is_led and not question.decomposition:
+        raise InvalidInput(
+            f"question {question.id} has no gold decomposition to guide by; let the model search freely "
+            "(generator.style: free)",
+            field="decomposition",
+        )
+    config = context.config
+    leader = _leader_of(config) if config.is_led else None
+    work = _Work(question, context, SearchTool.open(question, context), leader)
+    drawn = await draw_all(work.draw, config.episodes)
+    if not drawn.rows:
+        raise drawn.broken[0]
+    return drawn
+
+
+async def hold_against_documents(
+    rows: Sequence[KgTrajectory], question: Question, context: KgContext
+) -> tuple[tuple[KgTrajectory, ...], Meter]:
+    """The self-check of a question's selected episodes: the same rows with their conflicts, all found at once.
+
+    The meter has counted the calls, of which episodes that found the same share one. Raises what the client raises; a
+    fact whose reading is cut or too long is left unchecked.
+    """
+    if context.config.self_check == "off":
+        return tuple(rows), Meter()
+    held = await asyncio.gather(*(_held(row, question, context) for row in rows))
+    return tuple(row for row, _ in held), sum((meter for _, meter in held), Meter())
+
+
+async def _held(row: KgTrajectory, question: Question, context: KgContext) -> tuple[KgTrajectory, Meter]:
+    meter = Meter()
+    offer = _leader_of(context.config).offer if context.config.is_led else None
+    reading = Reading(context=context, asker=_asker(question, context, meter), offer=offer)
+    conflicts = await find_conflicts(row.steps, reading)
+    # The facts are read at once, so that the order of these calls is that of their keys, not of their ends.
+    keys = tuple(dict.fromkeys((*row.provenance.call_keys, *sorted(meter.keys))))
+    row = replace(row, conflicts=conflicts, provenance=replace(row.provenance, call_keys=keys))
+    return replace(row, **made_of(row, question, context.config)), meter
+
+
+def _leader_of(config: KgGeneratorConfig) -> Leader:
+    return load_plugin(LEADERS, config.style, field="generator.style")()
+
+
+def _asker(question: Question, context: KgContext, meter: Meter) -> Asker:
+    return context.asker(meter, context.config.episode.style, priority=2 * (question.hop_count or 0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One question under way."""
+
+    question: Question
+    context: KgContext
+    tool: SearchTool
+    leader: Leader | None
+    """None: the model searches as it will."""
+
+    async def draw(self, sample: int, meter: Meter) -> KgTrajectory:
+        asker = _asker(self.question, self.context, meter)
+        run = await (self.leader.lead(self.tool, asker, sample) if self.leader else self._free(asker, sample))
+        nearest = await self._nearest(run)
+        row = row_of(self.question, run, self.context, sample=sample, call_keys=(), nearest=nearest)
+        score = await self._judged(row, asker)
+        provenance = replace(row.provenance, call_keys=meter.keys)
+        row = replace(row, judge_score=score, provenance=provenance)
+        return replace(row, **made_of(row, self.question, self.context.config)) if score is not None else row
+
+    async def _judged(self, row: KgTrajectory, asker: Asker) -> float | None:
+        """The judge's score of a near miss in the right form; None for other answers, and for no verdict."""
+        options = self.context.config.judge
+        if not options.near_misses or not holds_format(row.messages) or mcts_reward(row.final_answer, row.golds):
+            return None
+        if not is_near_miss(row.final_answer, row.golds):
+            return None
+        judged = Judged(question=self.question.question, answer=row.final_answer, golds=row.golds)
+        return await grade(judged, options, asker)
+
+    async def _free(self, asker: Asker, sample: int) -> EpisodeRun:
+        context = self.context
+
+        async def respond(search: Search) -> Observation:
+            return await self.tool.search(search, asker.meter)
+
+        return await run_episode(
+            self.question.question,
+            context.config.grammar,
+            respond,
+            client=context.client,
+            model=context.model,
+            config=context.config.episode,
+            meter=asker.meter,
+            seed=context.seed,
+            sample=sample,
+            priority=asker.priority,
+        )
+
+    async def _nearest(self, run: EpisodeRun) -> Sequence[float | None]:
+        """How near the searches came to each supporting document."""
+        question, threshold = self.question, self.context.config.recall_similarity
+        sought = question.supporting_documents
+        supporting = [Document(id="", title=each.title, text=question.support_text(each)) for each in sought]
+        found = [document for step in steps_of(run) for document in step.documents]
+        return await self.context.retrieval.measure_nearest(supporting, found, threshold)

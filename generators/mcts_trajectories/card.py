@@ -26,17 +26,8 @@ _LIMITS = (
 
 
 @dataclass(slots=True)
-class _Searches:
-    """What is counted over the trees, and over the rows that were turned away."""
-
-    stops: Counter[str] = field(default_factory=Counter)
-    rejected: dict[str, Counter[str]] = field(default_factory=dict)
-    """By kind, then by reason."""
-
-
-@dataclass(slots=True)
 class _Figures:
-    """What is counted over the rows."""
+    """What is counted over the rows, the trees, and the rows that were turned away."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     origins: Counter[str] = field(default_factory=Counter)
@@ -46,6 +37,10 @@ class _Figures:
     judged: int = 0
     tool_calls: int = 0
     examples: dict[str, Trajectory] = field(default_factory=dict)
+    stops: Counter[str] = field(default_factory=Counter)
+    """Of searches."""
+    rejected: dict[str, Counter[str]] = field(default_factory=dict)
+    """By kind, then by reason."""
 
 
 def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
@@ -56,8 +51,8 @@ def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
 
 def card(folder: Path, manifest: Manifest, config: MctsRunConfig, rows: Iterable[Trajectory]) -> str:
     """`card_of` these rows; trees and rejected rows are those of the folder."""
-    figures = _count(rows)
-    searches = _count_searches(rows_of(folder, "trees", SearchTree), rows_of(folder, "rejected", RejectedRow))
+    figures = _count(rows, rows_of(folder, "rejected", RejectedRow))
+    figures.stops.update(tree.stop_reason for tree in rows_of(folder, "trees", SearchTree))
     is_small = config.model.url == "embedded" or config.generator.policy.kind == "rules"
     return write_card(
         folder,
@@ -67,22 +62,12 @@ def card(folder: Path, manifest: Manifest, config: MctsRunConfig, rows: Iterable
         tags=["mcts", "self-reflection"],
         sources=[*of_questions(folder, config.card), *over_corpus(config.retrieval, config.card)],
         summary=_summary(manifest, config, figures),
-        own=[_kinds(figures), _shares(figures), _yields(figures, searches)],
+        own=[_kinds(figures), _shares(figures), _yields(figures)],
         end=[limits(_LIMITS, " and rule-made plans" if is_small else None), _examples(figures)],
     )
 
 
-def _count_searches(trees: Iterable[SearchTree], rejected: Iterable[RejectedRow]) -> _Searches:
-    found = _Searches(stops=Counter(tree.stop_reason for tree in trees))
-    for row in rejected:
-        if row.stage == "filter":
-            content = json.loads(row.payload)
-            kind = content["reflection_error"] or content["kind"]
-            found.rejected.setdefault(kind, Counter())[row.reason] += 1
-    return found
-
-
-def _count(rows: Iterable[Trajectory]) -> _Figures:
+def _count(rows: Iterable[Trajectory], rejected: Iterable[RejectedRow]) -> _Figures:
     figures = _Figures()
     for row in rows:
         kind = row.reflection_error or row.kind
@@ -93,6 +78,11 @@ def _count(rows: Iterable[Trajectory]) -> _Figures:
         figures.judged += row.judge_score is not None
         figures.tool_calls += row.num_tool_calls
         figures.examples.setdefault(kind, row)
+    for row in rejected:
+        if row.stage == "filter":
+            content = json.loads(row.payload)
+            kind = content["reflection_error"] or content["kind"]
+            figures.rejected.setdefault(kind, Counter())[row.reason] += 1
     return figures
 
 
@@ -135,13 +125,13 @@ def _part(count: int, figures: _Figures) -> str:
     return f"{count} | {count / total:.0%}" if total else f"{count} |"
 
 
-def _yields(figures: _Figures, searches: _Searches) -> str:
+def _yields(figures: _Figures) -> str:
     """Why searches ended, and what became of the candidates of each kind."""
     lines = ["## Yield\n", "| searches ended | questions |", "|---|---:|"]
-    lines += [f"| {reason} | {count} |" for reason, count in sorted(searches.stops.items())]
+    lines += [f"| {reason} | {count} |" for reason, count in sorted(figures.stops.items())]
     lines += ["\n| kind | candidates | accepted | rejected |", "|---|---:|---:|---|"]
-    for kind in sorted(figures.kinds.keys() | searches.rejected.keys()):
-        reasons, kept = searches.rejected.get(kind, Counter()), figures.kinds[kind]
+    for kind in sorted(figures.kinds.keys() | figures.rejected.keys()):
+        reasons, kept = figures.rejected.get(kind, Counter()), figures.kinds[kind]
         why = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
         lines.append(f"| {kind} | {kept + reasons.total()} | {kept} | {why} |")
     return "\n".join(lines) + "\n"

@@ -12,7 +12,7 @@ from trailforge.filters.gold_hops import follows_gold
 from trailforge.filters.thoughts import unfounded_thoughts
 from trailforge.generators.mcts_trajectories import NAME as DATASET
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.sift import CAP, over_cap
+from trailforge.generators.mcts_trajectories.generate import CAP, over_cap
 from trailforge.generators.mcts_trajectories.spans import span_problem
 from trailforge.generators.mcts_trajectories.story import mismatch, rereads, sft_row, story_of
 from trailforge.generators.mcts_trajectories.thoughts import UNSUPPORTED

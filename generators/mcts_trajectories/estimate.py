@@ -30,7 +30,7 @@ from trailforge.schemas import Document, Question
 def estimate(inputs: RunInputs, config: MctsRunConfig) -> Estimate:
     """Calls, tokens and cost, found by rehearsing the search of a sample of the questions."""
     questions, total = sample_questions(inputs, config.seed)
-    stages = asyncio.run(rehearse(questions, config.generator, config.retrieval, config.model.prices, total=total))
+    stages = asyncio.run(rehearse(questions, config.generator, config.model.prices, total=total))
     return Estimate(
         items=total,
         unit="questions",
@@ -57,7 +57,7 @@ _PARTS = re.compile(r"parts (\d+) to (\d+)")
 
 
 async def rehearse(
-    questions: Sequence[Question], config: GeneratorConfig, retrieval: RetrievalConfig, prices: Prices, *, total: int
+    questions: Sequence[Question], config: GeneratorConfig, prices: Prices, *, total: int
 ) -> list[StageEstimate]:
     """Calls, tokens and cost per stage of a run over `total` questions, of which these are a sample."""
     spent: dict[str, Usage] = defaultdict(Usage)

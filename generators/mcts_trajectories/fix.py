@@ -14,14 +14,8 @@ from trailforge.filters import trajectories
 from trailforge.generators.fixes import check_aliases, check_verdicts
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.spans import moved_spans, span_problem
-from trailforge.generators.mcts_trajectories.story import (
-    answer_in,
-    mismatch,
-    sft_row,
-    thought_in,
-    user_turn,
-    with_answer,
-)
+from trailforge.generators.mcts_trajectories.story import mismatch, sft_row, thought_in, with_answer
+from trailforge.protocols import REACT
 from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer, score_answer
 from trailforge.schemas import InvalidInput, SftRow, Trajectory
 from trailforge.schemas.text import count_conversation
@@ -58,14 +52,14 @@ def _with_turns(row: Trajectory, old: Trajectory) -> Trajectory:
         raise InvalidInput("no turn can be added or left out: the searches are those of the run", field="messages")
     messages = list(row.messages)
     if messages[1] == old.messages[1]:
-        messages[1] = replace(messages[1], content=user_turn(row.question))
+        messages[1] = replace(messages[1], content=REACT.user_turn(row.question))
     for number, (new, was) in enumerate(zip(messages, old.messages, strict=True)):
-        if was.role != "assistant" and new not in (was, replace(was, content=user_turn(row.question))):
+        if was.role != "assistant" and new not in (was, replace(was, content=REACT.user_turn(row.question))):
             problem = f"turn {number} is not the agent's: fix `question`; what a search found stays as it was"
             raise InvalidInput(problem, field="messages")
     final_answer = row.final_answer
     if final_answer == old.final_answer:
-        final_answer = answer_in(messages[-1])
+        final_answer = REACT.final_answer(messages[-1].content)
     elif messages[-1] == old.messages[-1]:
         messages[-1] = with_answer(messages[-1], final_answer)
     return replace(row, messages=tuple(messages), final_answer=final_answer)

@@ -6,18 +6,18 @@ import asyncio
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from trailforge.filters import FilterConfig
+from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
 from trailforge.filters.gold_hops import follows_gold, misses_own_hop
 from trailforge.filters.grounding import is_grounded, supports
 from trailforge.filters.trajectories import too_long
 from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows, Story, narrate, story_of
 from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, unsupported_claim, write_thoughts
-from trailforge.inference import Client, Meter, Prices, Usage
+from trailforge.inference import Meter, Usage
 from trailforge.inference.asker import Asker
-from trailforge.inference.judge import Judge, Judged, JudgeOptions
+from trailforge.inference.judge import Judged, JudgeOptions, grade
 from trailforge.mcts.contrasts import Fault
 from trailforge.mcts.inputs import CallBounds, SearchConfig
 from trailforge.mcts.policy import PolicyConfig, PolicyPrompts, open_policy
@@ -29,26 +29,23 @@ from trailforge.mcts.reflection import (
     mended_steps,
     reflections,
 )
-from trailforge.mcts.rollout import AnswerJudge, PlanRunner, Reader, RolloutConfig, RolloutPrompts, read_passages
+from trailforge.mcts.rollout import PlanRunner, Reader, RolloutConfig, RolloutPrompts, read_passages
 from trailforge.mcts.search import search
+from trailforge.pipelines.engine.model_stage import RunContext
 from trailforge.retrieval import LazyRetriever, Retrieval
 from trailforge.rewards import mentions, same_answer, score_answer
 from trailforge.schemas import (
-    ErrorType,
-    MalformedReply,
-    Origin,
-    Provenance,
     Question,
     Rollout,
     SearchTree,
     Step,
-    StepPair,
     Trajectory,
     Verdict,
     to_dict,
 )
 from trailforge.schemas.text import count_conversation
 
+CAP = "cap"
 _WORDS_PER_HOP = 7
 
 
@@ -84,15 +81,10 @@ class GeneratorConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(RunContext):
     """What all questions of a run share."""
 
-    run_id: str
-    model: str
-    seed: int
-    prices: Prices
     config: GeneratorConfig
-    client: Client
     retrieval: Retrieval
     tail: frozenset[Question] = frozenset()
     """Those that the run comes to last."""
@@ -151,14 +143,9 @@ async def generate(
 
 
 def _asker(question: Question, context: Context, meter: Meter, parallel: int) -> Asker:
-    return Asker(
-        client=context.client,
-        model=context.model,
-        style=context.config.rollout.style,
-        seed=context.seed,
-        meter=meter,
-        priority=_priority(question, parallel),
-    )
+    # Long searches first; among equals, those of the tail last: they are the ones that end quickly.
+    priority = 2 * expected_hops(question) + int(parallel == 1)
+    return context.asker(meter, context.config.rollout.style, priority=priority)
 
 
 async def retell(
@@ -205,9 +192,30 @@ async def _retell_one(
     return await write_thoughts(row, story, _asker(question, context, meter, 1), prompt, config.thoughts)
 
 
-def _priority(question: Question, parallel: int) -> int:
-    """Long searches first; among equals, those of the tail last: they are the ones that end quickly."""
-    return 2 * expected_hops(question) + int(parallel == 1)
+def sift(
+    question: Question, candidates: Sequence[Trajectory], filters: FilterConfig, caps: ReflectionConfig
+) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]]]:
+    """The accepted candidates, in order, and the others with the first verdict against them.
+
+    Filters come before caps: a row that a filter rejects makes room for the next one of its kind.
+    """
+    accepted: list[Trajectory] = []
+    rejected: list[tuple[Trajectory, Verdict]] = []
+    for row in candidates:
+        verdict = first_rejection([*judge_trajectory(row, question, accepted, filters), over_cap(row, accepted, caps)])
+        if verdict is None:
+            accepted.append(row)
+        else:
+            rejected.append((row, verdict))
+    return accepted, rejected
+
+
+def over_cap(row: Trajectory, accepted: Sequence[Trajectory], caps: ReflectionConfig) -> Verdict:
+    """The question has rows enough of this kind. Score: how many there are."""
+    kind, room = row.reflection_error or row.kind, caps.max_pairs if row.reflection_error else caps.max_correct
+    have = sum((other.reflection_error or other.kind) == kind for other in accepted)
+    detail = "" if have < room else f"the question has {have} rows of kind {kind}, {room} are wanted"
+    return Verdict(keep=have < room, reason=CAP, score=float(have), detail=detail)
 
 
 def expected_hops(question: Question) -> int:
@@ -220,105 +228,63 @@ def expected_hops(question: Question) -> int:
 
 def trajectories(question: Question, tree: SearchTree, context: Context) -> list[Trajectory]:
     """Correct and reflective trajectories of a tree, in a fixed order: correct ones, then by error type."""
-    config = context.config.reflection
-    writer = _Writer(question, tree, context)
-    correct = [writer.correct(rollout) for rollout in correct_rollouts(tree)]
-    pairs = reflections(tree, same_answer, mentions, config)
-    return correct + [writer.reflective(pair) for pair in pairs]
+    told = [(rollout, None) for rollout in correct_rollouts(tree)]
+    told += [(each.right, each) for each in reflections(tree, same_answer, mentions, context.config.reflection)]
+    return [_row(question, tree, context, right, reflection) for right, reflection in told]
 
 
-class _Writer:
-    """Makes rows of one tree."""
-
-    def __init__(self, question: Question, tree: SearchTree, context: Context) -> None:
-        self._question, self._tree, self._context = question, tree, context
-
-    def correct(self, rollout: Rollout) -> Trajectory:
-        plan = self._plan(rollout)
-        return self._row(plan, plan, rollout.steps, rollout, None, None, self._origin(rollout))
-
-    def reflective(self, reflection: Reflection) -> Trajectory:
-        origins = (self._origin(reflection.wrong), self._origin(reflection.right))
-        return self._row(
-            self._plan(reflection.right),
-            self._plan(reflection.wrong),
-            mended_steps(reflection),
-            reflection.right,
-            reflection.error,
-            reflection.pair,
-            next(o for o in ("oracle", "rule", "policy") if o in origins),
-        )
-
-    def _row(
-        self,
-        plan: tuple[str, ...],
-        first_plan: tuple[str, ...],
-        steps: tuple[Step, ...],
-        right: Rollout,
-        error: ErrorType | None,
-        pair: StepPair | None,
-        origin: Origin,
-    ) -> Trajectory:
-        question, judge = self._question, self._context.config.judge
-        steps = tuple(replace(step, reasoning="") for step in steps)
-        uid = _uid(question.id, error, plan, first_plan, steps)
-        messages, spans = narrate(
-            Story(
-                question=question.question,
-                plan=plan,
-                first_plan=first_plan,
-                steps=steps,
-                error=error,
-                answer=right.answer,
-                reasoning_rows=self._context.config.reasoning_rows,
-            ),
-            seed=f"{self._context.seed}:{uid}",
-        )
-        return Trajectory(
-            uid=uid,
-            question_id=question.id,
-            question=question.question,
-            answer=question.answer,
-            answer_aliases=question.answer_aliases,
-            kind="reflective" if error else "correct",
-            reflection_error=error,
-            origin=origin,
-            plan=plan,
-            wrong_plan=first_plan if error == "decomposition" else None,
-            steps=steps,
-            messages=messages,
-            final_answer=right.answer,
-            num_tool_calls=sum(m.role == "tool" for m in messages),
-            num_hops=len(plan),
-            token_estimate=count_conversation(messages),
-            reward=score_answer(right.answer, question.golds, judged_right=judge.accepts(right.judge_score)),
-            judge_score=right.judge_score,
-            step_pair=pair,
-            wrong_rollout=pair.wrong_rollout if pair else None,
-            right_rollout=right.index,
-            diverges_at=pair.diverges_at if pair else None,
-            spans=spans,
-            provenance=self._provenance(steps),
-            follows_gold=follows_gold(steps, question),
-        )
-
-    def _provenance(self, steps: Sequence[Step]) -> Provenance:
-        context = self._context
-        return Provenance(
-            run_id=context.run_id,
-            source_id=f"{self._question.dataset}:{self._question.id}",
-            model=context.model,
-            prompt_version=context.config.prompts.version,
-            seed=context.seed,
-            call_keys=tuple(dict.fromkeys(key for step in steps for key in step.call_keys)),
+def _row(
+    question: Question, tree: SearchTree, context: Context, right: Rollout, reflection: Reflection | None
+) -> Trajectory:
+    """Of a correct rollout; with a reflection, of that after a step of a wrong one."""
+    config = context.config
+    nodes = [tree.nodes[rollout.node] for rollout in ([reflection.wrong] if reflection else []) + [right]]
+    first_plan, plan, origins = nodes[0].plan, nodes[-1].plan, [node.origin for node in nodes]
+    error, pair = (reflection.error, reflection.pair) if reflection else (None, None)
+    steps = tuple(replace(step, reasoning="") for step in (mended_steps(reflection) if reflection else right.steps))
+    uid = _uid(question.id, error, plan, first_plan, steps)
+    story = Story(
+        question=question.question,
+        plan=plan,
+        first_plan=first_plan,
+        steps=steps,
+        error=error,
+        answer=right.answer,
+        reasoning_rows=config.reasoning_rows,
+    )
+    messages, spans = narrate(story, seed=f"{context.seed}:{uid}")
+    return Trajectory(
+        uid=uid,
+        question_id=question.id,
+        question=question.question,
+        answer=question.answer,
+        answer_aliases=question.answer_aliases,
+        kind="reflective" if error else "correct",
+        reflection_error=error,
+        origin=next(origin for origin in ("oracle", "rule", "policy") if origin in origins),
+        plan=plan,
+        wrong_plan=first_plan if error == "decomposition" else None,
+        steps=steps,
+        messages=messages,
+        final_answer=right.answer,
+        num_tool_calls=sum(m.role == "tool" for m in messages),
+        num_hops=len(plan),
+        token_estimate=count_conversation(messages),
+        reward=score_answer(right.answer, question.golds, judged_right=config.judge.accepts(right.judge_score)),
+        judge_score=right.judge_score,
+        step_pair=pair,
+        wrong_rollout=pair.wrong_rollout if pair else None,
+        right_rollout=right.index,
+        diverges_at=pair.diverges_at if pair else None,
+        spans=spans,
+        provenance=context.provenance(
+            f"{question.dataset}:{question.id}",
+            config.prompts.version,
+            tuple(dict.fromkeys(key for step in steps for key in step.call_keys)),
             retriever=context.retrieval.name,
-        )
-
-    def _plan(self, rollout: Rollout) -> tuple[str, ...]:
-        return self._tree.nodes[rollout.node].plan
-
-    def _origin(self, rollout: Rollout) -> Origin:
-        return self._tree.nodes[rollout.node].origin
+        ),
+        follows_gold=follows_gold(steps, question),
+    )
 
 
 def policy_prompts(names: PromptNames) -> PolicyPrompts:
@@ -333,6 +299,10 @@ def policy_prompts(names: PromptNames) -> PolicyPrompts:
 def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunner:
     """What rolls out plans of one question."""
     config = context.config
+
+    def judge(answer: str) -> Awaitable[float | None]:
+        return grade(Judged(question=question.question, answer=answer, golds=question.golds), config.judge, asker)
+
     return PlanRunner(
         golds=question.golds,
         asker=asker,
@@ -343,7 +313,7 @@ def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunne
             rephrase=PROMPTS.text(config.prompts.rephrase),
         ),
         config=config.rollout,
-        judge=_judge(question, asker, context) if config.judge.near_misses else None,
+        judge=judge if config.judge.near_misses else None,
         judge_threshold=config.judge.threshold,
     )
 
@@ -354,26 +324,6 @@ def _find_fault(step: Step, question: Question) -> Fault | None:
         gold = question.decomposition[step.index].answer
         return "misread" if any(supports(passage, step.query, gold) for passage in step.passages) else "missed"
     return None if is_grounded(step) else "missed"
-
-
-def _judge(question: Question, asker: Asker, context: Context) -> AnswerJudge:
-    options = context.config.judge
-    judge = Judge(
-        client=context.client,
-        model=options.model or context.model,
-        max_tokens=options.max_tokens,
-        purpose="grade",
-        priority=asker.priority,
-    )
-
-    async def score(answer: str) -> float | None:
-        try:
-            judged = Judged(question=question.question, answer=answer, golds=question.golds)
-            return await judge.score(judged, asker.meter)
-        except MalformedReply:
-            return None
-
-    return score
 
 
 def _reader(retrieval: Retrieval, config: RolloutConfig) -> Reader:

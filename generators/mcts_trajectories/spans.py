@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from trailforge.protocols import REACT
@@ -131,7 +131,7 @@ def _moved(span: TextSpan, old: str, new: str) -> Iterator[TextSpan]:
 def _kept(old: str, new: str, start: int, end: int) -> tuple[int, int] | None:
     """Where what is left of a part of a text stands now."""
     pieces, others = _PIECE.findall(old), _PIECE.findall(new)
-    at, other_at = _starts(pieces), _starts(others)
+    at, other_at = ([0, *accumulate(map(len, each))] for each in (pieces, others))
     found = [
         (other_at[block.b + n], other_at[block.b + n + 1])
         for block in SequenceMatcher(None, pieces, others, autojunk=False).get_matching_blocks()
@@ -139,11 +139,3 @@ def _kept(old: str, new: str, start: int, end: int) -> tuple[int, int] | None:
         if start <= at[block.a + n] and at[block.a + n + 1] <= end and not pieces[block.a + n].isspace()
     ]
     return (found[0][0], found[-1][1]) if found else None
-
-
-def _starts(pieces: Sequence[str]) -> list[int]:
-    """Where each piece begins, and where the last one ends."""
-    starts = [0]
-    for piece in pieces:
-        starts.append(starts[-1] + len(piece))
-    return starts

@@ -130,16 +130,6 @@ def story_of(row: Trajectory, reasoning_rows: ReasoningRows) -> Story:
     )
 
 
-def user_turn(question: str) -> str:
-    """How a conversation asks its question."""
-    return REACT.user_turn(question)
-
-
-def answer_in(ending: Message) -> str:
-    """The final answer of the last turn; empty when there is none."""
-    return REACT.final_answer(ending.content)
-
-
 def with_answer(ending: Message, answer: str) -> Message:
     """The last turn with another final answer. Raises `MalformedReply` for a turn that breaks the grammar."""
     return replace(ending, content=REACT.render_turn(Turn(thought=thought_in(ending), answer=answer)))

@@ -28,6 +28,7 @@ from trailforge.generators.mcts_trajectories.story import (
 )
 from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
+from trailforge.inference.structured import object_schema
 from trailforge.mcts.plan import resolve
 from trailforge.protocols.base import passage_lines
 from trailforge.rewards import normalize_answer, states
@@ -175,7 +176,7 @@ def reply_schema(story: Story) -> dict[str, Any]:
     for field in _fields(story):
         kind = "boolean" if field.holds == "stated" else "string"
         turns.setdefault(f"turn_{field.turn}", {})[field.name] = {"type": kind}
-    return _object({name: _object(fields) for name, fields in turns.items()})
+    return object_schema({name: object_schema(fields) for name, fields in turns.items()})
 
 
 def form(story: Story) -> str:
@@ -184,15 +185,6 @@ def form(story: Story) -> str:
     for field in _fields(story):
         turns.setdefault(f"turn_{field.turn}", {})[field.name] = _TRUE_OR_FALSE if field.holds == "stated" else "…"
     return json.dumps(turns, ensure_ascii=False).replace(f'"{_TRUE_OR_FALSE}"', _TRUE_OR_FALSE)
-
-
-def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(properties),
-        "additionalProperties": False,
-    }
 
 
 def _fields(story: Story) -> Iterator[_Field]:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from trailforge.generators.mcts_trajectories import DATASET, NAME
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.generate import Context, Generated, expected_hops, generate, retell
-from trailforge.generators.mcts_trajectories.sift import sift
+from trailforge.generators.mcts_trajectories.generate import Context, Generated, expected_hops, generate, retell, sift
 from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.inference import ModelClient
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
@@ -21,7 +20,7 @@ from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.config import ScheduleConfig
 from trailforge.pipelines.runs.intake import RunInputs, Settings, read_settings, take_in_questions
 from trailforge.retrieval import open_retrieval
-from trailforge.schemas import Question, SearchTree, StageCount, Trajectory, Verdict, read_rows, to_dict
+from trailforge.schemas import Question, SearchTree, Trajectory, Verdict, read_rows, to_dict
 
 SEARCH = "search"
 
@@ -57,12 +56,8 @@ def open_context(work: ModelWork, client: ModelClient) -> Context:
     settings = read_settings(folder)
     assert settings is not None
     return Context(
-        run_id=work.run_id,
-        model=config.model.name,
-        seed=config.seed,
-        prices=config.model.prices,
+        **work.shared(client),
         config=config.generator,
-        client=client,
         retrieval=open_retrieval(config.retrieval),
         tail=tail_of(folder, settings, config.schedule),
     )
@@ -108,7 +103,12 @@ def rows_of(
             accepted=int(not unsolved),
             rejected=["no_correct_rollout"] if unsolved else [],
         ),
-        _filter_books(len(generated.candidates), len(accepted), [v for _, v in rejected]),
+        stage(
+            "filter",
+            inputs=len(generated.candidates),
+            accepted=len(accepted),
+            rejected=[verdict.reason for _, verdict in rejected],
+        ),
     )
     out = [rejected_row("filter", row.uid, verdict, to_dict(row)) for row, verdict in rejected]
     if unsolved:
@@ -123,10 +123,6 @@ def rows_of(
         stages=books,
         usage=generated.usage,
     )
-
-
-def _filter_books(inputs: int, accepted: int, verdicts: Sequence[Verdict]) -> StageCount:
-    return stage("filter", inputs=inputs, accepted=accepted, rejected=[v.reason for v in verdicts])
 
 
 def _unsolved(tree: SearchTree) -> Verdict:

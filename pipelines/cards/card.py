@@ -106,6 +106,17 @@ def turn(message: Message) -> str:
     return f"**{message.role}**\n\n```text\n{short(message.content)}\n```\n"
 
 
+def pair_example(pair: Any, lead: str) -> list[str]:
+    """A row of `pairs` as an example: both from where they part, which the line `lead` says."""
+    sides = (pair.good_messages, pair.bad_messages)
+    return [
+        f"### pair (`{pair.uid}`)\n",
+        f"```text\n{short(pair.question)}\n```\n",
+        f"{lead} at message {pair.diverges_at}; the second was rejected for `{pair.reason}`. How each goes on:\n",
+        *(turn(messages[pair.diverges_at]) for messages in sides if pair.diverges_at < len(messages)),
+    ]
+
+
 def front_matter(
     manifest: Manifest, tables: Sequence[str], tags: Sequence[str], sources: Sequence[Source], config: CardConfig
 ) -> str:

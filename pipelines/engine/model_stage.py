@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from trailforge.inference import ModelClient, check_ledger, open_ledger
+from trailforge.inference import Client, Meter, ModelClient, Prices, check_ledger, open_ledger
+from trailforge.inference.asker import Asker, Style
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.config import RunConfig
-from trailforge.schemas import RejectedRow, TrailforgeError, Verdict
+from trailforge.schemas import ITEM_ERRORS, Provenance, RejectedRow, TrailforgeError, Verdict
 
 if TYPE_CHECKING:
     from trailforge.pipelines.dataset import StageRun
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +79,77 @@ class ModelWork:
             await client.aclose()
             raise
         return client
+
+    def shared(self, client: ModelClient) -> dict[str, Any]:
+        """The fields of a `RunContext`."""
+        model = self.config.model
+        return {
+            "run_id": self.run_id,
+            "preset": self.preset,
+            "model": model.name,
+            "prices": model.prices,
+            "seed": self.config.seed,
+            "client": client,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """What all items of a run share, whatever it makes; data sets add their own."""
+
+    run_id: str
+    preset: str = ""
+    model: str
+    prices: Prices = field(default_factory=Prices)
+    seed: int
+    client: Client
+
+    def asker(self, meter: Meter, style: Style = "chat", *, priority: int = 0) -> Asker:
+        """Asks this model under the run's seed. `meter` counts the calls of one item."""
+        return Asker(client=self.client, model=self.model, style=style, seed=self.seed, meter=meter, priority=priority)
+
+    def provenance(
+        self, source_id: str, prompt_version: str, call_keys: Sequence[str] = (), *, retriever: str = ""
+    ) -> Provenance:
+        """Of a row that was made of this source."""
+        return Provenance(
+            run_id=self.run_id,
+            source_id=source_id,
+            model=self.model,
+            prompt_version=prompt_version,
+            seed=self.seed,
+            call_keys=tuple(call_keys),
+            retriever=retriever,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws(Generic[T]):
+    """What several draws on one item gave, in their order."""
+
+    rows: tuple[T, ...]
+    broken: dict[int, TrailforgeError]
+    """Why a draw gave none, by its number: a reply stayed malformed or was cut, or a prompt grew too long."""
+    meter: Meter
+    """Has counted the distinct calls behind all of them."""
+
+
+async def draw_all(draw: Callable[[int, Meter], Awaitable[T]], count: int) -> Draws[T]:
+    """So many draws, made at once, each with a meter of its own. One that breaks off costs the others nothing."""
+
+    async def draw_one(sample: int, meter: Meter) -> T | TrailforgeError:
+        try:
+            return await draw(sample, meter)
+        except ITEM_ERRORS as error:
+            return error
+
+    meters = [Meter() for _ in range(count)]
+    drawn = await asyncio.gather(*(draw_one(sample, meter) for sample, meter in enumerate(meters)))
+    return Draws(
+        rows=tuple(each for each in drawn if not isinstance(each, TrailforgeError)),
+        broken={sample: each for sample, each in enumerate(drawn) if isinstance(each, TrailforgeError)},
+        meter=sum(meters, Meter()),
+    )
 
 
 async def check_servers(config: RunConfig) -> None:

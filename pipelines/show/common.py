@@ -10,14 +10,18 @@ from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.show.marks import Marked, spans, telling_first
 from trailforge.pipelines.show.parts import (
     Chips,
+    Columns,
     Conversation,
     DataTable,
     DocumentPanes,
     FieldList,
+    Fold,
     Line,
     Mark,
     Meters,
+    Note,
     Parts,
+    Scores,
     ShownDocument,
     ShownTable,
     StyledText,
@@ -25,7 +29,17 @@ from trailforge.pipelines.show.parts import (
     Title,
     tab,
 )
-from trailforge.schemas import Message, Passage, Provenance, Question, SftRow, SourceDocument, TrajectoryReward, to_dict
+from trailforge.schemas import (
+    FilterScore,
+    Message,
+    Passage,
+    Provenance,
+    Question,
+    SftRow,
+    SourceDocument,
+    TrajectoryReward,
+    to_dict,
+)
 
 ORIGINS = {
     "policy": "The plan was made by the policy, a model.",
@@ -92,6 +106,27 @@ def values(fields: Mapping[str, Any]) -> FieldList:
             for name, value in fields.items()
         }
     )
+
+
+def contrast(row: Any, worse: str, heads: tuple[Chips, Chips], notes: Mapping[int, StyledText] | None = None) -> Parts:
+    """A row of pairs, side by side from where they part. `worse`: what the second is called; `notes`: on its turns."""
+    start, (good, bad) = row.diverges_at, heads
+    return [
+        Note((f"The {worse} one was put aside by ", StyledText(row.reason, "strong"), f": {row.detail}"), "wrong"),
+        Fold(f"The {start} turns that both begin with", [Conversation(row.good_messages[:start])]),
+        Columns(
+            [
+                [good, Conversation(row.good_messages[start:], first=start)],
+                [bad, Conversation(row.bad_messages[start:], notes or {}, first=start)],
+            ]
+        ),
+    ]
+
+
+def measured(filters: Sequence[FilterScore], meanings: Mapping[str, str]) -> Fold:
+    """The scores of a row's filters. `meanings`: of each score, by filter."""
+    title = f"What the filters measured: {sum(score.passed for score in filters)} of {len(filters)} passed"
+    return Fold(title, [Scores(filters, meanings)], is_open=True)
 
 
 def reward(row: Any) -> Parts:

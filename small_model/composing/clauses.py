@@ -140,13 +140,9 @@ def _conjoined(verb: str, rest: str) -> tuple[str, tuple[str, str] | None]:
             return rest[: match.start()], (word, after)
         if word in PARTICIPLES and verb in AUXILIARIES:
             return rest[: match.start()], (verb, f"{word} {after}")
-        if is_finite(word) and _third_again(verb):
+        if is_finite(word) and verb not in PAST and verb.endswith("s"):
             return rest[: match.start()], (word, after)
     return rest, None
-
-
-def _third_again(verb: str) -> bool:
-    return verb not in PAST and verb.endswith("s")
 
 
 def _lowered(subject: str) -> str:

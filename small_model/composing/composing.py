@@ -15,8 +15,15 @@ from dataclasses import dataclass
 
 from trailforge.retrieval.english import PARTICIPLES, PREPOSITIONS, inverted, is_finite
 from trailforge.small_model.composing.clauses import Clause
-from trailforge.small_model.composing.kinds import PERSON, is_person_noun, looks_like_person, noun_before
-from trailforge.small_model.composing.mentions import Mention, MentionKind, mentions_of
+from trailforge.small_model.composing.mentions import (
+    PERSON,
+    Mention,
+    MentionKind,
+    is_person_noun,
+    looks_like_person,
+    mentions_of,
+    noun_before,
+)
 
 GAP = "ꙮ"
 _TIME = re.compile(
@@ -140,7 +147,7 @@ def _who_did(clause: Clause, nouns: dict[str, str]) -> Iterator[GapQuestion]:
     if GAP not in clause.rest:
         return
     for mention in _mentions(clause.subject, "name"):
-        if mention.end == len(clause.subject) and _is_whole(clause.subject, mention):
+        if mention.end == len(clause.subject) and _phrase_start(clause.subject, mention) == 0:
             noun = _noun(clause.subject, mention, nouns)
             wh = "Who" if noun and is_person_noun(noun) else f"Which {noun}" if noun else None
             if wh:
@@ -231,10 +238,6 @@ def _phrase_start(text: str, mention: Mention) -> int:
     """Where the noun phrase begins that ends with a name: at its article, if it has one."""
     match = re.search(r"(?:the|a|an) (?:[\w-]+ ){0,3}$", text[: mention.start])
     return match.start() if match and noun_before(text, mention.start) else mention.start
-
-
-def _is_whole(subject: str, mention: Mention) -> bool:
-    return _phrase_start(subject, mention) == 0
 
 
 def _ends_phrase(after: str) -> bool:

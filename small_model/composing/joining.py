@@ -16,8 +16,7 @@ from trailforge.rewards import mentions
 from trailforge.schemas import SourceDocument
 from trailforge.small_model.composing.clauses import clauses_of
 from trailforge.small_model.composing.composing import GAP, GapQuestion, descriptions_of, questions_of
-from trailforge.small_model.composing.kinds import is_person_noun, noun_of
-from trailforge.small_model.composing.mentions import mentions_of, names_of, shared_names
+from trailforge.small_model.composing.mentions import is_person_noun, mentions_of, names_of, noun_of, shared_names
 from trailforge.small_model.splitting.words import FUNCTION_WORDS
 
 LONGEST_QUESTION = 45

@@ -19,10 +19,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from trailforge.generators.document_bundles.search_thoughts import names_in
-from trailforge.generators.kg_trajectories.reading import Reading, clean_answer
-from trailforge.generators.kg_trajectories.tool import SearchTool
-from trailforge.inference import Meter, Sampling
+from trailforge.generators.document_bundles.search_thoughts import join_phrases, names_in
+from trailforge.generators.kg_trajectories.reading import Reading, SearchTool, clean_answer
+from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.inference.prompts import Prompts, Sentences
 from trailforge.mcts.plan import references, resolve
@@ -166,7 +165,7 @@ class Guide:
 
     async def lead(self, tool: SearchTool, asker: Asker, sample: int) -> EpisodeRun:
         """One episode along the gold decomposition."""
-        return await GuidedEpisode(tool=tool, asker=asker, sample=sample, meter=asker.meter).run()
+        return await GuidedEpisode(tool=tool, asker=asker, sample=sample).run()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -176,7 +175,6 @@ class GuidedEpisode:
     tool: SearchTool
     asker: Asker
     sample: int
-    meter: Meter
     _steps: list[EpisodeStep] = field(default_factory=list)
     _messages: list[Message] = field(default_factory=list)
     _segments: list[Segment] = field(default_factory=list)
@@ -264,7 +262,7 @@ class GuidedEpisode:
     async def _look(self, search: Search, sub_question: str) -> KgStep:
         """Search, and let the model read what it takes from it."""
         context = self.tool.context
-        observation = await self.tool.search(search, self.meter)
+        observation = await self.tool.search(search, self.asker.meter)
         found = observation.detail
         assert isinstance(found, KgStep)  # the tool's own
         reading = Reading(
@@ -357,8 +355,3 @@ class Thoughts:
         if document and normalize_answer(re.sub(r" \(.*\)$", "", title)) == normalize_answer(answer):
             role += "_of_that_name"
         return self._say(role, answer=one_line(answer).rstrip("."), title=title)
-
-
-def join_phrases(parts: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`; empty for none."""
-    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))

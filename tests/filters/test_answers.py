@@ -8,6 +8,7 @@ from tests.support.bundle_questions import choice, question
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.filters.answers import AnswerJudgeOptions, AnswerScorer, open_scorer, says_fact, score, speaks_of_fact
 from trailforge.inference import Meter
+from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judged
 from trailforge.schemas import BundleQuestion
 
@@ -115,7 +116,7 @@ async def test_options_are_scored_by_their_letters_or_their_texts(reply: str, ex
 def judging(reply: str, *, near_misses: bool = False, free_answers: bool = False) -> tuple[AnswerScorer, ScriptedModel]:
     model = ScriptedModel(lambda request: reply)
     options = AnswerJudgeOptions(near_misses=near_misses, free_answers=free_answers)
-    return open_scorer(options, model, "scripted", Meter()), model
+    return open_scorer(options, Asker(client=model, model="scripted", style="chat", seed=0, meter=Meter())), model
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.bundle_rows import CHURCH, ISLAND, sample_documents
+from tests.support.scripted import ScriptedModel
 from trailforge.filters.episodes import (
     EpisodeFilterConfig,
     answer_leaked,
@@ -39,7 +40,9 @@ NOTHING = RSearchReward(total=0.0, format=0.0, dag=0.0, answer=0.0)
 async def episode() -> SearchEpisode:
     context = EpisodeContext(
         run_id="r",
+        model="m",
         seed=0,
+        client=ScriptedModel(lambda request: ""),
         config=PlannedEpisodeConfig(),
         tools=local_tools(sample_documents(), PlanToolsConfig(kind="bm25")),
     )

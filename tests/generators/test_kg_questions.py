@@ -46,7 +46,7 @@ def work(draft: Any, *, knows: bool = False, chain: FactChain = DUST) -> KgQuest
 
 async def test_a_sound_question_is_kept_with_what_was_measured() -> None:
     task = work(SOUND)
-    (row,) = await task.write()
+    row = await task.write()
     verdicts = await judge_question(row, task, KgQuestionFilterConfig(closed_book_samples=2))
     sealed = seal(row, verdicts, task.meter.keys)
     assert all(score.passed for score in sealed.filters) and len(sealed.filters) == 9
@@ -85,7 +85,7 @@ async def test_a_sound_question_is_kept_with_what_was_measured() -> None:
 )  # fmt: skip
 async def test_each_flaw_is_rejected_for_itself_alone(draft: dict[str, Any], knows: bool, reason: str) -> None:
     task = work(draft, knows=knows)
-    (row,) = await task.write()
+    row = await task.write()
     verdicts = await judge_question(row, task, KgQuestionFilterConfig())
     assert [verdict.reason for verdict in verdicts if not verdict.keep] == [reason]
 
@@ -113,7 +113,7 @@ def test_a_kind_that_the_graph_lacks_follows_from_the_relation() -> None:
 
 async def test_rules_ask_no_model_and_say_so() -> None:
     task = KgQuestionWork(item=DUST, context=context())
-    (row,) = await task.write()
+    row = await task.write()
     assert row.writer == "templates" and task.meter.calls == 0
     assert [verdict.keep for verdict in await judge_question(row, task, KgQuestionFilterConfig())] == [True] * 9
     assert task.meter.calls == 4
@@ -123,7 +123,7 @@ async def test_a_completion_is_read_up_to_its_short_answer() -> None:
     model = ScriptedModel(lambda request: " Elmton\n\nQuestion: Where?")
     config = KgWriterConfig(kind="templates", style="completion", stop=("\n",))
     task = KgQuestionWork(item=DUST, context=context(client=model, config=config))
-    (row,) = await task.write()
+    row = await task.write()
     assert await task.answer(row, 3) == "Elmton"
     (request,) = model.requests
     assert (
@@ -133,7 +133,7 @@ async def test_a_completion_is_read_up_to_its_short_answer() -> None:
 
 async def test_a_check_shows_the_facts_and_names_what_else_fits() -> None:
     task = work(SOUND)
-    (row,) = await task.write()
+    row = await task.write()
     verdicts = await judge_question(row, task, KgQuestionFilterConfig(closed_book_samples=1, check=True))
     model: Any = task.context.client
     assert [(v.reason, v.detail) for v in verdicts if not v.keep] == [("other_answers", "also 'Firton'")]
@@ -150,8 +150,8 @@ def test_the_version_follows_the_prompts_in_use() -> None:
 
 
 async def test_other_words_or_facts_are_another_row() -> None:
-    (first,), (other,) = await work(SOUND).write(), await work(SOUND | {"question": "Where?"}).write()
-    (moved,) = await work(SOUND, chain=replace(DUST, id="d")).write()
+    first, other = await work(SOUND).write(), await work(SOUND | {"question": "Where?"}).write()
+    moved = await work(SOUND, chain=replace(DUST, id="d")).write()
     assert len({first.uid, other.uid, moved.uid}) == 3
 
 
@@ -159,6 +159,6 @@ async def test_other_words_or_facts_are_another_row() -> None:
 async def test_a_draw_that_was_cut_is_no_answer(style: Style) -> None:
     config = KgWriterConfig(kind="templates", style=style)
     task = KgQuestionWork(item=DUST, context=context(client=CutModel(lambda _: "Elm City"), config=config))
-    (row,) = await task.write()
+    row = await task.write()
     assert await task.answer(row, 0) is None
     assert task.meter.usage(Prices()).cut_replies == 1

@@ -50,6 +50,7 @@ def tools() -> Tools:
 
 def context(tools: Tools, client: Client | None = None, **config: object) -> EpisodeContext:
     settings = PlannedEpisodeConfig(**config)  # type: ignore[arg-type]
+    client = client or ScriptedModel(lambda request: "")
     return EpisodeContext(run_id="r", seed=7, config=settings, tools=tools, model="m", client=client)
 
 

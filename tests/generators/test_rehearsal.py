@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,16 +13,14 @@ from trailforge.generators.mcts_trajectories.generate import GeneratorConfig
 from trailforge.inference import Prices, Usage
 from trailforge.mcts.inputs import SearchConfig, WantedRows
 from trailforge.pipelines.estimate import StageEstimate, count_tokens
-from trailforge.retrieval import RetrievalConfig
 from trailforge.schemas import Question
 
 QUESTIONS = [question(n, 2 + n % 2) for n in range(12)]
-RETRIEVAL = RetrievalConfig(kind="bm25")
 PRICES = Prices(prompt_per_million=1.0, completion_per_million=4.0)
 
 
 async def estimates(config: GeneratorConfig | None = None, **changes: int) -> list[StageEstimate]:
-    return await rehearse(QUESTIONS, config or GeneratorConfig(), RETRIEVAL, PRICES, **{"total": 12} | changes)
+    return await rehearse(QUESTIONS, config or GeneratorConfig(), PRICES, **{"total": 12} | changes)
 
 
 def total(lines: list[StageEstimate]) -> Usage:
@@ -57,8 +54,7 @@ async def test_a_shorter_search_is_estimated_as_cheaper(whole: list[StageEstimat
 
 async def test_questions_without_paragraphs_are_estimated_with_usual_ones() -> None:
     bare = [Question(id=q.id, question=q.question, answer=q.answer) for q in QUESTIONS]
-    corpus = replace(RETRIEVAL, scope="corpus", corpus_index="nowhere")
-    lines = await rehearse(bare, GeneratorConfig(), corpus, PRICES, total=12)
+    lines = await rehearse(bare, GeneratorConfig(), PRICES, total=12)
     assert total(lines).prompt_tokens > 0
 
 

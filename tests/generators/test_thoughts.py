@@ -225,7 +225,7 @@ async def test_an_estimate_counts_the_calls_for_thoughts() -> None:
     sizes = {}
     for source in ("templates", "model"):
         config = GeneratorConfig(thoughts=ThoughtsConfig(source=source))
-        lines = await rehearse([QUESTION], config, RetrievalConfig(kind="bm25"), Prices(), total=1)
+        lines = await rehearse([QUESTION], config, Prices(), total=1)
         sizes[source] = {line.stage: line.usage for line in lines}
     assert "thoughts" not in sizes["templates"]
     thoughts = sizes["model"].pop("thoughts")

@@ -19,8 +19,7 @@ from trailforge.generators.kg_questions.filters import KgQuestionFilterConfig
 from trailforge.generators.kg_questions.generate import KgWriterConfig
 from trailforge.generators.kg_trajectories import DATASET as KG
 from trailforge.generators.kg_trajectories import work
-from trailforge.generators.kg_trajectories.config import KgRunConfig
-from trailforge.generators.kg_trajectories.generate import KgGeneratorConfig, KgPromptNames, ReadingConfig
+from trailforge.generators.kg_trajectories.config import KgGeneratorConfig, KgPromptNames, KgRunConfig, ReadingConfig
 from trailforge.generators.kg_trajectories.work import search_stage
 from trailforge.inference import ModelClient, Request
 from trailforge.pipelines.dataset import DataSet

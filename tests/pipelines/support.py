@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tests.support import world
 from tests.support.scripted import ScriptedModel, prompt_text
@@ -21,6 +21,7 @@ from trailforge.pipelines.dataset import DataSet, StageRun, resolve
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork
 from trailforge.pipelines.engine.pipeline import run_pipeline
+from trailforge.pipelines.engine.shards import Shard
 from trailforge.pipelines.runs.config import ModelConfig, OutputConfig
 from trailforge.pipelines.runs.finish import MANIFEST, finish_run
 from trailforge.pipelines.runs.intake import INPUTS, RunInputs, Settings, write_settings
@@ -74,6 +75,19 @@ def run_stage(dataset: DataSet, name: str, folder: Path, settings: Settings, con
         arguments=IN_PROCESS,
     )
     resolve(planned.stage.run)(run)
+
+
+def stage_run(folder: Path, config: Any, shards: Sequence[Shard], before: Sequence[Shard] = ()) -> StageRun:
+    """What a stage is called with that needs no settings of its run."""
+    return StageRun(
+        folder=folder,
+        settings=cast(Settings, None),
+        config=config,
+        preset="test",
+        shards=tuple(shards),
+        before=tuple(before),
+        arguments=IN_PROCESS,
+    )
 
 
 def questions_file(path: Path, *, count: int = QUESTIONS, broken_row: int | None = 5) -> Path:

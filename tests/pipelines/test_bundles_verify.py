@@ -15,14 +15,10 @@ from tests.pipelines.bundles_support import CONFIG, FinishedBundles, begin_run, 
 from tests.pipelines.forging import Changes, Forgeries, flip_bytes, not_found
 from tests.pipelines.support import edit_manifest, forge
 from tests.support.bundle_world import FLAWS
+from tests.support.bundling import near_duplicates
 from tests.support.files import contents
 from trailforge.generators.document_bundles import DATASET as BUNDLES
-from trailforge.generators.document_bundles.bundling.duplicates import (
-    DuplicateConfig,
-    near_duplicates,
-    order_of,
-    signature,
-)
+from trailforge.generators.document_bundles.bundling.duplicates import DuplicateConfig, order_of, signature
 from trailforge.generators.document_bundles.stages.grouping import MAP
 from trailforge.pipelines.runs import verify
 from trailforge.pipelines.runs.finish import finish_run

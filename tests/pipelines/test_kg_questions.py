@@ -19,7 +19,7 @@ from tests.pipelines.kg_support import (
     run_stages,
     scripted_client,
 )
-from tests.pipelines.support import run_stage
+from tests.pipelines.support import run_stage, stage_run
 from tests.support.files import contents
 from tests.support.graph_questions import context
 from tests.support.kg_agent import NO_PATH_MORE
@@ -30,6 +30,7 @@ from trailforge.generators.kg_questions import select, work
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.filters import KgQuestionFilterConfig
 from trailforge.generators.kg_questions.work import question_of
+from trailforge.generators.selecting import only_shard
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.runs.finish import finish_run
 from trailforge.pipelines.runs.intake import RunInputs, run_configuration, write_settings
@@ -177,9 +178,10 @@ def test_another_seed_samples_other_paths(original_kg: Mapping[str, FinishedKg],
 def test_the_questions_of_an_earlier_run_do_not_stay_when_nothing_is_selected(
     original_kg: Mapping[str, FinishedKg], tmp_path: Path
 ) -> None:
-    settings = begin_questions(tmp_path, run_configuration(KG_QUESTIONS, original_kg["written"].settings))
+    config = run_configuration(KG_QUESTIONS, original_kg["written"].settings)
+    settings = begin_questions(tmp_path, config)
     (tmp_path / select.JSONL).write_text("{}\n")
-    select.select(tmp_path, settings.shards, 10)
+    select.select(stage_run(tmp_path, config, [only_shard(settings.shards)], settings.shards))
     assert not (tmp_path / select.JSONL).exists()
 
 

@@ -13,7 +13,7 @@ from tests.support.rows import AGAIN, DIED, FIRST, SECOND, trajectory
 from trailforge.generators.document_bundles import fix as bundles_fix
 from trailforge.generators.kg_questions import fix as kg_fix
 from trailforge.generators.mcts_trajectories import fix as mcts_fix
-from trailforge.generators.mcts_trajectories.story import mismatch, user_turn
+from trailforge.generators.mcts_trajectories.story import mismatch
 from trailforge.protocols import REACT
 from trailforge.rewards import score_answer
 from trailforge.schemas import BundleQuestion, FilterScore, InvalidInput, Trajectory
@@ -68,11 +68,11 @@ def test_a_told_trajectory_says_what_its_fields_say_and_no_other(row: Trajectory
 def test_a_fixed_question_is_asked_in_the_conversation() -> None:
     asked = "Where was the director of the film Metropolis born?"
     fixed = refit(question=asked)
-    assert fixed.messages[1].content == user_turn(asked) and fixed.messages[2:] == ROW.messages[2:]
+    assert fixed.messages[1].content == REACT.user_turn(asked) and fixed.messages[2:] == ROW.messages[2:]
     assert mismatch(fixed) == "" and fixed.token_estimate != ROW.token_estimate
-    assert refit(question=asked, turns={1: user_turn(asked)}) == fixed
+    assert refit(question=asked, turns={1: REACT.user_turn(asked)}) == fixed
     with pytest.raises(InvalidInput, match="turn 1 is not the agent's"):
-        refit(question=asked, turns={1: user_turn("Who founded Rome?")})
+        refit(question=asked, turns={1: REACT.user_turn("Who founded Rome?")})
     with pytest.raises(InvalidInput, match="it names its answer 'Wien'"):
         refit(question="Where in Wien was the director of Metropolis born?")
 

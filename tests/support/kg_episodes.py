@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.scripted import Script, ScriptedModel
-from trailforge.generators.kg_trajectories.generate import KgContext, KgGeneratorConfig
+from trailforge.generators.kg_trajectories.config import KgContext, KgGeneratorConfig
 from trailforge.inference import Prices, Request
 from trailforge.protocols import KG_SEARCH
 from trailforge.protocols.turns import Search, Turn

@@ -101,7 +101,7 @@ async def passes(case: Case, config: BundleRunConfig, *, only_guesses: bool, see
         client=client, judge=config.judge,
     )  # fmt: skip
     work = BundleWork(item=case.item, context=context)
-    scorer = open_scorer(config.judge, client, "simulated", work.meter)
+    scorer = open_scorer(config.judge, context.asker(work.meter))
     verdicts = await judge_question(case.row, case.item, work, config.filters, scorer)
     seen = [verdict for verdict in verdicts if verdict.reason not in _MEASURED]
     assert all(verdict.keep for verdict in seen), "it has to be sound to look at"

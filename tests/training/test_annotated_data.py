@@ -12,7 +12,8 @@ import pytest
 
 from tests.support.kg_episodes import agent, context, store, turn
 from tests.support.truths import score_messages
-from trailforge.generators.kg_trajectories.generate import KgGeneratorConfig, generate
+from trailforge.generators.kg_trajectories.config import KgGeneratorConfig
+from trailforge.generators.kg_trajectories.work import generate
 from trailforge.pipelines.sources import read_questions
 from trailforge.protocols import KG_SEARCH
 from trailforge.rewards import reward_preset
@@ -42,7 +43,7 @@ async def test_no_part_of_the_reward_is_unknown(data_dir: Path, tmp_path: Path, 
     for question in questions(data_dir / name, FILES[name], 100):
         ask = turn("I look it up.", query=question.question, entity=question.question, relation="is")
         script = agent((ask, turn("So.", answer=question.answer)))
-        rows += (made := (await generate(question, context(graph, script, CONFIG))).candidates)
+        rows += (made := (await generate(question, context(graph, script, CONFIG))).rows)
         truth = ground_truth(question.asked(), KG_SEARCH.name)
         paid = score_messages(made[0].messages, truth, reward_preset("dynasearcher"))
         assert {"total": paid.total, **paid.parts} == pytest.approx(asdict(made[0].reward)), "in training as in data"

@@ -19,8 +19,9 @@ from tests.support.transcripts import PRESETS, cases
 from tests.support.truths import score_messages
 from trailforge.generators.document_bundles.episode_rows import episode_sft_row
 from trailforge.generators.document_bundles.episodes import EpisodeContext, PlannedEpisodeConfig, make_episodes
-from trailforge.generators.kg_trajectories.generate import KgGeneratorConfig, generate
+from trailforge.generators.kg_trajectories.config import KgGeneratorConfig
 from trailforge.generators.kg_trajectories.rows import kg_sft_row
+from trailforge.generators.kg_trajectories.work import generate
 from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.inference import Meter, Request
 from trailforge.retrieval import PlanToolsConfig, local_tools
@@ -48,7 +49,7 @@ EPISODES = (
 async def kg_rows(folder: Path) -> tuple[KgTrajectory, ...]:
     folder.mkdir()
     config = KgGeneratorConfig(episodes=len(EPISODES), top_k=2)
-    return (await generate(QUESTION, context(store(folder), agent(*EPISODES), config))).candidates
+    return (await generate(QUESTION, context(store(folder), agent(*EPISODES), config))).rows
 
 
 async def search_rows() -> list[SearchEpisode]:
@@ -61,9 +62,9 @@ async def search_rows() -> list[SearchEpisode]:
         planned = f"<think>x</think><search>\n{plans[request.sample]}\n</search>"
         return planned if request.purpose == "plan" else answers[request.sample]
 
-    common: dict[str, Any] = {"run_id": "r", "seed": 7, "tools": tools, "model": "m"}
+    common: dict[str, Any] = {"run_id": "r", "seed": 7, "tools": tools, "model": "m", "client": ScriptedModel(script)}
     gold = EpisodeContext(config=PlannedEpisodeConfig(), **common)
-    drawn = EpisodeContext(config=PlannedEpisodeConfig(plan="sampled"), client=ScriptedModel(script), **common)
+    drawn = EpisodeContext(config=PlannedEpisodeConfig(plan="sampled"), **common)
     made = [*await make_episodes(CHURCH, gold, Meter()), *await make_episodes(ISLAND, drawn, Meter())]
     return [candidate.episode for candidate in made]
 

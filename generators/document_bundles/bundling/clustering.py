@@ -1,9 +1,9 @@
 """Bundles of two to four documents that belong together and come from at least two sources, by their vectors.
 
-`bundle_documents` does all of it; `plan`, `bundle_part` and `join` are its steps, so that several workers can bundle
-parts, with the same result. The documents are put into an order that depends on their vectors, sources and dates alone,
-and all keeps to one thread, so that the same documents, in whatever order they come, give the same bundles for a seed.
-(Of documents with the same of these, which of them is in which bundle does depend on the order.)
+`plan`, `bundle_part` for each part, and `join` are its steps, so that several workers can bundle parts. The documents
+are put into an order that depends on their vectors, sources and dates alone, and all keeps to one thread, so that the
+same documents, in whatever order they come, give the same bundles for a seed. (Of documents with the same of these,
+which of them is in which bundle does depend on the order.)
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from datetime import date
 import numpy as np
 
 from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Group, Leftover, Method
+from trailforge.generators.document_bundles.bundling.measures import name_arrays
 from trailforge.generators.document_bundles.bundling.merging import complete, explain, greedy_groups
-from trailforge.generators.document_bundles.bundling.names import name_arrays
 from trailforge.generators.document_bundles.bundling.recipe import hdbscan_groups, recipe_groups
 from trailforge.generators.document_bundles.bundling.units import Documents, partition, without_source
 from trailforge.retrieval.threads import one_thread
@@ -48,10 +48,6 @@ class ClusterPlan:
     """Rows of `documents`, each in one part."""
     seed: int
 
-    def part(self, number: int) -> Documents:
-        """The documents of a part: what `bundle_part` is given."""
-        return self.documents.take(self.parts[number])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartBundles:
@@ -60,27 +56,6 @@ class PartBundles:
     bundles: tuple[Group, ...]
     rest: Group
     """In no bundle; may still find one among the rest of other parts, or room in their bundles."""
-
-
-def bundle_documents(
-    vectors: np.ndarray,
-    sources: Sequence[str],
-    config: BundleConfig,
-    seed: int,
-    published: Sequence[str | None] | None = None,
-    archives: Sequence[str] | None = None,
-    names: Sequence[Mapping[str, float]] | None = None,
-) -> Bundling:
-    """Each document in one bundle or left over with a reason.
-
-    `vectors`: (n, d), any length; `sources`: n names; `published`: n ISO 8601 dates, None where unknown, for
-    `config.window_days`; `archives`: for `config.is_centred`, by default the sources; `names`: of each document, with
-    weights, for `config.min_shared`. It is `plan`, `bundle_part` for each part, `join`. Memory beside the given
-    vectors: three times theirs and about 100 MB; 8 n² bytes more for `recipe`. `partitioned` takes time linear in n.
-    """
-    planned = plan(vectors, sources, config, seed, published, archives, names)
-    done = [bundle_part(planned.part(number), config, seed) for number in range(len(planned.parts))]
-    return join(planned, done, config)
 
 
 def plan(
@@ -92,7 +67,13 @@ def plan(
     archives: Sequence[str] | None = None,
     names: Sequence[Mapping[str, float]] | None = None,
 ) -> ClusterPlan:
-    """The documents in their order, and in parts when `config.method` is `partitioned`; else all are one part."""
+    """The documents in their order, and in parts when `config.method` is `partitioned`; else all are one part.
+
+    `vectors`: (n, d), any length; `sources`: n names; `published`: n ISO 8601 dates, None where unknown, for
+    `config.window_days`; `archives`: for `config.is_centred`, by default the sources; `names`: of each document, with
+    weights, for `config.min_shared`. Memory of all steps, beside the given vectors: three times theirs and about
+    100 MB; 8 n² bytes more for `recipe`. `partitioned` takes time linear in n.
+    """
     vectors = _unit_length(vectors, len(sources))
     dates = [day or "" for day in published or [""] * len(sources)]
     order = _order(vectors, sources, dates)

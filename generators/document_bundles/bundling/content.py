@@ -13,13 +13,6 @@ from dataclasses import dataclass
 from trailforge.retrieval.words import words_of
 from trailforge.schemas import InvalidInput, SourceDocument, Verdict
 
-TOO_SHORT = "too_short"
-TOO_LONG = "too_long"
-MARKUP = "markup"
-FEW_LETTERS = "few_letters"
-OTHER_LANGUAGE = "other_language"
-JUNK = "junk"
-
 _MARKUP = re.compile(r"<[a-zA-Z/!][^<>]{0,500}>|&#?\w{1,10};|\{\{[^{}]{0,500}\}\}|\[\[|\]\]|https?://\S+|[{}|<>]")
 """Tags, entities, templates, links, addresses, and the characters that code and tables are made of."""
 
@@ -82,28 +75,28 @@ def judge_content(document: SourceDocument, config: ContentConfig) -> list[Verdi
 def check_junk(title: str, text: str) -> Verdict:
     """A test page, a filler or a refusal and no document. Score: 1 for one."""
     found = _JUNK_TITLE.fullmatch(title.strip(" .!-–—:")) or _JUNK_BEGINNING.match(text)
-    return _verdict(not found, JUNK, float(bool(found)), f"a page without content: {title[:60]!r}")
+    return _verdict(not found, "junk", float(bool(found)), f"a page without content: {title[:60]!r}")
 
 
 def check_short(text: str, words: int, config: ContentConfig) -> Verdict:
     """Score: words."""
     keep = words >= config.min_words and len(text) >= config.min_characters
     detail = f"{words} words, {len(text)} characters (at least {config.min_words}, {config.min_characters})"
-    return _verdict(keep, TOO_SHORT, words, detail)
+    return _verdict(keep, "too_short", words, detail)
 
 
 def check_long(text: str, words: int, config: ContentConfig) -> Verdict:
     """Score: words."""
     keep = words <= config.max_words and len(text) <= config.max_characters
     detail = f"{words} words, {len(text)} characters (at most {config.max_words}, {config.max_characters})"
-    return _verdict(keep, TOO_LONG, words, detail)
+    return _verdict(keep, "too_long", words, detail)
 
 
 def check_markup(text: str, config: ContentConfig) -> Verdict:
     """Score: share of characters that are markup."""
     share = sum(len(found) for found in _MARKUP.findall(text)) / max(len(text), 1)
     return _verdict(
-        share <= config.max_markup, MARKUP, share, f"{share:.0%} is markup (at most {config.max_markup:.0%})"
+        share <= config.max_markup, "markup", share, f"{share:.0%} is markup (at most {config.max_markup:.0%})"
     )
 
 
@@ -112,14 +105,14 @@ def check_letters(text: str, config: ContentConfig) -> Verdict:
     visible = "".join(text.split())
     share = sum(map(str.isalpha, visible)) / max(len(visible), 1)
     return _verdict(
-        share >= config.min_letters, FEW_LETTERS, share, f"{share:.0%} letters (at least {config.min_letters:.0%})"
+        share >= config.min_letters, "few_letters", share, f"{share:.0%} letters (at least {config.min_letters:.0%})"
     )
 
 
 def check_language(words: list[str], config: ContentConfig) -> Verdict:
     """Score: share of common words of the best of the wanted languages; 1 when any language will do."""
     if not config.languages:
-        return _verdict(True, OTHER_LANGUAGE, 1.0, "")
+        return _verdict(True, "other_language", 1.0, "")
     shares = common_shares(words)
     likeliest = max(shares, key=lambda code: (shares[code], code))
     best = max(shares[code] for code in config.languages)
@@ -127,7 +120,7 @@ def check_language(words: list[str], config: ContentConfig) -> Verdict:
     detail = f"{best:.0%} common words of {'/'.join(config.languages)}"
     if best < shares[likeliest]:
         detail += f", {shares[likeliest]:.0%} of {likeliest}"
-    return _verdict(keep, OTHER_LANGUAGE, best, f"{detail} (at least {config.min_common_words:.0%})")
+    return _verdict(keep, "other_language", best, f"{detail} (at least {config.min_common_words:.0%})")
 
 
 def _verdict(keep: bool, reason: str, score: float, detail: str) -> Verdict:

@@ -2,7 +2,7 @@
 
 Exact: group by `exact_key`. Near: for each document a MinHash `signature`; group by each of its `band_keys`; in every
 group `candidate_pairs`; a pair whose `estimated_jaccard` reaches the threshold is an edge. Either way `keep_one` of
-each component. `near_duplicates` does the same in memory.
+each component.
 
 The signature is one-permutation hashing (Li, Owen, Zhang 2012) with the empty bins filled by rotation (Shrivastava, Li
 2014): each shingle is hashed once instead of once per component of the signature, and shingles are never built as
@@ -12,8 +12,7 @@ strings. Together that is two to four times faster than datasketch's MinHash (`b
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 from zlib import crc32
@@ -139,16 +138,6 @@ def keep_one(edges: Iterable[tuple[Order, Order]]) -> dict[str, str]:
     return {node[1]: root(node)[1] for node in sorted(parent) if root(node) != node}
 
 
-def near_duplicates(signatures: Mapping[Order, np.ndarray], config: DuplicateConfig) -> dict[str, str]:
-    """`keep_one` of all near duplicates among some documents, in memory."""
-    groups: defaultdict[bytes, list[Order]] = defaultdict(list)
-    for document, values in signatures.items():
-        for key in band_keys(values, config):
-            groups[key].append(document)
-    pairs = {pair for group in groups.values() for pair in candidate_pairs(group)}
-    return keep_one(verify_pairs(pairs, signatures, config))
-
-
 def verify_pairs(
     pairs: Collection[tuple[Order, Order]], signatures: Mapping[Order, np.ndarray], config: DuplicateConfig
 ) -> list[tuple[Order, Order]]:
@@ -160,20 +149,8 @@ def verify_pairs(
     ]
 
 
-def exact_duplicates(keys: Mapping[Order, bytes]) -> dict[str, str]:
-    """`keep_one` of the documents that share an `exact_key`, in memory."""
-    groups: defaultdict[bytes, list[Order]] = defaultdict(list)
-    for document, key in keys.items():
-        groups[key].append(document)
-    return keep_one(edge for group in groups.values() for edge in _star(sorted(group)))
-
-
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")  # a text that nobody normalised may hold half a character
-
-
-def _star(group: Sequence[Order]) -> Iterator[tuple[Order, Order]]:
-    return ((group[0], other) for other in group[1:])
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:

@@ -9,7 +9,6 @@ idempotent: what they return they leave as it is.
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections import Counter, defaultdict
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from trailforge.filters.base import first_rejection
 from trailforge.generators.document_bundles.bundling.content import ContentConfig, judge_content
 from trailforge.generators.document_bundles.bundling.duplicates import (
     DuplicateConfig,
@@ -33,6 +33,8 @@ from trailforge.generators.document_bundles.bundling.duplicates import (
     verify_pairs,
 )
 from trailforge.inference import Usage
+from trailforge.pipelines.dataset import StageRun
+from trailforge.pipelines.engine.model_stage import rejected_row
 from trailforge.pipelines.engine.shards import Receipt, Shard, missing_shards, write_receipt, write_table
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.schemas import RejectedRow, SourceDocument, StageCount, Verdict, read_parquet, to_dict
@@ -45,17 +47,19 @@ TABLE = "documents"
 EXACT, NEAR = "exact_duplicate", "near_duplicate"
 _STAGES = (("content", None), ("exact_duplicates", EXACT), ("near_duplicates", NEAR))
 """Of the books, in order, and the reason for which each rejects; the first has reasons of its own."""
-_FEWEST_REPEATS = 5
-"""Documents that a line has to stand in to be the site's: see `repeated_lines`."""
+_FEWEST_REPEATS, _LEAST_SHARE = 5, 0.05
+"""Documents of its source that a line has to stand in to be the site's: see `repeated_lines`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A document, the shard it was read from, and its place there."""
+    """A document, the shard it was read from, its place there, and what became of it."""
 
     shard: str
     index: int
     document: SourceDocument
+    rejection: Verdict | None = None
+    """None: it stays."""
 
     @property
     def order(self) -> Order:
@@ -63,37 +67,24 @@ class Placed:
         return order_of(self.document.published, self.document.id)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a document; without a rejection it stays."""
-
-    placed: Placed
-    rejection: Verdict | None = None
-
-
 Repeated: TypeAlias = Mapping[str, frozenset[str]]
 """By source the keys of lines that are the site's."""
 
 
-def clean(
-    folder: Path,
-    shards: Sequence[Shard],
-    content: ContentConfig,
-    duplicates: DuplicateConfig,
-    beam_options: Sequence[str],
-) -> None:
+def clean(run: StageRun) -> None:
     """Write `documents/` and `rejected/` by shard, unless all are there. Raises as `beam_pipeline`."""
-    missing = missing_shards(folder, shards)
+    missing = missing_shards(run.folder, run.shards)
     if not missing:
         return
     from trailforge.pipelines.engine.beam_work import beam_pipeline
 
     names = frozenset(shard.name for shard in missing)
-    with beam_pipeline(folder, beam_options) as begin:
-        read = begin.spread("Shards", shards).flat_map("Read", _read, str(folder))
-        outcomes = _outcomes(begin, read, content, duplicates)
-        by_shard = outcomes.map("By shard", lambda outcome: (outcome.placed.shard, outcome)).group("Of a shard")
-        by_shard.filter("Missing", lambda group: group[0] in names).map("Write", _write, str(folder))
+    folder, config = str(run.folder), run.config
+    with beam_pipeline(run.folder, run.arguments) as begin:
+        read = begin.spread("Shards", run.shards).flat_map("Read", _read, folder)
+        outcomes = _outcomes(begin, read, config.content, config.duplicates)
+        by_shard = outcomes.map("By shard", lambda outcome: (outcome.shard, outcome)).group("Of a shard")
+        by_shard.filter("Missing", lambda group: group[0] in names).map("Write", _write, folder)
 
 
 def next_shards(receipts: Sequence[Receipt], suffix: str) -> tuple[Shard, ...]:
@@ -141,23 +132,17 @@ def _repeated_by_source(lines: Iterable[tuple[tuple[str, str], int]], documents:
     for (source, key), count in lines:
         counts[source][key] = count
     totals = dict(documents)
-    return {
-        source: repeated_lines(of_source, totals[source], min_documents=_FEWEST_REPEATS)
-        for source, of_source in counts.items()
-    }
+    return {source: repeated_lines(of_source, totals[source]) for source, of_source in counts.items()}
 
 
-def _judge(placed: Placed, repeated: Repeated, config: ContentConfig) -> Outcome:
+def _judge(placed: Placed, repeated: Repeated, config: ContentConfig) -> Placed:
     document = normalise_document(placed.document, repeated.get(placed.document.source, frozenset()))
-    rejection = next((verdict for verdict in judge_content(document, config) if not verdict.keep), None)
-    return Outcome(Placed(placed.shard, placed.index, document), rejection)
+    return replace(placed, document=document, rejection=first_rejection(judge_content(document, config)))
 
 
 def _exact_twins(fit: Collection) -> Collection:
     """(id of a copy, id of the document that stays)."""
-    keyed = fit.map(
-        "Exact keys", lambda o: (exact_key(o.placed.document.title, o.placed.document.text), o.placed.order)
-    )
+    keyed = fit.map("Exact keys", lambda o: (exact_key(o.document.title, o.document.text), o.order))
     return keyed.group("Same text").flat_map("Exact twins", lambda group: _stars(sorted(group[1])))
 
 
@@ -167,7 +152,7 @@ def _stars(orders: Sequence[Order]) -> Iterator[tuple[str, str]]:
 
 def _near_twins(begin: Begin, single: Collection, config: DuplicateConfig) -> Collection:
     """(id of a near copy, id of the document that stays). Signatures travel once per pair, not once per band."""
-    signatures = single.map("Signatures", lambda o: (o.placed.order, signature(o.placed.document.text)))
+    signatures = single.map("Signatures", lambda o: (o.order, signature(o.document.text)))
     pairs = (
         signatures.flat_map("Bands", lambda signed: [(key, signed[0]) for key in band_keys(signed[1], config)])
         .group("Same band")
@@ -197,24 +182,24 @@ def _edges(group: tuple[Order, Mapping[str, Sequence]], config: DuplicateConfig)
 
 def _without(begin: Begin, outcomes: Collection, twins: Collection, reason: str) -> Collection:
     """The outcomes, those of copies rejected with the id of the kept twin."""
-    by_id = outcomes.map(f"Ids, {reason}", lambda o: (o.placed.document.id, o))
+    by_id = outcomes.map(f"Ids, {reason}", lambda o: (o.document.id, o))
     found = begin.join(f"Twins, {reason}", outcome=by_id, twin=twins)
     return found.map(f"Rejected, {reason}", _with_twin, reason)
 
 
-def _with_twin(group: tuple[str, Mapping[str, Sequence]], reason: str) -> Outcome:
+def _with_twin(group: tuple[str, Mapping[str, Sequence]], reason: str) -> Placed:
     _, found = group
     (outcome,) = found["outcome"]
     for twin in found["twin"]:
-        return Outcome(outcome.placed, Verdict(keep=False, reason=reason, score=1.0, detail=f"copy of {twin}"))
+        return replace(outcome, rejection=Verdict(keep=False, reason=reason, score=1.0, detail=f"copy of {twin}"))
     return outcome
 
 
-def _write(group: tuple[str, Iterable[Outcome]], folder: str) -> str:
+def _write(group: tuple[str, Iterable[Placed]], folder: str) -> str:
     shard, outcomes = group
-    ordered = sorted(outcomes, key=lambda outcome: outcome.placed.index)
-    kept = [outcome.placed.document for outcome in ordered if outcome.rejection is None]
-    rejected = [_rejected(o.placed.document, o.rejection) for o in ordered if o.rejection is not None]
+    ordered = sorted(outcomes, key=lambda outcome: outcome.index)
+    kept = [outcome.document for outcome in ordered if outcome.rejection is None]
+    rejected = [_rejected(o.document, o.rejection) for o in ordered if o.rejection is not None]
     root = Path(folder)
     files = (
         write_table(root, TABLE, shard, SourceDocument, kept),
@@ -234,14 +219,7 @@ def _write(group: tuple[str, Iterable[Outcome]], folder: str) -> str:
 
 def _rejected(document: SourceDocument, verdict: Verdict) -> RejectedRow:
     at = next((name for name, reason in _STAGES if reason == verdict.reason), _STAGES[0][0])
-    return RejectedRow(
-        uid=document.id,
-        stage=at,
-        reason=verdict.reason,
-        score=verdict.score,
-        detail=verdict.detail,
-        payload=json.dumps(to_dict(document), ensure_ascii=False),
-    )
+    return rejected_row(at, document.id, verdict, to_dict(document))
 
 
 def _books(documents: int, rejected: Counter[tuple[str, str]]) -> Iterator[StageCount]:
@@ -324,13 +302,11 @@ def line_keys(text: str) -> set[str]:
     return {line_key(line) for line in normalise(text).split("\n") if line}
 
 
-def repeated_lines(
-    counts: Mapping[str, int], documents: int, *, min_documents: int = 5, min_share: float = 0.05
-) -> frozenset[str]:
+def repeated_lines(counts: Mapping[str, int], documents: int) -> frozenset[str]:
     """Keys of the lines of one source that are the site's and not the article's.
 
-    `counts`: in how many of the source's `documents` each key stands. Taken are those in at least `min_documents` and
-    in at least `min_share` of all: a source changes its page every few months, so a footer need not be in all.
+    `counts`: in how many of the source's `documents` each key stands. Taken are those in at least five and in at least
+    a twentieth of all: a source changes its page every few months, so a footer need not be in all.
     """
-    least = max(min_documents, min_share * documents)
+    least = max(_FEWEST_REPEATS, _LEAST_SHARE * documents)
     return frozenset(key for key, count in counts.items() if count >= least)

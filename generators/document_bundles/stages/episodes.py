@@ -41,14 +41,11 @@ def open_context(work: ModelWork, client: ModelClient) -> EpisodeContext:
     environment = open_environment(R_SEARCH, documents, search=config.tools)
     assert environment.plan_tools is not None  # else it was not opened
     return EpisodeContext(
-        run_id=work.run_id,
-        seed=config.seed,
+        **work.shared(client),
         config=config.episodes,
         tools=environment.plan_tools,
         planner=planner_of(config.episodes, None if config.tools.kind == "web" else {each.kind for each in documents}),
         judge=config.judge,
-        model=config.model.name,
-        client=client,
         retriever=environment.retriever,
     )
 

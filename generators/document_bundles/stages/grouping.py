@@ -1,4 +1,4 @@
-"""Bundles of documents by their vectors: the parts of a partition on the runner, what joins them here."""
+"""Vectors of the documents that stay, and bundles by them: parts of a partition on the runner, what joins them here."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import date
+from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
 
@@ -26,15 +27,22 @@ from trailforge.generators.document_bundles.bundling.clustering import (
     plan,
 )
 from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, LeftoverReason
-from trailforge.generators.document_bundles.bundling.measures import cohesion, document_frequencies, theme_words
-from trailforge.generators.document_bundles.bundling.names import name_weights, shared_names
+from trailforge.generators.document_bundles.bundling.measures import (
+    cohesion,
+    name_weights,
+    shared_names,
+    theme_words,
+    word_frequencies,
+)
+from trailforge.generators.document_bundles.config import EncoderConfig, encoder_of
 from trailforge.generators.document_bundles.maps import bundle_sizes, map_of_documents
-from trailforge.generators.document_bundles.stages.embedding import TABLE as EMBEDDINGS
-from trailforge.inference import Usage
 from trailforge.pipelines.cards.plots import write_figure
+from trailforge.pipelines.dataset import StageRun
 from trailforge.pipelines.engine.files import output_errors, plain_files, unfinished_name, write_text
-from trailforge.pipelines.engine.shards import Receipt, Shard, file_entry, missing_shards, write_receipt, write_table
+from trailforge.pipelines.engine.model_stage import rejected_row
+from trailforge.pipelines.engine.shards import Shard, file_entry, finish_shard, missing_shards, write_table
 from trailforge.pipelines.runs.accounting import stage
+from trailforge.retrieval.backends.vectors import embedded_text
 from trailforge.retrieval.entities import CaseCounts, merge_short_names, names_of
 from trailforge.schemas import (
     Bundle,
@@ -46,12 +54,14 @@ from trailforge.schemas import (
     OutputError,
     RejectedRow,
     SourceDocument,
+    Verdict,
     iter_parquet,
     parse_json,
     read_parquet,
     to_dict,
 )
 
+EMBED, EMBEDDINGS = "embed", "embeddings"
 NAME = "bundle"
 TABLE, INPUTS = "bundles", "bundle_inputs"
 REJECTED = "part-bundles"
@@ -61,6 +71,8 @@ WORK_FILES = DATASET.beside[WORK]
 """What the names of the files there match."""
 _THEME_WORDS = 5
 _MOST_LINK_NAMES = 8
+_MOST_FILES = 64
+"""Of documents, held at once."""
 _WHY_LEFT: dict[LeftoverReason, str] = {
     "alone": "in no bundle: no document that is left is near it",
     "single_source": "in no bundle: what would go with it is of its own source",
@@ -83,54 +95,62 @@ class _Meta:
     """Path and row of each."""
 
 
+def embed(run: StageRun) -> None:
+    """Write `embeddings/` by shard. Raises `RetrievalError` when the encoder is not there, and as `beam_pipeline`.
+
+    A shard is embedded as one list, since a batch's make-up changes the last bits of a vector: the same shard has the
+    same vectors on whatever worker.
+    """
+    missing = missing_shards(run.folder, run.shards)
+    if not missing:
+        return
+
+    from trailforge.pipelines.engine.beam_work import beam_pipeline
+
+    with beam_pipeline(run.folder, run.arguments) as begin:
+        begin.spread("Shards", missing).map("Embed", _embed, str(run.folder), run.config.encoder)
+
+
+def _embed(shard: Shard, folder: str, config: EncoderConfig) -> str:
+    documents = read_parquet(Path(folder) / shard.input, SourceDocument)
+    vectors = encoder_of(config).encode_documents([embedded_text(document.document) for document in documents])
+    rows = [
+        DocumentEmbedding(document_id=document.id, vector=tuple(vector.tolist()))
+        for document, vector in zip(documents, vectors, strict=True)
+    ]
+    books = stage(EMBED, inputs=len(documents), accepted=len(documents))
+    finish_shard(Path(folder), shard, {EMBEDDINGS: rows}, (books,))
+    return shard.name
+
+
 def only_shard(documents: Sequence[Shard], made_of: str = "") -> Shard:
     """The one shard of this stage: all documents."""
     rows = sum(shard.rows for shard in documents)
     return Shard(name="bundles", input="documents", first=0, rows=rows, made_of=made_of)
 
 
-def group(
-    folder: Path,
-    documents: Sequence[Shard],
-    config: BundleConfig,
-    seed: int,
-    bundles_per_shard: int,
-    beam_options: Sequence[str],
-    made_of: str = "",
-) -> None:
+def group(run: StageRun) -> None:
     """Write `bundles/`, `bundle_inputs/` and who is left over, unless that is done. Raises as `beam_pipeline`.
 
-    `documents`: the shards that were embedded. `made_of`: as of the stage's only shard. Memory on the driver: the
-    vectors two or three times, the names of all documents, no texts but of one shard.
+    Memory on the driver: the vectors two or three times, the names of all documents, no texts but of some shards.
     """
-    shard = only_shard(documents, made_of)
-    if not missing_shards(folder, [shard]):
-        return
-    check_packages()
-    meta = _meta(folder, documents, config)
-    vectors = _vectors(folder, documents)
-    planned = plan(vectors, meta.origins, config, seed, meta.published, meta.sources, meta.names)
-    done = _bundle_parts(folder, planned, config, seed, beam_options, made_of)
-    bundling = join(planned, done, config)
-    bundles = list(_records(folder, bundling, meta, planned, vectors))
-    files, shards = _write(folder, bundles, bundles_per_shard)
-    plots = _plots(folder, bundling, meta, planned, [item.bundle.theme for item in bundles], seed)
-    left = _leftovers(folder, bundling, meta)
-    rejected = write_table(folder, "rejected", REJECTED, RejectedRow, left)
-    books = stage(
-        NAME,
-        inputs=len(meta.ids),
-        accepted=len(meta.ids) - len(left),
-        rejected=[row.reason for row in left],
-    )
-    everything = tuple(entry for entry in (*files, rejected, *plots) if entry is not None)
-    _discard_work(folder / WORK)  # before the receipt: after it nobody comes back here
-    write_receipt(
-        folder,
-        Receipt(
-            shard=shard.name, files=everything, stages=(books,), usage=Usage(), shards=shards, made_of=shard.made_of
-        ),
-    )
+    for shard in missing_shards(run.folder, run.shards):
+        check_packages()
+        folder, config, seed = run.folder, run.config.bundles, run.config.seed
+        meta = _meta(folder, run.before, config)
+        vectors = _vectors(folder, run.before)
+        planned = plan(vectors, meta.origins, config, seed, meta.published, meta.sources, meta.names)
+        bundling = join(planned, _bundle_parts(run, planned, shard.made_of), config)
+        bundles = list(_records(folder, bundling, meta, planned, vectors))
+        files, shards = _write(folder, bundles, run.config.output.bundles_per_shard)
+        plots = _plots(folder, bundling, meta, planned, [item.bundle.theme for item in bundles], seed)
+        left = _leftovers(folder, bundling, meta)
+        rejected = write_table(folder, "rejected", REJECTED, RejectedRow, left)
+        kept = len(meta.ids) - len(left)
+        books = stage(NAME, inputs=len(meta.ids), accepted=kept, rejected=[row.reason for row in left])
+        everything = [entry for entry in (*files, rejected, *plots) if entry is not None]
+        _discard_work(folder / WORK)  # before the receipt: after it nobody comes back here
+        finish_shard(folder, shard, {}, (books,), files=everything, shards=shards)
 
 
 def _discard_work(work: Path) -> None:
@@ -174,14 +194,12 @@ def _meta(folder: Path, shards: Sequence[Shard], config: BundleConfig) -> _Meta:
     )
 
 
-def _bundle_parts(
-    folder: Path, planned: ClusterPlan, config: BundleConfig, seed: int, beam_options: Sequence[str], made_of: str
-) -> list[PartBundles]:
+def _bundle_parts(run: StageRun, planned: ClusterPlan, made_of: str) -> list[PartBundles]:
     """Each part on a worker, which finds the documents in the run's folder and leaves its bundles there.
 
     Parts that a killed process left count while they are of the same documents and vectors: `made_of` says of which.
     """
-    work = folder / WORK
+    work = run.folder / WORK
     if not _is_of(work, made_of):
         with output_errors(work):
             _discard_work(work)
@@ -195,8 +213,8 @@ def _bundle_parts(
     if missing:
         from trailforge.pipelines.engine.beam_work import beam_pipeline
 
-        with beam_pipeline(folder, beam_options) as begin:
-            begin.spread("Parts", missing).map("Bundle", _bundle_part, str(work), config, seed)
+        with beam_pipeline(run.folder, run.arguments) as begin:
+            begin.spread("Parts", missing).map("Bundle", _bundle_part, str(work), run.config.bundles, run.config.seed)
     return [_read_result(work, number) for number in range(len(planned.parts))]
 
 
@@ -236,10 +254,10 @@ def _records(
     place = {int(given): row for row, given in enumerate(planned.order)}
     frequencies = Counter[str]()
     for path in dict.fromkeys(path for path, _ in meta.files):
-        frequencies.update(document_frequencies(d.text for d in read_parquet(folder / path, SourceDocument)))
-    texts = _Texts(folder)
+        frequencies.update(word_frequencies(d.text for d in read_parquet(folder / path, SourceDocument)))
+    text_at = _open_texts(folder)
     for rows in bundling.bundles:
-        documents = tuple(texts.document(*meta.files[row]) for row in rows)
+        documents = tuple(text_at(meta.files[row]) for row in rows)
         bundle = Bundle(
             uid=hashlib.sha256("\n".join(sorted(d.id for d in documents)).encode()).hexdigest()[:16],
             document_ids=tuple(document.id for document in documents),
@@ -267,21 +285,10 @@ def _links(
         )
 
 
-class _Texts:
+def _open_texts(folder: Path) -> Callable[[tuple[str, int]], SourceDocument]:
     """Documents by file and row; a few files are held at a time."""
-
-    _MOST = 64
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._held: dict[str, list[SourceDocument]] = {}
-
-    def document(self, path: str, row: int) -> SourceDocument:
-        if path not in self._held:
-            if len(self._held) >= self._MOST:
-                self._held.pop(next(iter(self._held)))
-            self._held[path] = read_parquet(self._folder / path, SourceDocument)
-        return self._held[path][row]
+    held = lru_cache(_MOST_FILES)(lambda path: read_parquet(folder / path, SourceDocument))
+    return lambda place: held(place[0])[place[1]]
 
 
 def _write(
@@ -318,15 +325,9 @@ def _plots(
 
 
 def _leftovers(folder: Path, bundling: Bundling, meta: _Meta) -> list[RejectedRow]:
-    texts = _Texts(folder)
-    return [
-        RejectedRow(
-            uid=meta.ids[left.index],
-            stage=NAME,
-            reason=left.reason,
-            score=0.0,
-            detail=_WHY_LEFT[left.reason],
-            payload=json.dumps(to_dict(texts.document(*meta.files[left.index])), ensure_ascii=False),
-        )
-        for left in bundling.leftovers
-    ]
+    text_at = _open_texts(folder)
+    rows: list[RejectedRow] = []
+    for left in bundling.leftovers:
+        against = Verdict(keep=False, reason=left.reason, score=0.0, detail=_WHY_LEFT[left.reason])
+        rows.append(rejected_row(NAME, meta.ids[left.index], against, to_dict(text_at(meta.files[left.index]))))
+    return rows

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from trailforge.filters.answers import open_scorer
+from trailforge.filters.base import first_rejection
 from trailforge.filters.bundle_readings import judge_question
 from trailforge.filters.bundle_twins import used_fact
 from trailforge.filters.bundles import judge_unread
-from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.review import edit_question
-from trailforge.generators.document_bundles.stages.embedding import encoder_of
-from trailforge.generators.document_bundles.write import BundleContext, Writer, open_writer, seal
+from trailforge.generators.document_bundles.config import BundleRunConfig, encoder_of
+from trailforge.generators.document_bundles.write import BundleContext, Writer, edit_question, open_writer, seal
 from trailforge.inference import ModelClient
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
@@ -25,13 +24,8 @@ def open_context(work: ModelWork, client: ModelClient) -> BundleContext:
     """What all bundles share. Raises when an encoder is wanted and not there."""
     config = work.config
     return BundleContext(
-        run_id=work.run_id,
-        model=config.model.name,
-        preset=work.preset,
-        seed=config.seed,
-        prices=config.model.prices,
+        **work.shared(client),
         config=config.writer,
-        client=client,
         judge=config.judge,
         sentences=SentenceReader(encoder_of(config.encoder) if config.writer.kind != "model" else None),
     )
@@ -50,7 +44,7 @@ async def questions_of(item: BundleInput, context: BundleContext, config: Bundle
         # In order of key, since of calls made at once another may be answered first when the run goes on.
         keys = (*sorted(work.meter.keys), *sorted(reader.meter.keys))
         row = seal(draft, verdicts, keys, item.documents)
-        against = next((verdict for verdict in verdicts if not verdict.keep), None)
+        against = first_rejection(verdicts)
         if against is None:
             accepted.append(row)
         else:
@@ -79,7 +73,7 @@ async def _judged(
         draft, verdict = await edit_question(draft, item, context, reader.meter, since=since)
         verdicts.append(verdict)
     if all(verdict.keep for verdict in verdicts):
-        scorer = open_scorer(context.judge, context.client, context.model, reader.meter)
+        scorer = open_scorer(context.judge, context.asker(reader.meter))
         verdicts += await judge_question(draft, item, reader, config.filters, scorer)
     return draft, verdicts
 

@@ -8,32 +8,29 @@ from pathlib import Path
 
 import numpy as np
 
+from trailforge.filters.base import first_rejection, scores_of
 from trailforge.filters.bundle_twins import duplicate_question
 from trailforge.filters.bundles import Benchmarks, benchmarks_of, contaminated
-from trailforge.generators.document_bundles.config import BundleRunConfig, SelectionConfig
-from trailforge.generators.document_bundles.stages.embedding import encoder_of
-from trailforge.generators.selecting import finish_selection, only_shard, read_candidates, write_parts
-from trailforge.pipelines.engine.shards import Shard, missing_shards
+from trailforge.generators.document_bundles.config import BundleRunConfig, SelectionConfig, encoder_of
+from trailforge.generators.selecting import finish_selection, read_candidates, write_parts
+from trailforge.pipelines.dataset import StageRun
+from trailforge.pipelines.engine.shards import missing_shards
 from trailforge.pipelines.sources import read_benchmark
 from trailforge.retrieval.encoder import Encoder
-from trailforge.schemas import BundleQuestion, FilterScore, Verdict
+from trailforge.schemas import BundleQuestion, Verdict
 
 TABLE = "bundle_questions"
 
 
-def select(folder: Path, bundles: Sequence[Shard], config: BundleRunConfig, made_of: str = "") -> None:
-    """Write `bundle_questions/`, easy ones first, and who is rejected, unless that is done.
-
-    `made_of`: as of the stage's only shard.
-    """
-    shard = only_shard(bundles, made_of)
-    if not missing_shards(folder, [shard]):
-        return
-    candidates = list(read_candidates(folder, bundles, BundleQuestion))
-    kept, rejected = sift(candidates, encoder_of(config.encoder), config.selection) if candidates else ([], [])
-    rows = order_rows(kept, config.selection.stages)
-    files, shards = write_parts(folder, TABLE, BundleQuestion, rows, config.output.questions_per_shard)
-    finish_selection(folder, shard, rows, rejected, files, shards)
+def select(run: StageRun) -> None:
+    """Write `bundle_questions/`, easy ones first, and who is rejected, unless that is done."""
+    config: BundleRunConfig = run.config
+    for shard in missing_shards(run.folder, run.shards):
+        candidates = list(read_candidates(run.folder, run.before, BundleQuestion))
+        kept, rejected = sift(candidates, encoder_of(config.encoder), config.selection) if candidates else ([], [])
+        rows = order_rows(kept, config.selection.stages)
+        files, shards = write_parts(run.folder, TABLE, BundleQuestion, rows, config.output.questions_per_shard)
+        finish_selection(run.folder, shard, rows, rejected, files, shards)
 
 
 def sift(
@@ -53,12 +50,11 @@ def sift(
             duplicate_question(row, vectors[place], kept, vectors[places], most_alike=config.most_alike),
             contaminated(row.question, vectors[place], benchmarks, most_alike=config.most_alike_benchmark),
         ]
-        against = next((verdict for verdict in verdicts if not verdict.keep), None)
+        against = first_rejection(verdicts)
         if against is not None:
             rejected.append((row, against))
             continue
-        scores = [FilterScore(name=verdict.reason, score=verdict.score, passed=True) for verdict in verdicts]
-        kept.append(replace(row, filters=(*row.filters, *scores)))
+        kept.append(replace(row, filters=(*row.filters, *scores_of(verdicts))))
         places.append(place)
     return kept, rejected
 

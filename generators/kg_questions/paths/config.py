@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trailforge.schemas import InvalidInput, KgShape
+from trailforge.schemas.errors import check_least
 
 MOST_HOPS = 4
 CLOSED_LISTS = (
@@ -154,17 +155,8 @@ class KgPathConfig:
         for name in ("intersections", "min_functionality", "max_guess", "min_kind_share", "max_shared"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidInput("must be from 0 to 1", field=name)
-        for name, least in (
-            ("max_degree", 1),
-            ("max_fan_out", 2),
-            ("max_same", 1),
-            ("max_per_found", 1),
-            ("max_attempts", 1),
-        ):
-            if getattr(self, name) < least:
-                raise InvalidInput(f"must be {least} or more", field=name)
-        if self.max_counted < 2:
-            raise InvalidInput("must be 2 or more", field="max_counted")
+        check_least(self, 1, "max_degree", "max_same", "max_per_found", "max_attempts", must="must be")
+        check_least(self, 2, "max_fan_out", "max_counted", must="must be")
 
     @property
     def shares(self) -> dict[Form, float]:

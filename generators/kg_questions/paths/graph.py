@@ -84,12 +84,10 @@ class Graph:
 
     def sources(self, relation: int, is_forward: bool, places: np.ndarray | None = None) -> np.ndarray:
         """The entities that a relation leads from in this direction; only those at some places if given."""
-        runs = [(side, side.runs(relation)) for side in self._sides_of(relation, is_forward)]
-        rows = np.concatenate([side.owners(each) for side, each in runs]) if places is None or len(runs) > 1 else None
-        if rows is None:
-            side, each = runs[0]
-            return side.owners(each[places])
-        rows = np.unique(rows)
+        sides = self._sides_of(relation, is_forward)
+        if places is not None and len(sides) == 1:
+            return sides[0].owners(sides[0].runs(relation)[places])
+        rows = np.unique(np.concatenate([side.owners(side.runs(relation)) for side in sides]))
         return rows if places is None else rows[places[places < len(rows)]]
 
     def num_sources(self, relation: int, is_forward: bool) -> int:

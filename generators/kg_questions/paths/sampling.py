@@ -77,11 +77,6 @@ class _Unfit(Exception):
     """What is grown cannot become a path; the argument is the reason."""
 
 
-def sample_shapes(store: KgStore, config: KgPathConfig, seed: int, count: int) -> Iterator[FactChain]:
-    """Up to `count` paths, each found once; fewer when the graph has no more of the forms that are wanted."""
-    return PathSampler(store, config, seed).sample(count)
-
-
 class PathSampler:
     """Samples paths of one store. `rejected` counts, by reason, the attempts that gave none."""
 
@@ -115,7 +110,10 @@ class PathSampler:
         an earlier path has its facts, or too many of them."""
 
     def sample(self, count: int) -> Iterator[FactChain]:
-        """See `sample_shapes`. What a form lacks of its share goes to others, of as many facts first."""
+        """Up to `count` paths, each found once; fewer when the graph has no more of the forms that are wanted.
+
+        What a form lacks of its share goes to others, of as many facts first.
+        """
         asked = share_out(self._config.shares, count)
         found: Counter[Form] = Counter()
         missed: Counter[Form] = Counter()

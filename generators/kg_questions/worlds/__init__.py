@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from trailforge.generators.kg_questions.worlds.config import WorldConfig
 from trailforge.generators.kg_questions.worlds.documents import Corpus, CorpusWriter
@@ -75,14 +75,11 @@ def _chosen(store: KgStore, config: WorldConfig, shows_progress: bool) -> tuple[
     """
     names = WorldNames(store, config.names, config.seed)
     sources = _sources(store, names, config)
-    chooser, corpus = (
-        Chooser(config),
-        Corpus(documents=(), of_entity={}, sentences={}, look_alikes={}, triples=(), kinds={}),
-    )
+    chooser, corpus = Chooser(config), Corpus()
     chooser.choose([])
     candidates: list[WorldQuestion] = []
     for spare in _SPARES:
-        total = spare * sum(source.wanted for source in sources)
+        total = spare * sum(wanted for _, wanted in sources)
         more = list(_watched(_drawn(sources, spare), "sample", total, shows_progress))
         if not more:
             break
@@ -96,12 +93,8 @@ def _chosen(store: KgStore, config: WorldConfig, shows_progress: bool) -> tuple[
     return chooser, corpus
 
 
-@dataclass(slots=True)
-class _Source:
-    """Questions of one kind, as they are sampled."""
-
-    questions: Iterator[WorldQuestion]
-    wanted: int
+_Source: TypeAlias = tuple[Iterator[WorldQuestion], int]
+"""Questions of one kind, as they are sampled, and how many are wanted."""
 
 
 def _sources(store: KgStore, names: WorldNames, config: WorldConfig) -> list[_Source]:
@@ -112,14 +105,14 @@ def _sources(store: KgStore, names: WorldNames, config: WorldConfig) -> list[_So
     compared = round(size * config.comparisons)
     sources: list[_Source] = []
     if compared:
-        sources.append(_Source(sample_comparisons(store, names, config, most), compared))
+        sources.append((sample_comparisons(store, names, config, most), compared))
     wanted = -(-(size - compared) // len(config.hops))
-    return sources + [_Source(sample_questions(store, names, config, hops, most), wanted) for hops in config.hops]
+    return sources + [(sample_questions(store, names, config, hops, most), wanted) for hops in config.hops]
 
 
 def _drawn(sources: Sequence[_Source], spare: int) -> Iterator[WorldQuestion]:
     """So many for each question that is wanted, all kinds in turns; fewer when the graph has no more."""
-    left = [islice(source.questions, source.wanted * spare) for source in sources]
+    left = [islice(questions, wanted * spare) for questions, wanted in sources]
     while left:
         for questions in tuple(left):
             try:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from trailforge.generators.kg_questions.paths.config import MOST_HOPS
 from trailforge.schemas import InvalidInput
+from trailforge.schemas.errors import check_least
 
 NameStyle = Literal["real", "invented"]
 """The graph's own names, or made-up ones that no model has read of."""
@@ -45,14 +46,7 @@ class WorldConfig:
         for name in ("comparisons", "intersections", "look_alikes", "found_at_once"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidInput("must be from 0 to 1", field=name)
-        for name, least in (
-            ("questions", 1),
-            ("test_questions", 0),
-            ("distractors", 0),
-            ("max_facts", 1),
-            ("passages", 1),
-        ):
-            if getattr(self, name) < least:
-                raise InvalidInput(f"must be {least} or more", field=name)
+        check_least(self, 1, "questions", "max_facts", "passages", must="must be")
+        check_least(self, 0, "test_questions", "distractors", must="must be")
         if self.names not in ("real", "invented"):
             raise InvalidInput("must be real or invented", field="names")

@@ -70,16 +70,16 @@ class LookAlike:
 class Corpus:
     """All documents of a world, in no order that says anything."""
 
-    documents: tuple[Document, ...]
-    of_entity: dict[str, str]
+    documents: tuple[Document, ...] = ()
+    of_entity: dict[str, str] = field(default_factory=dict)
     """Id of an entity's document."""
-    sentences: dict[tuple[str, FactKey], str]
+    sentences: dict[tuple[str, FactKey], str] = field(default_factory=dict)
     """By entity and fact: the sentence of its document that states it."""
-    look_alikes: dict[str, LookAlike]
+    look_alikes: dict[str, LookAlike] = field(default_factory=dict)
     """By the entity that they are like."""
-    triples: tuple[KgTriple, ...]
+    triples: tuple[KgTriple, ...] = ()
     """All that is stated."""
-    kinds: dict[str, str]
+    kinds: dict[str, str] = field(default_factory=dict)
     """What the entities with documents are, where it is known."""
 
 

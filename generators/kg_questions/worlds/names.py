@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 
 from trailforge.generators.kg_questions.paths.config import KgPathConfig
 from trailforge.generators.kg_questions.paths.graph import Graph, KindReader, relations_named
@@ -77,7 +78,7 @@ class WorldNames:
         self._roles = relations_named(store, config.roles)
         self._ended = relations_named(store, _ENDED)
         self._labels: dict[int, str] = {}
-        self._clear: dict[int, bool] = {}
+        self.is_clear = lru_cache(None)(self._find_clear)
         self._made: dict[str, str] = {}
         self._taken: set[str] = set()
 
@@ -105,12 +106,9 @@ class WorldNames:
             self._labels[row] = label
         return self._labels[row]
 
-    def is_clear(self, row: int) -> bool:
+    def _find_clear(self, row: int) -> bool:
         """Has it a name of its own, which nothing else goes by?"""
-        if row not in self._clear:
-            namesakes = self._store.namesakes(self._store.label_of(row))
-            self._clear[row] = self._kinds.is_proper(row) and len(namesakes) == 1
-        return self._clear[row]
+        return self._kinds.is_proper(row) and len(self._store.namesakes(self._store.label_of(row))) == 1
 
     def is_past(self, row: int) -> bool:
         """Does the graph know of its death?"""
@@ -138,7 +136,7 @@ class WorldNames:
         """A path with the names of this world."""
         nodes = {
             node.id: replace(self.node(self._store.row(node.id)), role=node.role, matches=node.matches)
-            for node in _nodes(chain)
+            for node in (*chain.starts, *chain.found)
         }
         return replace(
             chain,
@@ -185,10 +183,6 @@ class WorldNames:
 
     def _is_free(self, name: str) -> bool:
         return name.casefold() not in self._taken and not len(self._store.namesakes(name))
-
-
-def _nodes(chain: FactChain) -> tuple[KgNode, ...]:
-    return (*chain.starts, *chain.found)
 
 
 def _invent(kind: str, draw: random.Random) -> str:

@@ -288,17 +288,13 @@ def _of_split(questions: Sequence[SearchedQuestion]) -> dict[str, Any]:
     longer = [each for each in questions if kind_of(each.question) not in ("comparison", "1 hop")]
     return {
         "count": count,
-        "by_kind": {kind: [kind_of(each.question) for each in questions].count(kind) for kind in _kinds(questions)},
+        "by_kind": dict(sorted(Counter(kind_of(each.question) for each in questions).items())),
         "misled": sum(each.is_misled for each in questions),
         "misled_at_first_search": sum(each.searches[0].is_misled for each in questions),
         "misled_share": round(sum(each.is_misled for each in questions) / count, 4),
         "most_frequent_answer": round(max(map(answers.count, answers)) / count, 4),
         "found_at_once": round(sum(each.is_found_at_once for each in longer) / len(longer), 4) if longer else None,
     }
-
-
-def _kinds(questions: Sequence[SearchedQuestion]) -> list[str]:
-    return sorted({kind_of(each.question) for each in questions})
 
 
 def describe(figures: dict[str, Any]) -> str:

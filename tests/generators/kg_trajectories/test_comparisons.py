@@ -11,15 +11,10 @@ import pytest
 from tests.support.kg_episodes import BORN, DIRECTOR, agent, context, store, turn
 from tests.support.rows import QUESTION
 from tests.support.scripted import prompt_text
-from trailforge.generators.kg_trajectories.generate import (
-    KgGeneratorConfig,
-    KgPromptNames,
-    ReadingConfig,
-    generate,
-    made_of,
-    reward_of,
-)
+from trailforge.generators.kg_trajectories.config import KgGeneratorConfig, KgPromptNames, ReadingConfig
+from trailforge.generators.kg_trajectories.rows import made_of, reward_of
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
+from trailforge.generators.kg_trajectories.work import generate
 from trailforge.inference import Request
 from trailforge.protocols.episodes import EpisodeConfig
 from trailforge.retrieval import Retrieval
@@ -93,7 +88,7 @@ def reader(*outcomes: str, asked: list[Request] | None = None) -> Callable[[Requ
 
 async def test_both_branches_are_searched_for_and_compared_without_another_search(graph: KgStore) -> None:
     asked: list[Request] = []
-    right, wrong = (await generate(CITIES, context(graph, reader("no", "yes", asked=asked), GUIDED))).candidates
+    right, wrong = (await generate(CITIES, context(graph, reader("no", "yes", asked=asked), GUIDED))).rows
     for row in (right, wrong):
         assert (row.num_tool_calls, row.num_hops, row.stop) == (2, 2, "answered")
         assert [step.answer for step in row.steps] == ["Vienna", "Rosenberg"]
@@ -110,7 +105,7 @@ async def test_both_branches_are_searched_for_and_compared_without_another_searc
 
 async def test_a_wrong_conclusion_is_rejected_and_makes_a_pair_of_the_last_turn(graph: KgStore) -> None:
     one_passage = replace(GUIDED, top_k=1)  # two would bring both documents at once
-    right, wrong = rows = (await generate(CITIES, context(graph, reader("no", "yes"), one_passage))).candidates
+    right, wrong = rows = (await generate(CITIES, context(graph, reader("no", "yes"), one_passage))).rows
     chosen = select(rows)
     assert chosen.selected == (right,)
     assert [(row.uid, verdict.reason) for row, verdict in chosen.rejected] == [(wrong.uid, "wrong_answer")]
@@ -121,7 +116,7 @@ async def test_a_wrong_conclusion_is_rejected_and_makes_a_pair_of_the_last_turn(
 async def test_a_bridge_comparison_is_led_by_what_its_branches_found(graph: KgStore) -> None:
     asked: list[Request] = []
     config = replace(GUIDED, episodes=1)
-    (row,) = (await generate(FILMS, context(graph, reader("Metropolis", asked=asked), config))).candidates
+    (row,) = (await generate(FILMS, context(graph, reader("Metropolis", asked=asked), config))).rows
     assert [step.query for step in row.steps][2:] == [
         "In which city was Fritz Lang born?",
         "In which city was Peter Lorre born?",
@@ -133,7 +128,7 @@ async def test_a_bridge_comparison_is_led_by_what_its_branches_found(graph: KgSt
 
 async def test_a_comparison_without_a_conclusion_breaks_off(graph: KgStore) -> None:
     config = replace(GUIDED, episodes=1)
-    (row,) = (await generate(CITIES, context(graph, reader("{}"), config))).candidates
+    (row,) = (await generate(CITIES, context(graph, reader("{}"), config))).rows
     assert (row.stop, row.final_answer, row.num_tool_calls, row.kind) == ("malformed", "", 2, "bad")
 
 
@@ -166,7 +161,7 @@ async def over_pages(graph: KgStore, threshold: float) -> tuple[KgTrajectory, Ju
     config = KgGeneratorConfig(episodes=1, top_k=2, self_check="off", kg_filter="none", recall_similarity=threshold)
     played = context(graph, agent((DIRECTOR, BORN, turn("Vienna it is.", answer="Vienna"))), config)
     played = replace(played, retrieval=Retrieval(judge, Bm25Retriever(PAGES)))
-    (row,) = (await generate(QUESTION, played)).candidates
+    (row,) = (await generate(QUESTION, played)).rows
     return row, judge
 
 

@@ -14,10 +14,9 @@ from tests.support.kg_episodes import BORN, DIED, DIRECTOR, ENTITIES, TRIPLES, a
 from tests.support.rows import QUESTION
 from tests.support.scripted import prompt_text
 from trailforge.generators.kg_trajectories.config import KgContext, KgGeneratorConfig, KgRunConfig
-from trailforge.generators.kg_trajectories.generate import generate, hold_against_documents
 from trailforge.generators.kg_trajectories.reading import find_asked_facts, find_conflict
 from trailforge.generators.kg_trajectories.rows import graph_names
-from trailforge.generators.kg_trajectories.work import episodes_of
+from trailforge.generators.kg_trajectories.work import episodes_of, generate, hold_against_documents
 from trailforge.inference import Meter, Reply, Request
 from trailforge.inference.judge import JudgeOptions
 from trailforge.retrieval.kg import KgStore
@@ -48,7 +47,7 @@ class Noted:
 
 
 async def conflicts(made: KgContext, question: Question = QUESTION) -> tuple[KgConflict, ...]:
-    rows = (await generate(question, made)).candidates
+    rows = (await generate(question, made)).rows
     ((row,), _) = await hold_against_documents(rows, question, made)
     assert row.flags == (("stale_or_conflicting",) if row.conflicts else ())
     return row.conflicts
@@ -183,7 +182,7 @@ def test_a_name_that_two_entities_have_says_nothing(tmp_path: Path) -> None:
 async def test_an_answer_by_the_graphs_name_is_accepted(graph: KgStore) -> None:
     question = replace(QUESTION, answer_aliases=(), answer="Vienna")
     wien = (DIRECTOR, BORN, turn("Wien it is.", answer="Wien"))
-    (row,) = (await generate(question, context(graph, agent(wien), replace(FREE, self_check="off")))).candidates
+    (row,) = (await generate(question, context(graph, agent(wien), replace(FREE, self_check="off")))).rows
     assert (row.kind, row.answer_aliases) == ("good", ("Wien",))
 
 
@@ -201,7 +200,7 @@ async def judged(graph: KgStore, answer: str, score: float, **changes: object) -
         return agent((DIRECTOR, BORN, turn("So.", answer=answer)))(request)
 
     config = replace(FREE, self_check="off", judge=JudgeOptions(**{"near_misses": True, **changes}))  # type: ignore[arg-type]
-    (row,) = (await generate(QUESTION, context(graph, script, config))).candidates
+    (row,) = (await generate(QUESTION, context(graph, script, config))).rows
     return row.kind, row.judge_score, calls
 
 

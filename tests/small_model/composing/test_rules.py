@@ -24,8 +24,7 @@ from trailforge.small_model.composing.joining import (
     nouns_of,
     problem_of,
 )
-from trailforge.small_model.composing.kinds import noun_of
-from trailforge.small_model.composing.mentions import mentions_of, shared_names
+from trailforge.small_model.composing.mentions import mentions_of, noun_of, shared_names
 
 SENTENCES = (
     "The Norra Lighthouse was built in 1871 by Ida Holm.",

@@ -15,13 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.generators.document_bundles.bundling.support import LAX, at, check, documents, nameless
-from trailforge.generators.document_bundles.bundling.clustering import (
-    bundle_documents,
-    bundle_part,
-    check_packages,
-    join,
-    plan,
-)
+from tests.support.bundling import bundle_documents
+from trailforge.generators.document_bundles.bundling.clustering import bundle_part, check_packages, join, plan
 from trailforge.generators.document_bundles.bundling.config import BundleConfig, Leftover
 from trailforge.generators.document_bundles.bundling.merging import complete, explain
 from trailforge.generators.document_bundles.bundling.recipe import cut
@@ -98,7 +93,7 @@ def test_parts_by_workers(config: BundleConfig) -> None:
     (vectors, sources), published = documents(200, 4, seed=5), dates(200, seed=5)
     planned = plan(vectors, sources, config, 3, published)
     assert sorted(row for part in planned.parts for row in part) == list(range(200))
-    sent = [pickle.dumps(planned.part(number)) for number in range(len(planned.parts))]
+    sent = [pickle.dumps(planned.documents.take(part)) for part in planned.parts]
     done = {
         number: pickle.dumps(bundle_part(pickle.loads(sent[number]), config, 3)) for number in range(len(sent))[::-1]
     }

@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.bundling import exact_duplicates, near_duplicates
 from trailforge.generators.document_bundles.bundling.duplicates import (
     DuplicateConfig,
     band_keys,
     candidate_pairs,
     estimated_jaccard,
-    exact_duplicates,
     exact_key,
     keep_one,
-    near_duplicates,
     order_of,
     shingle_hashes,
     signature,

@@ -9,13 +9,8 @@ import numpy as np
 import pytest
 
 from tests.generators.document_bundles.bundling.support import LAX, at, check, documents, nameless
-from trailforge.generators.document_bundles.bundling.clustering import (
-    PartBundles,
-    bundle_documents,
-    bundle_part,
-    join,
-    plan,
-)
+from tests.support.bundling import bundle_documents
+from trailforge.generators.document_bundles.bundling.clustering import PartBundles, bundle_part, join, plan
 from trailforge.generators.document_bundles.bundling.config import BundleConfig
 from trailforge.generators.document_bundles.bundling.measures import cohesion
 from trailforge.generators.document_bundles.bundling.units import Documents, nearest, partition
@@ -74,7 +69,7 @@ def test_much_is_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, sources = documents(600, 4, seed=6)
     config = BundleConfig(part_size=40, min_cosine=0.75)
     planned = plan(vectors, sources, config, 0)
-    done = [bundle_part(planned.part(number), config, 0) for number in range(len(planned.parts))]
+    done = [bundle_part(planned.documents.take(part), config, 0) for part in planned.parts]
     among_all = join(planned, done, config)
     monkeypatch.setattr(f"{_MODULE}._MOST_PAIRS", 0)
     in_parts = join(planned, done, config)

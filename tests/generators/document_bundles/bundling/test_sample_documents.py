@@ -8,18 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.bundling import bundle_documents, exact_duplicates, near_duplicates
 from trailforge.filters import first_rejection
-from trailforge.generators.document_bundles.bundling.clustering import bundle_documents
 from trailforge.generators.document_bundles.bundling.config import BundleConfig
 from trailforge.generators.document_bundles.bundling.content import ContentConfig, judge_content
-from trailforge.generators.document_bundles.bundling.duplicates import (
-    DuplicateConfig,
-    exact_duplicates,
-    exact_key,
-    near_duplicates,
-    order_of,
-    signature,
-)
+from trailforge.generators.document_bundles.bundling.duplicates import DuplicateConfig, exact_key, order_of, signature
 from trailforge.generators.document_bundles.stages.cleaning import normalise_document
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.retrieval.encoder import Encoder

@@ -14,17 +14,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.pipelines.support import IN_PROCESS
+from tests.pipelines.support import stage_run
+from tests.support.bundling import exact_duplicates, near_duplicates
 from tests.support.files import contents
 from trailforge.generators.document_bundles.bundling.content import ContentConfig, judge_content
-from trailforge.generators.document_bundles.bundling.duplicates import (
-    DuplicateConfig,
-    exact_duplicates,
-    exact_key,
-    near_duplicates,
-    order_of,
-    signature,
-)
+from trailforge.generators.document_bundles.bundling.duplicates import DuplicateConfig, exact_key, order_of, signature
+from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.stages.cleaning import (
     clean,
     line_keys,
@@ -38,6 +33,7 @@ from trailforge.schemas import InvalidInput, RejectedRow, SourceDocument, from_d
 
 CONTENT = ContentConfig(min_words=20, min_characters=50)
 TWINS = DuplicateConfig()
+CONFIG = BundleRunConfig(content=CONTENT, duplicates=TWINS)
 _WORDS = "the of and to a in is was for on that with by from tide mill gate rope bell sand kiln moss oak".split()
 Decided = dict[str, tuple[str, str]]
 """Reason and detail of each rejected document, by id; "" of one that stays."""
@@ -102,7 +98,7 @@ def shards_of(folder: Path, documents: Sequence[SourceDocument], size: int) -> l
 
 def cleaned(folder: Path, documents: Sequence[SourceDocument], size: int) -> list[Shard]:
     shards = shards_of(folder, documents, size)
-    clean(folder, shards, CONTENT, TWINS, IN_PROCESS)
+    clean(stage_run(folder, CONFIG, shards))
     return shards
 
 
@@ -213,12 +209,12 @@ def chained() -> list[SourceDocument]:
 def test_what_is_cleaned_is_not_cleaned_again_and_a_lost_shard_comes_back_byte_for_byte(tmp_path: Path) -> None:
     shards = cleaned(tmp_path, planted(), 5)
     before = contents(tmp_path)
-    clean(tmp_path, shards, CONTENT, TWINS, IN_PROCESS)
+    clean(stage_run(tmp_path, CONFIG, shards))
     assert contents(tmp_path) == before
     lost = shards[1].name
     receipt_path(tmp_path, shards[1]).unlink()
     (tmp_path / "documents" / f"{lost}.parquet").unlink()
-    clean(tmp_path, shards, CONTENT, TWINS, IN_PROCESS)
+    clean(stage_run(tmp_path, CONFIG, shards))
     assert contents(tmp_path) == before
 
 
@@ -235,5 +231,5 @@ def test_an_input_that_cannot_be_read_is_named_as_it_is(tmp_path: Path) -> None:
     shards = shards_of(tmp_path, planted(), 6)
     (tmp_path / shards[1].input).write_text("no Parquet")
     with pytest.raises(InvalidInput, match=r"1\.parquet"):
-        clean(tmp_path, shards, CONTENT, TWINS, IN_PROCESS)
+        clean(stage_run(tmp_path, CONFIG, shards))
     assert not list(tmp_path.glob("shards/*.json"))

@@ -55,7 +55,7 @@ async def result_of(
 ) -> ItemResult:
     """Sampled when there is a model, else told from the gold plan."""
     config = BundleRunConfig(episodes=PlannedEpisodeConfig(plan="sampled" if reply else "gold", **episodes))
-    client = ScriptedModel(reply) if reply else None
+    client = ScriptedModel(reply or (lambda request: ""))
     context = EpisodeContext(
         run_id="r", seed=0, config=config.episodes, tools=tools, judge=judge, model="m", client=client
     )

@@ -7,19 +7,21 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipelines.support import IN_PROCESS
+from tests.pipelines.support import stage_run
+from tests.support.bundling import bundle_documents
 from tests.support.files import contents
-from trailforge.generators.document_bundles.bundling.clustering import bundle_documents
 from trailforge.generators.document_bundles.bundling.config import BundleConfig
+from trailforge.generators.document_bundles.config import BundleOutputConfig, BundleRunConfig
 from trailforge.generators.document_bundles.stages import grouping
 from trailforge.generators.document_bundles.stages.grouping import group, only_shard
-from trailforge.pipelines.engine.shards import Receipt, Shard, read_receipt
+from trailforge.pipelines.engine.shards import Receipt, Shard, finish_shard, read_receipt
 from trailforge.pipelines.runs.accounting import check_balance
 from trailforge.schemas import (
     Bundle,
@@ -74,9 +76,14 @@ def embedded(folder: Path, documents: Sequence[SourceDocument], vectors: np.ndar
     return shards
 
 
+def group_in(folder: Path, shards: Sequence[Shard], config: BundleConfig = CONFIG, made_of: str = "") -> None:
+    run = BundleRunConfig(bundles=config, output=BundleOutputConfig(bundles_per_shard=2))
+    group(stage_run(folder, run, [only_shard(shards, made_of)], shards))
+
+
 def grouped(folder: Path, topics: Sequence[int], config: BundleConfig = CONFIG, *, size: int = 4) -> Receipt:
     shards = embedded(folder, *documents_near(topics), size=size)
-    group(folder, shards, config, 0, 2, IN_PROCESS)
+    group_in(folder, shards, config)
     return read_receipt(folder, only_shard(shards))
 
 
@@ -155,14 +162,14 @@ def test_done_again_after_a_kill_it_has_the_same_bytes_and_leaves_no_work(
     with monkeypatch.context() as killed:
         killed.setattr(grouping, "join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            group(tmp_path / "killed", shards, config, 0, 2, IN_PROCESS)
+            group_in(tmp_path / "killed", shards, config)
     parts = sorted((tmp_path / "killed").rglob("bundling/part-*.json"))
     assert len(parts) > 1
     parts[0].unlink()
-    group(tmp_path / "killed", shards, config, 0, 2, IN_PROCESS)
+    group_in(tmp_path / "killed", shards, config)
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
     assert not (tmp_path / "killed" / "work").exists()
-    group(tmp_path / "killed", shards, config, 0, 2, IN_PROCESS)
+    group_in(tmp_path / "killed", shards, config)
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
 
 
@@ -172,24 +179,23 @@ def test_parts_that_were_left_of_other_documents_do_not_count(tmp_path: Path, mo
     with monkeypatch.context() as killed:
         killed.setattr(grouping, "join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            group(tmp_path / "before", shards, config, 0, 2, IN_PROCESS, "of before")
+            group_in(tmp_path / "before", shards, config, "of before")
     (tmp_path / "killed").mkdir()
     (tmp_path / "before" / "work").rename(tmp_path / "killed" / "work")
     made = []
     for name in ("killed", "whole"):
         shards = embedded(tmp_path / name, *documents_near([0, 0, 0, 1, 1, 1, 2, 2, 2]))
-        group(tmp_path / name, shards, config, 0, 2, IN_PROCESS, "of now")
+        group_in(tmp_path / name, shards, config, "of now")
         made.append(sorted(b.document_ids for b in rows(tmp_path / name, "bundles", Bundle)))
     assert made[0] == made[1] and not (tmp_path / "killed" / "work").exists()
 
 
 def test_killed_after_its_receipt_it_leaves_no_work_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def receipt_and_kill(folder: Path, receipt: Receipt) -> None:
-        write_receipt(folder, receipt)
+    def finish_and_kill(*shard: Any, **more: Any) -> None:
+        finish_shard(*shard, **more)
         raise KeyboardInterrupt
 
-    write_receipt = grouping.write_receipt
-    monkeypatch.setattr(grouping, "write_receipt", receipt_and_kill)
+    monkeypatch.setattr(grouping, "finish_shard", finish_and_kill)
     with pytest.raises(KeyboardInterrupt):
         grouped(tmp_path, [0, 0, 1, 1])
     assert list(tmp_path.glob("shards/*.json")) and not (tmp_path / "work").exists()
@@ -200,27 +206,27 @@ def test_another_seed_or_order_of_documents_gives_bundles_of_the_same_documents(
     made = []
     for number, order in enumerate(([*range(9)], [8, 3, 1, 0, 5, 2, 7, 4, 6])):
         shards = embedded(tmp_path / str(number), [documents[n] for n in order], vectors[order])
-        group(tmp_path / str(number), shards, CONFIG, 0, 2, IN_PROCESS)
+        group_in(tmp_path / str(number), shards)
         made.append({b.uid: frozenset(b.document_ids) for b in rows(tmp_path / str(number), "bundles", Bundle)})
     assert made[0] == made[1] and len(made[0]) == 4
 
 
 def test_without_any_document_the_run_ends_with_a_line(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="no document is left to bundle; `rejected/` says why"):
-        group(tmp_path, [], CONFIG, 0, 2, IN_PROCESS)
+        group_in(tmp_path, [])
 
 
 def test_documents_of_one_source_give_no_bundle_and_no_shard(tmp_path: Path) -> None:
     documents, vectors = documents_near([0, 0, 0, 0])
     same = [replace(document, source="post") for document in documents]
     shards = embedded(tmp_path, same, vectors)
-    group(tmp_path, shards, CONFIG, 0, 2, IN_PROCESS)
+    group_in(tmp_path, shards)
     receipt = read_receipt(tmp_path, only_shard(shards))
     assert receipt.shards == () and [line.accepted for line in receipt.stages] == [0]
     assert not (tmp_path / "bundles").exists()
     assert len(rows(tmp_path, "rejected", RejectedRow)) == 4
     each = [replace(document, is_own_source=True) for document in same]
-    group(tmp_path / "each", embedded(tmp_path / "each", each, vectors), CONFIG, 0, 2, IN_PROCESS)
+    group_in(tmp_path / "each", embedded(tmp_path / "each", each, vectors))
     (bundle,) = rows(tmp_path / "each", "bundles", Bundle)
     assert set(bundle.document_ids) == {document.id for document in each} and set(bundle.sources) == {"post"}
 
@@ -233,7 +239,7 @@ def test_a_bundle_says_pair_by_pair_why_its_documents_are_together(tmp_path: Pat
         *documents[2:],
     ]
     shards = embedded(tmp_path, documents, vectors)
-    group(tmp_path, shards, replace(CONFIG, min_shared=0.5, max_name_share=1.0), 0, 2, IN_PROCESS)
+    group_in(tmp_path, shards, replace(CONFIG, min_shared=0.5, max_name_share=1.0))
     (bundle,) = rows(tmp_path, "bundles", Bundle)
     (link,) = bundle.links
     assert (link.first, link.second, link.names, link.days_apart) == ("post:00", "journal:01", ("ada quill",), 4)

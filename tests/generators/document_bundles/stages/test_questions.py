@@ -13,8 +13,8 @@ import pytest
 from tests.support.bundle_drafts import ITEM, SOUND, context, hop, script
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.review import FAULTS
 from trailforge.generators.document_bundles.stages.questions import TABLE, questions_of
+from trailforge.generators.document_bundles.write import FAULTS
 from trailforge.inference import Meter, Reply, Request
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import check_balance

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.pipelines.support import stage_run
 from tests.support.bundle_questions import question
 from tests.support.files import contents
 from trailforge.generators.document_bundles.config import BundleOutputConfig, BundleRunConfig, SelectionConfig
@@ -186,7 +187,7 @@ def test_rows_are_written_in_order_with_a_shard_for_each_file(tmp_path: Path) ->
     ]
     shards = candidates(tmp_path, rows[:2], [], rows[2:])
     config = BundleRunConfig(selection=SelectionConfig(stages=2), output=BundleOutputConfig(questions_per_shard=3))
-    select(tmp_path, shards, config)
+    select(stage_run(tmp_path, config, [only_shard(shards)], shards))
     receipt = read_receipt(tmp_path, only_shard(shards))
     assert [(shard.first, shard.rows) for shard in receipt.shards] == [(0, 3), (3, 1)]
     found = [row for shard in receipt.shards for row in read_parquet(tmp_path / shard.input, BundleQuestion)]
@@ -197,17 +198,17 @@ def test_rows_are_written_in_order_with_a_shard_for_each_file(tmp_path: Path) ->
     check_balance(receipt.stages)
     assert [(line.inputs, line.accepted) for line in receipt.stages] == [(5, 4)]
     before = contents(tmp_path)
-    select(tmp_path, shards, config)
+    select(stage_run(tmp_path, config, [only_shard(shards)], shards))
     assert contents(tmp_path) == before
     (tmp_path / "shards" / "selection.json").unlink()
-    select(tmp_path, shards, config)
+    select(stage_run(tmp_path, config, [only_shard(shards)], shards))
     assert contents(tmp_path) == before
 
 
 @pytest.mark.usefixtures("_by_words")
 def test_without_any_candidate_there_are_no_rows_and_the_books_say_so(tmp_path: Path) -> None:
     shards = candidates(tmp_path, [], [])
-    select(tmp_path, shards, BundleRunConfig())
+    select(stage_run(tmp_path, BundleRunConfig(), [only_shard(shards)], shards))
     receipt = read_receipt(tmp_path, only_shard(shards))
     assert receipt.shards == () and [(line.inputs, line.accepted) for line in receipt.stages] == [(0, 0)]
     assert not (tmp_path / "bundle_questions").exists() and not (tmp_path / "rejected").exists()

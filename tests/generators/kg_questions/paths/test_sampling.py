@@ -16,7 +16,7 @@ from tests.support.kg_worlds import LAX, NAMES, answers_by_trying, film_store, r
 from trailforge.generators.kg_questions.paths.config import KgPathConfig, share_out
 from trailforge.generators.kg_questions.paths.graph import Graph
 from trailforge.generators.kg_questions.paths.query import Link, Named, PathNode, answers, left_without
-from trailforge.generators.kg_questions.paths.sampling import PathSampler, sample_shapes
+from trailforge.generators.kg_questions.paths.sampling import PathSampler
 from trailforge.generators.kg_questions.wording import compose
 from trailforge.retrieval.kg import KgStore
 from trailforge.rewards import mentions
@@ -27,7 +27,7 @@ FEW = settings(max_examples=5, deadline=None)
 
 def sampled(triples: list[Ids], config: KgPathConfig = LAX, seed: int = 0, count: int = 8) -> list[FactChain]:
     with TemporaryDirectory() as folder:
-        return list(sample_shapes(random_store(Path(folder) / "kg", triples), config, seed, count))
+        return list(PathSampler(random_store(Path(folder) / "kg", triples), config, seed).sample(count))
 
 
 def namesakes_in(store: KgStore) -> Named:
@@ -113,7 +113,7 @@ def test_a_relation_that_seldom_gives_a_path_keeps_up(tmp_path: Path) -> None:
     names = {end: (f"Name {end}",) for head, _, tail in triples for end in (head, tail)}
     names = {end: name for end, name in names.items() if end[0] != "y" or int(end[1:]) % 5 == 0}
     config = replace(LAX, hops=(1,), one_head=())
-    chains = sample_shapes(store_of(tmp_path / "kg", triples, names), config, 0, 40)
+    chains = PathSampler(store_of(tmp_path / "kg", triples, names), config, 0).sample(40)
     used = Counter(chain.facts[0].triple.relation for chain in chains)
     assert used["b"] >= 12
 
@@ -141,7 +141,7 @@ def test_a_form_that_the_graph_lacks_leaves_its_share_to_others(tmp_path: Path) 
     triples = [(f"a{n}", "r", f"b{n}") for n in range(20)] + [(f"b{n}", "s", f"c{n}") for n in range(8)]
     names = {end: (f"Name {end}",) for triple in triples for end in (triple[0], triple[2])}
     config = replace(LAX, hops=(1, 2, 3), intersections=0.5, one_head=(), max_shared=0.0, max_attempts=200)
-    chains = list(sample_shapes(store_of(tmp_path / "kg", triples, names), config, 0, 12))
+    chains = list(PathSampler(store_of(tmp_path / "kg", triples, names), config, 0).sample(12))
     assert Counter((chain.shape, len(chain.facts)) for chain in chains) == {("chain", 1): 8, ("chain", 2): 4}
 
 
@@ -149,13 +149,13 @@ def test_one_entity_is_not_two_constraints(tmp_path: Path) -> None:
     """Who directed a film and acted in it is one start, whatever the graph says of other films."""
     triples = [("p1", "director", "d"), ("p2", "director", "d"), ("p1", "cast", "d"), ("p3", "cast", "d")]
     store = store_of(tmp_path / "kg", triples, {id: (f"Name {id}",) for id in ("p1", "p2", "p3", "d")})
-    assert list(sample_shapes(store, replace(LAX, hops=(2,), intersections=1.0), 0, 3)) == []
+    assert list(PathSampler(store, replace(LAX, hops=(2,), intersections=1.0), 0).sample(3)) == []
 
 
 def test_a_start_that_says_what_is_to_be_found_is_left_out(tmp_path: Path) -> None:
     triples = [("c1", "country", "m"), ("c2", "country", "m"), ("c3", "country", "p")]
     names = {"c1": ("Mexico City",), "c2": ("Puebla",), "c3": ("Lima",), "m": ("Mexico",), "p": ("Peru",)}
-    chains = sample_shapes(store_of(tmp_path / "kg", triples, names), replace(LAX, hops=(1,), one_head=()), 0, 9)
+    chains = PathSampler(store_of(tmp_path / "kg", triples, names), replace(LAX, hops=(1,), one_head=()), 0).sample(9)
     assert {chain.starts[0].label for chain in chains} == {"Puebla", "Lima"}
 
 
@@ -177,7 +177,7 @@ def test_two_of_a_name_are_both_taken_for_the_start(tmp_path: Path) -> None:
     named = namesakes_in(store)
     link = Link(relation, True, PathNode(row("p1")))
     assert answers(graph, PathNode(row("d1"), (link,)), named).tolist() == [row("d1"), row("d2")]  # type: ignore[union-attr]
-    chains = list(sample_shapes(store, replace(LAX, hops=(1,), one_head=()), 0, 10))
+    chains = list(PathSampler(store, replace(LAX, hops=(1,), one_head=()), 0).sample(10))
     assert {chain.starts[0].label for chain in chains} == {"Twelfth Night", "Othello"}
 
 
@@ -232,7 +232,7 @@ def test_symmetric_relations_are_read_both_ways(tmp_path: Path) -> None:
 
 def test_a_graph_without_the_form_ends(tmp_path: Path) -> None:
     store = store_of(tmp_path / "kg", [("a", "r", "b")], {"a": ("Ay",), "b": ("Bee",)})
-    assert list(sample_shapes(store, replace(LAX, hops=(4,), max_attempts=2), 0, 5)) == []
+    assert list(PathSampler(store, replace(LAX, hops=(4,), max_attempts=2), 0).sample(5)) == []
 
 
 @pytest.mark.parametrize(

