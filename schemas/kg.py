@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from trailforge.schemas.bundle import FilterScore
 from trailforge.schemas.provenance import Provenance
-from trailforge.schemas.question import AskedQuestion, Hop, Question
+from trailforge.schemas.question import AskedQuestion, Hop
 from trailforge.schemas.versions import Earlier, migration
 
 MatchKind = Literal["label", "alias", "word_order", "unqualified", "fuzzy"]
@@ -236,17 +236,17 @@ class KgQuestion:
     provenance: Provenance
 
     @property
-    def as_question(self) -> Question:
-        """As the generators of trajectories take it."""
-        return Question(
-            id=self.uid,
-            question=self.question,
-            answer=self.answer,
-            answer_aliases=self.answer_aliases,
-            decomposition=self.decomposition,
-            dataset="kg_questions",
-        )
+    def golds(self) -> tuple[str, ...]:
+        """The gold answer, then its aliases."""
+        return (self.answer, *self.answer_aliases)
 
     def asked(self) -> AskedQuestion:
         """As training asks it."""
-        return replace(self.as_question.asked(), source_id=self.provenance.source_id)
+        return AskedQuestion(
+            id=self.uid,
+            text=self.question,
+            golds=self.golds,
+            num_hops=len(self.decomposition) or None,
+            hops=self.decomposition,
+            source_id=self.provenance.source_id,
+        )

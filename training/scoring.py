@@ -18,7 +18,7 @@ from typing import Any
 from trailforge.inference.judge import JudgeConfig, Judged, judge_desk
 from trailforge.protocols import grammar_of
 from trailforge.protocols.environment import EnvironmentConfig
-from trailforge.protocols.transcripts import Spoken, read_transcript, split_text
+from trailforge.protocols.transcripts import Spoken, ToScore, read_transcript
 from trailforge.retrieval import Encoder
 from trailforge.retrieval.backends import BACKENDS
 from trailforge.rewards.dynasearcher import DynaSearcherConstants, Similarity
@@ -27,36 +27,6 @@ from trailforge.rewards.presets import RewardPreset, reward_preset
 from trailforge.rewards.r_search import TOOLS
 from trailforge.schemas import ChatMessage, GroundTruth, InvalidInput, from_dict
 from trailforge.training.config import TrainPreset, load_train_preset
-
-__all__ = [
-    "Pending",
-    "Scorer",
-    "ToScore",
-    "read_messages",
-    "read_transcript",
-    "read_truth",
-    "scorer_of",
-    "scorer_of_training",
-    "split_text",
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToScore:
-    """An episode, and what is known of it."""
-
-    messages: Sequence[Spoken]
-    """With or without the turns before the agent's first."""
-    truth: GroundTruth
-    question: str | None = None
-    """For a judge; None: what the turns before the agent's first ask."""
-    tokens: int | None = None
-    """Of everything after the prompt."""
-    retrieved_titles: Sequence[str] | None = None
-    judge: float | None = None
-    """A judge's score that is known already."""
-    nearest: Sequence[float | None] | None = None
-    """How near the passages come to each supporting document, where that is known already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

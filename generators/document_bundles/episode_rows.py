@@ -10,6 +10,7 @@ from typing import Any
 from trailforge.generators.document_bundles.write import render_question
 from trailforge.generators.sft_rows import whole_conversation
 from trailforge.protocols import R_SEARCH, nl_dag, r_search
+from trailforge.protocols.transcripts import ToScore, make_truth
 from trailforge.rewards import evidence_recall, score_answer, score_choice
 from trailforge.schemas import BundleQuestion, Message, PlannedSearch, SearchEpisode, SftRow
 from trailforge.schemas.text import count_conversation
@@ -74,4 +75,22 @@ def search_of(result: nl_dag.NodeResult) -> PlannedSearch:
     node = result.node
     return PlannedSearch(
         node_id=node.node_id, query=node.query, tool=node.tool, status=result.status, passages=result.passages
+    )
+
+
+def transcript_of(row: SearchEpisode) -> ToScore:
+    """An episode to be scored."""
+    return ToScore(
+        messages=row.messages,
+        question=row.question,
+        truth=make_truth(
+            (row.answer, *row.answer_aliases),
+            protocol=R_SEARCH.name,
+            options=row.options,
+            correct_options=row.correct_options,
+            num_hops=row.num_hops or None,
+        ),
+        retrieved_titles=tuple(passage.title for search in row.searches for passage in search.passages),
+        # A judge or key facts, which the row does not have, may have scored it.
+        judge=None if row.scored_by in ("options", "words") else row.reward.answer,
     )

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from trailforge.generators.kg_questions import NAME as TABLE
+from trailforge.generators.kg_questions import NAME
 from trailforge.generators.kg_questions.filters import AcceptedQuestions, duplicate_question
 from trailforge.generators.selecting import finish_selection, only_shard, read_candidates, write_parts
 from trailforge.pipelines.engine.files import write_text
 from trailforge.pipelines.engine.shards import Shard, file_entry, missing_shards
-from trailforge.schemas import FilterScore, KgQuestion, Verdict, to_dict
+from trailforge.schemas import FilterScore, KgQuestion, Question, Verdict, to_dict
 
 JSONL = "questions.jsonl"
 """The selected questions in our own form (`pipelines.sources.jsonl`)."""
@@ -27,7 +27,7 @@ def select(folder: Path, shards: Sequence[Shard], size: int, made_of: str = "") 
     if not missing_shards(folder, [shard]):
         return
     kept, rejected = sift(read_candidates(folder, shards, KgQuestion))
-    files, _ = write_parts(folder, TABLE, KgQuestion, kept, size)
+    files, _ = write_parts(folder, NAME, KgQuestion, kept, size)
     (folder / JSONL).unlink(missing_ok=True)  # of an earlier try
     if kept:
         write_text(folder / JSONL, "".join(map(line_of, kept)))
@@ -53,4 +53,16 @@ def sift(candidates: Iterable[KgQuestion]) -> tuple[list[KgQuestion], list[tuple
 
 def line_of(row: KgQuestion) -> str:
     """Its line of `questions.jsonl`."""
-    return json.dumps(to_dict(row.as_question), ensure_ascii=False) + "\n"
+    return json.dumps(to_dict(question_of(row)), ensure_ascii=False) + "\n"
+
+
+def question_of(row: KgQuestion) -> Question:
+    """As the generators of trajectories take it."""
+    return Question(
+        id=row.uid,
+        question=row.question,
+        answer=row.answer,
+        answer_aliases=row.answer_aliases,
+        decomposition=row.decomposition,
+        dataset=NAME,
+    )

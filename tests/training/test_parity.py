@@ -16,11 +16,11 @@ from tests.support.truths import score_messages
 from tests.support.turns import kg_score
 from tests.training.tiny import preset
 from trailforge.protocols import GRAPH_R1, REACT, r_search
+from trailforge.protocols.transcripts import split_text
 from trailforge.rewards import REWARD_PRESETS, MSearcherConstants, reward_preset, score_answer
 from trailforge.rewards.dynasearcher import PAPER
 from trailforge.schemas import RewardModel, SoughtDocument, to_dict
 from trailforge.training.adapters import slime, trl, verl
-from trailforge.training.scoring import split_text
 from trailforge.training.trl.rl import make_pay
 
 CASES = cases()

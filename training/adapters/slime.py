@@ -23,6 +23,7 @@ from itertools import groupby
 from statistics import fmean, stdev
 from typing import Any, Protocol
 
+from trailforge.protocols.transcripts import split_text
 from trailforge.training.adapters.search_episodes import (
     asked_of,
     known_of,
@@ -34,7 +35,7 @@ from trailforge.training.adapters.search_episodes import (
 )
 from trailforge.training.generation import Continuation, post_json
 from trailforge.training.rollouts import TokenEpisode
-from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of, split_text
+from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of
 
 _TOP_P_KEYS = (("top_p_token_ids", "top_p_token_offsets"), ("top_p_kept_token_ids", "top_p_kept_token_offsets"))
 """By which SGLang says which tokens top-p left for each token of a turn."""

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of, split_text
+from trailforge.protocols.transcripts import split_text
+from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of
 
 
 def compute_score(
