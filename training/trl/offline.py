@@ -16,7 +16,6 @@ from trailforge.training.config import DpoConfig, SftConfig, TrainPreset
 from trailforge.training.masks import MaskedTokens, masked_tokens
 from trailforge.training.processes import is_main_process, log, processes
 from trailforge.training.sets.files import open_set, rows_of, set_hash
-from trailforge.training.sets.sft_rows import mistaken_claims
 from trailforge.training.trl.arguments import batches, deciding, peft_config, trainer_arguments
 from trailforge.training.trl.checkpoints import open_together, save_model, write_result
 from trailforge.training.trl.fit import fit
@@ -90,7 +89,7 @@ def tokenise(
     examples, left_out = [], {"too_long": 0, "untrained": 0}
     for number, row in enumerate(rows, start=1):
         try:
-            unlearnt = mistaken_claims(row) if masks_mistakes else ()
+            unlearnt = [span for span in row.spans if span.kind == "mistake"] if masks_mistakes else ()
             example = masked_tokens(tokenizer, row.messages, row.train, unlearnt)
         except InvalidInput as error:
             raise InvalidInput(f"{row.uid}: {error.problem}", row=number, field=error.field) from error
