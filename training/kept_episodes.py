@@ -62,10 +62,17 @@ class EpisodePlace:
     """Tells episodes apart that have the same number in a step."""
 
 
-def hash_searched(environment: Environment) -> str:
-    """What an environment searches, as one hash; empty where that is not known."""
-    searched = environment.searched
-    return hashlib.sha256(json.dumps(dict(searched), sort_keys=True).encode()).hexdigest()[:16] if searched else ""
+def make_place(protocol: str, environment: Environment, model: str, process: str, step: int = 0) -> EpisodePlace:
+    """Of an episode that searched an environment; the index is empty where what that was opened from is not known."""
+    searched = json.dumps(dict(environment.searched), sort_keys=True).encode()
+    return EpisodePlace(
+        step=step,
+        protocol=protocol,
+        backend=environment.retriever,
+        index=hashlib.sha256(searched).hexdigest()[:16] if environment.searched else "",
+        model=model,
+        process=process,
+    )
 
 
 def make_row(

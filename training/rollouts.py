@@ -48,6 +48,15 @@ class RolloutLimits:
     """None: `max_tokens` alone ends it."""
 
 
+def limits_of(numbers: Any, max_tokens: int) -> RolloutLimits:
+    """By an `RlConfig`, or the `SearchSettings` of a framework's agents."""
+    return RolloutLimits(
+        max_tokens=max_tokens,
+        max_observation_tokens=numbers.max_observation_tokens,
+        max_searches=numbers.max_searches,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEpisode:
     """A finished episode. The lists but `prompt_ids` are as long as each other and never empty."""

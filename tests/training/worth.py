@@ -13,9 +13,9 @@ from trailforge.rewards.matching import score_answer
 from trailforge.schemas import RlRow
 from trailforge.training.config import TrainPreset
 from trailforge.training.generation import Draw, Generator, TransformersGenerator
-from trailforge.training.rollouts import roll_out
+from trailforge.training.rollouts import limits_of, roll_out
 from trailforge.training.scoring import scorer_of_training
-from trailforge.training.trl.rl import limits_of, to_score
+from trailforge.training.trl.rl import to_score
 from trailforge.training.weights import load_base
 
 
@@ -42,7 +42,7 @@ def worth_of_generator(
     generator: Generator, tokenizer: Any, rows: Sequence[RlRow], preset: TrainPreset, environment: Environment
 ) -> Worth:
     """Of whoever generates."""
-    prompts, limits = [row.prompt for row in rows], limits_of(preset.rl)
+    prompts, limits = [row.prompt for row in rows], limits_of(preset.rl, preset.rl.max_tokens)
     episodes = roll_out(prompts, preset.protocol, environment, generator=generator, tokenizer=tokenizer, limits=limits)
     scorer = scorer_of_training(preset)
     scored = [scorer.begin(to_score(row, episode)) for row, episode in zip(rows, episodes, strict=True)]
