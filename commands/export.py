@@ -21,6 +21,7 @@ EXPORT_EPILOG = """Examples:\n
     trailforge export sets/all --to verl --out exports/verl          its README.md has the command that trains on it"""
 
 
+Trainer = Literal["trl", "verl", "openrlhf", "slime", "sharegpt"]
 _Out = Annotated[Path, typer.Option(help="Folder to make; must not exist or be empty.")]
 
 
@@ -104,7 +105,7 @@ def training_set(
 
 def export(
     folder: Annotated[Path, typer.Argument(help="A training set: what `training-set` made.", metavar="DIR")],
-    to: Annotated[Literal["trl", "verl", "openrlhf", "slime", "sharegpt"], typer.Option(help="Whose format.")],
+    to: Annotated[Trainer, typer.Option(help="Whose format.")],
     out: _Out,
 ) -> None:
     """Write a training set in the format of another trainer, with the command that starts it."""
