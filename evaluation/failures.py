@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from trailforge.rewards import cover_exact_match, normalize_answer, states
-from trailforge.schemas import Message
-from trailforge.schemas.agent_episode import AgentCall, AgentEpisode, AgentScores, AgentSearch
+from trailforge.schemas.agent_episode import AgentEpisode, AgentScores
+
+if TYPE_CHECKING:
+    from trailforge.evaluation.agents import AgentRun
 
 JUDGED_RIGHT = 0.5
 """A judge's verdict from here on says that an answer is right."""
@@ -32,25 +34,6 @@ TAGS: Mapping[str, str] = MappingProxyType(
 """What each tag says, in the order in which an episode has them."""
 _YES_OR_NO = frozenset(("yes", "no"))
 _THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
-
-
-class Transcript(Protocol):
-    """What runs and episodes of agents have in common."""
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """The conversation."""
-        ...
-
-    @property
-    def searches(self) -> tuple[AgentSearch, ...]:
-        """In their order."""
-        ...
-
-    @property
-    def calls(self) -> tuple[AgentCall, ...]:
-        """Beside the conversation."""
-        ...
 
 
 def tag_failures(episode: AgentEpisode) -> tuple[str, ...]:
@@ -89,7 +72,7 @@ def is_borne_out(episode: AgentEpisode) -> bool:
     return any(states(text, gold) for text in texts for gold in episode.golds)
 
 
-def read_texts(transcript: Transcript, question: str) -> list[str]:
+def read_texts(transcript: AgentRun | AgentEpisode, question: str) -> list[str]:
     """What an agent was given to read by its searches, without the question.
 
     These are the triples, and whatever it was sent, in or beside the conversation, that shows the title of a passage
@@ -103,7 +86,7 @@ def read_texts(transcript: Transcript, question: str) -> list[str]:
     return [*shown, *(triple for search in transcript.searches for triple in search.triples)]
 
 
-def asked_at(transcript: Transcript) -> list[int | None]:
+def asked_at(transcript: AgentRun | AgentEpisode) -> list[int | None]:
     """For each search the message that asks for it, in the agent's own words; None: none does.
 
     A turn that only thinks of the same words asks for it where no other does.

@@ -18,7 +18,7 @@ from typing import Any
 from trailforge.inference.judge import JudgeConfig, Judged, judge_desk
 from trailforge.protocols import grammar_of
 from trailforge.protocols.environment import EnvironmentConfig
-from trailforge.protocols.transcripts import Spoken, ToScore, read_transcript
+from trailforge.protocols.transcripts import Spoken, ToScore, read_transcript, split_text
 from trailforge.retrieval import Encoder
 from trailforge.retrieval.backends import BACKENDS
 from trailforge.rewards.dynasearcher import DynaSearcherConstants, Similarity
@@ -166,6 +166,24 @@ def read_truth(value: Any) -> GroundTruth:
     if isinstance(value, dict) and "ground_truth" in value:
         return read_truth(value["ground_truth"])
     return from_dict(GroundTruth, value)
+
+
+def read_episode(
+    text: str, truth: Any, known: Mapping[str, Any], *, protocol: str | None, tokens: int | None
+) -> ToScore:
+    """An episode from a framework's columns: what followed the prompt as one text, or its messages in `transcript`.
+
+    `truth`: as of `read_truth`. `known`: `question`, `retrieved_titles` and `judge`, as far as they are.
+    """
+    read, transcript = read_truth(truth), known.get("transcript")
+    return ToScore(
+        messages=split_text(text, protocol or read.protocol) if transcript is None else read_messages(transcript),
+        truth=read,
+        question=known.get("question"),
+        tokens=tokens,
+        retrieved_titles=known.get("retrieved_titles"),
+        judge=known.get("judge"),
+    )
 
 
 def read_messages(value: Any) -> tuple[ChatMessage, ...]:

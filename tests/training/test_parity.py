@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.transcripts import PRESETS, Case, cases
 from tests.support.truths import score_messages
-from tests.support.turns import kg_score
+from tests.support.turns import kg_score, text_of
 from tests.training.tiny import preset
 from trailforge.protocols import GRAPH_R1, REACT, r_search
 from trailforge.protocols.transcripts import split_text
@@ -166,7 +166,7 @@ def test_trl_with_one_text_for_an_episode_and_a_preset_of_its_own(protocol: str)
 def test_one_text_by_the_loops_own_segments(case: Case) -> None:
     if case.run is None or case.hides_author:
         return
-    found = score_messages(split_text(case.run.text, case.truth.protocol), case.truth, tokens=case.tokens)
+    found = score_messages(split_text(text_of(case.run), case.truth.protocol), case.truth, tokens=case.tokens)
     assert found == score_messages(case.messages, case.truth, tokens=case.tokens)
 
 

@@ -26,7 +26,6 @@ from trailforge.rewards.episode import Reward
 from trailforge.schemas import InvalidInput, RlRow
 from trailforge.training.config import KlConfig, RlConfig, TrainPreset
 from trailforge.training.generation import (
-    Draw,
     Generator,
     TransformersGenerator,
     TurnServer,
@@ -316,7 +315,8 @@ def make_generator(trainer: Any, config: RlConfig) -> Generator | TurnServer:
     return TransformersGenerator(
         trainer.accelerator.unwrap_model(trainer.model),
         trainer.processing_class,
-        Draw(temperature=config.temperature, top_p=config.top_p),
+        temperature=config.temperature,
+        top_p=config.top_p,
     )
 
 
