@@ -17,7 +17,7 @@ from statistics import fmean, variance
 from types import MappingProxyType
 from typing import TypeVar
 
-from trailforge.evaluation.agents.declaration import AgentRun
+from trailforge.evaluation.agents import AgentRun
 from trailforge.evaluation.failures import asked_at, is_right, read_texts, tag_failures
 from trailforge.rewards import normalize_answer, same_title, score_answer
 from trailforge.schemas import InvalidInput, Question, SupportingDocument

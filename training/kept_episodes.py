@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
-from trailforge.evaluation.agents.declaration import AgentRun
+from trailforge.evaluation.agents import AgentRun
 from trailforge.evaluation.agents.free_form import record_search
 from trailforge.evaluation.failures import tag_failures
 from trailforge.evaluation.folder import EPISODES

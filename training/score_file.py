@@ -25,8 +25,7 @@ from trailforge.pipelines.dataset import resolve
 from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.protocols import R_SEARCH, grammar_of
 from trailforge.protocols.transcripts import ToScore, make_truth, split_text
-from trailforge.rewards.episode import Reward
-from trailforge.rewards.presets import RewardPreset, reward_preset
+from trailforge.rewards.episode import Reward, RewardPreset, reward_preset
 from trailforge.schemas import (
     ChatMessage,
     GroundTruth,

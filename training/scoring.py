@@ -22,8 +22,7 @@ from trailforge.protocols.transcripts import Spoken, ToScore, read_transcript, s
 from trailforge.retrieval import Encoder
 from trailforge.retrieval.backends import BACKENDS
 from trailforge.rewards.dynasearcher import DynaSearcherConstants, Similarity
-from trailforge.rewards.episode import Episode, Reward, measure_nearest, score
-from trailforge.rewards.presets import RewardPreset, reward_preset
+from trailforge.rewards.episode import Episode, Reward, RewardPreset, measure_nearest, reward_preset, score
 from trailforge.rewards.r_search import TOOLS
 from trailforge.schemas import ChatMessage, GroundTruth, InvalidInput, from_dict
 from trailforge.training.config import TrainPreset, load_train_preset

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from trailforge.evaluation.agents.declaration import AgentTools
+from trailforge.evaluation.agents import AgentTools
 from trailforge.inference import ChatTurn, Reply, Request, Sampling
 from trailforge.inference.prompts import Prompts
 from trailforge.protocols.base import one_line, passage_lines

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from trailforge.evaluation.agents.declaration import Agent, AgentRun, AgentTools
+from trailforge.evaluation.agents import Agent, AgentRun, AgentTools
 from trailforge.evaluation.agents.free_form import Recorder, sampling_of
 from trailforge.evaluation.agents.published import TEMPLATE, PublishedGrammar, published_grammar
 from trailforge.protocols import KG_SEARCH, PROTOCOLS, R_SEARCH, SEARCH_R1

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from trailforge.evaluation.agents.declaration import Agent, AgentRun, AgentTools
+from trailforge.evaluation.agents import Agent, AgentRun, AgentTools
 from trailforge.evaluation.agents.free_form import (
     PROMPTS,
     Recorder,

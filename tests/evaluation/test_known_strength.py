@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.agent_episodes import guess_wrong, play, row
 from tests.support.world import question
-from trailforge.evaluation.agents.declaration import AgentRun
+from trailforge.evaluation.agents import AgentRun
 from trailforge.evaluation.compare import compare
 from trailforge.evaluation.metrics import EpisodeSummary, summarize
 from trailforge.schemas import Question, read_parquet, write_parquet

@@ -24,7 +24,7 @@ from trailforge.retrieval.corpus import Chunking, cut, read_corpus
 from trailforge.retrieval.kg.gather import Gathered
 from trailforge.retrieval.kg.sources import open_source
 from trailforge.retrieval.web.arxiv_api import read_page
-from trailforge.rewards.presets import REWARD_PRESETS
+from trailforge.rewards.episode import REWARD_PRESETS
 from trailforge.schemas import (
     Decision,
     Document,

@@ -10,8 +10,7 @@ from typing import Any, cast
 import pytest
 
 from tests.evaluation.agents.support import CUT, QUESTION, Library, Replies, prompts, tools
-from trailforge.evaluation.agents import load_agent
-from trailforge.evaluation.agents.declaration import AgentRun
+from trailforge.evaluation.agents import AgentRun, load_agent
 from trailforge.evaluation.agents.protocol_agents import AGENTS, ProtocolAgentConfig
 from trailforge.evaluation.agents.published import (
     GRAPH_R1_TOOLS,
