@@ -30,6 +30,7 @@ _Questions = Annotated[
     list[Path] | None,
     typer.Option(help="File of questions for RL that need no run; asked in --protocol. Repeatable."),
 ]
+_Order = Annotated[Literal["curriculum", "shuffled"], typer.Option(help="Easy rows first, or a random order.")]
 _Mix = Annotated[
     list[str] | None,
     typer.Option(help="Weight of a data set as DATASET=WEIGHT; those with too many rows are cut. Repeatable."),
@@ -47,9 +48,7 @@ def training_set(
     validation: Annotated[
         float, typer.Option(min=0.0, max=0.99, help="Share of the questions that are held out; 0: none.")
     ] = 0.05,
-    order: Annotated[
-        Literal["curriculum", "shuffled"], typer.Option(help="Easy rows first, or a random order.")
-    ] = "curriculum",
+    order: _Order = "curriculum",
     mix: _Mix = None,
     protocol: Annotated[
         str | None,

@@ -314,7 +314,7 @@ def _read_settings(record: type[T], path: Path | None) -> T:
     """A record from a YAML file; without one its defaults."""
     import yaml
 
-    from trailforge.schemas import from_dict
+    from trailforge.schemas import from_dict, located
 
     if path is None:
         return record()
@@ -322,10 +322,9 @@ def _read_settings(record: type[T], path: Path | None) -> T:
         raise InvalidInput("no such file", file=path)
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        if not isinstance(content, dict):
-            raise InvalidInput("expected a mapping of settings")
-        return from_dict(record, content)
     except yaml.YAMLError as error:
         raise InvalidInput(f"not valid YAML: {str(error).splitlines()[0]}", file=path) from error
-    except InvalidInput as error:
-        raise InvalidInput(error.problem, file=path, field=error.field) from error
+    if not isinstance(content, dict):
+        raise InvalidInput("expected a mapping of settings", file=path)
+    with located(file=path):
+        return from_dict(record, content)

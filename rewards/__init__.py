@@ -1,9 +1,12 @@
 """Every score of the project: pure functions, called alike by filters, generators, training and evaluation."""
 
 from trailforge.rewards.answers import is_abstention as is_abstention
+from trailforge.rewards.answers import option_f1 as option_f1
+from trailforge.rewards.answers import option_letters as option_letters
 from trailforge.rewards.answers import read_first_line as read_first_line
 from trailforge.rewards.answers import read_short_answer as read_short_answer
 from trailforge.rewards.answers import read_yes_or_no as read_yes_or_no
+from trailforge.rewards.answers import score_choice as score_choice
 from trailforge.rewards.dynasearcher import DynaSearcherConstants as DynaSearcherConstants
 from trailforge.rewards.dynasearcher import DynaSearcherReward as DynaSearcherReward
 from trailforge.rewards.dynasearcher import dynasearcher_reward as dynasearcher_reward
@@ -35,9 +38,6 @@ from trailforge.rewards.msearcher import MSearcherConstants as MSearcherConstant
 from trailforge.rewards.msearcher import MSearcherReward as MSearcherReward
 from trailforge.rewards.msearcher import msearcher_reward as msearcher_reward
 from trailforge.rewards.msearcher import soft_overlong as soft_overlong
-from trailforge.rewards.options import option_f1 as option_f1
-from trailforge.rewards.options import option_letters as option_letters
-from trailforge.rewards.options import score_choice as score_choice
 from trailforge.rewards.r_search import PlanProblem as PlanProblem
 from trailforge.rewards.r_search import RSearchConstants as RSearchConstants
 from trailforge.rewards.r_search import answer_reward as answer_reward

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import get_args
 
+from trailforge.rewards.answers import score_choice
 from trailforge.rewards.dynasearcher import (
     PAPER,
     DynaSearcherConstants,
@@ -22,7 +23,6 @@ from trailforge.rewards.dynasearcher import (
 )
 from trailforge.rewards.graph_r1 import GraphR1Constants, graph_r1_reward
 from trailforge.rewards.msearcher import MSearcherConstants, msearcher_reward
-from trailforge.rewards.options import score_choice
 from trailforge.rewards.r_search import RSearchConstants, answer_reward, r_search_reward
 from trailforge.rewards.search_r1 import SearchR1Constants, search_r1_reward
 from trailforge.rewards.text import exact_match

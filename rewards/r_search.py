@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
-from trailforge.rewards.options import option_f1, option_letters
+from trailforge.rewards.answers import option_f1, option_letters
 from trailforge.rewards.text import f1
 from trailforge.schemas import PlanEdge, PlanNode, RSearchReward
 

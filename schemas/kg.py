@@ -19,9 +19,6 @@ same words in another order, it does so without a bracket or up to a comma, or i
 class KgEntity:
     """A node of the graph."""
 
-    STORED_AS: ClassVar[str] = "KgEntity"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
-
     id: str
     label: str
     """The first name that the source gives; the id where it gives none."""
@@ -34,9 +31,6 @@ class KgEntity:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgTriple:
     """An edge, readable: ids with their labels."""
-
-    STORED_AS: ClassVar[str] = "KgTriple"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     head: str
     relation: str
@@ -54,9 +48,6 @@ class KgTriple:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityMatch:
     """An entity that a mention may mean."""
-
-    STORED_AS: ClassVar[str] = "EntityMatch"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     entity_id: str
     label: str
@@ -77,9 +68,6 @@ class EntityMatch:
 class RelationMatch:
     """A relation that a phrase may mean."""
 
-    STORED_AS: ClassVar[str] = "RelationMatch"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
-
     relation_id: str
     label: str
     name: str
@@ -96,9 +84,6 @@ class RelationMatch:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgStats:
     """What a store holds."""
-
-    STORED_AS: ClassVar[str] = "KgStats"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     entities: int
     relations: int

@@ -27,8 +27,8 @@ from trailforge.evaluation.metrics import EpisodeSetting, make_episode
 from trailforge.pipelines.engine.files import write_atomically
 from trailforge.protocols.environment import Environment
 from trailforge.protocols.episodes import EpisodeRun
+from trailforge.rewards.answers import score_choice
 from trailforge.rewards.episode import Reward
-from trailforge.rewards.options import score_choice
 from trailforge.schemas import GroundTruth, estimate_tokens, write_parquet
 from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode, AgentSearch, RewardPart, TrainingStep
 from trailforge.training.sets.files import make_question

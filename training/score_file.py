@@ -33,6 +33,7 @@ from trailforge.schemas import (
     SftRow,
     estimate_tokens,
     iter_parquet,
+    located,
     stored_name,
 )
 from trailforge.schemas.files import json_lines
@@ -105,9 +106,8 @@ def _measured(episode: ToScore) -> ToScore:
 def _located(path: Path, row: int) -> Iterator[None]:
     """Names file and row in what goes wrong inside."""
     try:
-        yield
-    except InvalidInput as error:
-        raise InvalidInput(error.problem, file=path, row=row, field=error.field) from error
+        with located(file=path, row=row):
+            yield
     except ValueError as error:
         raise InvalidInput(str(error), file=path, row=row) from error
 

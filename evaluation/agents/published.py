@@ -23,7 +23,7 @@ from trailforge.protocols import GRAPH_R1, SEARCH_R1
 from trailforge.protocols.base import estimate_tokens, one_line
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.turns import Observation, Turn
-from trailforge.schemas import InvalidInput, MalformedReply, Message
+from trailforge.schemas import InvalidInput, MalformedReply
 
 TEMPLATE = "<|im_start|>system\n{{system}}<|im_end|>\n<|im_start|>user\n{{user}}<|im_end|>\n<|im_start|>assistant\n"
 """Qwen2.5's marks."""
@@ -83,13 +83,6 @@ class PublishedGrammar(Grammar):
     invalid: str = ""
     """What an unreadable turn is told; empty: the episode ends there."""
     count: Callable[[str], int] = estimate_tokens
-
-    def opening(self, question: str) -> tuple[Message, Message]:
-        """As `Grammar.opening`; without a system prompt the server's chat template may add one."""
-        return (
-            Message(role="system", content=self.system_prompt, train=False),
-            Message(role="user", content=self.user_turn(question), train=False),
-        )
 
     def user_turn(self, question: str) -> str:
         """As `Grammar.user_turn`."""

@@ -23,7 +23,7 @@ from trailforge.inference.threads import once
 from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.protocols.episodes import EpisodeRun
 from trailforge.rewards.episode import Reward
-from trailforge.schemas import ChatMessage, InvalidInput, from_dict
+from trailforge.schemas import ChatMessage, InvalidInput, from_dict, located
 from trailforge.training.generation import Continuation, cut_at_end
 from trailforge.training.kept_episodes import EpisodePlace, EpisodeWriter, TrainedQuestion, make_place, make_row
 from trailforge.training.masks import END, START, prepare_tokenizer, render
@@ -94,10 +94,8 @@ def settings_of(path: str) -> SearchSettings:
         raise InvalidInput(f"cannot be read as YAML ({error})", file=path) from error
     if not isinstance(section, dict):
         raise InvalidInput("expected settings of the search", file=path)
-    try:
+    with located(file=path):
         return read_settings(section)
-    except InvalidInput as error:
-        raise InvalidInput(error.problem, file=path, field=error.field) from error
 
 
 def named_settings() -> SearchSettings:
