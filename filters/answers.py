@@ -87,24 +87,11 @@ class AnswerScorer:
         return self.options.accepts(score) if by == "judge" else score == 1.0
 
 
-async def score(question: BundleQuestion, reply: str) -> tuple[float | None, ScoredBy]:
-    """As `AnswerScorer.score`, without a judge."""
-    return await AnswerScorer().score(question, reply)
-
-
-def open_scorer(
-    options: AnswerJudgeOptions, client: Client | None, model: str, meter: Meter, *, priority: int = 0
-) -> AnswerScorer:
+def open_scorer(options: AnswerJudgeOptions, client: Client | None, model: str, meter: Meter) -> AnswerScorer:
     """The scorer of a run, whose judge is asked by the run's own client: `model`, unless the options name another."""
     if client is None or not (options.near_misses or options.free_answers):
         return AnswerScorer(options=options)
-    judge = Judge(
-        client=client,
-        model=options.model or model,
-        max_tokens=options.max_tokens,
-        purpose="grade",
-        priority=priority,
-    )
+    judge = Judge(client=client, model=options.model or model, max_tokens=options.max_tokens, purpose="grade")
 
     async def ask(judged: Judged) -> float | None:
         try:

@@ -9,10 +9,11 @@ from typing import Any
 
 from trailforge.generators.document_bundles.write import render_question
 from trailforge.generators.sft_rows import whole_conversation
-from trailforge.protocols import R_SEARCH, nl_dag, r_search
-from trailforge.protocols.transcripts import ToScore, make_truth
+from trailforge.protocols import R_SEARCH, nl_dag
+from trailforge.protocols.transcripts import ToScore, make_truth, read_transcript
+from trailforge.rewards import episode as rewards
 from trailforge.rewards import evidence_recall, score_answer, score_choice
-from trailforge.schemas import BundleQuestion, Message, PlannedSearch, SearchEpisode, SftRow
+from trailforge.schemas import BundleQuestion, Message, PlannedSearch, RSearchReward, SearchEpisode, SftRow
 from trailforge.schemas.text import count_conversation
 
 
@@ -21,10 +22,13 @@ def made_of(messages: Sequence[Message], row: BundleQuestion, score: float) -> M
 
     Options are compared as the reward compares them, whatever the score: naming all of them pays nothing.
     """
-    if row.options:
-        reward = r_search.score(messages, correct_options=row.correct_options, num_options=len(row.options))
-    else:
-        reward = r_search.score(messages, judge_score=score)
+    truth = make_truth((), protocol=R_SEARCH.name, options=row.options, correct_options=row.correct_options)
+    paid = rewards.score(
+        read_transcript(messages, R_SEARCH.name),
+        truth,
+        rewards.reward_preset(R_SEARCH.reward),
+        judge=None if row.options else score,
+    )
     return {
         "question_id": row.uid,
         "question": render_question(row),
@@ -36,7 +40,7 @@ def made_of(messages: Sequence[Message], row: BundleQuestion, score: float) -> M
         "final_answer": R_SEARCH.answer_of(messages),
         "num_hops": len(row.hops),
         "token_estimate": count_conversation(messages),
-        "reward": reward,
+        "reward": RSearchReward(total=paid.total, **paid.parts),
     }
 
 

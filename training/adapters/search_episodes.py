@@ -138,7 +138,7 @@ async def search_episode(
     Raises as `training.searched.open_environment` and `roll_out_one`.
     """
     environment = await asyncio.to_thread(environment_of, protocol, settings)
-    end_ids = _end_ids(tokenizer)
+    end_ids = end_ids_of(tokenizer)
 
     async def ask(ids: list[int], room: int, stop: Sequence[str]) -> Continuation:
         made = await go_on(ids, room, stop, end_ids)
@@ -207,7 +207,7 @@ def logprobs_of(episode: TokenEpisode) -> list[float] | None:
 
 
 @cache
-def _end_ids(tokenizer: Any) -> tuple[int, ...]:
+def end_ids_of(tokenizer: Any) -> tuple[int, ...]:
     """Tokens that end a turn. Once for each tokenizer: a vocabulary takes long to list."""
     prepare_tokenizer(tokenizer)
     vocabulary = tokenizer.get_vocab()
