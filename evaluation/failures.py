@@ -43,11 +43,11 @@ def tag_failures(episode: AgentEpisode) -> tuple[str, ...]:
     if is_right(episode.scores) and is_borne_out(episode):
         return ()
     rules = {
-        "no_search": never_searched(episode),
+        "no_search": not episode.searches,  # whatever the answer
         name_miss(episode): missed(episode),
         "misread": misread(episode),
         "stopped_early": stopped_early(episode),
-        "stopped_late": stopped_late(episode),
+        "stopped_late": episode.stop in ("too_many_turns", "too_long"),
         "format": broke_format(episode),
     }
     return tuple(tag for tag, holds in rules.items() if holds)
@@ -114,11 +114,6 @@ def asked_at(transcript: AgentRun | AgentEpisode) -> list[int | None]:
 # The rules
 
 
-def never_searched(episode: AgentEpisode) -> bool:
-    """`no_search`: there is no search in it, whatever the answer."""
-    return not episode.searches
-
-
 def missed(episode: AgentEpisode) -> bool:
     """`miss_at_hop_K`, `miss`: a supporting document is missing, though it searched on after its last find.
 
@@ -152,11 +147,6 @@ def stopped_early(episode: AgentEpisode) -> bool:
     if not episode.searches or episode.stop != "answered" or None not in found_at:
         return False
     return not missed(episode)
-
-
-def stopped_late(episode: AgentEpisode) -> bool:
-    """`stopped_late`: it did not end by itself, but at the limit of turns (`too_many_turns`) or room (`too_long`)."""
-    return episode.stop in ("too_many_turns", "too_long")
 
 
 def broke_format(episode: AgentEpisode) -> bool:

@@ -161,7 +161,7 @@ def read_truth(value: Any) -> GroundTruth:
             value = json.loads(value)
         except ValueError as error:
             raise InvalidInput(f"not valid JSON ({error})", field="ground_truth") from error
-    value = _plain(value)
+    value = plain(value)
     if isinstance(value, dict) and "ground_truth" in value:
         return read_truth(value["ground_truth"])
     return from_dict(GroundTruth, value)
@@ -187,7 +187,7 @@ def read_episode(
 
 def read_messages(value: Any) -> tuple[ChatMessage, ...]:
     """A conversation from a framework's column. Raises `InvalidInput` unless it is a list of messages with text."""
-    value = _plain(value)
+    value = plain(value)
     if not isinstance(value, list):
         raise InvalidInput(f"expected a list of messages, got {type(value).__name__}", field="messages")
     return tuple(_message(item) for item in value)
@@ -200,12 +200,11 @@ def _message(item: Any) -> ChatMessage:
     return from_dict(ChatMessage, {"role": item.get("role"), "content": item.get("content") or ""})
 
 
-def _plain(value: Any) -> Any:
-    """Arrays as lists, at any depth: data frames make arrays of the lists of a Parquet file."""
+def plain(value: Any) -> Any:
+    """With dictionaries and lists in place of a framework's own kinds of them, and of arrays, at any depth: data frames
+    make arrays of the lists of a Parquet file."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):
         value = value.tolist()
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value
+    return [plain(item) for item in value] if isinstance(value, Sequence) and not isinstance(value, str) else value

@@ -29,6 +29,7 @@ def made_of(messages: Sequence[Message], row: BundleQuestion, score: float) -> M
         rewards.reward_preset(R_SEARCH.reward),
         judge=None if row.options else score,
     )
+    parts: dict[str, Any] = {**paid.parts}
     return {
         "question_id": row.uid,
         "question": render_question(row),
@@ -40,7 +41,7 @@ def made_of(messages: Sequence[Message], row: BundleQuestion, score: float) -> M
         "final_answer": R_SEARCH.answer_of(messages),
         "num_hops": len(row.hops),
         "token_estimate": count_conversation(messages),
-        "reward": RSearchReward(total=paid.total, **paid.parts),
+        "reward": RSearchReward(total=paid.total, **parts),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -41,7 +42,8 @@ def score(
     truth = make_truth(golds, protocol=R_SEARCH.name, options=options, correct_options=correct)
     preset = episode.RewardPreset(name="", constants=constants or RSearchConstants())
     paid = episode.score(read_transcript(messages, R_SEARCH.name), truth, preset, judge=judge_score)
-    return RSearchReward(total=paid.total, **paid.parts)
+    parts: dict[str, Any] = {**paid.parts}
+    return RSearchReward(total=paid.total, **parts)
 
 
 def said(*contents: str) -> tuple[Message, ...]:

@@ -28,7 +28,7 @@ from trailforge.training.generation import Continuation, cut_at_end
 from trailforge.training.kept_episodes import EpisodePlace, EpisodeWriter, TrainedQuestion, make_place, make_row
 from trailforge.training.masks import END, START, prepare_tokenizer, render
 from trailforge.training.rollouts import TokenEpisode, limits_of, roll_out_one
-from trailforge.training.scoring import read_messages, read_truth
+from trailforge.training.scoring import plain, read_messages, read_truth
 from trailforge.training.searched import open_environment
 
 SETTINGS = "TRAILFORGE_SEARCH"
@@ -75,14 +75,7 @@ class SearchSettings(EnvironmentConfig):
 
 def read_settings(section: Mapping[str, Any]) -> SearchSettings:
     """Settings from a section of a configuration. Raises `InvalidInput` for keys or values that are none."""
-    return from_dict(SearchSettings, {**_plain(section), "documents": _plain(section.get("documents") or ())})
-
-
-def _plain(value: Any) -> Any:
-    """With dictionaries and lists in place of a framework's own kinds of them."""
-    if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, Sequence) and not isinstance(value, str) else value
+    return from_dict(SearchSettings, {**plain(section), "documents": plain(section.get("documents") or ())})
 
 
 @cache
