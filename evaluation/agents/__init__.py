@@ -12,7 +12,6 @@ from importlib import import_module
 from typing import Any, Literal
 
 from trailforge.inference.asker import Asker
-from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.environment import Environment
 from trailforge.protocols.grammar import Searched
 from trailforge.schemas import InvalidInput, Message
@@ -31,8 +30,6 @@ class AgentTools:
     asker: Asker
     """Its model, with seed and meter; `sample` tells several episodes on one question apart."""
     sample: int = 0
-    count: Callable[[str], int] = estimate_tokens
-    """Tokens of a text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,7 +76,7 @@ def _grammar(protocol: str, tools: AgentTools, config: ProtocolAgentConfig) -> G
     if config.prompt == "published":
         grammar = published_grammar(protocol)
         system = "" if config.chat else config.published_system or grammar.system_prompt
-        return replace(grammar, system_prompt=system, count=tools.count)
+        return replace(grammar, system_prompt=system)
     if protocol == KG_SEARCH.name:
         return with_turns(config.max_searches + 1)
     if protocol == SEARCH_R1.name:

@@ -167,24 +167,6 @@ def make_stop_callback(every: int = 1) -> Any:
     return Stopping()
 
 
-def make_seal_callback() -> Any:
-    """A callback that marks each checkpoint as whole when its last file is written."""
-    from transformers import TrainerCallback
-
-    class Sealing(TrainerCallback):
-        """Called after the trainer has written a checkpoint."""
-
-        def on_save(self, args: Any, state: Any, control: Any, **options: Any) -> None:
-            if args.world_size > 1:
-                import torch.distributed
-
-                torch.distributed.barrier()  # every process writes its own random state
-            if state.is_world_process_zero:
-                seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")
-
-    return Sealing()
-
-
 def leave(step: int, steps: int) -> NoReturn:
     """End the process as one that was told to."""
     log(f"stopped after step {step} of {steps}; the same command with --resume goes on from here")
@@ -197,7 +179,7 @@ def fit(trainer: Any, out: Path, checkpoint: Path | None, *, every: int = 1) -> 
     Told to stop by SIGTERM, it writes a checkpoint and ends the process, after a step that `every` divides.
     """
     stopped = make_stop_callback(every)
-    for callback in (make_seal_callback(), make_figures_callback(out), stopped):
+    for callback in (make_folder_callback(out), stopped):
         trainer.add_callback(callback)
     done = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if stopped.is_asked and trainer.state.global_step < trainer.state.max_steps:
@@ -241,18 +223,26 @@ def write_figures(history: Sequence[Mapping[str, Any]], out: Path) -> None:
     write_text(out / FIGURES, table.getvalue())
 
 
-def make_figures_callback(out: Path) -> Any:
-    """A callback that writes the figures with checkpoints, and at the end."""
+def make_folder_callback(out: Path) -> Any:
+    """A callback that marks each checkpoint as whole when its last file is written, and writes the figures then and at
+    the end."""
     from transformers import TrainerCallback
 
-    class Writing(TrainerCallback):
-        """Called by the trainer."""
+    class Keeping(TrainerCallback):
+        """Called by the trainer; `on_save` after it has written a checkpoint."""
 
         def __init__(self) -> None:
             self._written_at = -math.inf
 
         def on_save(self, args: Any, state: Any, control: Any, **options: Any) -> None:
-            if state.is_world_process_zero and time.monotonic() - self._written_at > _EVERY_S:
+            if args.world_size > 1:
+                import torch.distributed
+
+                torch.distributed.barrier()  # every process writes its own random state
+            if not state.is_world_process_zero:
+                return
+            seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+            if time.monotonic() - self._written_at > _EVERY_S:
                 write_figures(state.log_history, out)
                 self._written_at = time.monotonic()
 
@@ -260,4 +250,4 @@ def make_figures_callback(out: Path) -> Any:
             if state.is_world_process_zero:
                 write_figures(state.log_history, out)
 
-    return Writing()
+    return Keeping()
