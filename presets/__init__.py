@@ -51,26 +51,24 @@ def training_preset_names() -> list[str]:
 
 def load_training_preset(name_or_path: str) -> dict[str, Any]:
     """What a training preset, by name or by a YAML file's path, says. Raises `InvalidInput` when there is none."""
-    return _read_of("train", name_or_path)
+    return _read(name_or_path, _HOUSE / "train", training_preset_names)
 
 
 def load_evaluation_preset(name_or_path: str) -> dict[str, Any]:
     """What an evaluation's preset, by name or by a YAML file's path, says. Raises `InvalidInput` when there is none."""
-    return _read_of("evaluation", name_or_path)
+    house = _HOUSE / "evaluation"
+    return _read(name_or_path, house, lambda: _names(house))
 
 
 def load_bands(name_or_path: str) -> dict[str, Any]:
     """What a file of bands, by name or by a YAML file's path, says. Raises `InvalidInput` when there is none."""
-    return _read_of("bands", name_or_path)
+    house = _HOUSE / "bands"
+    return _read(name_or_path, house, lambda: _names(house))
 
 
 def load_night(name_or_path: str) -> dict[str, Any]:
     """What a night's preset, by name or by a YAML file's path, says. Raises `InvalidInput` when there is none."""
-    return _read_of("nights", name_or_path)
-
-
-def _read_of(kind: str, name_or_path: str) -> dict[str, Any]:
-    house = _HOUSE / kind
+    house = _HOUSE / "nights"
     return _read(name_or_path, house, lambda: _names(house))
 
 

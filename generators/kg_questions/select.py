@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from trailforge.generators.kg_questions import NAME
+from trailforge.generators.kg_questions import NAME as TABLE
 from trailforge.generators.kg_questions.filters import AcceptedQuestions, duplicate_question
 from trailforge.generators.selecting import finish_selection, only_shard, read_candidates, write_parts
 from trailforge.pipelines.engine.files import write_text
@@ -27,7 +27,7 @@ def select(folder: Path, shards: Sequence[Shard], size: int, made_of: str = "") 
     if not missing_shards(folder, [shard]):
         return
     kept, rejected = sift(read_candidates(folder, shards, KgQuestion))
-    files, _ = write_parts(folder, NAME, KgQuestion, kept, size)
+    files, _ = write_parts(folder, TABLE, KgQuestion, kept, size)
     (folder / JSONL).unlink(missing_ok=True)  # of an earlier try
     if kept:
         write_text(folder / JSONL, "".join(map(line_of, kept)))
@@ -64,5 +64,5 @@ def question_of(row: KgQuestion) -> Question:
         answer=row.answer,
         answer_aliases=row.answer_aliases,
         decomposition=row.decomposition,
-        dataset=NAME,
+        dataset=TABLE,
     )
