@@ -231,7 +231,9 @@ def _row(evaluation: Evaluation, episodes: Sequence[AgentEpisode]) -> TableRow:
     built = _built(evaluation, first.backend, first.index)
     took = [each.costs.seconds for each in episodes if each.costs.seconds is not None]
     p50, p90 = np.quantile(took, [0.5, 0.9]).tolist() if took else (None, None)
-    means = {name: spread and spread.mean for name, spread in summary.measures.items()}
+    means: dict[str, Any] = {name: spread and spread.mean for name, spread in summary.measures.items()}
+    named: dict[str, Any] = {name: _estimate(summary, episodes, name) for name in _ESTIMATED}
+    named |= {name: means[name] for name in _MEANS}
     return TableRow(
         agent=first.agent,
         backend=first.backend,
@@ -242,9 +244,8 @@ def _row(evaluation: Evaluation, episodes: Sequence[AgentEpisode]) -> TableRow:
         episodes=summary.episodes,
         expected=evaluation.num_questions * len(evaluation.seeds),
         failed=summary.stops.get("failed", 0),
-        **{name: _estimate(summary, episodes, name) for name in _ESTIMATED},
         pass_at=tuple(summary.pass_at.values()),
-        **{name: means[name] for name in _MEANS},
+        **named,
         seconds_p50=p50,
         seconds_p90=p90,
         cost=_cost(evaluation, means["prompt_tokens"], means["completion_tokens"]),
@@ -259,8 +260,7 @@ def _row(evaluation: Evaluation, episodes: Sequence[AgentEpisode]) -> TableRow:
     )
 
 
-def _estimate(summary: EpisodeSummary, episodes: Sequence[AgentEpisode], measure: str) -> Any:
-    """A `CellEstimate`; None where no episode says anything of it."""
+def _estimate(summary: EpisodeSummary, episodes: Sequence[AgentEpisode], measure: str) -> CellEstimate | None:
     spread = summary.measures[measure]
     if spread is None:
         return None

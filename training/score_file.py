@@ -233,9 +233,12 @@ def _parquet(path: Path) -> Iterator[tuple[int, _Item]]:
 def _readers() -> dict[str, tuple[type, Callable[[Any], _Item | None]]]:
     """How rows that hold episodes are read, by their record: SFT rows, and those whose table says how."""
     tables = (table for name in dataset_names() for table in load_dataset(name).tables.values())
-    told = {stored_name(table.record): table for table in tables if table.transcript is not None}
-    own = {name: (table.record, partial(_stored, resolve(table.transcript))) for name, table in sorted(told.items())}
-    return {stored_name(SftRow): (SftRow, _sft), **own}
+    told = {
+        stored_name(table.record): (table.record, partial(_stored, resolve(table.transcript)))
+        for table in tables
+        if table.transcript is not None
+    }
+    return {stored_name(SftRow): (SftRow, _sft), **dict(sorted(told.items()))}
 
 
 def _stored(transcript: Callable[[Any], ToScore], row: Any) -> _Item:

@@ -116,12 +116,13 @@ class RowJudge:
     def _measured(self, row: SftRow) -> tuple[Verdict | None, int]:
         verdict, tokens = self._fitting(row.messages)
         can_split = row.segment_count == 1 and sum(row.train) > 1
-        if (verdict is not None and verdict.reason == "control_token") or not can_split:
+        if not can_split or (verdict is not None and verdict.reason == "control_token"):
             return verdict, tokens
         if self._config.segments:
             return _against(SPLIT, "segments were asked for", score=float(tokens)), tokens
-        is_split = verdict is not None and self._config.long_rows == "segments"
-        return (replace(verdict, reason=SPLIT) if is_split else verdict), tokens
+        if verdict is not None and self._config.long_rows == "segments":
+            verdict = replace(verdict, reason=SPLIT)
+        return verdict, tokens
 
     def _fitting(self, *conversations: Sequence[ChatMessage], is_prompt: bool = False) -> tuple[Verdict | None, int]:
         """Of conversations that belong together: each has to fit into the longest row."""
