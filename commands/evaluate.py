@@ -7,9 +7,8 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import AsyncIterator
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -29,13 +28,6 @@ if TYPE_CHECKING:
 
 _PACKAGED = "smollm2"
 """`training.weights.PACKAGED`, which a look at `--help` does not load."""
-
-
-class Prompt(StrEnum):
-    """Whose words."""
-
-    OURS = "ours"
-    PUBLISHED = "published"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -109,7 +101,9 @@ _Encoder = Annotated[
 ]
 _Judge = Annotated[str | None, typer.Option(help="A model that says whether answers are right.", metavar="URL#MODEL")]
 _Preset = Annotated[str, typer.Option(help="ragsearch, demo (embedded model), or a YAML file.")]
-_Prompt = Annotated[Prompt, typer.Option(help="Of agents of protocols: our words, or their papers'.")]
+_Prompt = Annotated[
+    Literal["ours", "published"], typer.Option(help="Of agents of protocols: our words, or their papers'.")
+]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")]
 
 
@@ -129,7 +123,7 @@ def evaluate(
     encoder: _Encoder = None,
     judge: _Judge = None,
     preset: _Preset = "ragsearch",
-    prompt: _Prompt = Prompt.OURS,
+    prompt: _Prompt = "ours",
     prices: ServerPrices = "",
     max_cost: MaxCost = None,
     max_calls: MaxCalls = None,
@@ -143,7 +137,7 @@ def evaluate(
 
     config = _configure(read_evaluation_config(preset), top_k, encoder, judge, prices)
     caps = _read_caps(config, max_cost, max_calls, max_tokens)
-    chosen = choose_agents(agents, config.agents, prompt.value, has_graph=kg is not None)
+    chosen = choose_agents(agents, config.agents, prompt, has_graph=kg is not None)
     numbers = _read_seeds(seeds)
     for place, name in ((documents, "--documents"), (kg, "--kg")):
         if place is not None and not is_address(str(place)) and not Path(place).exists():

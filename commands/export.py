@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -22,37 +21,7 @@ EXPORT_EPILOG = """Examples:\n
     trailforge export sets/all --to verl --out exports/verl          its README.md has the command that trains on it"""
 
 
-class LongRows(StrEnum):
-    """What becomes of conversations that are too long."""
-
-    DROP = "drop"
-    SEGMENTS = "segments"
-
-
-class Mistakes(StrEnum):
-    """What becomes of claims that are taken back later."""
-
-    TRAIN = "train"
-    MASK = "mask"
-
-
-class Order(StrEnum):
-    """In which rows are learnt."""
-
-    CURRICULUM = "curriculum"
-    SHUFFLED = "shuffled"
-
-
-class Trainer(StrEnum):
-    """Whose format is written."""
-
-    TRL = "trl"
-    VERL = "verl"
-    OPENRLHF = "openrlhf"
-    SLIME = "slime"
-    SHAREGPT = "sharegpt"
-
-
+Trainer = Literal["trl", "verl", "openrlhf", "slime", "sharegpt"]
 _Out = Annotated[Path, typer.Option(help="Folder to make; must not exist or be empty.")]
 
 
@@ -61,6 +30,7 @@ _Questions = Annotated[
     list[Path] | None,
     typer.Option(help="File of questions for RL that need no run; asked in --protocol. Repeatable."),
 ]
+_Order = Annotated[Literal["curriculum", "shuffled"], typer.Option(help="Easy rows first, or a random order.")]
 _Mix = Annotated[
     list[str] | None,
     typer.Option(help="Weight of a data set as DATASET=WEIGHT; those with too many rows are cut. Repeatable."),
@@ -78,7 +48,7 @@ def training_set(
     validation: Annotated[
         float, typer.Option(min=0.0, max=0.99, help="Share of the questions that are held out; 0: none.")
     ] = 0.05,
-    order: Annotated[Order, typer.Option(help="Easy rows first, or a random order.")] = Order.CURRICULUM,
+    order: _Order = "curriculum",
     mix: _Mix = None,
     protocol: Annotated[
         str | None,
@@ -89,15 +59,15 @@ def training_set(
     ] = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest row.")] = 16384,
     long_rows: Annotated[
-        LongRows, typer.Option(help="Drop rows that are too long, or make a row of each turn.")
-    ] = LongRows.DROP,
+        Literal["drop", "segments"], typer.Option(help="Drop rows that are too long, or make a row of each turn.")
+    ] = "drop",
     segments: Annotated[
         bool, typer.Option("--segments", help="Make a row of each turn of the agent, as MSearcher trains (3.2.1).")
     ] = False,
     mistakes: Annotated[
-        Mistakes,
+        Literal["train", "mask"],
         typer.Option(help="Take the loss on claims that are taken back later, or leave them out (`train sft` alone)."),
-    ] = Mistakes.TRAIN,
+    ] = "train",
     reflective: Annotated[bool, typer.Option(help="With rows that make a mistake and mend it.")] = True,
     leave_out: _LeaveOut = None,
     benchmark: Annotated[
@@ -114,14 +84,14 @@ def training_set(
     config = ViewConfig(
         seed=seed,
         validation_share=validation,
-        order=order.value,
+        order=order,
         mix=tuple(_share(text) for text in mix or ()),
         protocol=protocol,
         tokenizer=tokenizer,
         max_tokens=max_tokens,
-        long_rows=long_rows.value,
+        long_rows=long_rows,
         segments=segments,
-        mistakes=mistakes.value,
+        mistakes=mistakes,
         with_reflective=reflective,
         leave_out=tuple(leave_out or ()),  # type: ignore[arg-type]
         benchmarks=tuple(map(str, benchmark or ())),
@@ -142,7 +112,7 @@ def export(
     from trailforge.training.exports import export as write
 
     with show_parts() as report:
-        rows = write(folder, to.value, out, progress=report)
+        rows = write(folder, to, out, progress=report)
     for name, number in rows.items():
         print(f"{out / name}: {number:,} rows")
     print(f"How to train on it: {out / 'README.md'}")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -26,45 +25,7 @@ app = typer.Typer(
 )
 
 
-class LauncherName(StrEnum):
-    """Who starts the processes."""
-
-    LOCAL = "local"
-    ACCELERATE = "accelerate"
-    SLURM = "slurm"
-    K8S = "k8s"
-
-
-class Rollouts(StrEnum):
-    """Who generates episodes."""
-
-    VLLM_SERVER = "vllm-server"
-    VLLM_COLOCATE = "vllm-colocate"
-    TRANSFORMERS = "transformers"
-
-
-class Weights(StrEnum):
-    """How the loss is weighed where vLLM sampled and the trainer trains."""
-
-    TOKEN_TRUNCATE = "token_truncate"
-    NONE = "none"
-
-
-class Engine(StrEnum):
-    """Who trains."""
-
-    TRL = "trl"
-    VERL = "verl"
-
-
-class Log(StrEnum):
-    """Where figures of a training go while it runs."""
-
-    TENSORBOARD = "tensorboard"
-    WANDB = "wandb"
-    NONE = "none"
-
-
+LauncherName = Literal["local", "accelerate", "slurm", "k8s"]
 _Set = Annotated[Path, typer.Argument(help="Folder of a training set.", metavar="DIR")]
 _Preset = Annotated[str, typer.Option(help="msearcher, r-search, dynasearcher, ragsearch, or a YAML file.")]
 _Base = Annotated[
@@ -74,7 +35,7 @@ _Base = Annotated[
 _Out = Annotated[Path, typer.Option(help="Folder of the training: checkpoints, logs, model.")]
 _Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last whole checkpoint in --out.")]
 _Steps = Annotated[int | None, typer.Option(min=1, help="At most so many optimizer steps.")]
-_Logging = Annotated[Log | None, typer.Option(help="Default: the preset's.")]
+_Logging = Annotated[Literal["tensorboard", "wandb", "none"] | None, typer.Option(help="Default: the preset's.")]
 _Seed = Annotated[int | None, typer.Option(help="Default: the preset's.")]
 _Documents = Annotated[
     list[Path] | None,
@@ -101,7 +62,7 @@ _Kg = Annotated[
     typer.Option(help="For agents that search a graph: folder that `kg build` made, or URL of a `serve-search --kg`."),
 ]
 _Rollouts = Annotated[
-    Rollouts | None,
+    Literal["vllm-server", "vllm-colocate", "transformers"] | None,
     typer.Option(help="Who generates: a vLLM server apart, vLLM on the trainer's devices, or the trainer's model."),
 ]
 _VllmUrl = Annotated[str | None, typer.Option(help="For rollouts vllm-server.")]
@@ -113,13 +74,13 @@ _VllmSleep = Annotated[
 ]
 _VllmParallel = Annotated[int, typer.Option(min=1, help="Devices over which a colocated engine spreads the model.")]
 _Weights = Annotated[
-    Weights | None,
+    Literal["token_truncate", "none"] | None,
     typer.Option(
         help="Of the loss on tokens that vLLM sampled: token_truncate, their probability to the trainer over that to "
         "vLLM, cut at the preset's importance_cap; or none. Default: the preset's."
     ),
 ]
-_Engine = Annotated[Engine, typer.Option(help="verl: on a Ray cluster; its files go to OUT/verl.")]
+_Engine = Annotated[Literal["trl", "verl"], typer.Option(help="verl: on a Ray cluster; its files go to OUT/verl.")]
 _EngineOptions = Annotated[
     Path | None,
     typer.Option(help="For verl: YAML with nodes, devices_per_node, memory, sequence_parallel …: docs/cluster.md."),
@@ -129,18 +90,26 @@ _EnginePython = Annotated[
 ]
 _OURS = frozenset({"launcher", "launch", "print_files"})
 """Options that are about launching and no part of what is launched."""
-Launcher = Annotated[
+_Launcher = Annotated[
     LauncherName | None,
     typer.Option(help="Start it so: accelerate (this node's devices), slurm, k8s (JobSet). Default: this process."),
 ]
-Launch = Annotated[
+_Launch = Annotated[
     Path | None,
     typer.Option("--launch", help="YAML with nodes, devices_per_node, sharding, partition, image …: docs/cluster.md."),
 ]
-Print = Annotated[bool, typer.Option("--print", help="With --launcher, or for verl: files, and no start.")]
+_Print = Annotated[bool, typer.Option("--print", help="With --launcher, or for verl: files, and no start.")]
 
 
 @app.command(
+    "dpo",
+    help="Train on pairs of a better and a worse conversation, from where they part (DPO).",
+    epilog="""Examples:\n
+    trailforge train dpo sets/kg --preset dynasearcher --base-model trained/sft/model --out trained/dpo""",
+)
+@app.command(
+    "sft",
+    help="Train on conversations; the loss is taken on the agent's turns alone.",
     epilog="""Examples:\n
     trailforge train sft sets/musique --preset msearcher --base-model models/qwen2.5-7b --out trained/sft\n
     trailforge train sft sets/musique --preset msearcher --out trained/sft \\\n
@@ -148,7 +117,7 @@ Print = Annotated[bool, typer.Option("--print", help="With --launcher, or for ve
     trailforge train sft sets/demo --preset my_training.yaml --base-model smollm2 --max-steps 3 --out trained/try\n
     trailforge train sft … --resume                    goes on from the last whole checkpoint""",
 )
-def sft(
+def train_offline(
     context: typer.Context,
     training_set: _Set,
     preset: _Preset,
@@ -158,44 +127,18 @@ def sft(
     logging: _Logging = None,
     seed: _Seed = None,
     max_steps: _Steps = None,
-    launcher: Launcher = None,
-    launch: Launch = None,
-    print_files: Print = False,
+    launcher: _Launcher = None,
+    launch: _Launch = None,
+    print_files: _Print = False,
 ) -> None:
-    """Train on conversations; the loss is taken on the agent's turns alone."""
+    """Train on rows as they stand: on conversations, or on pairs of them."""
     if launch_elsewhere(context, launcher, launch, print_files, out):
         return
-    from trailforge.training.trl.offline import train_sft
+    from trailforge.training.trl.offline import train_dpo, train_sft
 
+    train = train_sft if context.info_name == "sft" else train_dpo
     recipe = _recipe(preset, logging, seed)
-    print(train_sft(training_set, recipe, out, base_model=base_model, resume=resume, max_steps=max_steps))
-
-
-@app.command(
-    epilog="""Examples:\n
-    trailforge train dpo sets/kg --preset dynasearcher --base-model trained/sft/model --out trained/dpo""",
-)
-def dpo(
-    context: typer.Context,
-    training_set: _Set,
-    preset: _Preset,
-    out: _Out,
-    base_model: _Base = None,
-    resume: _Resume = False,
-    logging: _Logging = None,
-    seed: _Seed = None,
-    max_steps: _Steps = None,
-    launcher: Launcher = None,
-    launch: Launch = None,
-    print_files: Print = False,
-) -> None:
-    """Train on pairs of a better and a worse conversation, from where they part (DPO)."""
-    if launch_elsewhere(context, launcher, launch, print_files, out):
-        return
-    from trailforge.training.trl.offline import train_dpo
-
-    recipe = _recipe(preset, logging, seed)
-    print(train_dpo(training_set, recipe, out, base_model=base_model, resume=resume, max_steps=max_steps))
+    print(train(training_set, recipe, out, base_model=base_model, resume=resume, max_steps=max_steps))
 
 
 @app.command(
@@ -230,19 +173,19 @@ def rl(
     vllm_sleep: _VllmSleep = False,
     vllm_tensor_parallel: _VllmParallel = 1,
     importance_weights: _Weights = None,
-    engine: _Engine = Engine.TRL,
+    engine: _Engine = "trl",
     engine_options: _EngineOptions = None,
     engine_python: _EnginePython = "python3",
-    launcher: Launcher = None,
-    launch: Launch = None,
-    print_files: Print = False,
+    launcher: _Launcher = None,
+    launch: _Launch = None,
+    print_files: _Print = False,
 ) -> None:
     """Train on the questions in the preset's protocol: the agent searches, and is paid for its episodes."""
-    if engine is not Engine.VERL and launch_elsewhere(context, launcher, launch, print_files, out):
+    if engine != "verl" and launch_elsewhere(context, launcher, launch, print_files, out):
         return
     said = (retrieval, encoder, query_prefix, passage_prefix, encoder_device)
     recipe = _searching(_recipe(preset, logging, seed, rollouts=rollouts, importance_weights=importance_weights), *said)
-    if engine is Engine.VERL:
+    if engine == "verl":
         return _train_on_verl(recipe, context.params)
     environment = _environment(recipe, documents, kg)  # what is missing is said before anything heavy is loaded
     from trailforge.training.trl.rl import VllmOptions, train_rl
@@ -265,14 +208,14 @@ def register(root: typer.Typer) -> None:
     root.add_typer(app, name="train")
 
 
-def _recipe(preset: str, logging: Log | None, seed: int | None, **of_rl: StrEnum | None) -> TrainPreset:
+def _recipe(preset: str, logging: str | None, seed: int | None, **of_rl: str | None) -> TrainPreset:
     """A preset with what was asked for in its place."""
     from trailforge.training.config import load_train_preset
 
     recipe = load_train_preset(preset)
-    changes = {"logging": logging and logging.value, "seed": seed}
+    changes = {"logging": logging, "seed": seed}
     given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
-    in_rl = given | {name: choice.value for name, choice in of_rl.items() if choice is not None}
+    in_rl = given | {name: choice for name, choice in of_rl.items() if choice is not None}
     return dataclasses.replace(
         recipe,
         sft=dataclasses.replace(recipe.sft, **given),
@@ -328,17 +271,17 @@ def launch_elsewhere(
         if launch is not None or print_files:
             raise InvalidInput("--launch and --print want a --launcher", field="launcher")
         return False
-    from trailforge.training.launching.launch import render
+    from trailforge.training.launching.launch import LaunchConfig, render
     from trailforge.training.launching.submit import launch_folder, submit
 
-    config = _config(launch)
+    config = _read_settings(LaunchConfig, launch)
     command = command_line(context)
     if print_files:
         folder = launch_folder(out).absolute()
-        for name, text in render(command, launcher.value, config, folder).items():
+        for name, text in render(command, launcher, config, folder).items():
             print(f"# --- {folder / name}\n{text}")
     else:
-        submit(command, launcher.value, config, out)
+        submit(command, launcher, config, out)
     return True
 
 
@@ -364,21 +307,14 @@ def command_line(context: typer.Context) -> list[str]:
 
 
 def _texts(value: Any) -> list[str]:
-    several = value if isinstance(value, list | tuple) else [value]
-    return [each.value if isinstance(each, StrEnum) else str(each) for each in several]
-
-
-def _config(path: Path | None) -> Any:
-    from trailforge.training.launching.launch import LaunchConfig
-
-    return _read_settings(LaunchConfig, path)
+    return [str(each) for each in (value if isinstance(value, list | tuple) else [value])]
 
 
 def _read_settings(record: type[T], path: Path | None) -> T:
     """A record from a YAML file; without one its defaults."""
     import yaml
 
-    from trailforge.schemas import from_dict
+    from trailforge.schemas import from_dict, located
 
     if path is None:
         return record()
@@ -386,10 +322,9 @@ def _read_settings(record: type[T], path: Path | None) -> T:
         raise InvalidInput("no such file", file=path)
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        if not isinstance(content, dict):
-            raise InvalidInput("expected a mapping of settings")
-        return from_dict(record, content)
     except yaml.YAMLError as error:
         raise InvalidInput(f"not valid YAML: {str(error).splitlines()[0]}", file=path) from error
-    except InvalidInput as error:
-        raise InvalidInput(error.problem, file=path, field=error.field) from error
+    if not isinstance(content, dict):
+        raise InvalidInput("expected a mapping of settings", file=path)
+    with located(file=path):
+        return from_dict(record, content)

@@ -43,6 +43,11 @@ class BackendSource:
     options: dict[str, Any] = field(default_factory=dict)
     """Its numbers other than its own, where it is built."""
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is the web or a server."""
+        return self.place == WEB or is_address(self.place)
+
 
 def read_source(text: str, options: dict[str, Any]) -> BackendSource:
     """`NAME` of a back end, `NAME=FOLDER` or `NAME=URL`. `options`: numbers of back ends, by their names.
@@ -170,10 +175,9 @@ class Corpora:
         All tools of a plan search the same documents: an index has none of several kinds.
         """
         source = next(each for each in self.sources if each.name == choice.name)
-        is_remote = is_address(source.place) or source.place == WEB
         environment = open_environment(
             KG_SEARCH if self.kg else SEARCH_R1,
-            None if is_remote else self._index(source),
+            None if source.is_remote else self._index(source),
             search=self._search(source),
             kg=self.kg,
             top_k=self.top_k,
@@ -183,7 +187,7 @@ class Corpora:
         return replace(environment, plan_tools=dict.fromkeys(TOOLS, documents))
 
     def _check(self, source: BackendSource) -> None:
-        if is_address(source.place) or source.place == WEB:
+        if source.is_remote:
             return
         if (index := self._index(source)) is not None and index.exists():
             manifest = read_manifest(index)
@@ -226,7 +230,7 @@ class Corpora:
 
     def _search(self, source: BackendSource) -> EnvironmentConfig:
         """An index of another place says by itself how it is searched."""
-        if is_address(source.place) or source.place == WEB:
+        if source.is_remote:
             return replace(self.search, kind=source.place, options={})
         if source.place:
             return replace(self.search, kind="", options={}, encoder="", query_prefix="", passage_prefix="")

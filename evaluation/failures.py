@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from trailforge.rewards import cover_exact_match, normalize_answer, states
-from trailforge.schemas import Message
-from trailforge.schemas.agent_episode import AgentCall, AgentEpisode, AgentScores, AgentSearch
+from trailforge.schemas.agent_episode import AgentEpisode, AgentScores
+
+if TYPE_CHECKING:
+    from trailforge.evaluation.agents import AgentRun
 
 JUDGED_RIGHT = 0.5
 """A judge's verdict from here on says that an answer is right."""
@@ -34,25 +36,6 @@ _YES_OR_NO = frozenset(("yes", "no"))
 _THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 
-class Transcript(Protocol):
-    """What runs and episodes of agents have in common."""
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """The conversation."""
-        ...
-
-    @property
-    def searches(self) -> tuple[AgentSearch, ...]:
-        """In their order."""
-        ...
-
-    @property
-    def calls(self) -> tuple[AgentCall, ...]:
-        """Beside the conversation."""
-        ...
-
-
 def tag_failures(episode: AgentEpisode) -> tuple[str, ...]:
     """The tags of an episode, in the order of `TAGS`."""
     if episode.stop == "failed":
@@ -60,11 +43,11 @@ def tag_failures(episode: AgentEpisode) -> tuple[str, ...]:
     if is_right(episode.scores) and is_borne_out(episode):
         return ()
     rules = {
-        "no_search": never_searched(episode),
+        "no_search": not episode.searches,  # whatever the answer
         name_miss(episode): missed(episode),
         "misread": misread(episode),
         "stopped_early": stopped_early(episode),
-        "stopped_late": stopped_late(episode),
+        "stopped_late": episode.stop in ("too_many_turns", "too_long"),
         "format": broke_format(episode),
     }
     return tuple(tag for tag, holds in rules.items() if holds)
@@ -89,7 +72,7 @@ def is_borne_out(episode: AgentEpisode) -> bool:
     return any(states(text, gold) for text in texts for gold in episode.golds)
 
 
-def read_texts(transcript: Transcript, question: str) -> list[str]:
+def read_texts(transcript: AgentRun | AgentEpisode, question: str) -> list[str]:
     """What an agent was given to read by its searches, without the question.
 
     These are the triples, and whatever it was sent, in or beside the conversation, that shows the title of a passage
@@ -103,7 +86,7 @@ def read_texts(transcript: Transcript, question: str) -> list[str]:
     return [*shown, *(triple for search in transcript.searches for triple in search.triples)]
 
 
-def asked_at(transcript: Transcript) -> list[int | None]:
+def asked_at(transcript: AgentRun | AgentEpisode) -> list[int | None]:
     """For each search the message that asks for it, in the agent's own words; None: none does.
 
     A turn that only thinks of the same words asks for it where no other does.
@@ -129,11 +112,6 @@ def asked_at(transcript: Transcript) -> list[int | None]:
 
 
 # The rules
-
-
-def never_searched(episode: AgentEpisode) -> bool:
-    """`no_search`: there is no search in it, whatever the answer."""
-    return not episode.searches
 
 
 def missed(episode: AgentEpisode) -> bool:
@@ -169,11 +147,6 @@ def stopped_early(episode: AgentEpisode) -> bool:
     if not episode.searches or episode.stop != "answered" or None not in found_at:
         return False
     return not missed(episode)
-
-
-def stopped_late(episode: AgentEpisode) -> bool:
-    """`stopped_late`: it did not end by itself, but at the limit of turns (`too_many_turns`) or room (`too_long`)."""
-    return episode.stop in ("too_many_turns", "too_long")
 
 
 def broke_format(episode: AgentEpisode) -> bool:

@@ -45,6 +45,7 @@ from trailforge.schemas import (
     Stalled,
     TrailforgeError,
     from_dict,
+    located,
     to_dict,
 )
 from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode
@@ -88,10 +89,8 @@ class EvaluationConfig:
 
 def read_evaluation_config(preset: str) -> EvaluationConfig:
     """What a preset, by name or by a YAML file's path, says. Raises `InvalidInput` that names preset and field."""
-    try:
+    with located(file=f"preset {preset}"):
         return from_dict(EvaluationConfig, load_evaluation_preset(preset))
-    except InvalidInput as error:
-        raise InvalidInput(error.problem, file=f"preset {preset}", field=error.field) from error
 
 
 def choose_agent(name: str, numbers: Mapping[str, Any], prompt: Literal["ours", "published"] = "ours") -> AgentChoice:

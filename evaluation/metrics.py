@@ -17,7 +17,7 @@ from statistics import fmean, variance
 from types import MappingProxyType
 from typing import TypeVar
 
-from trailforge.evaluation.agents.declaration import AgentRun
+from trailforge.evaluation.agents import AgentRun
 from trailforge.evaluation.failures import asked_at, is_right, read_texts, tag_failures
 from trailforge.rewards import normalize_answer, same_title, score_answer
 from trailforge.schemas import InvalidInput, Question, SupportingDocument
@@ -272,18 +272,16 @@ def measure_spread(episodes: Sequence[AgentEpisode], measure: Measure) -> Spread
     )
 
 
-def pass_at_k(
-    episodes: Sequence[AgentEpisode], k: int, *, is_pass: Callable[[AgentEpisode], bool] | None = None
-) -> float:
+def pass_at_k(episodes: Sequence[AgentEpisode], k: int) -> float:
     """Share of questions of which one of k episodes is right: the mean over the questions of `estimate_pass_at_k`.
 
-    `is_pass`: None: `failures.is_right`. Raises `InvalidInput` where a question has less than k episodes.
+    Raises `InvalidInput` where a question has less than k episodes.
     """
     estimates = []
     for name, alike in by_question(episodes).items():
         if len(alike) < k:
             raise InvalidInput(f"pass@{k} needs {k} episodes a question; {name} has {len(alike)}")
-        passed = sum(is_pass(each) if is_pass else is_right(each.scores) for each in alike)
+        passed = sum(is_right(each.scores) for each in alike)
         estimates.append(estimate_pass_at_k(len(alike), passed, k))
     return fmean(estimates)
 
@@ -298,10 +296,8 @@ def estimate_pass_at_k(episodes: int, passed: int, k: int) -> float:
     return 1.0 - math.comb(episodes - passed, k) / math.comb(episodes, k)
 
 
-def average_ranks(
-    scores: Mapping[Competitor, Mapping[Cell, float]], *, higher_is_better: bool = True
-) -> dict[Competitor, float]:
-    """The mean rank of each competitor over the cells, 1.0 for one that is best in all; the lower, the better.
+def average_ranks(scores: Mapping[Competitor, Mapping[Cell, float]]) -> dict[Competitor, float]:
+    """The mean rank of each competitor over the cells, 1.0 for one that has the highest score in all.
 
     Of those that tie in a cell each has the mean of the ranks that they share. Raises `InvalidInput` for one that lacks
     a cell which another has, as ranks among others tell nothing.
@@ -310,10 +306,9 @@ def average_ranks(
     for competitor, of in scores.items():
         if lacking := [cell for cell in cells if cell not in of]:
             raise InvalidInput(f"{competitor} has no score in {', '.join(map(str, lacking))}; rank those that have all")
-    sign = 1 if higher_is_better else -1
     ranks: dict[Competitor, list[float]] = {competitor: [] for competitor in scores}
     for cell in cells:
-        row = {competitor: sign * of[cell] for competitor, of in scores.items()}
+        row = {competitor: of[cell] for competitor, of in scores.items()}
         for competitor, value in row.items():
             better, alike = sum(other > value for other in row.values()), sum(other == value for other in row.values())
             ranks[competitor].append(better + (alike + 1) / 2)

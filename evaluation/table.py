@@ -218,13 +218,22 @@ def measure_stability(rows: Sequence[TableRow]) -> list[Stability]:
 
 # A row
 
+_ESTIMATED = ("contain_em", "f1", "exact_match", "right", "judge", "supporting_recall")
+_MEANS = (
+    *("searches", "turns", "calls", "context_tokens", "prompt_tokens", "completion_tokens", "answer_words"),
+    *("seconds", "search_seconds"),
+)
+"""Columns that are the means of the measures of their names."""
+
 
 def _row(evaluation: Evaluation, episodes: Sequence[AgentEpisode]) -> TableRow:
     first, summary = episodes[0], summarize(episodes)
     built = _built(evaluation, first.backend, first.index)
     took = [each.costs.seconds for each in episodes if each.costs.seconds is not None]
     p50, p90 = np.quantile(took, [0.5, 0.9]).tolist() if took else (None, None)
-    numbers = {name: spread.mean for name, spread in summary.measures.items() if spread is not None}
+    means: dict[str, Any] = {name: spread and spread.mean for name, spread in summary.measures.items()}
+    named: dict[str, Any] = {name: _estimate(summary, episodes, name) for name in _ESTIMATED}
+    named |= {name: means[name] for name in _MEANS}
     return TableRow(
         agent=first.agent,
         backend=first.backend,
@@ -235,25 +244,11 @@ def _row(evaluation: Evaluation, episodes: Sequence[AgentEpisode]) -> TableRow:
         episodes=summary.episodes,
         expected=evaluation.num_questions * len(evaluation.seeds),
         failed=summary.stops.get("failed", 0),
-        contain_em=_known(summary, episodes, "contain_em"),
-        f1=_known(summary, episodes, "f1"),
-        exact_match=_known(summary, episodes, "exact_match"),
-        right=_known(summary, episodes, "right"),
-        judge=_estimate(summary, episodes, "judge"),
-        supporting_recall=_estimate(summary, episodes, "supporting_recall"),
         pass_at=tuple(summary.pass_at.values()),
-        searches=numbers["searches"],
-        turns=numbers["turns"],
-        calls=numbers["calls"],
-        context_tokens=numbers["context_tokens"],
-        prompt_tokens=numbers["prompt_tokens"],
-        completion_tokens=numbers["completion_tokens"],
-        answer_words=numbers.get("answer_words"),
-        seconds=numbers.get("seconds"),
+        **named,
         seconds_p50=p50,
         seconds_p90=p90,
-        search_seconds=numbers["search_seconds"],
-        cost=_cost(evaluation, numbers["prompt_tokens"], numbers["completion_tokens"]),
+        cost=_cost(evaluation, means["prompt_tokens"], means["completion_tokens"]),
         hours_per_million=built.hours_per_million if built else None,
         cost_per_million=built.cost_per_million if built else None,
         build_hours=built.build_hours if built else None,
@@ -263,12 +258,6 @@ def _row(evaluation: Evaluation, episodes: Sequence[AgentEpisode]) -> TableRow:
         failures=_shares(summary.failures, summary.episodes),
         stops=_shares(summary.stops, summary.episodes),
     )
-
-
-def _known(summary: EpisodeSummary, episodes: Sequence[AgentEpisode], measure: str) -> CellEstimate:
-    found = _estimate(summary, episodes, measure)
-    assert found is not None, f"every episode has {measure}"
-    return found
 
 
 def _estimate(summary: EpisodeSummary, episodes: Sequence[AgentEpisode], measure: str) -> CellEstimate | None:
@@ -284,7 +273,7 @@ def _built(evaluation: Evaluation, backend: str, index: str) -> BackendChoice | 
     return next((each for each in alike if each.index == index), alike[0] if len(alike) == 1 else None)
 
 
-def _cost(evaluation: Evaluation, prompt: float, completion: float) -> float | None:
+def _cost(evaluation: Evaluation, prompt: Any, completion: Any) -> float | None:
     if evaluation.price_prompt is None or evaluation.price_completion is None:
         return None
     return (prompt * evaluation.price_prompt + completion * evaluation.price_completion) / 1e6

@@ -87,11 +87,6 @@ class AnswerScorer:
         return self.options.accepts(score) if by == "judge" else score == 1.0
 
 
-async def score(question: BundleQuestion, reply: str) -> tuple[float | None, ScoredBy]:
-    """As `AnswerScorer.score`, without a judge."""
-    return await AnswerScorer().score(question, reply)
-
-
 def open_scorer(options: AnswerJudgeOptions, asker: Asker) -> AnswerScorer:
     """The scorer of a run, whose judge is asked as all else is: the same model, unless the options name another."""
     if not (options.near_misses or options.free_answers):

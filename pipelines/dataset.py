@@ -98,6 +98,8 @@ class Table:
     """`(fixed, old) -> row` with what follows from its fixes. Raises `InvalidInput` when they leave no valid row."""
     sft: Reference | None = None
     """`(row, config) -> SFT rows` of a fixed row of the table `DataSet.conversations`."""
+    transcript: Reference | None = None
+    """`(row) -> ToScore` (`protocols.transcripts`) of an episode, whose reward then is that of its protocol."""
     role: TableRole = ""
     """For training, which reads it in the manifest. Records of `questions` have a method `asked()`, those of `pairs`
     `preference(data_source, protocol)`."""

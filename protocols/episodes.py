@@ -1,9 +1,7 @@
 """The one loop in which an agent of any `Grammar` talks with its tools, for making data, training and evaluation.
 
 The agent's words are kept as they came: nothing is cut out of them or put right, so the format is judged on what the
-model wrote. Where a turn with slips is carried out all the same, `Turn.repairs` names the mends beside it. Who wrote
-which part of the text is kept beside it too, so that a loss mask is read from spans and never found again by searching
-the text.
+model wrote. Where a turn with slips is carried out all the same, `Turn.repairs` names the mends beside it.
 """
 
 from __future__ import annotations
@@ -26,10 +24,6 @@ its last search did, by no fault of the agent's (`Observation.failure`)."""
 Respond = Callable[[Search], Awaitable[Observation]]
 """The tools. What they raise, `run_episode` raises; a failure that ends the episode alone is an `Observation.failure`,
 one that the agent should read an `Observation.message`."""
-
-Author = Literal["agent", "stop", "tool"]
-"""`agent`: as the model's reply has it. `stop`: the closing tag at which the model stopped and which the server
-took off. `tool`: not the agent's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +53,6 @@ class EpisodeConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
-    """A part of an episode's text, by who wrote it."""
-
-    author: Author
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeStep:
     """One turn of the agent and what came of it."""
 
@@ -76,8 +62,6 @@ class EpisodeStep:
     """Why not; empty when it can."""
     observation: Observation | None
     """What the agent was given to read; None after an answer, and when the episode ended here."""
-    call_key: str
-    """Ledger key of the model call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +72,6 @@ class EpisodeRun:
     steps: tuple[EpisodeStep, ...]
     messages: tuple[Message, ...]
     """From the system prompt on; an assistant turn has the agent's own words, mended or not."""
-    segments: tuple[Segment, ...]
-    """From the agent's first word on; put together they are the episode as one text."""
     stop: StopReason
     answer: str
     """Empty unless answered."""
@@ -115,11 +97,6 @@ class EpisodeRun:
     def passages(self) -> tuple[Passage, ...]:
         """All that the agent was given, in that order."""
         return tuple(passage for step in self.steps if step.observation for passage in step.observation.passages)
-
-    @property
-    def text(self) -> str:
-        """The episode from the agent's first word on."""
-        return "".join(segment.text for segment in self.segments)
 
 
 async def run_episode(
@@ -176,7 +153,8 @@ class _Episode:
         self.steps: list[EpisodeStep] = []
         self._question, self._grammar, self._config = question, grammar, config
         self._messages: list[Message] = [*grammar.opening(question)]
-        self._segments: list[Segment] = []
+        self._said = ""
+        """All of it from the agent's first word on, as the one text that it is in style `completion`."""
         self._tokens, self._opening_tokens, self._refusals = 0, 0, 0
         self._prompt_tokens, self._completion_tokens = 0, 0
 
@@ -185,7 +163,7 @@ class _Episode:
         if self._config.style == "completion":
             system, user = (message.content for message in self._messages[:2])
             opening = self._config.template.replace("{{system}}", system).replace("{{user}}", user)
-            return opening + "".join(segment.text for segment in self._segments)
+            return opening + self._said
         return tuple(
             ChatTurn(role=self._config.result_role if message.role == "tool" else message.role, content=message.content)
             for message in self._messages
@@ -204,11 +182,11 @@ class _Episode:
             reply = end_turn(reply, self._grammar)
         text = turn_text(reply)
         end = "" if reply.is_cut else self._grammar.missing_end(text)
-        self._segments += [Segment(author="agent", text=text), Segment(author="stop", text=end)]
+        self._said += text + end
         self._messages.append(Message(role="assistant", content=text + end, train=True))
         self._count(reply, text + end)
         turn, problem = self._read(text + end, reply.is_cut)
-        self.steps.append(EpisodeStep(turn=turn, problem=problem, observation=None, call_key=reply.key))
+        self.steps.append(EpisodeStep(turn=turn, problem=problem, observation=None))
         if reply.is_cut:
             self.stop = "too_long"
         elif turn is not None and turn.answer is not None:
@@ -229,7 +207,7 @@ class _Episode:
         text = self._grammar.render_result(observation)
         self.steps[-1] = replace(self.steps[-1], observation=observation)
         self._messages.append(Message(role="tool", content=text, train=False))
-        self._segments.append(Segment(author="tool", text=self._grammar.result_segment(text)))
+        self._said += self._grammar.result_segment(text)
         self._tokens += estimate_tokens(text)
         if self._tokens >= self._config.max_tokens:
             self.stop = "too_long"
@@ -241,7 +219,6 @@ class _Episode:
             question=self._question,
             steps=tuple(self.steps),
             messages=tuple(self._messages),
-            segments=tuple(segment for segment in self._segments if segment.text),
             stop=stop,
             answer=(turn.answer or "") if turn is not None and stop == "answered" else "",
             tokens=self._tokens,

@@ -16,7 +16,6 @@ written and pays only where nothing was mended.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -308,15 +307,6 @@ class Grammar:
             for number, message in enumerate(messages)
             if message.role == "assistant"
         ]
-
-    def repairs(self, messages: Sequence[Message]) -> Counter[Repair]:
-        """In how many assistant turns each repair is needed; turns that cannot be read have none."""
-        found: Counter[Repair] = Counter()
-        for message in messages:
-            if message.role == "assistant":
-                turn = self._turn_or_problem(message.content)
-                found.update(turn.repairs if isinstance(turn, Turn) else ())
-        return found
 
     def _message_problems(self, message: Message, number: int, last: int, strict: bool) -> Iterator[str]:
         if message.role != (expected := _role_at(number)):

@@ -10,7 +10,8 @@ One line per node: id, query, tool. Edges are parted by `;` or line ends; `→` 
 line of its heading, as in the paper's figure 4, and so may the edges, of which there may be none. An edge orders two
 searches, since no model is asked between them: a query stands as written.
 
-Where a plan's meaning is plain all the same, it is mended and run, and each mend is named; `strict` reading refuses it.
+Where a plan's meaning is plain all the same, it is mended and run, and each mend is named: strict reading of the turn
+refuses it.
 What makes a plan valid is in `rewards.r_search`, which scores the same nodes and edges in rows and in training.
 """
 
@@ -31,24 +32,6 @@ from trailforge.schemas import BudgetExceeded, MalformedReply, Passage, PlanEdge
 
 if TYPE_CHECKING:  # all data sets name a protocol, and what is searched takes a third of a second to load
     from trailforge.retrieval.base import Retriever
-
-__all__ = [
-    "MAX_NODES",
-    "TOOLS",
-    "TOP_K",
-    "NodeResult",
-    "PlanProblem",
-    "SearchPlan",
-    "execute",
-    "find_problems",
-    "find_repairs",
-    "levels",
-    "parse",
-    "read_passages",
-    "render",
-    "render_results",
-    "validate",
-]
 
 TOP_K = 2
 """Passages per node (section 4.1)."""
@@ -105,16 +88,15 @@ def render(plan: SearchPlan) -> str:
     return "\n".join(["Nodes:", *nodes, "Edges:", *([edges] if edges else [])])
 
 
-def parse(text: str, *, strict: bool = False) -> SearchPlan:
-    """Read a plan, valid or not, mending what can be, unless `strict`.
+def parse(text: str) -> SearchPlan:
+    """Read a plan, valid or not, mending what can be.
 
     Raises `MalformedReply` with every line that cannot be read and what it should be. White space is trimmed and
     collapsed. A node without query or tool is read with an empty one, for `validate` to name.
     """
     reader = _read(text)
-    if unreadable := reader.unreadable(strict):
-        raise MalformedReply("; ".join(problem.message for problem in unreadable))
-    return SearchPlan(nodes=tuple(reader.nodes), edges=tuple(reader.edges))
+    _refuse(reader.problems)
+    return reader.plan
 
 
 def find_repairs(text: str) -> tuple[Repair, ...]:
@@ -123,19 +105,15 @@ def find_repairs(text: str) -> tuple[Repair, ...]:
     return () if reader.problems else tuple(reader.repairs)
 
 
-def validate(plan: SearchPlan, *, tools: Collection[str] = TOOLS, max_nodes: int = MAX_NODES) -> list[PlanProblem]:
+def validate(plan: SearchPlan, *, tools: Collection[str] = TOOLS) -> list[PlanProblem]:
     """Every rule that the plan breaks; empty when it is valid."""
-    return dag_problems(plan.nodes, plan.edges, tools=tools, max_nodes=max_nodes)
+    return dag_problems(plan.nodes, plan.edges, tools=tools)
 
 
-def find_problems(text: str, *, tools: Collection[str] = TOOLS, strict: bool = False) -> list[PlanProblem]:
-    """All that is wrong with a plan's text: its unreadable lines or, when all can be read, the rules it breaks.
-
-    With `strict` a plan that needs mending cannot be read.
-    """
+def find_problems(text: str, *, tools: Collection[str] = TOOLS) -> list[PlanProblem]:
+    """All that is wrong with a plan's text: its unreadable lines or, when all can be read, the rules it breaks."""
     reader = _read(text)
-    plan = SearchPlan(nodes=tuple(reader.nodes), edges=tuple(reader.edges))
-    return reader.unreadable(strict) or validate(plan, tools=tools)
+    return reader.problems or validate(reader.plan, tools=tools)
 
 
 def _read(text: str) -> _Reader:
@@ -184,11 +162,10 @@ class _Reader:
         if not in_edges:
             self._note("missing_edges")
 
-    def unreadable(self, strict: bool) -> list[PlanProblem]:
-        """The lines that cannot be read; if `strict`, what is mended where all can."""
-        if not strict or self.problems or not self.repairs:
-            return self.problems
-        return [PlanProblem(kind="syntax", message=f"needs repair: {', '.join(self.repairs)}")]
+    @property
+    def plan(self) -> SearchPlan:
+        """What was read."""
+        return SearchPlan(nodes=tuple(self.nodes), edges=tuple(self.edges))
 
     def _lines(self, text: str, apart: bool) -> Iterator[tuple[int, str]]:
         """Statements with the numbers of their lines, white space collapsed, without marks of a list or of code."""
@@ -328,16 +305,14 @@ def levels(plan: SearchPlan) -> list[tuple[PlanNode, ...]]:
     return found
 
 
-async def execute(
-    plan: SearchPlan, tools: Mapping[str, Retriever], top_k: int = TOP_K, *, max_nodes: int = MAX_NODES
-) -> list[NodeResult]:
+async def execute(plan: SearchPlan, tools: Mapping[str, Retriever], top_k: int = TOP_K) -> list[NodeResult]:
     """Run the plan, each node as soon as those before it are done; results in the order of `levels`.
 
     `tools` are found by name without case. A node without query or known tool is skipped, a tool that raises fails its
     node alone. Raises `MalformedReply` for a plan that breaks any other rule: nothing of it is run.
     """
     by_name = {name.casefold(): tool for name, tool in tools.items()}
-    problems = validate(plan, tools=tools, max_nodes=max_nodes)
+    problems = validate(plan, tools=tools)
     _refuse([problem for problem in problems if problem.kind not in _SKIPPED])
     # One message per node: with neither query nor tool, the first says enough.
     skipped = {problem.node_id: problem.message for problem in reversed(problems)}

@@ -29,8 +29,8 @@ from trailforge.protocols.nl_dag import (
 )
 from trailforge.protocols.repair import Repair
 from trailforge.protocols.turns import Observation, Search, read_plain_answer
-from trailforge.rewards.r_search import MAX_NODES, TOOLS, RSearchConstants, answer_reward, r_search_reward
-from trailforge.schemas import MalformedReply, Message, RSearchReward
+from trailforge.rewards.r_search import MAX_NODES, TOOLS
+from trailforge.schemas import MalformedReply
 
 if TYPE_CHECKING:
     from trailforge.retrieval.base import Retriever
@@ -139,33 +139,3 @@ async def run_plan(plan: SearchPlan | str, tools: Mapping[str, Retriever], top_k
     except MalformedReply as error:
         return Observation(message=f"The plan was not run: {error}")
     return Observation(nodes=tuple(nodes), passages=tuple(passage for node in nodes for passage in node.passages))
-
-
-def score(
-    messages: Sequence[Message],
-    *,
-    correct_options: Sequence[str] = (),
-    num_options: int = 0,
-    golds: Sequence[str] = (),
-    judge_score: float | None = None,
-    tools: Collection[str] = TOOLS,
-    constants: RSearchConstants | None = None,
-) -> RSearchReward:
-    """The reward of an episode, however malformed; what the answer is held against: `rewards.answer_reward`.
-
-    Of several plans the first counts, which is the one that is run; of several answers the last.
-    """
-    constants = constants or RSearchConstants()
-    return r_search_reward(
-        format=R_SEARCH.format_reward(messages),
-        dag=R_SEARCH.plan_reward(messages, tools, strict=constants.strict_plan) or 0.0,
-        answer=answer_reward(
-            R_SEARCH.answer_of(messages),
-            correct_options=correct_options,
-            num_options=num_options,
-            pay_all_options=constants.pay_all_options,
-            golds=golds,
-            judge_score=judge_score,
-        ),
-        constants=constants,
-    )

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from trailforge.protocols import grammar_of
 from trailforge.rewards.episode import Episode
 from trailforge.rewards.r_search import TOOLS
-from trailforge.schemas import ChatMessage, Message
+from trailforge.schemas import ChatMessage, GroundTruth, Message
 
 
 class Spoken(Protocol):
@@ -30,6 +31,52 @@ class Spoken(Protocol):
     def content(self) -> str:
         """What is said."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToScore:
+    """An episode, and what is known of it."""
+
+    messages: Sequence[Spoken]
+    """With or without the turns before the agent's first."""
+    truth: GroundTruth
+    question: str | None = None
+    """For a judge; None: what the turns before the agent's first ask."""
+    tokens: int | None = None
+    """Of everything after the prompt."""
+    retrieved_titles: Sequence[str] | None = None
+    judge: float | None = None
+    """A judge's score that is known already."""
+    nearest: Sequence[float | None] | None = None
+    """How near the passages come to each supporting document, where that is known already."""
+
+
+def make_truth(
+    golds: Sequence[str],
+    *,
+    protocol: str,
+    options: tuple[str, ...] = (),
+    correct_options: tuple[str, ...] = (),
+    num_hops: int | None = None,
+    support_titles: tuple[str, ...] = (),
+    support_texts: tuple[str, ...] = (),
+    allowed_tools: tuple[str, ...] = (),
+) -> GroundTruth:
+    """What rewards know of a question, as far as it is known. `golds`: the gold answer, then its aliases."""
+    return GroundTruth(
+        target=tuple(golds),
+        answer_kind="options" if correct_options else "text",
+        options=options,
+        correct_options=correct_options,
+        num_hops=num_hops,
+        hops=(),
+        support_titles=support_titles,
+        support_texts=support_texts,
+        dag_text="",
+        allowed_tools=allowed_tools,
+        reward_preset="",
+        protocol=protocol,
+    )
 
 
 def read_transcript(

@@ -71,15 +71,7 @@ class DynaSearcherConstants:
     encoder, and the paper has no number."""
 
 
-PAPER = DynaSearcherConstants(
-    format_floor=0.1,
-    length_ratio=3.0,
-    gain_scale=0.5,
-    penalty_floor=-0.2,
-    penalty_decay=0.9,
-    require_search=False,
-    cover_characters=True,
-)
+PAPER = DynaSearcherConstants(require_search=False, cover_characters=True)
 """The paper's literal values, hole included."""
 
 DEFAULT = DynaSearcherConstants()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
-from trailforge.rewards.options import option_f1, option_letters
+from trailforge.rewards.answers import option_f1, option_letters
 from trailforge.rewards.text import f1
 from trailforge.schemas import PlanEdge, PlanNode, RSearchReward
 
@@ -115,18 +115,14 @@ def is_node_id(text: str) -> bool:
 
 
 def dag_problems(
-    nodes: Sequence[PlanNode],
-    edges: Sequence[PlanEdge],
-    *,
-    tools: Collection[str] = TOOLS,
-    max_nodes: int = MAX_NODES,
+    nodes: Sequence[PlanNode], edges: Sequence[PlanEdge], *, tools: Collection[str] = TOOLS
 ) -> list[PlanProblem]:
     """Every rule that the plan breaks; empty when it is valid, and only then it is paid (F_dag of section 3.4).
 
     An edge that stands there twice is no problem: it counts once.
     """
     return [
-        *_size_problems(nodes, max_nodes),
+        *_size_problems(nodes),
         *_id_problems(nodes),
         *_node_problems(nodes, tools),
         *_edge_problems(nodes, edges),
@@ -134,11 +130,11 @@ def dag_problems(
     ]
 
 
-def _size_problems(nodes: Sequence[PlanNode], max_nodes: int) -> Iterator[PlanProblem]:
+def _size_problems(nodes: Sequence[PlanNode]) -> Iterator[PlanProblem]:
     if not nodes:
         yield PlanProblem(kind="no_nodes", message="expected at least one node, found none")
-    if len(nodes) > max_nodes:
-        yield PlanProblem(kind="too_many_nodes", message=f"expected at most {max_nodes} nodes, found {len(nodes)}")
+    if len(nodes) > MAX_NODES:
+        yield PlanProblem(kind="too_many_nodes", message=f"expected at most {MAX_NODES} nodes, found {len(nodes)}")
 
 
 def _id_problems(nodes: Sequence[PlanNode]) -> Iterator[PlanProblem]:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origi
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trailforge.schemas.errors import CountMismatch, InvalidInput
+from trailforge.schemas.errors import CountMismatch, InvalidInput, located
 from trailforge.schemas.versions import Migration, migration_of, stored_name, version_of
 
 Record = TypeVar("Record")
@@ -117,18 +117,14 @@ def from_stored(record: type[Record], content: Any, *, source: object) -> Record
     if not isinstance(content, dict):
         raise InvalidInput(f"expected an object, got {type(content).__name__}", file=source)
     migrate = migration_of(record, str(content.get("schema_version") or ""), source=source)
-    try:
+    with located(file=source):
         return from_dict(record, migrate(content) if migrate else content)
-    except InvalidInput as error:
-        raise InvalidInput(error.problem, file=source, field=error.field) from error
 
 
 def _records(record: type[Record], table: pa.Table, migrate: Migration | None, source: object) -> list[Record]:
     rows = table.to_pylist()
-    try:
+    with located(file=source):
         return [from_dict(record, row) for row in (map(migrate, rows) if migrate else rows)]
-    except InvalidInput as error:
-        raise InvalidInput(error.problem, file=source, field=error.field) from error
 
 
 def to_dict(value: Any) -> Any:

@@ -41,6 +41,9 @@ Policy. Plain code raises; nothing catches in order to go on, but for these seve
 A wrong *answer* of a model is data, never an error; a malformed reply is an error, never a score of 0.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class TrailforgeError(Exception):
     """Base of all errors. `reason` is the word used in counts; `exit_code` is what the process returns."""
@@ -79,6 +82,16 @@ def _rebuild_invalid_input(
     kind: type[InvalidInput], problem: str, file: object, row: int | None, field: str | None
 ) -> InvalidInput:
     return kind(problem, file=file, row=row, field=field)
+
+
+@contextmanager
+def located(*, file: object = None, row: int | None = None, section: str = "") -> Iterator[None]:
+    """Name file, row and section in what a person gave wrong, where that is only found out inside."""
+    try:
+        yield
+    except InvalidInput as error:
+        field = ".".join(filter(None, (section, error.field))) or None
+        raise InvalidInput(error.problem, file=file, row=row, field=field) from error
 
 
 class NothingLeft(InvalidInput):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from trailforge.schemas.bundle import FilterScore
 from trailforge.schemas.provenance import Provenance
-from trailforge.schemas.question import AskedQuestion, Hop, Question
+from trailforge.schemas.question import AskedQuestion, Hop
 from trailforge.schemas.versions import Earlier, migration
 
 MatchKind = Literal["label", "alias", "word_order", "unqualified", "fuzzy"]
@@ -18,9 +18,6 @@ same words in another order, it does so without a bracket or up to a comma, or i
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgEntity:
     """A node of the graph."""
-
-    STORED_AS: ClassVar[str] = "KgEntity"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     id: str
     label: str
@@ -34,9 +31,6 @@ class KgEntity:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgTriple:
     """An edge, readable: ids with their labels."""
-
-    STORED_AS: ClassVar[str] = "KgTriple"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     head: str
     relation: str
@@ -54,9 +48,6 @@ class KgTriple:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityMatch:
     """An entity that a mention may mean."""
-
-    STORED_AS: ClassVar[str] = "EntityMatch"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     entity_id: str
     label: str
@@ -77,9 +68,6 @@ class EntityMatch:
 class RelationMatch:
     """A relation that a phrase may mean."""
 
-    STORED_AS: ClassVar[str] = "RelationMatch"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
-
     relation_id: str
     label: str
     name: str
@@ -96,9 +84,6 @@ class RelationMatch:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgStats:
     """What a store holds."""
-
-    STORED_AS: ClassVar[str] = "KgStats"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     entities: int
     relations: int
@@ -236,17 +221,17 @@ class KgQuestion:
     provenance: Provenance
 
     @property
-    def as_question(self) -> Question:
-        """As the generators of trajectories take it."""
-        return Question(
-            id=self.uid,
-            question=self.question,
-            answer=self.answer,
-            answer_aliases=self.answer_aliases,
-            decomposition=self.decomposition,
-            dataset="kg_questions",
-        )
+    def golds(self) -> tuple[str, ...]:
+        """The gold answer, then its aliases."""
+        return (self.answer, *self.answer_aliases)
 
     def asked(self) -> AskedQuestion:
         """As training asks it."""
-        return replace(self.as_question.asked(), source_id=self.provenance.source_id)
+        return AskedQuestion(
+            id=self.uid,
+            text=self.question,
+            golds=self.golds,
+            num_hops=len(self.decomposition) or None,
+            hops=self.decomposition,
+            source_id=self.provenance.source_id,
+        )

@@ -73,14 +73,10 @@ FILES_MAY_IMPORT: dict[str, frozenset[str]] = {f"mcts/{name}.py": _KNOWLEDGE for
 TO_TURN: dict[str, frozenset[str]] = {}
 """Edges that still run the wrong way, by file. This list only shrinks."""
 
-NAMES_DATA_SETS: dict[str, frozenset[str]] = {
-    "schemas/kg.py": frozenset({"kg_questions"}),  # a value in rows: of which data set a question is
-}
+NAMES_DATA_SETS: dict[str, frozenset[str]] = {}
 """Files that still spell a data set, and which. This list only shrinks."""
 
-KNOWS_RECORDS: dict[str, frozenset[str]] = {
-    "training/score_file.py": frozenset({"KgTrajectory", "SearchEpisode"}),
-}
+KNOWS_RECORDS: dict[str, frozenset[str]] = {}
 """Files of generic rooms that still import a record which one data set alone writes. This list only shrinks."""
 
 GENERIC = ("pipelines", "curation", "training", "inspector", "presets")

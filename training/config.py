@@ -15,10 +15,10 @@ from trailforge.inference.judge import JudgeConfig
 from trailforge.presets import load_training_preset
 from trailforge.protocols import PROTOCOLS
 from trailforge.protocols.environment import EnvironmentConfig
+from trailforge.rewards.episode import CONSTANTS, RewardPreset
 from trailforge.rewards.msearcher import MSearcherConstants
-from trailforge.rewards.presets import CONSTANTS, RewardPreset
 from trailforge.rewards.r_search import RSearchConstants
-from trailforge.schemas import InvalidInput, from_dict, to_dict
+from trailforge.schemas import InvalidInput, from_dict, located, to_dict
 
 T = TypeVar("T")
 
@@ -266,11 +266,8 @@ class TrainPreset:
 def load_train_preset(name_or_path: str) -> TrainPreset:
     """A training preset by name or by a YAML file's path. Raises `InvalidInput` naming the preset and the field."""
     content = load_training_preset(name_or_path)
-    name = Path(name_or_path).stem
-    try:
-        return _train_preset(name, content)
-    except InvalidInput as error:
-        raise InvalidInput(error.problem, file=name_or_path, field=error.field) from error
+    with located(file=name_or_path):
+        return _train_preset(Path(name_or_path).stem, content)
 
 
 def describe_preset(preset: TrainPreset) -> dict[str, Any]:
@@ -312,7 +309,5 @@ def _reward(name: str, section: Any) -> RewardPreset:
 
 
 def _section(record: type[T], content: Any, name: str) -> T:
-    try:
+    with located(section=name):
         return from_dict(record, content)
-    except InvalidInput as error:
-        raise InvalidInput(error.problem, field=f"{name}.{error.field}" if error.field else name) from error

@@ -73,20 +73,16 @@ class TurnServer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draw:
-    """How tokens are drawn. Temperature 0 is greedy."""
-
-    temperature: float = 1.0
-    top_p: float = 1.0
-
-
 class TransformersGenerator:
     """`generate` of a transformers model, batched with padding on the left. Works everywhere, and slowly."""
 
-    def __init__(self, model: Any, tokenizer: Any, draw: Draw, *, batch: int = 64) -> None:
-        """`batch`: sequences at a time. The model is whole in every process, which so waits for no other."""
-        self._model, self._tokenizer, self._draw, self._batch = model, tokenizer, draw, batch
+    def __init__(
+        self, model: Any, tokenizer: Any, *, temperature: float = 1.0, top_p: float = 1.0, batch: int = 64
+    ) -> None:
+        """`temperature` 0 is greedy. `batch`: sequences at a time. The model is whole in every process, which so waits
+        for no other."""
+        self._model, self._tokenizer, self._batch = model, tokenizer, batch
+        self._temperature, self._top_p = temperature, top_p
         self.end_ids = _end_ids(tokenizer, model)
 
     def goes_on(self, wanted: bool) -> bool:
@@ -116,12 +112,12 @@ class TransformersGenerator:
         pad = self._tokenizer.pad_token_id
         ids = torch.tensor([[pad] * (width - len(p)) + list(p) for p in prompts], device=model.device)
         attention = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=model.device)
-        sampled = self._draw.temperature > 0
+        sampled = self._temperature > 0
         config = GenerationConfig(
             max_new_tokens=max(rooms),
             do_sample=sampled,
-            temperature=self._draw.temperature if sampled else None,
-            top_p=self._draw.top_p if sampled else None,
+            temperature=self._temperature if sampled else None,
+            top_p=self._top_p if sampled else None,
             top_k=0 if sampled else None,  # the default of 50 would not be what the loss takes the policy for
             pad_token_id=pad,
             eos_token_id=sorted(self.end_ids),
@@ -367,8 +363,8 @@ class CheckpointClient:
         import torch
 
         first = waiting[0][0]
-        draw = Draw(temperature=first.sampling.temperature, top_p=first.sampling.top_p)
-        generator = TransformersGenerator(self._model, self._tokenizer, draw, batch=_AT_ONCE)
+        draw = {"temperature": first.sampling.temperature, "top_p": first.sampling.top_p}
+        generator = TransformersGenerator(self._model, self._tokenizer, **draw, batch=_AT_ONCE)
         torch.manual_seed(first.sampling_seed)
         stop = first.sampling.stop
         made = generator.generate([ids for _, ids, _, _ in waiting], [room for _, _, room, _ in waiting], stop)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
-from trailforge.evaluation.agents.declaration import AgentRun
+from trailforge.evaluation.agents import AgentRun
 from trailforge.evaluation.agents.free_form import record_search
 from trailforge.evaluation.failures import tag_failures
 from trailforge.evaluation.folder import EPISODES
@@ -27,8 +27,8 @@ from trailforge.evaluation.metrics import EpisodeSetting, make_episode
 from trailforge.pipelines.engine.files import write_atomically
 from trailforge.protocols.environment import Environment
 from trailforge.protocols.episodes import EpisodeRun
+from trailforge.rewards.answers import score_choice
 from trailforge.rewards.episode import Reward
-from trailforge.rewards.options import score_choice
 from trailforge.schemas import GroundTruth, estimate_tokens, write_parquet
 from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode, AgentSearch, RewardPart, TrainingStep
 from trailforge.training.sets.files import make_question
@@ -62,10 +62,17 @@ class EpisodePlace:
     """Tells episodes apart that have the same number in a step."""
 
 
-def hash_searched(environment: Environment) -> str:
-    """What an environment searches, as one hash; empty where that is not known."""
-    searched = environment.searched
-    return hashlib.sha256(json.dumps(dict(searched), sort_keys=True).encode()).hexdigest()[:16] if searched else ""
+def make_place(protocol: str, environment: Environment, model: str, process: str, step: int = 0) -> EpisodePlace:
+    """Of an episode that searched an environment; the index is empty where what that was opened from is not known."""
+    searched = json.dumps(dict(environment.searched), sort_keys=True).encode()
+    return EpisodePlace(
+        step=step,
+        protocol=protocol,
+        backend=environment.retriever,
+        index=hashlib.sha256(searched).hexdigest()[:16] if environment.searched else "",
+        model=model,
+        process=process,
+    )
 
 
 def make_row(

@@ -20,56 +20,16 @@ the template. Nothing here imports transformers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from trailforge.protocols.transcripts import Spoken
 from trailforge.schemas import InvalidInput, TextSpan
 from trailforge.training.frames import CHATML, END, START, TRAINING_TEMPLATE, Frame, frame_of, own_frame
 
 IGNORED = -100
 """The label of tokens without loss, in PyTorch and every trainer."""
-
-
-class AnyMessage(Protocol):
-    """A message: `schemas.Message` and `schemas.ChatMessage` are."""
-
-    @property
-    def role(self) -> str:
-        """system, user, assistant or tool."""
-        ...
-
-    @property
-    def content(self) -> str:
-        """Its text."""
-        ...
-
-
-class Tokenizer(Protocol):
-    """What is asked of a tokenizer; that of transformers has more."""
-
-    @property
-    def all_special_tokens(self) -> Sequence[str]:
-        """Texts that stand for one token each and that no turn may hold; those that have a role by a name."""
-        ...
-
-    @property
-    def added_tokens_decoder(self) -> Mapping[int, Any]:
-        """The tokens beside the vocabulary that was learnt, by id; those with `special` are meant as above."""
-        ...
-
-    @property
-    def is_fast(self) -> bool:
-        """Whether it knows where in a text its tokens stand."""
-        ...
-
-    def encode(self, text: str, *, add_special_tokens: bool = ...) -> list[int]:
-        """Text as token ids."""
-        ...
-
-    def __call__(self, text: str, *, add_special_tokens: bool = ..., return_offsets_mapping: bool = ...) -> Any:
-        """Text as `input_ids`, with the characters of each as `offset_mapping`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +59,7 @@ class MaskedTokens:
         return [int(label != IGNORED) for label in self.labels]
 
 
-def pieces(
-    messages: Sequence[AnyMessage], train: Sequence[bool] | None = None, frame: Frame = CHATML
-) -> Iterator[Piece]:
+def pieces(messages: Sequence[Spoken], train: Sequence[bool] | None = None, frame: Frame = CHATML) -> Iterator[Piece]:
     """A conversation cut where what the agent wrote begins and ends. `train` says which turns are; None: all its own.
 
     Raises `InvalidInput` for flags that fit no agent's turns.
@@ -124,7 +82,7 @@ def pieces(
         yield Piece(context, is_agents=False, train=False)
 
 
-def render(messages: Sequence[AnyMessage], *, add_generation_prompt: bool = False) -> str:
+def render(messages: Sequence[Spoken], *, add_generation_prompt: bool = False) -> str:
     """A conversation as text; with `add_generation_prompt` up to where the agent's next turn begins."""
     text = "".join(piece.text for piece in pieces(messages))
     return f"{text}{START}assistant\n" if add_generation_prompt else text
@@ -172,7 +130,7 @@ def prepare_tokenizer(tokenizer: Any) -> None:
     tokenizer.eos_token = frame.end
 
 
-def special_tokens(tokenizer: Tokenizer) -> list[str]:
+def special_tokens(tokenizer: Any) -> list[str]:
     """Texts that no turn may hold, since they would end or forge one: ChatML's, and all that a tokenizer calls so.
 
     Those without a role are among them, as `[INST]` of Mistral's.
@@ -181,7 +139,7 @@ def special_tokens(tokenizer: Tokenizer) -> list[str]:
     return sorted({START, END, *tokenizer.all_special_tokens, *added} - {""})
 
 
-def escape_special(tokenizer: Tokenizer, text: str) -> str:
+def escape_special(tokenizer: Any, text: str) -> str:
     """Text of others in which the first character of every special token of this tokenizer is an HTML reference.
 
     For what `protocols.base.escape_retrieved` cannot know: the tokens of one model.
@@ -192,8 +150,8 @@ def escape_special(tokenizer: Tokenizer, text: str) -> str:
 
 
 def masked_tokens(
-    tokenizer: Tokenizer,
-    messages: Sequence[AnyMessage],
+    tokenizer: Any,
+    messages: Sequence[Spoken],
     train: Sequence[bool] | None = None,
     unlearnt: Sequence[TextSpan] = (),
 ) -> MaskedTokens:
@@ -217,7 +175,7 @@ def masked_tokens(
     return MaskedTokens(input_ids=input_ids, labels=labels)
 
 
-def _labels(tokenizer: Tokenizer, piece: Piece, ids: list[int], unlearnt: Sequence[TextSpan]) -> list[int]:
+def _labels(tokenizer: Any, piece: Piece, ids: list[int], unlearnt: Sequence[TextSpan]) -> list[int]:
     """Of a trained turn: the ids, but for tokens that share a character with one of its parts to be left out."""
     parts = [(span.start, span.end) for span in unlearnt if span.message == piece.message]
     if not parts:
@@ -235,13 +193,13 @@ def _labels(tokenizer: Tokenizer, piece: Piece, ids: list[int], unlearnt: Sequen
     ]
 
 
-def prompt_ids(tokenizer: Tokenizer, messages: Sequence[AnyMessage]) -> list[int]:
+def prompt_ids(tokenizer: Any, messages: Sequence[Spoken]) -> list[int]:
     """Tokens up to where the agent's next turn begins."""
     heading = frame_of(tokenizer).before("assistant")
     return masked_tokens(tokenizer, messages).input_ids + tokenizer.encode(heading, add_special_tokens=False)
 
 
-def observation_ids(tokenizer: Tokenizer, content: str) -> list[int]:
+def observation_ids(tokenizer: Any, content: str) -> list[int]:
     """What stands between two turns of the agent: the rest of its own, a tool turn, the heading of its next."""
     frame = frame_of(tokenizer)
     text = f"{frame.after_end}{frame.before('tool')}{content}{frame.after('tool')}{frame.before('assistant')}"

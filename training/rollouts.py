@@ -48,6 +48,15 @@ class RolloutLimits:
     """None: `max_tokens` alone ends it."""
 
 
+def limits_of(numbers: Any, max_tokens: int) -> RolloutLimits:
+    """By an `RlConfig`, or the `SearchSettings` of a framework's agents."""
+    return RolloutLimits(
+        max_tokens=max_tokens,
+        max_observation_tokens=numbers.max_observation_tokens,
+        max_searches=numbers.max_searches,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEpisode:
     """A finished episode. The lists but `prompt_ids` are as long as each other and never empty."""
@@ -160,22 +169,14 @@ def roll_out(
     generator: Generator | TurnServer,
     tokenizer: Any,
     limits: RolloutLimits,
-    loop: EpisodeLoop | None = None,
+    loop: EpisodeLoop,
 ) -> list[TokenEpisode]:
     """An episode for each prompt, in their order; the same prompt may stand there many times.
 
     A `Generator` generates in the caller's thread, in which a trainer has its model, while the episodes go on in
-    `loop`; without one they get one of their own. Raises what the generator raises, what `Environment.respond_or_fail`
+    `loop`. Raises what the generator raises, what `Environment.respond_or_fail`
     does, and `InvalidInput` for a prompt that is not system turn and question.
     """
-    if loop is None:
-        loop = EpisodeLoop()
-        try:
-            return roll_out(
-                prompts, protocol, environment, generator=generator, tokenizer=tokenizer, limits=limits, loop=loop
-            )
-        finally:
-            loop.close()
     turns = WaitingTurns(len(prompts))
     grammar = grammar_of(protocol)
     known = {opening: prompt_ids(tokenizer, opening) for opening in {tuple(prompt) for prompt in prompts}}

@@ -9,9 +9,10 @@ and `judge`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,23 +21,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trailforge.inference.judge import JudgeConfig
-from trailforge.protocols import KG_SEARCH, R_SEARCH
-from trailforge.protocols.transcripts import Spoken
-from trailforge.rewards.episode import Reward
-from trailforge.rewards.presets import REWARD_PRESETS, RewardPreset
+from trailforge.pipelines.dataset import resolve
+from trailforge.pipelines.datasets import dataset_names, load_dataset
+from trailforge.protocols import R_SEARCH, grammar_of
+from trailforge.protocols.transcripts import ToScore, make_truth, split_text
+from trailforge.rewards.episode import Reward, RewardPreset, reward_preset
 from trailforge.schemas import (
     ChatMessage,
     GroundTruth,
     InvalidInput,
-    KgTrajectory,
-    SearchEpisode,
     SftRow,
     estimate_tokens,
     iter_parquet,
+    located,
     stored_name,
 )
 from trailforge.schemas.files import json_lines
-from trailforge.training.scoring import Pending, Scorer, ToScore, read_messages, read_truth, split_text
+from trailforge.training.scoring import Pending, Scorer, read_messages, read_truth
 
 _TRUTH_KEYS = (
     "answer", "answer_aliases", "options", "correct_options", "num_hops", "support_titles", "support_texts",
@@ -61,20 +62,14 @@ class ScoredRow:
     """The total that the row itself holds; None but for rows whose reward is of the kind that was asked for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Item:
     """An episode as the file has it."""
 
     uid: str
-    messages: Sequence[Spoken]
-    truth: GroundTruth
-    question: str | None = None
-    tokens: int | None = None
-    retrieved_titles: tuple[str, ...] | None = None
-    judge: float | None = None
-    nearest: tuple[float | None, ...] | None = None
+    episode: ToScore
     recorded: float | None = None
-    recorded_kind: str = ""
+    """The total that the row holds, by the reward of its protocol."""
 
 
 def score_file(
@@ -91,40 +86,30 @@ def score_file(
         begun: list[tuple[int, _Item, Pending]] = []
         for row, item in window:
             with _located(path, row):
-                begun.append((row, item, scorer.begin(_to_score(item))))
+                begun.append((row, item, scorer.begin(_measured(item.episode))))
         for row, item, pending in begun:
             with _located(path, row):
                 reward = pending.reward()
-            recorded = item.recorded if item.recorded_kind == preset.kind else None
-            yield ScoredRow(row=row, uid=item.uid, reward=reward, recorded=recorded)
+            own = reward_preset(grammar_of(item.episode.truth.protocol).reward)
+            yield ScoredRow(
+                row=row, uid=item.uid, reward=reward, recorded=item.recorded if own.kind == preset.kind else None
+            )
 
 
-def _to_score(item: _Item) -> ToScore:
-    return ToScore(
-        messages=item.messages,
-        truth=item.truth,
-        question=item.question,
-        tokens=_length(item.messages) if item.tokens is None else item.tokens,
-        retrieved_titles=item.retrieved_titles,
-        judge=item.judge,
-        nearest=item.nearest,
-    )
+def _measured(episode: ToScore) -> ToScore:
+    """The same with its length, by the rule of `schemas.estimate_tokens` where it is not known."""
+    said = (message.content for message in episode.messages if message.role in ("assistant", "tool"))
+    return episode if episode.tokens is not None else replace(episode, tokens=sum(map(estimate_tokens, said)))
 
 
 @contextmanager
 def _located(path: Path, row: int) -> Iterator[None]:
     """Names file and row in what goes wrong inside."""
     try:
-        yield
-    except InvalidInput as error:
-        raise InvalidInput(error.problem, file=path, row=row, field=error.field) from error
+        with located(file=path, row=row):
+            yield
     except ValueError as error:
         raise InvalidInput(str(error), file=path, row=row) from error
-
-
-def _length(messages: Sequence[Spoken]) -> int:
-    """Of everything after the prompt, by the rule of `schemas.estimate_tokens`."""
-    return sum(estimate_tokens(message.content) for message in messages if message.role in ("assistant", "tool"))
 
 
 # JSON Lines
@@ -143,8 +128,7 @@ def _item(line: Any, protocol: str | None) -> _Item:
     if unknown := sorted(line.keys() - _KEYS):
         raise InvalidInput(f"unknown; expected some of {', '.join(sorted(_KEYS))}", field=unknown[0])
     truth = _possible(read_truth(line["ground_truth"])) if "ground_truth" in line else _truth(line, protocol)
-    return _Item(
-        uid=str(line.get("uid", "")),
+    episode = ToScore(
         messages=_conversation(line, truth.protocol),
         truth=truth,
         question=_text(line, "question"),
@@ -152,6 +136,7 @@ def _item(line: Any, protocol: str | None) -> _Item:
         retrieved_titles=_texts(line, "retrieved_titles") if line.get("retrieved_titles") is not None else None,
         judge=_number(line, "judge", float),
     )
+    return _Item(str(line.get("uid", "")), episode)
 
 
 def _conversation(line: Mapping[str, Any], protocol: str) -> tuple[ChatMessage, ...]:
@@ -173,7 +158,7 @@ def _truth(line: Mapping[str, Any], protocol: str | None) -> GroundTruth:
         raise InvalidInput("must not be blank", field="answer")
     if not all(alias.strip() for alias in aliases):
         raise InvalidInput("must not be blank", field="answer_aliases")
-    truth = _make_truth(
+    truth = make_truth(
         (answer, *aliases),
         protocol=named,
         options=_texts(line, "options"),
@@ -226,33 +211,6 @@ def _number(line: Mapping[str, Any], name: str, kind: type, *, least: int | None
     return value
 
 
-def _make_truth(
-    target: tuple[str, ...],
-    *,
-    protocol: str,
-    options: tuple[str, ...] = (),
-    correct_options: tuple[str, ...] = (),
-    num_hops: int | None = None,
-    support_titles: tuple[str, ...] = (),
-    support_texts: tuple[str, ...] = (),
-    allowed_tools: tuple[str, ...] = (),
-) -> GroundTruth:
-    return GroundTruth(
-        target=target,
-        answer_kind="options" if correct_options else "text",
-        options=options,
-        correct_options=correct_options,
-        num_hops=num_hops,
-        hops=(),
-        support_titles=support_titles,
-        support_texts=support_texts,
-        dag_text="",
-        allowed_tools=allowed_tools,
-        reward_preset="",
-        protocol=protocol,
-    )
-
-
 # Rows of our data sets
 
 
@@ -262,14 +220,29 @@ def _parquet(path: Path) -> Iterator[tuple[int, _Item]]:
         name = metadata.get(b"trailforge.record", b"").decode()
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise InvalidInput(f"not a readable Parquet file ({error})", file=path) from error
-    if name not in _ROWS:
-        expected = ", ".join(stored_name(record) for record, _ in _ROWS.values())
-        raise InvalidInput(f"holds {name or 'no trailforge'} rows, expected one of {expected}", file=path)
-    record, item_of = _ROWS[name]
+    readers = _readers()
+    if name not in readers:
+        raise InvalidInput(f"holds {name or 'no trailforge'} rows, expected one of {', '.join(readers)}", file=path)
+    record, read = readers[name]
     rows = (row for batch in iter_parquet(path, record) for row in batch)
     for number, row in enumerate(rows, 1):
-        if (item := item_of(row)) is not None:
+        if (item := read(row)) is not None:
             yield number, item
+
+
+def _readers() -> dict[str, tuple[type, Callable[[Any], _Item | None]]]:
+    """How rows that hold episodes are read, by their record: SFT rows, and those whose table says how."""
+    tables = (table for name in dataset_names() for table in load_dataset(name).tables.values())
+    told = {
+        stored_name(table.record): (table.record, partial(_stored, resolve(table.transcript)))
+        for table in tables
+        if table.transcript is not None
+    }
+    return {stored_name(SftRow): (SftRow, _sft), **dict(sorted(told.items()))}
+
+
+def _stored(transcript: Callable[[Any], ToScore], row: Any) -> _Item:
+    return _Item(row.uid, transcript(row), row.reward.total)
 
 
 def _sft(row: SftRow) -> _Item | None:
@@ -278,56 +251,10 @@ def _sft(row: SftRow) -> _Item | None:
         return None
     # These rows do not say whether a question has options; the gold answer to one that has is its letters.
     is_choice = row.protocol == R_SEARCH.name and _LETTERS.fullmatch(row.answer)
-    truth = _make_truth(
+    truth = make_truth(
         (row.answer, *row.answer_aliases),
         protocol=row.protocol,
         correct_options=tuple(row.answer.split(", ")) if is_choice else (),
         num_hops=row.num_hops or None,
     )
-    return _Item(uid=row.uid, messages=row.messages, truth=truth, question=row.question)
-
-
-def _kg_trajectory(row: KgTrajectory) -> _Item:
-    return _Item(
-        uid=row.uid,
-        messages=row.messages,
-        question=row.question,
-        truth=_make_truth(
-            row.golds,
-            protocol=KG_SEARCH.name,
-            num_hops=row.num_hops or None,
-            support_titles=tuple(document.title for document in row.supporting),
-        ),
-        retrieved_titles=tuple(document.title for step in row.steps for document in step.documents),
-        nearest=tuple(document.similarity for document in row.supporting),
-        recorded=row.reward.total,
-        recorded_kind=REWARD_PRESETS[KG_SEARCH.reward].kind,
-    )
-
-
-def _episode(row: SearchEpisode) -> _Item:
-    return _Item(
-        uid=row.uid,
-        messages=row.messages,
-        question=row.question,
-        truth=_make_truth(
-            (row.answer, *row.answer_aliases),
-            protocol=R_SEARCH.name,
-            options=row.options,
-            correct_options=row.correct_options,
-            num_hops=row.num_hops or None,
-        ),
-        retrieved_titles=tuple(passage.title for search in row.searches for passage in search.passages),
-        # A judge or key facts, which the row does not have, may have scored it.
-        judge=None if row.scored_by in ("options", "words") else row.reward.answer,
-        recorded=row.reward.total,
-        recorded_kind=REWARD_PRESETS[R_SEARCH.reward].kind,
-    )
-
-
-_ROWS: dict[str, tuple[type, Any]] = {
-    "SftRow": (SftRow, _sft),
-    "KgTrajectory": (KgTrajectory, _kg_trajectory),
-    "SearchEpisode": (SearchEpisode, _episode),
-}
-"""Which rows hold episodes, and how they are read."""
+    return _Item(row.uid, ToScore(messages=row.messages, truth=truth, question=row.question))

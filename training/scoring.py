@@ -18,45 +18,14 @@ from typing import Any
 from trailforge.inference.judge import JudgeConfig, Judged, judge_desk
 from trailforge.protocols import grammar_of
 from trailforge.protocols.environment import EnvironmentConfig
-from trailforge.protocols.transcripts import Spoken, read_transcript, split_text
+from trailforge.protocols.transcripts import Spoken, ToScore, read_transcript, split_text
 from trailforge.retrieval import Encoder
 from trailforge.retrieval.backends import BACKENDS
 from trailforge.rewards.dynasearcher import DynaSearcherConstants, Similarity
-from trailforge.rewards.episode import Episode, Reward, measure_nearest, score
-from trailforge.rewards.presets import RewardPreset, reward_preset
+from trailforge.rewards.episode import Episode, Reward, RewardPreset, measure_nearest, reward_preset, score
 from trailforge.rewards.r_search import TOOLS
 from trailforge.schemas import ChatMessage, GroundTruth, InvalidInput, from_dict
 from trailforge.training.config import TrainPreset, load_train_preset
-
-__all__ = [
-    "Pending",
-    "Scorer",
-    "ToScore",
-    "read_messages",
-    "read_transcript",
-    "read_truth",
-    "scorer_of",
-    "scorer_of_training",
-    "split_text",
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToScore:
-    """An episode, and what is known of it."""
-
-    messages: Sequence[Spoken]
-    """With or without the turns before the agent's first."""
-    truth: GroundTruth
-    question: str | None = None
-    """For a judge; None: what the turns before the agent's first ask."""
-    tokens: int | None = None
-    """Of everything after the prompt."""
-    retrieved_titles: Sequence[str] | None = None
-    judge: float | None = None
-    """A judge's score that is known already."""
-    nearest: Sequence[float | None] | None = None
-    """How near the passages come to each supporting document, where that is known already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,15 +161,33 @@ def read_truth(value: Any) -> GroundTruth:
             value = json.loads(value)
         except ValueError as error:
             raise InvalidInput(f"not valid JSON ({error})", field="ground_truth") from error
-    value = _plain(value)
+    value = plain(value)
     if isinstance(value, dict) and "ground_truth" in value:
         return read_truth(value["ground_truth"])
     return from_dict(GroundTruth, value)
 
 
+def read_episode(
+    text: str, truth: Any, known: Mapping[str, Any], *, protocol: str | None, tokens: int | None
+) -> ToScore:
+    """An episode from a framework's columns: what followed the prompt as one text, or its messages in `transcript`.
+
+    `truth`: as of `read_truth`. `known`: `question`, `retrieved_titles` and `judge`, as far as they are.
+    """
+    read, transcript = read_truth(truth), known.get("transcript")
+    return ToScore(
+        messages=split_text(text, protocol or read.protocol) if transcript is None else read_messages(transcript),
+        truth=read,
+        question=known.get("question"),
+        tokens=tokens,
+        retrieved_titles=known.get("retrieved_titles"),
+        judge=known.get("judge"),
+    )
+
+
 def read_messages(value: Any) -> tuple[ChatMessage, ...]:
     """A conversation from a framework's column. Raises `InvalidInput` unless it is a list of messages with text."""
-    value = _plain(value)
+    value = plain(value)
     if not isinstance(value, list):
         raise InvalidInput(f"expected a list of messages, got {type(value).__name__}", field="messages")
     return tuple(_message(item) for item in value)
@@ -213,12 +200,11 @@ def _message(item: Any) -> ChatMessage:
     return from_dict(ChatMessage, {"role": item.get("role"), "content": item.get("content") or ""})
 
 
-def _plain(value: Any) -> Any:
-    """Arrays as lists, at any depth: data frames make arrays of the lists of a Parquet file."""
+def plain(value: Any) -> Any:
+    """With dictionaries and lists in place of a framework's own kinds of them, and of arrays, at any depth: data frames
+    make arrays of the lists of a Parquet file."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):
         value = value.tolist()
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value
+    return [plain(item) for item in value] if isinstance(value, Sequence) and not isinstance(value, str) else value

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.inference.packaged import SMOLLM2
-from trailforge.schemas import InvalidInput, install_hint
+from trailforge.schemas import InvalidInput, install_hint, located
 from trailforge.schemas.files import user_cache
 from trailforge.training.config import TrainerConfig
 from trailforge.training.frames import END
@@ -123,10 +123,8 @@ def _tokenizer(name: str) -> Any:
 
 
 def _make_ready(tokenizer: Any, name: str) -> None:
-    try:
+    with located(file=name):
         prepare_tokenizer(tokenizer)
-    except InvalidInput as error:
-        raise InvalidInput(error.problem, file=name) from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
 

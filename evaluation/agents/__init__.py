@@ -1,14 +1,71 @@
-"""Agents that answer questions by searching, one file each behind one declaration, loaded by name."""
+"""Agents that answer questions by searching, one file each behind one declaration, loaded by name.
 
+agent = load_agent("search_o1")
+run = await agent.run("Who …?", tools, agent.config())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from importlib import import_module
+from typing import Any, Literal
 
-from trailforge.evaluation.agents.declaration import Agent, AgentRun, AgentTools
-from trailforge.schemas import InvalidInput
+from trailforge.inference.asker import Asker
+from trailforge.protocols.environment import Environment
+from trailforge.protocols.grammar import Searched
+from trailforge.schemas import InvalidInput, Message
+from trailforge.schemas.agent_episode import AgentCall, AgentSearch, AgentStop
 
 AGENTS = ("single_shot", "search_o1", "graph_search")
 """Those that have a file of their own; the protocols of `protocols` are agents too (`protocol_agents`)."""
 
-__all__ = ["AGENTS", "Agent", "AgentRun", "AgentTools", "load_agent"]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTools:
+    """What an agent answers one question with."""
+
+    environment: Environment
+    """What it searches. Its `top_k` is how many passages a search gives."""
+    asker: Asker
+    """Its model, with seed and meter; `sample` tells several episodes on one question apart."""
+    sample: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRun:
+    """What an agent did."""
+
+    answer: str
+    """Empty unless it gave one."""
+    stop: AgentStop
+    messages: tuple[Message, ...]
+    """The conversation, whole; of an agent that holds several, the one that answers."""
+    searches: tuple[AgentSearch, ...]
+    calls: tuple[AgentCall, ...] = ()
+    """Beside the conversation, in the order in which they were made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """One way to answer questions by searching."""
+
+    name: str
+    config: type[Any]
+    """A frozen dataclass of its numbers; the defaults are its paper's where no field says otherwise."""
+    run: Callable[[str, AgentTools, Any], Coroutine[Any, Any, AgentRun]]
+    """Question -> what it did. Raises what tools and client raise; a reply that cannot be read is an end, no error."""
+    searches: Searched | Literal["any"] = "documents"
+    """`any`: documents, and a knowledge graph where there is one."""
+    protocol: str = ""
+    """Of `protocols`, that its conversation follows; empty: none."""
+
+    def check_graph(self, has_graph: bool) -> None:
+        """Raises `InvalidInput` where a knowledge graph is missing, or given in vain."""
+        if self.searches == "graph" and not has_graph:
+            raise InvalidInput(f"{self.name} searches a knowledge graph too; give one", field="--kg")
+        if has_graph and self.searches not in ("graph", "any"):
+            raise InvalidInput(f"{self.name} searches no knowledge graph; leave it out", field="--kg")
 
 
 def load_agent(name: str) -> Agent:

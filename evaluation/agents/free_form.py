@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from trailforge.evaluation.agents.declaration import AgentTools
+from trailforge.evaluation.agents import AgentTools
 from trailforge.inference import ChatTurn, Reply, Request, Sampling
 from trailforge.inference.prompts import Prompts
-from trailforge.protocols.base import one_line, passage_lines
+from trailforge.protocols.base import estimate_tokens, one_line, passage_lines
 from trailforge.protocols.episodes import Respond
 from trailforge.protocols.kg_search import read_answer
 from trailforge.protocols.turns import Observation, Search
@@ -49,7 +49,7 @@ class Recorder:
             found = await respond(search)
             seconds = time.perf_counter() - start
             self.searches.append(
-                record_search(search, found, context_tokens=self._tools.count(show(found)), seconds=seconds)
+                record_search(search, found, context_tokens=estimate_tokens(show(found)), seconds=seconds)
             )
             return found
 

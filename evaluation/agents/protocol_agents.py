@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from trailforge.evaluation.agents.declaration import Agent, AgentRun, AgentTools
+from trailforge.evaluation.agents import Agent, AgentRun, AgentTools
 from trailforge.evaluation.agents.free_form import Recorder, sampling_of
 from trailforge.evaluation.agents.published import TEMPLATE, PublishedGrammar, published_grammar
 from trailforge.protocols import KG_SEARCH, PROTOCOLS, R_SEARCH, SEARCH_R1
@@ -76,7 +76,7 @@ def _grammar(protocol: str, tools: AgentTools, config: ProtocolAgentConfig) -> G
     if config.prompt == "published":
         grammar = published_grammar(protocol)
         system = "" if config.chat else config.published_system or grammar.system_prompt
-        return replace(grammar, system_prompt=system, count=tools.count)
+        return replace(grammar, system_prompt=system)
     if protocol == KG_SEARCH.name:
         return with_turns(config.max_searches + 1)
     if protocol == SEARCH_R1.name:

@@ -16,14 +16,13 @@ the score of a fusion of ranks; here they are whatever passages a back end gives
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from trailforge.protocols import GRAPH_R1, SEARCH_R1
 from trailforge.protocols.base import estimate_tokens, one_line
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.turns import Observation, Turn
-from trailforge.schemas import InvalidInput, MalformedReply, Message
+from trailforge.schemas import InvalidInput, MalformedReply
 
 TEMPLATE = "<|im_start|>system\n{{system}}<|im_end|>\n<|im_start|>user\n{{user}}<|im_end|>\n<|im_start|>assistant\n"
 """Qwen2.5's marks."""
@@ -82,14 +81,6 @@ class PublishedGrammar(Grammar):
     """Longest result; what is beyond is cut off."""
     invalid: str = ""
     """What an unreadable turn is told; empty: the episode ends there."""
-    count: Callable[[str], int] = estimate_tokens
-
-    def opening(self, question: str) -> tuple[Message, Message]:
-        """As `Grammar.opening`; without a system prompt the server's chat template may add one."""
-        return (
-            Message(role="system", content=self.system_prompt, train=False),
-            Message(role="user", content=self.user_turn(question), train=False),
-        )
 
     def user_turn(self, question: str) -> str:
         """As `Grammar.user_turn`."""
@@ -121,7 +112,7 @@ class PublishedGrammar(Grammar):
         """As `Grammar.render_result`, in the published form."""
         if observation.message:
             return observation.message
-        result = shorten(self.write_result(observation), self.result_tokens, self.count)
+        result = shorten(self.write_result(observation), self.result_tokens)
         return self.result_form.replace("{result}", result)
 
     def result_segment(self, result: str) -> str:
@@ -135,14 +126,14 @@ class PublishedGrammar(Grammar):
         return Observation(message=self.invalid)
 
 
-def shorten(text: str, limit: int, count: Callable[[str], int]) -> str:
-    """The longest beginning of a text that has at most `limit` tokens."""
-    if count(text) <= limit:
+def shorten(text: str, limit: int) -> str:
+    """The longest beginning of a text that has at most `limit` tokens, as they are estimated."""
+    if estimate_tokens(text) <= limit:
         return text
     low, high = 0, len(text)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if count(text[:middle]) <= limit else (low, middle - 1)
+        low, high = (middle, high) if estimate_tokens(text[:middle]) <= limit else (low, middle - 1)
     return text[:low]
 
 

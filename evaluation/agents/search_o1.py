@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from trailforge.evaluation.agents.declaration import Agent, AgentRun, AgentTools
+from trailforge.evaluation.agents import Agent, AgentRun, AgentTools
 from trailforge.evaluation.agents.free_form import (
     PROMPTS,
     Recorder,
@@ -28,7 +28,7 @@ from trailforge.evaluation.agents.free_form import (
 )
 from trailforge.inference import ChatTurn, Reply
 from trailforge.inference.asker import fill
-from trailforge.protocols.base import escape_retrieved
+from trailforge.protocols.base import escape_retrieved, estimate_tokens
 from trailforge.protocols.episodes import turn_text
 from trailforge.schemas import ContextOverflow, InvalidInput, Message
 from trailforge.schemas.agent_episode import AgentStop
@@ -137,7 +137,7 @@ class _Conversation:
 
     def _add(self, message: Message) -> None:
         self.messages.append(message)
-        self._tokens += self._tools.count(message.content)
+        self._tokens += estimate_tokens(message.content)
 
     async def _result_of(self, query: str) -> str:
         if len(self._queries) >= self._config.max_searches:

@@ -9,8 +9,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trailforge.evaluation.agents import AgentTools
-from trailforge.evaluation.agents.declaration import AgentRun
+from trailforge.evaluation.agents import AgentRun, AgentTools
 from trailforge.evaluation.metrics import EpisodeSetting, make_episode
 from trailforge.generators.agent_trajectories import DATASET, DRAW, EPISODE, FILTER, NAME
 from trailforge.generators.agent_trajectories.choice import preference_pairs, select

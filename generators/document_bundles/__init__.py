@@ -55,7 +55,10 @@ DATASET = DataSet(
             protocol=R_SEARCH.name,
         ),
         "episodes": Table(
-            record=SearchEpisode, decided="product", made_of=lambda row: (("bundle_questions", row.question_id),)
+            record=SearchEpisode,
+            decided="product",
+            made_of=lambda row: (("bundle_questions", row.question_id),),
+            transcript=f"{_HERE}.episode_rows:transcript_of",
         ),
         "sft": Table(record=SftRow, role="sft"),
     },

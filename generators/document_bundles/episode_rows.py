@@ -8,9 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from trailforge.generators.sft_rows import whole_conversation
-from trailforge.protocols import R_SEARCH, nl_dag, r_search
+from trailforge.protocols import R_SEARCH, nl_dag
+from trailforge.protocols.transcripts import ToScore, make_truth, read_transcript
+from trailforge.rewards import episode as rewards
 from trailforge.rewards import evidence_recall, score_answer, score_choice
-from trailforge.schemas import BundleQuestion, Message, PlannedSearch, SearchEpisode, SftRow
+from trailforge.schemas import BundleQuestion, Message, PlannedSearch, RSearchReward, SearchEpisode, SftRow
 from trailforge.schemas.text import count_conversation
 
 
@@ -19,10 +21,14 @@ def made_of(messages: Sequence[Message], row: BundleQuestion, score: float) -> M
 
     Options are compared as the reward compares them, whatever the score: naming all of them pays nothing.
     """
-    if row.options:
-        reward = r_search.score(messages, correct_options=row.correct_options, num_options=len(row.options))
-    else:
-        reward = r_search.score(messages, judge_score=score)
+    truth = make_truth((), protocol=R_SEARCH.name, options=row.options, correct_options=row.correct_options)
+    paid = rewards.score(
+        read_transcript(messages, R_SEARCH.name),
+        truth,
+        rewards.reward_preset(R_SEARCH.reward),
+        judge=None if row.options else score,
+    )
+    parts: dict[str, Any] = {**paid.parts}
     return {
         "question_id": row.uid,
         "question": row.asked().text,
@@ -34,7 +40,7 @@ def made_of(messages: Sequence[Message], row: BundleQuestion, score: float) -> M
         "final_answer": R_SEARCH.answer_of(messages),
         "num_hops": len(row.hops),
         "token_estimate": count_conversation(messages),
-        "reward": reward,
+        "reward": RSearchReward(total=paid.total, **parts),
     }
 
 
@@ -68,4 +74,22 @@ def search_of(result: nl_dag.NodeResult) -> PlannedSearch:
     node = result.node
     return PlannedSearch(
         node_id=node.node_id, query=node.query, tool=node.tool, status=result.status, passages=result.passages
+    )
+
+
+def transcript_of(row: SearchEpisode) -> ToScore:
+    """An episode to be scored."""
+    return ToScore(
+        messages=row.messages,
+        question=row.question,
+        truth=make_truth(
+            (row.answer, *row.answer_aliases),
+            protocol=R_SEARCH.name,
+            options=row.options,
+            correct_options=row.correct_options,
+            num_hops=row.num_hops or None,
+        ),
+        retrieved_titles=tuple(passage.title for search in row.searches for passage in search.passages),
+        # A judge or key facts, which the row does not have, may have scored it.
+        judge=None if row.scored_by in ("options", "words") else row.reward.answer,
     )

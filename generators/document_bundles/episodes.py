@@ -3,7 +3,7 @@
 The gold way runs the question's gold plan, thinks as `search_thoughts` says, and answers with the gold answer. The
 sampled way is the paper's two-stage generation: the model writes up to `</search>`, the plan is run, the model goes on
 to `</answer>`. A draw that is lost by its plan is not asked for an answer, and draws end with the first good one. Both
-ways are rewarded by `protocols.r_search.score` on the text as it stands.
+ways are rewarded by `rewards.episode.score` on the text as it stands.
 """
 
 from __future__ import annotations

@@ -226,7 +226,7 @@ def closed_book(row: KgQuestion, answers: Sequence[str], samples: int) -> Verdic
         return Verdict(keep=False, reason="closed_book", score=0.0, detail=f"no verdict: all {samples} draws were cut")
     is_known = is_right(answers[-1], row)  # no draw follows a right one
     detail = f"draw {len(answers)} of {samples} knows it, as {answers[-1]!r}" if is_known else ""
-    score = max(f1(answer, row.as_question.golds) for answer in answers)
+    score = max(f1(answer, row.golds) for answer in answers)
     return Verdict(keep=not is_known, reason="closed_book", score=round(score, 6), detail=detail)
 
 
@@ -304,7 +304,7 @@ def is_right(answer: str, row: KgQuestion) -> bool:
 
     Also where it says more beside: who may know the answer is no use.
     """
-    golds, kind = row.as_question.golds, row.chain.answer.kind
+    golds, kind = row.golds, row.chain.answer.kind
     if mcts_reward(answer, golds) or cover_exact_match(answer, golds, word_boundary=True):
         return True
     return any(exact_match(text, golds) for text in (f"{answer} {kind}", f"{kind} {answer}"))

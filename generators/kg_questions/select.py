@@ -13,7 +13,7 @@ from trailforge.generators.selecting import finish_selection, read_candidates, w
 from trailforge.pipelines.dataset import StageRun
 from trailforge.pipelines.engine.files import write_text
 from trailforge.pipelines.engine.shards import file_entry, missing_shards
-from trailforge.schemas import KgQuestion, Verdict, to_dict
+from trailforge.schemas import KgQuestion, Question, Verdict, to_dict
 
 JSONL = "questions.jsonl"
 """The selected questions in our own form (`pipelines.sources.jsonl`)."""
@@ -49,4 +49,16 @@ def sift(candidates: Iterable[KgQuestion]) -> tuple[list[KgQuestion], list[tuple
 
 def line_of(row: KgQuestion) -> str:
     """Its line of `questions.jsonl`."""
-    return json.dumps(to_dict(row.as_question), ensure_ascii=False) + "\n"
+    return json.dumps(to_dict(question_of(row)), ensure_ascii=False) + "\n"
+
+
+def question_of(row: KgQuestion) -> Question:
+    """As the generators of trajectories take it."""
+    return Question(
+        id=row.uid,
+        question=row.question,
+        answer=row.answer,
+        answer_aliases=row.answer_aliases,
+        decomposition=row.decomposition,
+        dataset=TABLE,
+    )

@@ -29,6 +29,7 @@ DATASET = DataSet(
             decided="product",
             made_of=lambda row: (("inputs", row.question_id),),
             source="question_id",
+            transcript=f"{_HERE}.rows:transcript_of",
         ),
         "pairs": Table(
             record=ContrastivePair,

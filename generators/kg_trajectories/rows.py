@@ -13,6 +13,7 @@ from trailforge.generators.sft_rows import whole_conversation
 from trailforge.protocols import KG_SEARCH
 from trailforge.protocols.environment import labels
 from trailforge.protocols.episodes import EpisodeRun
+from trailforge.protocols.transcripts import ToScore, make_truth
 from trailforge.protocols.turns import Observation, Search
 from trailforge.retrieval.kg import KgStore
 from trailforge.rewards import (
@@ -196,3 +197,19 @@ def kg_sft_row(row: KgTrajectory) -> SftRow:
     """
     reward = replace(score_answer(row.final_answer, row.golds), total=row.reward.total)
     return whole_conversation(row, data_source="kg_trajectories", protocol=KG_SEARCH.name, reward=reward)
+
+
+def transcript_of(row: KgTrajectory) -> ToScore:
+    """An episode to be scored."""
+    return ToScore(
+        messages=row.messages,
+        question=row.question,
+        truth=make_truth(
+            row.golds,
+            protocol=KG_SEARCH.name,
+            num_hops=row.num_hops or None,
+            support_titles=tuple(document.title for document in row.supporting),
+        ),
+        retrieved_titles=tuple(document.title for step in row.steps for document in step.documents),
+        nearest=tuple(document.similarity for document in row.supporting),
+    )

@@ -27,7 +27,7 @@ from trailforge.inference.prompts import Prompts, Sentences
 from trailforge.mcts.plan import references, resolve
 from trailforge.protocols import KG_SEARCH
 from trailforge.protocols.base import estimate_tokens, one_line
-from trailforge.protocols.episodes import EpisodeRun, EpisodeStep, Segment, StopReason
+from trailforge.protocols.episodes import EpisodeRun, EpisodeStep, StopReason
 from trailforge.protocols.result_filters import SURE
 from trailforge.protocols.turns import Search, Turn
 from trailforge.retrieval import Retrieval
@@ -177,7 +177,6 @@ class GuidedEpisode:
     sample: int
     _steps: list[EpisodeStep] = field(default_factory=list)
     _messages: list[Message] = field(default_factory=list)
-    _segments: list[Segment] = field(default_factory=list)
 
     async def run(self) -> EpisodeRun:
         """Search for every gold hop in order, then answer with the last one's answer, or what comparing them gives.
@@ -274,7 +273,6 @@ class GuidedEpisode:
         self._steps[-1] = replace(self._steps[-1], observation=replace(observation, detail=step))
         text = KG_SEARCH.render_result(observation)
         self._messages.append(Message(role="tool", content=text, train=False))
-        self._segments.append(Segment(author="tool", text=f"\n{text}\n"))
         return step
 
     @property
@@ -297,18 +295,16 @@ class GuidedEpisode:
         turn = Turn(thought=thought, search=search, answer=answer)
         text = KG_SEARCH.render_turn(turn)
         self._messages.append(Message(role="assistant", content=text, train=True))
-        self._segments.append(Segment(author="agent", text=text))
-        self._steps.append(EpisodeStep(turn=turn, problem="", observation=None, call_key=""))
+        self._steps.append(EpisodeStep(turn=turn, problem="", observation=None))
 
     def _finished(self, stop: StopReason, answer: str = "") -> EpisodeRun:
         return EpisodeRun(
             question=self.tool.question.question,
             steps=tuple(self._steps),
             messages=tuple(self._messages),
-            segments=tuple(self._segments),
             stop=stop,
             answer=answer,
-            tokens=sum(estimate_tokens(segment.text) for segment in self._segments),
+            tokens=sum(estimate_tokens(message.content) for message in self._messages[2:]),
         )
 
 

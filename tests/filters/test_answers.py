@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.bundle_questions import choice, question
 from tests.support.scripted import ScriptedModel, prompt_text
-from trailforge.filters.answers import AnswerJudgeOptions, AnswerScorer, open_scorer, says_fact, score, speaks_of_fact
+from trailforge.filters.answers import AnswerJudgeOptions, AnswerScorer, open_scorer, says_fact, speaks_of_fact
 from trailforge.inference import Meter
 from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judged
@@ -66,7 +66,7 @@ async def is_right(row: BundleQuestion, reply: str, scorer: AnswerScorer | None 
 
 @pytest.mark.parametrize(("row", "right", "reply"), REPLIES)
 async def test_an_explanation_is_right_when_it_says_all_key_facts(row: BundleQuestion, right: bool, reply: str) -> None:
-    value, by = await score(row, reply)
+    value, by = await AnswerScorer().score(row, reply)
     assert by == "key_facts" and value is not None and (value == 1) is right and value > 0
 
 
@@ -96,7 +96,7 @@ async def test_an_explanation_without_key_facts_and_judge_is_right_in_its_own_wo
     ],
 )
 async def test_a_fact_is_right_in_another_form(gold: str, reply: str, right: bool) -> None:
-    assert await score(question(answer=gold), reply) == (float(right), "matching")
+    assert await AnswerScorer().score(question(answer=gold), reply) == (float(right), "matching")
 
 
 async def test_an_alias_is_as_good_as_the_answer() -> None:
@@ -108,7 +108,7 @@ async def test_an_alias_is_as_good_as_the_answer() -> None:
     [("A, C and D", 1.0), ("A and C", 0.8), ("A, B, C, D", 0.857143), ("UNKNOWN", 0.0), ("option 0; option 2", 0.8)],
 )
 async def test_options_are_scored_by_their_letters_or_their_texts(reply: str, expected: float) -> None:
-    value, by = await score(choice("A", "C", "D"), reply)
+    value, by = await AnswerScorer().score(choice("A", "C", "D"), reply)
     assert by == "options" and value == pytest.approx(expected, abs=1e-6)
     assert await is_right(choice("A", "C", "D"), reply) is (expected == 1)
 

@@ -24,7 +24,7 @@ from trailforge.retrieval.corpus import Chunking, cut, read_corpus
 from trailforge.retrieval.kg.rows import Gathered
 from trailforge.retrieval.kg.sources import open_source
 from trailforge.retrieval.web.providers import arxiv_page
-from trailforge.rewards.presets import REWARD_PRESETS
+from trailforge.rewards.episode import REWARD_PRESETS
 from trailforge.schemas import (
     Decision,
     Document,
@@ -39,7 +39,7 @@ from trailforge.schemas import Question as Record
 from trailforge.schemas.files import LONGEST_ROW
 from trailforge.schemas.text import count_tokens
 from trailforge.training.score_file import score_file
-from trailforge.training.sets.benchmarks import read_benchmarks
+from trailforge.training.sets.judging import read_benchmarks
 
 _JSON = (
     b"{", b"}", b"[", b"]", b'"', b",", b":", b"null", b"true", b"1", b"-1e999", b"NaN", b'"\\ud800"', b"\n", b" ",

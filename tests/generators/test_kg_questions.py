@@ -20,6 +20,7 @@ from trailforge.generators.kg_questions.generate import (
     seal,
     writer_prompt,
 )
+from trailforge.generators.kg_questions.select import question_of
 from trailforge.inference import Prices
 from trailforge.inference.asker import Style
 from trailforge.schemas import FactChain, Hop, MalformedReply, Question
@@ -56,7 +57,7 @@ async def test_a_sound_question_is_kept_with_what_was_measured() -> None:
     assert sealed.path == ("Red Dust | director | Cy Cedar", "Cy Cedar | place of birth | Elmton")
     assert sealed.entities == ("red dust", "cy cedar", "elmton")
     assert sealed.provenance.source_id == "g:c"
-    assert sealed.as_question == Question(
+    assert question_of(sealed) == Question(
         id=row.uid,
         question=SOUND["question"],
         answer="Elmton",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.bundle_rows import CHURCH, INSTRUMENT, ISLAND, QUESTIONS, WHEEL, sample_documents
 from tests.support.scripted import ScriptedModel
 from trailforge.filters.episodes import EpisodeFilterConfig, judge_episode
-from trailforge.generators.document_bundles.episode_rows import episode_sft_row
+from trailforge.generators.document_bundles.episode_rows import episode_sft_row, made_of
 from trailforge.generators.document_bundles.episodes import (
     EpisodeContext,
     PlannedEpisodeConfig,
@@ -60,7 +60,7 @@ async def gold(row: BundleQuestion, tools: Tools) -> SearchEpisode:
 
 
 def rescored(episode: SearchEpisode, row: BundleQuestion) -> RSearchReward:
-    return r_search.score(episode.messages, judge_score=episode.reward.answer)
+    return made_of(episode.messages, row, episode.reward.answer)["reward"]
 
 
 def rejections(episode: SearchEpisode, row: BundleQuestion) -> list[str]:

@@ -92,7 +92,7 @@ def test_rows_are_questions_of_the_paths(original_kg: Mapping[str, FinishedKg], 
 
 def test_the_file_of_questions_is_what_the_other_generators_read(original_kg: Mapping[str, FinishedKg]) -> None:
     run = original_kg["written"]
-    questions = [row.as_question for row in run.rows("kg_questions")]
+    questions = [select.question_of(row) for row in run.rows("kg_questions")]
     assert list(read_questions(run.folder / select.JSONL, needs_decomposition=True)) == questions
 
 

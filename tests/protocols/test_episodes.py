@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.inference.support import answer, config, model_server
 from tests.support.scripted import ScriptedModel
-from tests.support.turns import kg_score
+from tests.support.turns import kg_score, text_of
 from trailforge.inference import Client, Meter, ModelClient, Reply, Request, Sampling
 from trailforge.protocols import GRAPH_R1, KG_SEARCH, SEARCH_R1
 from trailforge.protocols.base import estimate_tokens
@@ -131,7 +131,7 @@ async def test_an_episode_that_answers(grammar: Grammar) -> None:
     assert grammar.validate(episode.messages, strict=True) == []
     assert grammar.format_reward(episode.messages) == 1.0
     assert [message.role for message in episode.messages] == ["system", "user", *["assistant", "tool"] * 2, "assistant"]
-    assert meter.keys == tuple(step.call_key for step in episode.steps)
+    assert len(meter.keys) == len(episode.steps)
     assert {(request.seed, request.sample, request.sampling.stop) for request in model.requests} == {
         (3, 2, grammar.stop)
     }
@@ -206,7 +206,7 @@ async def test_an_episode_without_room_is_too_long(completion: int, queries: lis
 
 async def test_length_is_estimated_where_the_server_counts_nothing() -> None:
     episode = await run(R1, Replies(said(answering(R1, "x"), prompt=0, completion=0)))
-    assert episode.tokens == estimate_tokens(episode.text) > 0
+    assert episode.tokens == estimate_tokens(text_of(episode)) > 0
 
 
 # Errors
@@ -246,9 +246,7 @@ async def test_the_agents_words_are_kept_and_trained() -> None:
         search=Search(query="b"),
         repairs=("closing_think", "quotes", "trailing_comma", "missing_key"),
     )
-    assert [segment.author for segment in episode.segments] == ["agent", "stop", "tool", "agent", "stop"]
-    own = "".join(segment.text for segment in episode.segments if segment.author != "tool")
-    assert own == "".join(message.content for message in episode.messages if message.train)
+    assert [message.train for message in episode.messages] == [False, False, True, False, True]
     assert KG.validate(episode.messages) == []
     assert KG.format_reward(episode.messages) == 0.0
 
@@ -263,7 +261,7 @@ async def test_what_is_retrieved_is_never_in_the_loss(titles: list[str]) -> None
     episode = await run_episode(QUESTION, GRAPH, secret, client=client, model="m")
     trained = [message.content for message in episode.messages if message.train]
     assert "SECRET" not in "".join(trained)
-    assert episode.text.count("SECRET") == 2 * episode.num_searches
+    assert text_of(episode).count("SECRET") == 2 * episode.num_searches
     if queries == titles:
         assert len(trained) == len(titles) + 1
 
@@ -316,9 +314,8 @@ async def test_a_completion_goes_on_with_one_text() -> None:
     first, second = (request.prompt for request in client.requests)
     assert [request.sampling.max_tokens for request in client.requests] == [9, 9]
     assert first == opening
-    assert second == opening + "".join(segment.text for segment in episode.segments[:3])
-    assert episode.text == "".join(f"{m.content}\n" if m.role != "assistant" else m.content + "\n" * (n < 4)
-                                   for n, m in enumerate(episode.messages) if n > 1)  # fmt: skip
+    searched, found = (message.content for message in episode.messages[2:4])
+    assert second == f"{opening}{searched}\n{found}\n"
 
 
 async def test_results_may_go_out_as_tool_turns() -> None:
@@ -363,7 +360,7 @@ async def test_no_stop_string_ends_a_thought_and_what_follows_a_turn_is_not_read
     episode = await run(R1, client, EpisodeConfig(thought_tokens=5000))
     assert [request.sampling.stop for request in client.requests] == [(), ()]
     assert (episode.stop, episode.answer, episode.num_searches) == ("answered", "Rome", 1)
-    assert "imagined" not in episode.text and R1.validate(episode.messages, strict=True) == []
+    assert "imagined" not in text_of(episode) and R1.validate(episode.messages, strict=True) == []
 
 
 async def test_no_limit_is_met_by_thoughts_alone() -> None:

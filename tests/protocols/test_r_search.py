@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -13,8 +15,9 @@ from tests.strategies import search_plans
 from tests.support.turns import answer_turn, plan_turn
 from trailforge.protocols import R_SEARCH, nl_dag, r_search
 from trailforge.protocols.base import contents_of, tags_in
+from trailforge.protocols.transcripts import make_truth, read_transcript
 from trailforge.protocols.turns import Turn
-from trailforge.rewards import RSearchReward
+from trailforge.rewards import RSearchReward, episode
 from trailforge.rewards.r_search import RSearchConstants
 from trailforge.schemas import MalformedReply, Message, Passage
 
@@ -23,6 +26,24 @@ SEARCH = f"<think>Two sides.</think><search>\n{PLAN}\n</search>"
 RESULT = "<result>\nNode A (news) Search results:\nNothing was found.\n</result>"
 ANSWER = "<answer>A, C</answer>"
 TEXT = "\n".join([SEARCH, RESULT, ANSWER])
+
+
+def score(
+    messages: Sequence[Message],
+    *,
+    correct_options: Sequence[str] = (),
+    num_options: int = 0,
+    golds: Sequence[str] = (),
+    judge_score: float | None = None,
+    constants: RSearchConstants | None = None,
+) -> RSearchReward:
+    """What an episode is paid."""
+    options, correct = tuple("x" * num_options), tuple(correct_options)
+    truth = make_truth(golds, protocol=R_SEARCH.name, options=options, correct_options=correct)
+    preset = episode.RewardPreset(name="", constants=constants or RSearchConstants())
+    paid = episode.score(read_transcript(messages, R_SEARCH.name), truth, preset, judge=judge_score)
+    parts: dict[str, Any] = {**paid.parts}
+    return RSearchReward(total=paid.total, **parts)
 
 
 def said(*contents: str) -> tuple[Message, ...]:
@@ -89,7 +110,7 @@ def test_whatever_is_rendered_is_valid_and_read_back(
     )
     assert R_SEARCH.validate(messages, strict=True) == []
     assert R_SEARCH.answer_of(messages) == answer
-    assert r_search.score(messages, golds=[answer]).format == r_search.score(messages).dag == 1.0
+    assert score(messages, golds=[answer]).format == score(messages).dag == 1.0
     assert r_search.read_plan(messages[2].content) == (thought, plan)
     assert R_SEARCH.parse_turn(messages[4].content, strict=True) == Turn(answer=answer)
 
@@ -131,7 +152,6 @@ def test_a_mended_plan_is_run_and_its_mends_are_counted_but_it_teaches_nothing()
     assert read.search is not None and read.search.query in turn
     assert read.repairs == ("list_marks", "word_for_no_edges")
     messages = [*GOOD[:2], *said(turn, RESULT, ANSWER)]
-    assert R_SEARCH.repairs(messages) == {"list_marks": 1, "word_for_no_edges": 1}
     assert R_SEARCH.validate(messages) == []
     assert R_SEARCH.validate(messages, strict=True) == ["message 2: needs repair: list_marks, word_for_no_edges"]
     assert r_search.read_plan(turn) is None
@@ -241,7 +261,7 @@ def test_an_episode_is_paid_part_by_part(text: str, parts: tuple[float, float, f
     of_format, of_plan, of_answer = parts
     total = 0.25 * of_format + 0.25 * of_plan + 0.5 * of_answer
     expected = RSearchReward(total=total, format=of_format, dag=of_plan, answer=of_answer)
-    assert r_search.score(said(text), correct_options=["A", "C"]) == expected
+    assert score(said(text), correct_options=["A", "C"]) == expected
 
 
 FIGURE_4 = (
@@ -258,11 +278,11 @@ FIGURE_4 = (
 
 async def test_the_printed_episode_is_paid_in_full_and_run() -> None:
     whole = RSearchReward(total=1.0, format=1.0, dag=1.0, answer=1.0)
-    assert r_search.score(said(FIGURE_4), correct_options=["C"], num_options=4) == whole
+    assert score(said(FIGURE_4), correct_options=["C"], num_options=4) == whole
     unwrapped = FIGURE_4.replace("\n(", " (")
     strict = RSearchConstants(strict_plan=True)
-    assert r_search.score(said(unwrapped), correct_options=["C"], constants=strict) == whole
-    assert r_search.score(said(FIGURE_4), correct_options=["C"], constants=strict).dag == 0.0
+    assert score(said(unwrapped), correct_options=["C"], constants=strict) == whole
+    assert score(said(FIGURE_4), correct_options=["C"], constants=strict).dag == 0.0
     plan = contents_of("search", FIGURE_4)[0]
     found = await r_search.run_plan(plan, {"News": Library()})
     assert [result.node.node_id for result in found.nodes] == ["A", "B", "C"]
@@ -271,18 +291,18 @@ async def test_the_printed_episode_is_paid_in_full_and_run() -> None:
 def test_naming_every_option_is_no_answer_unless_the_papers_f1_is_asked_for() -> None:
     text = TEXT.replace("A, C", "A, B, C, D")
     for correct, num, paid in (("AC", 4, 0.0), ("AC", 3, 0.0), ("AC", 5, 2 / 3), ("AC", 0, 2 / 3), ("ABCD", 4, 1.0)):
-        assert r_search.score(said(text), correct_options=correct, num_options=num).answer == pytest.approx(paid)
+        assert score(said(text), correct_options=correct, num_options=num).answer == pytest.approx(paid)
     papers = RSearchConstants(pay_all_options=True)
-    paid = r_search.score(said(text), correct_options="AC", num_options=4, constants=papers).answer
+    paid = score(said(text), correct_options="AC", num_options=4, constants=papers).answer
     assert paid == pytest.approx(2 / 3)
 
 
 def test_open_questions_are_paid_by_judge_or_f1() -> None:
     text = TEXT.replace("A, C", "in Oslo")
-    assert r_search.score(said(text), golds=["Oslo"], judge_score=0.9).answer == 0.9
-    assert r_search.score(said(text), golds=["Oslo"]).answer == pytest.approx(2 / 3)
+    assert score(said(text), golds=["Oslo"], judge_score=0.9).answer == 0.9
+    assert score(said(text), golds=["Oslo"]).answer == pytest.approx(2 / 3)
 
 
 @given(st.lists(st.sampled_from([SEARCH, RESULT, ANSWER, "<search>", "</think>", "Nodes:", "\n", "x"])).map("".join))
 def test_any_text_has_a_reward(text: str) -> None:
-    assert 0.0 <= r_search.score(said(text), correct_options=["A", "C"]).total <= 1.0
+    assert 0.0 <= score(said(text), correct_options=["A", "C"]).total <= 1.0

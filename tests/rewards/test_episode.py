@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from tests.support.truths import choice, truth
 from trailforge.rewards import REWARD_PRESETS, Episode, RewardPreset, score_batch
 from trailforge.rewards.dynasearcher import PAPER, DynaSearcherConstants
-from trailforge.rewards.episode import score
+from trailforge.rewards.episode import CONSTANTS, reward_preset, score
 from trailforge.rewards.graph_r1 import GraphR1Constants
 from trailforge.rewards.msearcher import MSearcherConstants
-from trailforge.rewards.presets import CONSTANTS, reward_preset
 from trailforge.rewards.r_search import RSearchConstants
 from trailforge.rewards.search_r1 import SearchR1Constants
 from trailforge.schemas import GroundTruth, InvalidInput

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -139,14 +140,16 @@ def test_a_plan_that_breaks_no_rule_has_no_problem() -> None:
     assert not dag_problems(nodes, [edge, edge])
     assert dag_problems(nodes, [edge, back])
     assert dag_problems(nodes, [], tools=["Web"])
-    assert dag_problems(nodes, [], max_nodes=1)
+    assert dag_problems([*nodes, *(replace(nodes[0], node_id=f"C{n}") for n in range(7))], [])
     assert dag_problems([], [])
 
 
 def test_all_broken_rules_are_counted() -> None:
-    nodes = [PlanNode(node_id=i, query=query, tool=tool) for i, query, tool in (("A", "", "Web"), ("A", "q", ""))]
+    sound = ((f"N{n}", "q", "News") for n in range(7))
+    drawn = (("A", "", "Web"), ("A", "q", ""), *sound)
+    nodes = [PlanNode(node_id=i, query=query, tool=tool) for i, query, tool in drawn]
     edges = [PlanEdge(src="A", dst="A"), PlanEdge(src="B", dst="C"), PlanEdge(src="C", dst="B")]
-    assert [problem.kind for problem in dag_problems(nodes, edges, max_nodes=1)] == [
+    assert [problem.kind for problem in dag_problems(nodes, edges)] == [
         "too_many_nodes",
         "duplicate_id",
         "missing_query",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.support.world import answer_of, ask, chain_of, misread, name_of
-from trailforge.evaluation.agents.declaration import AgentRun
+from trailforge.evaluation.agents import AgentRun
 from trailforge.evaluation.failures import tag_failures
 from trailforge.evaluation.metrics import EpisodeSetting, make_episode
 from trailforge.retrieval.backends.bm25 import Bm25Retriever

@@ -37,7 +37,7 @@ from trailforge.schemas import (
     version_of,
     write_parquet,
 )
-from trailforge.training.sets.sft_rows import segments
+from trailforge.training.sets.judging import segments
 
 Tables = Mapping[str, tuple[type, Sequence[Any]]]
 FIRST_NAMES = ("Ada", "Bela", "Carl", "Dora", "Emil", "Frida", "Georg", "Hanna", "Ilse", "Jonas")

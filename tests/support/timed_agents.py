@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tests.support.rolled_out import rolled_out
 from trailforge.protocols import REACT
 from trailforge.protocols.environment import Environment
 from trailforge.protocols.turns import Search, Turn
 from trailforge.schemas import ChatMessage
 from trailforge.training.generation import Continuation
 from trailforge.training.masks import prompt_ids
-from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out
+from trailforge.training.rollouts import RolloutLimits, TokenEpisode
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def time_episodes(
 ) -> tuple[float, list[TokenEpisode]]:
     """Seconds that these episodes take together, and what they are."""
     began = time.monotonic()
-    episodes = roll_out(
+    episodes = rolled_out(
         [script.prompt(number) for number in numbers],
         REACT.name,
         environment,

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trailforge.protocols.transcripts import Spoken
-from trailforge.rewards.episode import Reward
-from trailforge.rewards.presets import RewardPreset
+from trailforge.rewards.episode import Reward, RewardPreset
 from trailforge.schemas import GroundTruth
 from trailforge.training.scoring import Scorer, ToScore
 

@@ -52,3 +52,8 @@ def kg_score(
         hops=hops,
         constants=constants,
     )
+
+
+def text_of(run: EpisodeRun) -> str:
+    """An episode from the agent's first word on, as one text."""
+    return "".join(each.content if each.role == "assistant" else f"\n{each.content}\n" for each in run.messages[2:])

@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
+from tests.support.rolled_out import rolled_out
 from tests.training.tiny import FACTS, preset, retriever, rl_rows
 from trailforge.protocols.environment import Environment
 from trailforge.training.generation import VllmColocatedGenerator
-from trailforge.training.rollouts import RolloutLimits, roll_out
+from trailforge.training.rollouts import RolloutLimits
 from trailforge.training.trl.offline import train_sft
 from trailforge.training.weights import load_tokenizer
 
@@ -46,7 +47,7 @@ def share_an_engine(model: str) -> None:
     trainer = SimpleNamespace(vllm_generation=engine, eos_token_ids=[tokenizer.eos_token_id])
     mine = slice(0, 1) if rank == 0 else slice(1, 4)
     for rows in (rl_rows()[mine], rl_rows()[mine] if rank else []):  # then nothing at all in one of them
-        episodes = roll_out(
+        episodes = rolled_out(
             [row.prompt for row in rows],
             "react",
             Environment(documents=retriever(), top_k=1),

@@ -19,7 +19,7 @@ from trailforge.protocols import KG_SEARCH
 from trailforge.rewards import reward_preset
 from trailforge.rewards.dynasearcher import PAPER
 from trailforge.schemas import KgTrajectory, Question
-from trailforge.training.sets.rl_rows import ground_truth
+from trailforge.training.sets.runs import ground_truth
 
 FILES = {
     "hotpotqa/hotpotqa.jsonl.gz": {"bridge", "comparison"},

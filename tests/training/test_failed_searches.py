@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.retrieval.support import longest_s
+from tests.support.rolled_out import rolled_out
 from tests.support.turns import answer_turn, plan_turn, search_turn
 from tests.training.tiny import FACTS, Scripted, preset, retriever, rl_rows, training_set
 from trailforge.protocols import R_SEARCH, REACT, nl_dag
@@ -20,7 +21,7 @@ from trailforge.schemas import Passage, PlanNode, RetrievalError
 from trailforge.training.adapters import search_episodes
 from trailforge.training.adapters.search_episodes import SearchSettings, known_of, logprobs_of, search_episode
 from trailforge.training.generation import Continuation
-from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out
+from trailforge.training.rollouts import RolloutLimits, TokenEpisode
 from trailforge.training.trl.rl import train_rl
 
 PATIENCE = SearchPatience(timeout_s=0.3, attempts=2, backoff_s=0.01)
@@ -68,7 +69,7 @@ def test_one_of_sixteen_searches_fails_and_one_hangs_and_fourteen_episodes_count
     environment = Environment(documents=shaky, top_k=1, patience=PATIENCE)
     prompts = [row.prompt for row in rl_rows(copies=4)]
     began = time.monotonic()
-    episodes = roll_out(
+    episodes = rolled_out(
         prompts,
         "react",
         environment,
@@ -163,7 +164,7 @@ async def test_a_plan_fails_when_none_of_its_nodes_found_anything(tokenizer: Any
         environment = Environment(plan_tools={"General": Shaky()}, top_k=1, patience=PATIENCE)
         generator, prompt = Scripted(tokenizer, script), rl_rows("r_search")[0].prompt
         (episode,) = await asyncio.to_thread(
-            roll_out, [prompt], "r_search", environment, generator=generator, tokenizer=tokenizer, limits=LIMITS
+            rolled_out, [prompt], "r_search", environment, generator=generator, tokenizer=tokenizer, limits=LIMITS
         )
         return episode
 
@@ -189,7 +190,7 @@ def test_nothing_goes_on_when_search_after_search_fails(tokenizer: Any, monkeypa
         prompts = [row.prompt for row in rl_rows()[:count]]
         generator = Scripted(tokenizer, numbered())
         return failed_of(
-            roll_out(prompts, "react", environment, generator=generator, tokenizer=tokenizer, limits=LIMITS)
+            rolled_out(prompts, "react", environment, generator=generator, tokenizer=tokenizer, limits=LIMITS)
         )
 
     assert rolled(3) == [0, 1, 2]

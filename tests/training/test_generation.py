@@ -15,7 +15,6 @@ from trailforge.inference import ChatTurn, Meter, Request, Sampling, SqliteLedge
 from trailforge.schemas import ContextOverflow, RequestRefused, ServerUnavailable
 from trailforge.training.generation import (
     CheckpointClient,
-    Draw,
     TransformersGenerator,
     TurnServer,
     VllmColocatedGenerator,
@@ -42,12 +41,12 @@ def test_a_batch_is_what_each_would_be_alone(model: Any, tokenizer: Any) -> None
     import torch
 
     prompts = encoded(tokenizer)
-    greedy = TransformersGenerator(model, tokenizer, Draw(temperature=0.0))
+    greedy = TransformersGenerator(model, tokenizer, temperature=0.0)
     together = greedy.generate(prompts, [12, 7], [])
     assert [len(one.ids) for one in together] == [12, 7]
     alone = [greedy.generate([prompt], [room], [])[0].ids for prompt, room in zip(prompts, (12, 7), strict=True)]
     assert [one.ids for one in together] == alone
-    one_by_one = TransformersGenerator(model, tokenizer, Draw(temperature=0.0), batch=1)
+    one_by_one = TransformersGenerator(model, tokenizer, temperature=0.0, batch=1)
     assert [one.ids for one in one_by_one.generate(prompts, [12, 7], [])] == alone
     plain = model(torch.tensor([prompts[0]])).logits[0, -1].argmax()
     assert alone[0][0] == int(plain)
@@ -56,7 +55,7 @@ def test_a_batch_is_what_each_would_be_alone(model: Any, tokenizer: Any) -> None
 def test_it_stops_at_a_stop_string_and_at_an_end_of_turn(model: Any, tokenizer: Any) -> None:
     """Both are kept, nothing behind them is; a stop string in the prompt is none."""
     (prompt, _) = encoded(tokenizer)
-    greedy = TransformersGenerator(model, tokenizer, Draw(temperature=0.0))
+    greedy = TransformersGenerator(model, tokenizer, temperature=0.0)
     free = greedy.generate([prompt], [20], [])[0].ids
     texts = [tokenizer.decode(free[: n + 1]) for n in range(20)]
     stop = texts[5][-3:]
@@ -71,7 +70,7 @@ def test_draws_differ_by_seed_and_not_otherwise(model: Any, tokenizer: Any) -> N
     """And the model is left in the mode that it was in."""
     import torch
 
-    sampling = TransformersGenerator(model, tokenizer, Draw(temperature=1.0))
+    sampling = TransformersGenerator(model, tokenizer, temperature=1.0)
     model.train()
     made = []
     for seed in (0, 0, 1):
@@ -86,7 +85,7 @@ def test_drawn_tokens_come_from_the_whole_distribution(model: Any, tokenizer: An
     import torch
 
     torch.manual_seed(0)
-    sampling = TransformersGenerator(model, tokenizer, Draw(temperature=1.0))
+    sampling = TransformersGenerator(model, tokenizer, temperature=1.0)
     drawn = {one.ids[0] for one in sampling.generate(encoded(tokenizer)[:1] * 300, [1] * 300, [])}
     assert len(drawn) > 100
 

@@ -13,14 +13,21 @@ import pytest
 
 from tests.support.transcripts import PRESETS, Case, cases
 from tests.support.truths import score_messages
-from tests.support.turns import kg_score
+from tests.support.turns import kg_score, text_of
 from tests.training.tiny import preset
-from trailforge.protocols import GRAPH_R1, REACT, r_search
-from trailforge.rewards import REWARD_PRESETS, MSearcherConstants, reward_preset, score_answer
+from trailforge.protocols import GRAPH_R1, R_SEARCH, REACT
+from trailforge.protocols.transcripts import split_text
+from trailforge.rewards import (
+    REWARD_PRESETS,
+    MSearcherConstants,
+    answer_reward,
+    r_search_reward,
+    reward_preset,
+    score_answer,
+)
 from trailforge.rewards.dynasearcher import PAPER
 from trailforge.schemas import RewardModel, SoughtDocument, to_dict
 from trailforge.training.adapters import slime, trl, verl
-from trailforge.training.scoring import split_text
 from trailforge.training.trl.rl import make_pay
 
 CASES = cases()
@@ -63,7 +70,11 @@ def while_data_is_made(case: Case) -> float:
     """By what makes and filters the rows of each data set."""
     golds = case.truth.target
     if case.protocol == "r_search":
-        return r_search.score(case.messages, correct_options=case.truth.correct_options, golds=golds).total
+        answer = answer_reward(
+            R_SEARCH.answer_of(case.messages), correct_options=case.truth.correct_options, golds=golds
+        )
+        format, dag = R_SEARCH.format_reward(case.messages), R_SEARCH.plan_reward(case.messages) or 0.0
+        return r_search_reward(format=format, dag=dag, answer=answer).total
     if case.protocol == "react":
         correct = score_answer(REACT.answer_of(case.messages), golds).f1
         length = -min(max(case.tokens - 12_288, 0), 4_096) / 4_096
@@ -166,7 +177,7 @@ def test_trl_with_one_text_for_an_episode_and_a_preset_of_its_own(protocol: str)
 def test_one_text_by_the_loops_own_segments(case: Case) -> None:
     if case.run is None or case.hides_author:
         return
-    found = score_messages(split_text(case.run.text, case.truth.protocol), case.truth, tokens=case.tokens)
+    found = score_messages(split_text(text_of(case.run), case.truth.protocol), case.truth, tokens=case.tokens)
     assert found == score_messages(case.messages, case.truth, tokens=case.tokens)
 
 

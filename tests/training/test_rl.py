@@ -31,13 +31,14 @@ from trailforge.protocols.environment import Environment
 from trailforge.protocols.turns import Search, Turn
 from trailforge.schemas import InvalidInput, OutputError
 from trailforge.schemas.agent_episode import AgentEpisode
-from trailforge.training.config import KlConfig, TrainPreset, load_train_preset
+from trailforge.training.config import KlConfig, RlConfig, TrainPreset, load_train_preset
 from trailforge.training.masks import END
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import questions_of
 from trailforge.training.trl.checkpoints import find_last_whole
-from trailforge.training.trl.rl import VllmOptions, check_questions, grpo_arguments, train_rl, update_batches
+from trailforge.training.trl.fit import count_accumulated
+from trailforge.training.trl.rl import VllmOptions, check_questions, grpo_arguments, train_rl
 from trailforge.training.weights import load_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
@@ -271,17 +272,22 @@ def test_episodes_without_room_have_no_loss_whatever_they_end_with(
     assert float(row["episodes/too_long"]) == 0.5
 
 
+def accumulated_by(config: RlConfig, processes: int = 1) -> int:
+    """As `train_rl` parts an optimizer step."""
+    return count_accumulated(config.mini_batch, config.per_device, processes, field="rl.mini_batch")
+
+
 def test_what_saves_memory_reaches_trl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sleep and tensor parallel of a colocated engine alone; kernels that are not installed are refused."""
     monkeypatch.setattr("trailforge.training.trl.rl.importlib.util.find_spec", lambda name: name)
     config, saving = recipe(rollouts="vllm-colocate", liger=True).rl, VllmOptions(sleep=True, tensor_parallel=2)
-    found = grpo_arguments(config, tmp_path, update_batches(config, 1), max_steps=1, vllm=saving)
+    found = grpo_arguments(config, tmp_path, accumulated_by(config), max_steps=1, vllm=saving)
     assert found.vllm_enable_sleep_mode and found.vllm_tensor_parallel_size == 2 and found.use_liger_kernel
     with pytest.raises(InvalidInput, match="for a colocated engine"):
-        grpo_arguments(recipe().rl, tmp_path, update_batches(config, 1), max_steps=1, vllm=saving)
+        grpo_arguments(recipe().rl, tmp_path, accumulated_by(config), max_steps=1, vllm=saving)
     monkeypatch.setattr("trailforge.training.trl.rl.importlib.util.find_spec", lambda name: None)
     with pytest.raises(InvalidInput, match="liger-kernel is not installed"):
-        grpo_arguments(recipe(liger=True).rl, tmp_path, update_batches(config, 1), max_steps=1, vllm=VllmOptions())
+        grpo_arguments(recipe(liger=True).rl, tmp_path, accumulated_by(config), max_steps=1, vllm=VllmOptions())
 
 
 @pytest.mark.parametrize("kind", ["CP", "SP"])
@@ -290,16 +296,16 @@ def test_rows_that_accelerate_would_part_are_verls(kind: str, tmp_path: Path, mo
     monkeypatch.setenv(f"PARALLELISM_CONFIG_{kind}_SIZE", "2")
     config = recipe().rl
     with pytest.raises(InvalidInput, match="--engine verl, with sequence_parallel"):
-        grpo_arguments(config, tmp_path, update_batches(config, 1), max_steps=1, vllm=VllmOptions())
+        grpo_arguments(config, tmp_path, accumulated_by(config), max_steps=1, vllm=VllmOptions())
     monkeypatch.setenv(f"PARALLELISM_CONFIG_{kind}_SIZE", "1")
-    assert grpo_arguments(config, tmp_path, update_batches(config, 1), max_steps=1, vllm=VllmOptions()).max_steps == 1
+    assert grpo_arguments(config, tmp_path, accumulated_by(config), max_steps=1, vllm=VllmOptions()).max_steps == 1
 
 
 def test_a_vllm_that_is_not_there_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trailforge.training.trl.rl.importlib.util.find_spec", lambda name: None)
     config = recipe(rollouts="vllm-colocate").rl
     with pytest.raises(InvalidInput, match=r"needs the package vllm where the trainer runs; .*--rollouts transformers"):
-        grpo_arguments(config, tmp_path, update_batches(config, 1), max_steps=1, vllm=VllmOptions())
+        grpo_arguments(config, tmp_path, accumulated_by(config), max_steps=1, vllm=VllmOptions())
 
 
 @pytest.fixture(scope="module")
@@ -451,8 +457,8 @@ def test_batches_of_a_step(
 ) -> None:
     """MSearcher's 1,024 episodes make four updates of 256; R-Search's 32 one."""
     config = recipe(**changes).rl
-    parts = update_batches(config, processes)
-    assert parts.accumulated == accumulated
+    parts = accumulated_by(config, processes)
+    assert parts == accumulated
     arguments = grpo_arguments(config, tmp_path, parts, max_steps=1, vllm=VllmOptions())
     assert arguments.steps_per_generation == per_generation
     assert arguments.steps_per_generation // arguments.gradient_accumulation_steps == config.updates_per_step
@@ -469,7 +475,7 @@ def test_batches_of_a_step(
 def test_batches_that_cannot_be_parted(changes: dict[str, Any], processes: int, message: str) -> None:
     """The error has the numbers."""
     with pytest.raises(InvalidInput, match=message):
-        update_batches(recipe(**changes).rl, processes)
+        accumulated_by(recipe(**changes).rl, processes)
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_written(

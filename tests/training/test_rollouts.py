@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.rolled_out import rolled_out
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from tests.support.turns import answer_turn, plan_turn
 from tests.training.tiny import FACTS, SAMPLE, Scripted, retriever, rl_rows, searching
@@ -25,7 +26,7 @@ from trailforge.retrieval.kg import KgStore, KgTool, build_kg, open_source
 from trailforge.schemas import ChatMessage, InvalidInput, Passage, PlanEdge, PlanNode
 from trailforge.training.generation import Continuation
 from trailforge.training.masks import END, masked_tokens, observation_ids, prepare_tokenizer
-from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out
+from trailforge.training.rollouts import RolloutLimits, TokenEpisode
 
 LIMITS = RolloutLimits(max_tokens=1500, max_observation_tokens=400, max_searches=3)
 
@@ -36,7 +37,7 @@ async def rolled(script: Any, tokenizer: Any, *, protocol: str = "react", count:
     limits = changes.pop("limits", LIMITS)
     generator = Scripted(tokenizer, script, **changes)
     prompts = [row.prompt for row in rl_rows(protocol)][:count]
-    episodes = roll_out(prompts, protocol, environment, generator=generator, tokenizer=tokenizer, limits=limits)
+    episodes = rolled_out(prompts, protocol, environment, generator=generator, tokenizer=tokenizer, limits=limits)
     return episodes, generator
 
 
@@ -91,7 +92,7 @@ async def test_what_was_sampled_is_never_tokenised_again(tokenizer: Any) -> None
             return [Continuation([token for letter in text for token in letters[letter]]) for text in texts]
 
     generator = Spelling(tokenizer, searching)
-    (episode,) = roll_out(
+    (episode,) = rolled_out(
         [rl_rows()[0].prompt],
         "react",
         Environment(documents=retriever()),
@@ -318,7 +319,7 @@ def test_environment_says_what_is_missing() -> None:
 async def test_a_prompt_has_a_system_turn_and_the_question(tokenizer: Any) -> None:
     """Anything else is refused."""
     with pytest.raises(InvalidInput, match="system turn"):
-        roll_out(
+        rolled_out(
             [(ChatMessage(role="user", content="q"),)],
             "react",
             Environment(documents=retriever()),

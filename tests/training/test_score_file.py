@@ -36,7 +36,7 @@ from trailforge.schemas import (
     write_parquet,
 )
 from trailforge.training.score_file import score_file
-from trailforge.training.sets.sft_rows import segments
+from trailforge.training.sets.judging import segments
 
 EPISODES = (
     (DIRECTOR, BORN, turn("Vienna it is.", answer="Vienna")),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.rolled_out import rolled_out
 from tests.support.turns import answer_turn, search_turn
 from tests.training.tiny import Scripted, rl_rows
 from trailforge.protocols import REACT
@@ -65,7 +66,7 @@ def searching_for(waits: Sequence[float], searches: int) -> Any:
 
 def rolled(generator: Any, tokenizer: Any, environment: Environment, count: int) -> list[TokenEpisode]:
     prompts = [row.prompt for row in rl_rows()[:count]]
-    return roll_out(prompts, "react", environment, generator=generator, tokenizer=tokenizer, limits=LIMITS)
+    return rolled_out(prompts, "react", environment, generator=generator, tokenizer=tokenizer, limits=LIMITS)
 
 
 def test_a_slow_search_holds_up_its_own_episode_alone(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +123,7 @@ def test_what_goes_wrong_ends_all_episodes_at_once(tokenizer: Any) -> None:
         rolled(Slow(tokenizer, searching_for([0.1, 0.001, 60], 3)), tokenizer, Environment(documents=Misled()), 3)
     with pytest.raises(InvalidInput, match="system turn"):
         prompt = (ChatMessage(role="user", content="q"),)
-        roll_out(
+        rolled_out(
             [prompt, rl_rows()[0].prompt],
             "react",
             Environment(documents=Sleepy()),

@@ -15,8 +15,8 @@ from tests.support.turns import answer_turn, result_turn, search_turn
 from trailforge.pipelines.runs.finished import MANIFEST
 from trailforge.protocols import REACT
 from trailforge.retrieval import Bm25Retriever
+from trailforge.rewards.episode import RewardPreset
 from trailforge.rewards.msearcher import MSearcherConstants
-from trailforge.rewards.presets import RewardPreset
 from trailforge.schemas import (
     ChatMessage,
     Document,

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from tests.support.rolled_out import rolled_out
 from trailforge.protocols.environment import Environment
 from trailforge.rewards.matching import score_answer
 from trailforge.schemas import RlRow
 from trailforge.training.config import TrainPreset
-from trailforge.training.generation import Draw, Generator, TransformersGenerator
-from trailforge.training.rollouts import roll_out
+from trailforge.training.generation import Generator, TransformersGenerator
+from trailforge.training.rollouts import limits_of
 from trailforge.training.scoring import scorer_of_training
-from trailforge.training.trl.rl import limits_of, to_score
+from trailforge.training.trl.rl import to_score
 from trailforge.training.weights import load_base
 
 
@@ -34,7 +35,7 @@ class Worth:
 def worth_of(folder: str, rows: Sequence[RlRow], preset: TrainPreset, environment: Environment) -> Worth:
     """Of a model's folder."""
     base = load_base(folder)
-    generator = TransformersGenerator(base.model, base.tokenizer, Draw(temperature=0.0))
+    generator = TransformersGenerator(base.model, base.tokenizer, temperature=0.0)
     return worth_of_generator(generator, base.tokenizer, rows, preset, environment)
 
 
@@ -42,8 +43,10 @@ def worth_of_generator(
     generator: Generator, tokenizer: Any, rows: Sequence[RlRow], preset: TrainPreset, environment: Environment
 ) -> Worth:
     """Of whoever generates."""
-    prompts, limits = [row.prompt for row in rows], limits_of(preset.rl)
-    episodes = roll_out(prompts, preset.protocol, environment, generator=generator, tokenizer=tokenizer, limits=limits)
+    prompts, limits = [row.prompt for row in rows], limits_of(preset.rl, preset.rl.max_tokens)
+    episodes = rolled_out(
+        prompts, preset.protocol, environment, generator=generator, tokenizer=tokenizer, limits=limits
+    )
     scorer = scorer_of_training(preset)
     scored = [scorer.begin(to_score(row, episode)) for row, episode in zip(rows, episodes, strict=True)]
     golds = [row.reward_model.ground_truth.target for row in rows]

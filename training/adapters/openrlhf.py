@@ -24,16 +24,17 @@ from openrlhf.utils.agent import AgentExecutorBase
 
 from trailforge.protocols import grammar_of
 from trailforge.training.adapters.search_episodes import (
+    PROCESS,
     GoOn,
     asked_of,
     environment_of,
     keep_episode,
-    make_place,
     named_settings,
     read_opening,
     search_episode,
 )
 from trailforge.training.generation import Continuation
+from trailforge.training.kept_episodes import make_place
 from trailforge.training.masks import prompt_ids
 from trailforge.training.rollouts import TokenEpisode
 from trailforge.training.scoring import ToScore, read_truth, scorer_of
@@ -80,7 +81,7 @@ class AgentExecutor(AgentExecutorBase):
         asked = asked_of(truth, {"question": question})
         if settings.keep_in and asked is not None:
             environment = await asyncio.to_thread(environment_of, truth.protocol, settings)
-            place = make_place(truth.protocol, environment, str(hf_tokenizer.name_or_path))
+            place = make_place(truth.protocol, environment, str(hf_tokenizer.name_or_path), PROCESS)
             keep_episode(settings.keep_in, asked, episode.run, place, reward)
         return {
             "prompt": prompt,

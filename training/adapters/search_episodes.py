@@ -23,12 +23,12 @@ from trailforge.inference.threads import once
 from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.protocols.episodes import EpisodeRun
 from trailforge.rewards.episode import Reward
-from trailforge.schemas import ChatMessage, InvalidInput, from_dict
+from trailforge.schemas import ChatMessage, InvalidInput, from_dict, located
 from trailforge.training.generation import Continuation, cut_at_end
-from trailforge.training.kept_episodes import EpisodePlace, EpisodeWriter, TrainedQuestion, hash_searched, make_row
+from trailforge.training.kept_episodes import EpisodePlace, EpisodeWriter, TrainedQuestion, make_place, make_row
 from trailforge.training.masks import END, START, prepare_tokenizer, render
-from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out_one
-from trailforge.training.scoring import read_messages, read_truth
+from trailforge.training.rollouts import TokenEpisode, limits_of, roll_out_one
+from trailforge.training.scoring import plain, read_messages, read_truth
 from trailforge.training.searched import open_environment
 
 SETTINGS = "TRAILFORGE_SEARCH"
@@ -41,7 +41,7 @@ _END_OF_TEXT = "<|endoftext|>"
 
 _GATHER_S = 5.0
 """How long episodes wait for others to stand in one file with."""
-_PROCESS = f"{socket.gethostname()}.{os.getpid()}"
+PROCESS = f"{socket.gethostname()}.{os.getpid()}"
 _numbers = itertools.count()
 
 GoOn = Callable[[list[int], int, Sequence[str], Collection[int]], Awaitable[Continuation]]
@@ -75,14 +75,7 @@ class SearchSettings(EnvironmentConfig):
 
 def read_settings(section: Mapping[str, Any]) -> SearchSettings:
     """Settings from a section of a configuration. Raises `InvalidInput` for keys or values that are none."""
-    return from_dict(SearchSettings, {**_plain(section), "documents": _plain(section.get("documents") or ())})
-
-
-def _plain(value: Any) -> Any:
-    """With dictionaries and lists in place of a framework's own kinds of them."""
-    if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, Sequence) and not isinstance(value, str) else value
+    return from_dict(SearchSettings, {**plain(section), "documents": plain(section.get("documents") or ())})
 
 
 @cache
@@ -94,10 +87,8 @@ def settings_of(path: str) -> SearchSettings:
         raise InvalidInput(f"cannot be read as YAML ({error})", file=path) from error
     if not isinstance(section, dict):
         raise InvalidInput("expected settings of the search", file=path)
-    try:
+    with located(file=path):
         return read_settings(section)
-    except InvalidInput as error:
-        raise InvalidInput(error.problem, file=path, field=error.field) from error
 
 
 def named_settings() -> SearchSettings:
@@ -140,7 +131,7 @@ async def search_episode(
     Raises as `training.searched.open_environment` and `roll_out_one`.
     """
     environment = await asyncio.to_thread(environment_of, protocol, settings)
-    end_ids = _end_ids(tokenizer)
+    end_ids = end_ids_of(tokenizer)
 
     async def ask(ids: list[int], room: int, stop: Sequence[str]) -> Continuation:
         made = await go_on(ids, room, stop, end_ids)
@@ -149,31 +140,15 @@ async def search_episode(
         kept = cut_at_end(made.ids[:room], tokenizer, stop, end_ids)
         return Continuation(kept, None if made.logprobs is None else made.logprobs[: len(kept)])
 
-    limits = RolloutLimits(
-        max_tokens=max_tokens,
-        max_observation_tokens=settings.max_observation_tokens,
-        max_searches=settings.max_searches,
-    )
+    limits = limits_of(settings, max_tokens)
     episode = await roll_out_one(
         prompt, protocol, environment, go_on=ask, end_ids=end_ids, tokenizer=tokenizer, limits=limits
     )
     if settings.keep_in and asked is not None:
         model = str(getattr(tokenizer, "name_or_path", ""))
-        place = make_place(protocol, environment, model, step())
+        place = make_place(protocol, environment, model, PROCESS, step())
         keep_episode(settings.keep_in, asked, episode.run, place)
     return episode.without_loss() if settings.mask_truncated and episode.run.stop == "too_long" else episode
-
-
-def make_place(protocol: str, environment: Environment, model: str, step: int = 0) -> EpisodePlace:
-    """Of an episode of this process. `step`: 0: not known."""
-    return EpisodePlace(
-        step=step,
-        protocol=protocol,
-        backend=environment.retriever,
-        index=hash_searched(environment),
-        model=model,
-        process=_PROCESS,
-    )
 
 
 def keep_episode(
@@ -186,7 +161,7 @@ def keep_episode(
 
 @cache
 def _writer_to(folder: str) -> EpisodeWriter:
-    return EpisodeWriter(Path(folder), _PROCESS, gather_s=_GATHER_S)
+    return EpisodeWriter(Path(folder), PROCESS, gather_s=_GATHER_S)
 
 
 def asked_of(truth: Any, known: Mapping[str, Any] | None, dataset: str = "") -> TrainedQuestion | None:
@@ -225,7 +200,7 @@ def logprobs_of(episode: TokenEpisode) -> list[float] | None:
 
 
 @cache
-def _end_ids(tokenizer: Any) -> tuple[int, ...]:
+def end_ids_of(tokenizer: Any) -> tuple[int, ...]:
     """Tokens that end a turn. Once for each tokenizer: a vocabulary takes long to list."""
     prepare_tokenizer(tokenizer)
     vocabulary = tokenizer.get_vocab()

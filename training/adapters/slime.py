@@ -21,7 +21,7 @@ from array import array
 from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from statistics import fmean, stdev
-from typing import Any, Protocol
+from typing import Any
 
 from trailforge.training.adapters.search_episodes import (
     asked_of,
@@ -34,82 +34,26 @@ from trailforge.training.adapters.search_episodes import (
 )
 from trailforge.training.generation import Continuation, post_json
 from trailforge.training.rollouts import TokenEpisode
-from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of, split_text
+from trailforge.training.scoring import read_episode, read_truth, scorer_of
 
 _TOP_P_KEYS = (("top_p_token_ids", "top_p_token_offsets"), ("top_p_kept_token_ids", "top_p_kept_token_offsets"))
 """By which SGLang says which tokens top-p left for each token of a turn."""
 
 
-class Sample(Protocol):
-    """What a reward reads of slime's `Sample`."""
-
-    response: str
-    """Everything after the prompt."""
-    response_length: int
-    """In tokens."""
-    label: Any
-    metadata: dict[str, Any]
-
-
-class RolloutSample(Sample, Protocol):
-    """What a rollout reads and writes of it besides."""
-
-    prompt: Any
-    """Messages; a text in ChatML with `--apply-chat-template`."""
-    tokens: list[int]
-    """Of prompt and response."""
-    loss_mask: list[int] | None
-    """As long as the response, as the next."""
-    rollout_log_probs: list[float] | None
-    rollout_top_p_token_ids: Any
-    rollout_top_p_token_offsets: Any
-    """Of the tokens that top-p left, where it is below 1: slime's own append keeps them beside the response."""
-    status: Any
-    Status: Any
-    """The enumeration of its states."""
-    group_index: int | None
-    """The same of all episodes on a question; None: nobody numbered them."""
-
-    def get_reward_value(self, args: Any) -> float:
-        """What it was paid."""
-        ...
-
-    def append_response_tokens(
-        self,
-        args: Any,
-        *,
-        tokens: Any,
-        log_probs: Any = None,
-        trainable: bool = True,
-        meta_info: dict[str, Any] | None = None,
-    ) -> None:
-        """Tokens of a turn with what the server said of it, or of a result."""
-        ...
-
-
-async def reward(args: Any, sample: Sample, **_: Any) -> float:
-    """What a sample is paid."""
-    truth = read_truth(sample.label)
+async def reward(args: Any, sample: Any, **_: Any) -> float:
+    """What slime's `Sample` is paid."""
+    protocol = getattr(args, "reward_protocol", None)
     known = sample.metadata or {}
-    protocol = getattr(args, "reward_protocol", None) or truth.protocol
-    transcript = known.get("transcript")
-    episode = ToScore(
-        messages=split_text(sample.response, protocol) if transcript is None else read_messages(transcript),
-        truth=truth,
-        question=known.get("question"),
-        tokens=sample.response_length,
-        retrieved_titles=known.get("retrieved_titles"),
-        judge=known.get("judge"),
-    )
-    pending = scorer_of(getattr(args, "reward_preset", None), protocol).begin(episode)
-    return (await pending.wait()).total
+    episode = read_episode(sample.response, sample.label, known, protocol=protocol, tokens=sample.response_length)
+    scorer = scorer_of(getattr(args, "reward_preset", None), protocol)
+    return (await scorer.begin(episode).wait()).total
 
 
 _CENTERED = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")
 """Estimators for which slime takes off a group's mean; for all but the last it divides by the deviation too."""
 
 
-def center_rewards(args: Any, samples: Sequence[RolloutSample]) -> tuple[list[float], list[float]]:
+def center_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
     """Rewards as they were paid, and as they are trained. 0 for a failed episode, and where it leaves one alone."""
     paid = [float(sample.get_reward_value(args)) for sample in samples]
     if args.advantage_estimator not in _CENTERED or not args.rewards_normalization:
@@ -130,9 +74,10 @@ def center_rewards(args: Any, samples: Sequence[RolloutSample]) -> tuple[list[fl
     return paid, trained
 
 
-async def generate(args: Any, sample: RolloutSample, sampling_params: Mapping[str, Any]) -> RolloutSample:
+async def generate(args: Any, sample: Any, sampling_params: Mapping[str, Any]) -> Any:
     """An episode on the sample's question, written into the sample; an aborted one leaves it as it was.
 
+    The sample is slime's own: its prompt messages, or a text in ChatML with `--apply-chat-template`.
     `sampling_params["max_new_tokens"]` is its longest response, results included. Raises as `search_episode`, and
     `ServerUnavailable` or `RequestRefused` where the router does not answer.
     """
@@ -160,7 +105,7 @@ async def generate(args: Any, sample: RolloutSample, sampling_params: Mapping[st
     return sample
 
 
-def _write(args: Any, sample: RolloutSample, episode: TokenEpisode, turns: Sequence[Mapping[str, Any]]) -> None:
+def _write(args: Any, sample: Any, episode: TokenEpisode, turns: Sequence[Mapping[str, Any]]) -> None:
     """Prompt and turns. `turns`: what the server said of each that has tokens."""
     sample.tokens, sample.response_length, sample.loss_mask = list(episode.prompt_ids), 0, []
     sample.rollout_log_probs = sample.rollout_top_p_token_ids = sample.rollout_top_p_token_offsets = None

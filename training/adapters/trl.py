@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from trailforge.protocols.transcripts import split_text
 from trailforge.rewards.episode import Reward
 from trailforge.schemas import ChatMessage, InvalidInput
-from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of, split_text
+from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of
 
 RewardFunction = Callable[..., list[float]]
 """As TRL calls it: by keywords, with a list per column."""

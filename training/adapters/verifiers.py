@@ -38,16 +38,15 @@ from trailforge.schemas import (
     to_dict,
 )
 from trailforge.training.adapters.search_episodes import (
-    SearchSettings,
+    PROCESS,
     environment_of,
     keep_episode,
-    make_place,
     settings_of,
     tokenizer_of,
 )
-from trailforge.training.kept_episodes import TrainedQuestion
+from trailforge.training.kept_episodes import TrainedQuestion, make_place
 from trailforge.training.masks import escape_special, observation_ids
-from trailforge.training.rollouts import RolloutLimits, lead_episode
+from trailforge.training.rollouts import lead_episode, limits_of
 from trailforge.training.scoring import ToScore, read_truth, scorer_of
 from trailforge.training.sets.files import Split, questions_of
 
@@ -242,7 +241,7 @@ class SearchHarness(vf.Harness[vf.HarnessConfig]):
                 grammar_of(data.protocol),
                 environment,
                 _Chat(session, endpoint, secret, ctx.model, trace),
-                _limits(settings, data.max_tokens),
+                limits_of(settings, data.max_tokens),
                 count=estimate_tokens if tokenizer is None else lambda text: len(observation_ids(tokenizer, text)),
                 escape=str if tokenizer is None else lambda text: escape_special(tokenizer, text),
                 max_tokens=data.max_tokens,
@@ -251,7 +250,7 @@ class SearchHarness(vf.Harness[vf.HarnessConfig]):
             asked = TrainedQuestion(
                 truth=read_truth(data.ground_truth), id=data.name, question=data.question, dataset=data.data_source
             )
-            place = make_place(data.protocol, environment, ctx.model)
+            place = make_place(data.protocol, environment, ctx.model, PROCESS)
             trace.state.keep = partial(keep_episode, settings.keep_in, asked, run, place)
         if run.stop == "failed":  # by no fault of the agent's: verifiers keeps the episode from training
             if trace.state.keep is not None:
@@ -316,12 +315,4 @@ def _reply(
         prompt_tokens=usage.get("prompt_tokens") or 0,
         completion_tokens=usage.get("completion_tokens") or 0,
         key="",
-    )
-
-
-def _limits(settings: SearchSettings, max_tokens: int) -> RolloutLimits:
-    return RolloutLimits(
-        max_tokens=max_tokens,
-        max_observation_tokens=settings.max_observation_tokens,
-        max_searches=settings.max_searches,
     )

@@ -16,11 +16,9 @@ from renderers.base import ParsedResponse, RenderedTokens
 from renderers.configs import BaseRendererConfig
 
 from trailforge.schemas import ChatMessage
+from trailforge.training.adapters.search_episodes import end_ids_of
 from trailforge.training.masks import masked_tokens, observation_ids, prepare_tokenizer, prompt_ids
 from trailforge.training.scoring import read_messages
-
-_ENDS = ("<|endoftext|>",)
-"""With which base models end a text, and so a turn."""
 
 
 class RendererConfig(BaseRendererConfig):
@@ -39,9 +37,8 @@ class Renderer:
 
     def __init__(self, tokenizer: Any, config: RendererConfig | None = None) -> None:
         prepare_tokenizer(tokenizer)
-        vocabulary = tokenizer.get_vocab()
         self._tokenizer = tokenizer
-        self._end_ids = [tokenizer.eos_token_id, *(vocabulary[token] for token in _ENDS if token in vocabulary)]
+        self._end_ids = list(end_ids_of(tokenizer))
         asked = [ChatMessage(role="user", content="a")]
         self._heading = len(prompt_ids(tokenizer, asked)) - len(masked_tokens(tokenizer, asked).input_ids)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of, split_text
+from trailforge.training.scoring import read_episode, scorer_of
 
 
 def compute_score(
@@ -28,17 +28,9 @@ def compute_score(
 ) -> dict[str, float]:
     """`score` and its parts, which verl logs; parts that are not known are 0."""
     extra = extra_info or {}
-    truth = read_truth(ground_truth)
-    transcript = extra.get("transcript")
     tokens = extra.get("response_tokens")
-    messages = split_text(solution_str, protocol or truth.protocol) if transcript is None else read_messages(transcript)
-    episode = ToScore(
-        messages=messages,
-        truth=truth,
-        question=extra.get("question"),
-        tokens=None if tokens is None else int(tokens),
-        retrieved_titles=extra.get("retrieved_titles"),
-        judge=extra.get("judge"),
+    episode = read_episode(
+        solution_str, ground_truth, extra, protocol=protocol, tokens=None if tokens is None else int(tokens)
     )
     reward = scorer_of(preset, protocol).begin(episode).reward()
     # verl makes arrays of what it logs: every key in every row, and numbers only.

@@ -16,10 +16,12 @@ from trailforge.retrieval.backends import BACKENDS
 from trailforge.schemas import ChatMessage, RlRow, SftRow, to_dict
 from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainPreset
 from trailforge.training.masks import END, START, TRAINING_TEMPLATE
-from trailforge.training.sets.files import SPLITS, TrainingSet
+from trailforge.training.sets.files import SPLITS, TABLES, TrainingSet
 
 Progress = Callable[[str, int, int], None]
 Row = dict[str, Any]
+Make = Callable[[Any, str, int], Row]
+"""Row, split and position to columns."""
 
 TEMPLATE = "chat_template.jinja"
 STR, INT, FLOAT, BOOL = pa.string(), pa.int64(), pa.float64(), pa.bool_()
@@ -46,40 +48,33 @@ class Export:
     rows: dict[str, int] = field(default_factory=dict)
     """Rows of each file written, by its path in the folder."""
 
-    def sft(self, split: str) -> Iterator[list[SftRow]]:
-        """SFT rows, a row group at a time."""
-        return self._counted(self.training_set.batches("sft", split, SftRow), f"sft/{split}")
-
-    def rl(self, split: str) -> Iterator[list[RlRow]]:
-        """RL rows, a row group at a time."""
-        return self._counted(self.training_set.batches("rl", split, RlRow), f"rl/{split}")
-
-    def parquet(self, table: str, schema: pa.Schema, make: Callable[[Any, str, int], Row]) -> None:
-        """`sft/` or `rl/` as one Parquet file for each split that has rows. `make`: row, split, position to columns."""
+    def parquet(self, table: str, schema: pa.Schema, make: Make) -> None:
+        """`sft/` or `rl/` as one Parquet file for each split that has rows."""
         for split in SPLITS:
-            number = 0
+            name = f"{table}/{split}.parquet"
             writer: pq.ParquetWriter | None = None
-            for batch in self.sft(split) if table == "sft" else self.rl(split):
-                rows = [make(row, split, number + at) for at, row in enumerate(batch)]
-                number += len(rows)
-                writer = writer or pq.ParquetWriter(self._path(f"{table}/{split}.parquet"), schema, compression="zstd")
+            for rows in self._made(table, split, name, make):
+                writer = writer or pq.ParquetWriter(self._path(name), schema, compression="zstd")
                 writer.write_table(pa.Table.from_pylist(rows, schema=schema))
             if writer is not None:
                 writer.close()
-                self.rows[f"{table}/{split}.parquet"] = number
 
-    def json_lines(self, table: str, make: Callable[[Any, str, int], Row]) -> None:
+    def json_lines(self, table: str, make: Make) -> None:
         """The same as JSON Lines."""
         for split in SPLITS:
-            number = 0
             name = f"{table}/{split}.jsonl"
-            for batch in self.sft(split) if table == "sft" else self.rl(split):
+            for rows in self._made(table, split, name, make):
                 with self._path(name).open("a", encoding="utf-8") as file:
-                    for at, row in enumerate(batch):
-                        file.write(json.dumps(make(row, split, number + at), ensure_ascii=False) + "\n")
-                number += len(batch)
-            if number:
-                self.rows[name] = number
+                    file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+    def _made(self, table: str, split: str, name: str, make: Make) -> Iterator[list[Row]]:
+        """Columns of a split, a row group at a time."""
+        total = self.training_set.row_count(table, split)
+        for batch in self.training_set.batches(table, split, TABLES[table]):
+            done = self.rows.get(name, 0)
+            yield [make(row, split, done + at) for at, row in enumerate(batch)]
+            self.rows[name] = done + len(batch)
+            self.tell(f"exporting {table}/{split}", done + len(batch), total)
 
     def text(self, name: str, content: str) -> None:
         """A small file."""
@@ -93,14 +88,6 @@ class Export:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
-
-    def _counted(self, batches: Iterator[list[Any]], name: str) -> Iterator[list[Any]]:
-        table, _, split = name.partition("/")
-        done, total = 0, self.training_set.row_count(table, split)
-        for batch in batches:
-            yield batch
-            done += len(batch)
-            self.tell(f"exporting {name}", done, total)
 
 
 def sft_row(row: SftRow, split: str, number: int) -> Row:
@@ -171,13 +158,8 @@ that was put behind a closing tag, and not sampled, has none either, nor has an 
 `mask_truncated` is true. `keep_in` names a folder that all episodes are kept in, for `trailforge inspect`."""
 
 
-def search_settings(export: Export) -> dict[str, object]:
+def search_settings(preset: TrainPreset) -> dict[str, object]:
     """`trailforge.training.adapters.search_episodes.SearchSettings` to be filled in, with the numbers of the preset."""
-    return search_of(export.preset)
-
-
-def search_of(preset: TrainPreset) -> dict[str, object]:
-    """The same of a preset."""
     numbers = preset.rl
     return {
         "documents": [],
@@ -206,13 +188,8 @@ def save_interval(numbers: SftConfig | RlConfig) -> int:
     return -(-numbers.save_steps // (numbers.updates_per_step if isinstance(numbers, RlConfig) else 1))
 
 
-def longest_prompt(export: Export) -> int:
-    """Room for every prompt in tokens: twice the longest one, as the model's tokenizer may not be what measured it."""
-    return longest_of(export.training_set)
-
-
-def longest_of(training_set: TrainingSet) -> int:
-    """The same of a training set."""
+def prompt_room(training_set: TrainingSet) -> int:
+    """For every prompt in tokens: twice the longest one, as the model's tokenizer may not be what measured it."""
     longest = max(count.longest for count in training_set.manifest.counts if count.table == "rl")
     return -(-2 * longest // 512) * 512
 

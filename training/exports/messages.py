@@ -44,7 +44,7 @@ def write_openrlhf(export: Export) -> str:
             "in the order of learning; it has no option for that."
         )
     if has(export, "rl"):
-        export.text("search.yaml", yaml.safe_dump(search_settings(export), sort_keys=False))
+        export.text("search.yaml", yaml.safe_dump(search_settings(export.preset), sort_keys=False))
         sections["Reinforcement learning"] = f"{_RL_TEXT}\n\n{SEARCH_NOTE}"
     return readme("For OpenRLHF", export, sections | {"Masks and template": TEMPLATE_NOTE})
 

@@ -54,7 +54,7 @@ def write(export: Export) -> str:
             f"Fill in the `documents` of `search.yaml`:\n\n{fence(_rl_command(export))}\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}"
             f"{note_unsaid(export.preset.rl, get_args(Scheduler))}"
         )
-        export.text("search.yaml", yaml.safe_dump(search_settings(export), sort_keys=False))
+        export.text("search.yaml", yaml.safe_dump(search_settings(export.preset), sort_keys=False))
     return readme("For slime", export, sections | {"Masks and template": TEMPLATE_NOTE})
 
 

@@ -33,15 +33,13 @@ from trailforge.training.exports.common import (
     Row,
     fence,
     has,
-    longest_of,
-    longest_prompt,
     note_unsaid,
     one_command,
     prompt,
+    prompt_room,
     readme,
     save_interval,
     schema,
-    search_of,
     search_settings,
     sft_row,
     truth_json,
@@ -133,7 +131,7 @@ def write(export: Export) -> str:
             f"learning; it has no option for that.{note_unsaid(export.preset.sft, _SCHEDULERS)}"
         )
     if has(export, "rl"):
-        loop = {"name": AGENT, "_target_": AGENT_LOOP, "search": search_settings(export)}
+        loop = {"name": AGENT, "_target_": AGENT_LOOP, "search": search_settings(export.preset)}
         export.text("agent_loop.yaml", yaml.safe_dump([loop], sort_keys=False))
         sections["Reinforcement learning"] = (
             f"In this folder, with the packages of verl's extra `verl-core` and vLLM:\n\n{fence(_rl_command(export))}"
@@ -225,7 +223,7 @@ def _importance_weights(numbers: RlConfig) -> list[str]:
 def _rl_command(export: Export) -> str:
     return one_command(
         "python3 -m verl.trainer.main_ppo",
-        *rl_arguments(export.preset.rl, VerlOptions(), longest_prompt(export), validation_of(export, "rl")),
+        *rl_arguments(export.preset.rl, VerlOptions(), prompt_room(export.training_set), validation_of(export, "rl")),
         *_trainer("rl", export.preset.rl),
     )
 
@@ -321,7 +319,7 @@ class VerlFiles:
         for name, content in (("agent_loop.yaml", [loop]), ("preset.yaml", preset)):
             (folder / name).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
         script = folder / "train.sh"
-        script.write_text(self._script(folder, longest_of(opened)), encoding="utf-8")
+        script.write_text(self._script(folder, prompt_room(opened)), encoding="utf-8")
         return script
 
     @property
@@ -331,7 +329,7 @@ class VerlFiles:
 
     def _search(self, documents: Sequence[Path], kg: str | None, out: Path) -> dict[str, object]:
         searches_graph = grammar_of(self.recipe.protocol).searches == "graph"
-        search = search_of(self.recipe) | {
+        search = search_settings(self.recipe) | {
             "documents": [str(each.absolute()) for each in documents],
             "kg": (kg if is_address(kg) else str(Path(kg).absolute())) if kg and searches_graph else None,
             "keep_in": str(out.absolute()) if self.recipe.rl.keep_episodes else "",

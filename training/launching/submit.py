@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trailforge.pipelines.engine.files import sha256_of
+from trailforge.pipelines.engine.files import sha256_of, write_text
 from trailforge.pipelines.runs.finished import MANIFEST
 from trailforge.schemas import ClusterError, InvalidInput
 from trailforge.training.launching.launch import LaunchConfig, Launcher, render
@@ -72,10 +72,7 @@ def record(out: Path, training_set: Path, command: Sequence[str], launcher: Laun
         "model_sha256": {path.name: sha256_of(path) for path in sorted(model.iterdir()) if path.is_file()},
     }
     path = launch_folder(out) / RECORD
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".tmp")
-    unfinished.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    unfinished.replace(path)
+    write_text(path, json.dumps(content, indent=1))
     return path
 
 

@@ -32,10 +32,9 @@ from trailforge.schemas import (
     Verdict,
     to_dict,
 )
-from trailforge.training.sets.benchmarks import QuestionNgrams, read_benchmarks
 from trailforge.training.sets.config import TEXT_PROTOCOLS, ViewConfig
 from trailforge.training.sets.files import SPLITS, TABLES, SetInput, SetManifest, SplitCount
-from trailforge.training.sets.lengths import Lengths
+from trailforge.training.sets.judging import SPLIT, RowJudge, segments
 from trailforge.training.sets.order import (
     Books,
     Entry,
@@ -47,17 +46,17 @@ from trailforge.training.sets.order import (
     question_key,
     write_parts,
 )
-from trailforge.training.sets.rl_rows import (
+from trailforge.training.sets.runs import (
     asked_rows,
     difficulties,
     name_of,
+    open_runs,
     question_count,
     read_asked,
     rl_rows,
     stage_of,
+    table_of,
 )
-from trailforge.training.sets.runs import open_runs, table_of
-from trailforge.training.sets.sft_rows import SPLIT, SftJudge, control_token, judge_pair, segments
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how many rows are done, and of how many."""
@@ -83,8 +82,7 @@ def make_training_set(
         )
     runs = open_runs(folders) if folders or not questions else []
     asked = {path: read_asked(path) for path in questions}
-    lengths = Lengths(config.tokenizer)
-    benchmarks = read_benchmarks(config.benchmarks, config.ngram)
+    judge = RowJudge(config)
     with new_folder(out) as folder:
         staging = folder / ".staged"
         staging.mkdir()
@@ -101,9 +99,9 @@ def make_training_set(
                 for name, record in TABLES.items()
             ]
             sft, rl, pairs = tables
-            _collect_sft(runs, sft, SftJudge(config, lengths, benchmarks), tell)
-            _collect_rl(runs, asked, rl, config, lengths, benchmarks, tell)
-            _collect_pairs(runs, pairs, config, lengths, benchmarks, tell)
+            _collect_sft(runs, sft, judge, tell)
+            _collect_rl(runs, asked, rl, judge, config.protocol, tell)
+            _collect_pairs(runs, pairs, judge, tell)
             _place(tables, config)
             files = [file for table in tables for file in table.write(folder, config, tell)]
         rejected.close()
@@ -111,7 +109,7 @@ def make_training_set(
         manifest = SetManifest(
             inputs=(*map(_input, runs), *map(_file_input, asked)),
             config=json.dumps(to_dict(config)),
-            measured_by=lengths.measured_by,
+            measured_by=judge.measured_by,
             stages=tuple(line for table in tables for line in table.lines),
             counts=tuple(count for table in tables for count in table.counts()),
             files=(*files, *rejected.files),
@@ -226,7 +224,7 @@ def check(folder: Path, manifest: SetManifest) -> None:
         raise CountMismatch(f"{len(both)} questions are in both splits, as {both[0]!r}")
 
 
-def _collect_sft(runs: Sequence[FinishedRun], table: SetTable, judge: SftJudge, tell: Progress) -> None:
+def _collect_sft(runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge, tell: Progress) -> None:
     books, of_segments = Books("sft", table.books), Books("sft_segments", table.books)
     made = 0
     having = [run for run in runs if run.files("sft")]
@@ -237,7 +235,7 @@ def _collect_sft(runs: Sequence[FinishedRun], table: SetTable, judge: SftJudge, 
         for batch in run.batches("sft", SftRow):
             for row in batch:
                 curriculum = known.get(row.question_id, (stage_of(row.num_hops), float(row.num_hops)))
-                verdict, tokens = judge.judge(row)
+                verdict, tokens = judge.conversation(row)
                 if verdict is None:
                     books.accept()
                     table.add(row, run.dataset, curriculum, tokens)
@@ -245,7 +243,7 @@ def _collect_sft(runs: Sequence[FinishedRun], table: SetTable, judge: SftJudge, 
                 books.reject(row.uid, row, verdict)
                 for segment in segments(row) if verdict.reason == SPLIT else ():
                     made += 1
-                    against, tokens = judge.judge_segment(segment)
+                    against, tokens = judge.segment(segment)
                     if against is None:
                         of_segments.accept()
                         table.add(segment, run.dataset, curriculum, tokens)
@@ -262,18 +260,16 @@ def _collect_rl(
     runs: Sequence[FinishedRun],
     files: Mapping[Path, Sequence[Question]],
     table: SetTable,
-    config: ViewConfig,
-    lengths: Lengths,
-    benchmarks: QuestionNgrams,
+    judge: RowJudge,
+    protocol: str | None,
     tell: Progress,
 ) -> None:
     books = Books("rl", table.books)
-    seen: set[tuple[str, str]] = set()
     total = sum(map(question_count, runs)) + sum(map(len, files.values()))
-    of_runs = (row for run in runs for row in rl_rows(run, config.protocol))
-    of_files = (row for path, asked in files.items() for row in asked_rows(path, asked, config.protocol or ""))
+    of_runs = (row for run in runs for row in rl_rows(run, protocol))
+    of_files = (row for path, asked in files.items() for row in asked_rows(path, asked, protocol or ""))
     for done, row in enumerate(chain(of_runs, of_files), start=1):
-        verdict, tokens = _judge_question(row, seen, config, lengths, benchmarks)
+        verdict, tokens = judge.question(row)
         if verdict is None:
             books.accept()
             table.add(row, row.data_source, (row.curriculum_stage, row.difficulty), tokens)
@@ -283,30 +279,19 @@ def _collect_rl(
     table.lines.append(books.line(total))
 
 
-def _collect_pairs(
-    runs: Sequence[FinishedRun],
-    table: SetTable,
-    config: ViewConfig,
-    lengths: Lengths,
-    benchmarks: QuestionNgrams,
-    tell: Progress,
-) -> None:
+def _collect_pairs(runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge, tell: Progress) -> None:
     """Of runs that have pairs; a training set without any has no line for them."""
     books = Books("pairs", table.books)
     declared = {run.dataset: found for run in runs if (found := table_of(run.dataset, "pairs"))}
     having = [run for run in runs if run.dataset in declared]
     total = sum(run.row_count(declared[run.dataset][0]) for run in having)
-    seen: set[str] = set()
     done = 0
     for run in having:
         name, where = declared[run.dataset]
         known = difficulties(run)
         for stored in run.rows(name, where.record):
             row: PreferenceRow = stored.preference(run.dataset, where.protocol)
-            verdict, tokens = judge_pair(row, config, lengths, benchmarks)
-            if row.uid in seen:
-                verdict = Verdict(keep=False, reason="duplicate_row", score=1.0, detail="in an earlier run too")
-            seen.add(row.uid)
+            verdict, tokens = judge.pair(row)
             if verdict is None:
                 books.accept()
                 table.add(row, run.dataset, known.get(row.question_id, (1, 0.0)), tokens)
@@ -316,31 +301,6 @@ def _collect_pairs(
             tell("reading pairs", done, total)
     if total:
         table.lines.append(books.line(total))
-
-
-def _judge_question(
-    row: RlRow, seen: set[tuple[str, str]], config: ViewConfig, lengths: Lengths, benchmarks: QuestionNgrams
-) -> tuple[Verdict | None, int]:
-    """The first verdict against a question, and the length of its prompt."""
-    reason = detail = ""
-    score, tokens = 1.0, 0
-    known = (row.reward_model.ground_truth.protocol, " ".join(row.question.casefold().split()))
-    if known in seen:
-        reason, detail = "duplicate_question", "asked before in the same protocol"
-    elif asked := benchmarks.asking(row.question):
-        reason, detail = "contaminated", asked
-    elif held := control_token(row.prompt):
-        reason, detail = "control_token", held
-    else:
-        try:
-            tokens = lengths.of_prompt(row.prompt)
-        except InvalidInput as error:
-            reason, detail = "control_token", error.problem
-        if tokens > config.max_tokens:
-            reason, score = "too_long", float(tokens)
-            detail = f"{tokens} tokens by {lengths.measured_by}; at most {config.max_tokens}"
-    seen.add(known)
-    return (Verdict(keep=False, reason=reason, score=score, detail=detail) if reason else None), tokens
 
 
 def _place(tables: Sequence[SetTable], config: ViewConfig) -> None:

@@ -77,7 +77,9 @@ def open_folder(out: Path, settings: Mapping[str, Any], *, resume: bool) -> Path
         if differing := _differing(_read_settings(kept), settings):
             raise OutputError(f"{out} was begun with other settings ({differing}); give another folder")
         found = find_last_whole(out)
-        _drop_interrupted(out)
+        for checkpoint in _newest_first(checkpoints_of(out)):
+            if not is_whole(checkpoint):
+                shutil.rmtree(checkpoint)  # the training writes it again
         return found
     if out.exists() and any(out.iterdir()):
         raise OutputError(f"{out} is not empty and holds no training; give another folder")
@@ -124,13 +126,6 @@ def save_model(trainer: Any, tokenizer: Any, out: Path) -> Path:
 def write_result(out: Path, result: Mapping[str, Any]) -> None:
     """The figures of a finished training."""
     _write_json(out / RESULT, result)
-
-
-def _drop_interrupted(out: Path) -> None:
-    """Remove checkpoints that are not whole: the training writes them again."""
-    for checkpoint in _newest_first(checkpoints_of(out)):
-        if not is_whole(checkpoint):
-            shutil.rmtree(checkpoint)
 
 
 def _newest_first(folder: Path) -> Iterator[Path]:

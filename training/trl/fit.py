@@ -1,4 +1,5 @@
-"""One run of a trainer, from a checkpoint or the first step to the last, or to a SIGTERM, and its figures.
+"""What the trainers are told alike, and one run of a trainer: from a checkpoint or the first step to the last, or to a
+SIGTERM, and its figures.
 
 Clusters send SIGTERM before they take a machine away: the step is ended, a checkpoint written, and the process ends.
 torchrun and `accelerate launch` pass the signal on and kill what still runs after 30 seconds. What has not written its
@@ -8,21 +9,129 @@ checkpoint by then goes on from the one before, as after any other end.
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import math
+import os
 import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 from trailforge.pipelines.engine.files import write_text
-from trailforge.training.processes import is_anywhere, log
-from trailforge.training.trl.arguments import make_seal_callback
+from trailforge.schemas import InvalidInput
+from trailforge.training.config import Logging, TrainerConfig
+from trailforge.training.processes import is_anywhere, is_main_process, log
+from trailforge.training.sets.files import set_hash
+from trailforge.training.trl.checkpoints import checkpoints_of, open_together, save_model, seal, write_result
 
 EXIT_CODE = 128 + signal.SIGTERM
+KEPT_CHECKPOINTS = 3
+"""Older ones are removed."""
+
+
+def count_accumulated(sequences: int, per_device: int, processes: int, *, field: str) -> int:
+    """How often each process accumulates `per_device` sequences for an optimizer step of so many.
+
+    Raises `InvalidInput` with the numbers when it cannot be parted.
+    """
+    at_a_time = per_device * processes
+    if sequences % at_a_time:
+        raise InvalidInput(
+            f"{sequences} sequences in an optimizer step cannot be parted into {processes} processes x {per_device} "
+            f"per device: lower per_device, or take another number of processes",
+            field=field,
+        )
+    return sequences // at_a_time
+
+
+def trainer_arguments(config: TrainerConfig, out: Path, accumulated: int, *, max_steps: int | None) -> dict[str, Any]:
+    """Keyword arguments of a trainer's configuration. Raises `InvalidInput` for a log without its package."""
+    import torch
+
+    if config.liger and importlib.util.find_spec("liger_kernel") is None:
+        raise InvalidInput("the package liger-kernel is not installed; install it, or leave liger out", field="liger")
+    os.environ["TENSORBOARD_LOGGING_DIR"] = str(out / "logs")  # the trainer has no argument for it
+    has_gpu = torch.cuda.is_available()
+    return {
+        "output_dir": str(checkpoints_of(out)),
+        "per_device_train_batch_size": config.per_device,
+        "gradient_accumulation_steps": accumulated,
+        "num_train_epochs": config.epochs,
+        "max_steps": max_steps or -1,
+        "learning_rate": config.learning_rate,
+        "lr_scheduler_type": config.transformers_scheduler,
+        "warmup_steps": config.warmup_ratio,  # below 1 it is a share of all steps
+        "weight_decay": config.weight_decay,
+        "max_grad_norm": config.max_grad_norm,
+        "bf16": config.precision == "bfloat16" and has_gpu and torch.cuda.is_bf16_supported(),
+        "use_cpu": not has_gpu,
+        "gradient_checkpointing": config.gradient_checkpointing,
+        "use_liger_kernel": config.liger,
+        "ddp_find_unused_parameters": False,  # every weight takes part in every step
+        "seed": config.seed,
+        "train_sampling_strategy": "sequential",  # a training set stands in the order of learning
+        "save_strategy": "steps",
+        "save_steps": config.save_steps,
+        "save_total_limit": KEPT_CHECKPOINTS,
+        "logging_steps": 1,
+        "report_to": _reports(config.logging),
+        "disable_tqdm": not is_main_process(),
+    }
+
+
+def deciding(config: TrainerConfig) -> dict[str, Any]:
+    """The fields that decide the weights: a training goes on with the same ones only."""
+    free = ("logging", "save_steps", "keep_episodes", "keep_every")
+    return {name: value for name, value in asdict(config).items() if name not in free}
+
+
+def peft_config(config: TrainerConfig) -> Any:
+    """Low-rank adapters as peft takes them; None when all weights are trained."""
+    if config.lora is None:
+        return None
+    from peft import LoraConfig
+
+    return LoraConfig(
+        r=config.lora.rank,
+        lora_alpha=config.lora.alpha,
+        lora_dropout=config.lora.dropout,
+        target_modules=list(config.lora.target_modules) or "all-linear",
+        task_type="CAUSAL_LM",
+    )
+
+
+def _reports(logging: Logging) -> list[str]:
+    if logging == "none":
+        return []
+    if importlib.util.find_spec(logging) is None:
+        raise InvalidInput(f"the package {logging} is not installed; install it, or log elsewhere", field="logging")
+    return [logging]
+
+
+# One run
+
+
+def begin(
+    stage: str,
+    source: str,
+    training_set: Path,
+    out: Path,
+    decided: Mapping[str, Any],
+    *,
+    max_steps: int | None,
+    resume: bool,
+) -> Path | None:
+    """Open a training's folder, or go on in it: the checkpoint to go on from. Raises as `open_together`.
+
+    `source`: the model that it begins with. `decided`: what else decides the weights.
+    """
+    settings = {"stage": stage, "base_model": source, "training_set": set_hash(training_set), "max_steps": max_steps}
+    return open_together(out, {**settings, **decided}, resume=resume)
 
 
 def make_stop_callback(every: int = 1) -> Any:
@@ -70,12 +179,21 @@ def fit(trainer: Any, out: Path, checkpoint: Path | None, *, every: int = 1) -> 
     Told to stop by SIGTERM, it writes a checkpoint and ends the process, after a step that `every` divides.
     """
     stopped = make_stop_callback(every)
-    for callback in (make_seal_callback(), make_figures_callback(out), stopped):
+    for callback in (make_folder_callback(out), stopped):
         trainer.add_callback(callback)
     done = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if stopped.is_asked and trainer.state.global_step < trainer.state.max_steps:
         leave(trainer.state.global_step, trainer.state.max_steps)
     return done
+
+
+def finish(stage: str, trainer: Any, tokenizer: Any, out: Path, figures: Mapping[str, Any], seconds: float) -> Path:
+    """Write the model, whose folder is returned, and the figures of the finished training."""
+    folder = save_model(trainer, tokenizer, out)
+    if is_main_process():
+        steps = trainer.state.global_step
+        write_result(out, {"stage": stage, "steps": steps, **figures, "seconds": round(seconds, 1)})
+    return folder
 
 
 FIGURES = "curves.csv"
@@ -105,18 +223,26 @@ def write_figures(history: Sequence[Mapping[str, Any]], out: Path) -> None:
     write_text(out / FIGURES, table.getvalue())
 
 
-def make_figures_callback(out: Path) -> Any:
-    """A callback that writes the figures with checkpoints, and at the end."""
+def make_folder_callback(out: Path) -> Any:
+    """A callback that marks each checkpoint as whole when its last file is written, and writes the figures then and at
+    the end."""
     from transformers import TrainerCallback
 
-    class Writing(TrainerCallback):
-        """Called by the trainer."""
+    class Keeping(TrainerCallback):
+        """Called by the trainer; `on_save` after it has written a checkpoint."""
 
         def __init__(self) -> None:
             self._written_at = -math.inf
 
         def on_save(self, args: Any, state: Any, control: Any, **options: Any) -> None:
-            if state.is_world_process_zero and time.monotonic() - self._written_at > _EVERY_S:
+            if args.world_size > 1:
+                import torch.distributed
+
+                torch.distributed.barrier()  # every process writes its own random state
+            if not state.is_world_process_zero:
+                return
+            seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+            if time.monotonic() - self._written_at > _EVERY_S:
                 write_figures(state.log_history, out)
                 self._written_at = time.monotonic()
 
@@ -124,4 +250,4 @@ def make_figures_callback(out: Path) -> Any:
             if state.is_world_process_zero:
                 write_figures(state.log_history, out)
 
-    return Writing()
+    return Keeping()

@@ -14,12 +14,9 @@ from typing import Any
 from trailforge.schemas import ChatMessage, InvalidInput, PreferenceRow, SftRow
 from trailforge.training.config import DpoConfig, SftConfig, TrainPreset
 from trailforge.training.masks import MaskedTokens, masked_tokens
-from trailforge.training.processes import is_main_process, log, processes
-from trailforge.training.sets.files import open_set, rows_of, set_hash
-from trailforge.training.sets.sft_rows import mistaken_claims
-from trailforge.training.trl.arguments import batches, deciding, peft_config, trainer_arguments
-from trailforge.training.trl.checkpoints import open_together, save_model, write_result
-from trailforge.training.trl.fit import fit
+from trailforge.training.processes import log, processes
+from trailforge.training.sets.files import open_set, rows_of
+from trailforge.training.trl.fit import begin, count_accumulated, deciding, finish, fit, peft_config, trainer_arguments
 from trailforge.training.trl.memory import check_memory
 from trailforge.training.weights import Base, load_base, load_model, load_tokenizer
 from trailforge.training.weights import base_model as resolved
@@ -43,11 +40,11 @@ def train_sft(
 
     config = preset.sft
     rows = rows_of(training_set, "sft", "train", SftRow)
-    parts = batches(config.batch_size, config.per_device, processes(), field="sft.batch_size")
+    accumulated = count_accumulated(config.batch_size, config.per_device, processes(), field="sft.batch_size")
     source = resolved(base_model or config.base_model)
     # Before the model: this makes the processes one group, without which each would load all of its weights.
     arguments = TrlConfig(
-        **trainer_arguments(config, out, parts, max_steps=max_steps),
+        **trainer_arguments(config, out, accumulated, max_steps=max_steps),
         max_length=config.max_tokens,
         packing=config.packing,
     )
@@ -58,26 +55,18 @@ def train_sft(
     examples, left_out = tokenise(base.tokenizer, rows, config.max_tokens, masks_mistakes=masks_mistakes)
     if not examples:
         raise InvalidInput(f"no conversation has a token to train within {config.max_tokens}", file=training_set)
-    settings = {"stage": "sft", "base_model": source, "training_set": set_hash(training_set), "max_steps": max_steps}
-    checkpoint = open_together(out, settings | {"config": deciding(config)}, resume=resume)
+    decided = {"config": deciding(config)}
+    checkpoint = begin("sft", source, training_set, out, decided, max_steps=max_steps, resume=resume)
     trainer = _trainer(base, examples, arguments, config)
     done = fit(trainer, out, checkpoint)
-    model = save_model(trainer, base.tokenizer, out)
-    if is_main_process():
-        write_result(
-            out,
-            {
-                "stage": "sft",
-                "steps": trainer.state.global_step,
-                "rows": len(examples),
-                "left_out": left_out,
-                "trained_tokens_per_epoch": sum(sum(example.mask) for example in examples),
-                "loss": done.training_loss,
-                "losses": [entry["loss"] for entry in trainer.state.log_history if "loss" in entry],
-                "seconds": round(done.metrics["train_runtime"], 1),
-            },
-        )
-    return model
+    figures = {
+        "rows": len(examples),
+        "left_out": left_out,
+        "trained_tokens_per_epoch": sum(sum(example.mask) for example in examples),
+        "loss": done.training_loss,
+        "losses": [entry["loss"] for entry in trainer.state.log_history if "loss" in entry],
+    }
+    return finish("sft", trainer, base.tokenizer, out, figures, done.metrics["train_runtime"])
 
 
 def tokenise(
@@ -90,7 +79,7 @@ def tokenise(
     examples, left_out = [], {"too_long": 0, "untrained": 0}
     for number, row in enumerate(rows, start=1):
         try:
-            unlearnt = mistaken_claims(row) if masks_mistakes else ()
+            unlearnt = [span for span in row.spans if span.kind == "mistake"] if masks_mistakes else ()
             example = masked_tokens(tokenizer, row.messages, row.train, unlearnt)
         except InvalidInput as error:
             raise InvalidInput(f"{row.uid}: {error.problem}", row=number, field=error.field) from error
@@ -145,10 +134,10 @@ def train_dpo(
     if config is None:
         raise InvalidInput("the preset has no such section, with batch_size, max_tokens, learning_rate …", field="dpo")
     rows = _pairs_of(training_set, preset.protocol)
-    parts = batches(config.batch_size, config.per_device, processes(), field="dpo.batch_size")
+    accumulated = count_accumulated(config.batch_size, config.per_device, processes(), field="dpo.batch_size")
     source = resolved(base_model or config.base_model)
     arguments = DPOConfig(
-        **trainer_arguments(config, out, parts, max_steps=max_steps),
+        **trainer_arguments(config, out, accumulated, max_steps=max_steps),
         beta=config.beta,
         max_length=None,
         remove_unused_columns=False,
@@ -159,26 +148,18 @@ def train_dpo(
         raise InvalidInput(f"no pair fits into {config.max_tokens} tokens", file=training_set)
     check_memory(source, config, 2 * config.max_tokens, with_reference=True)  # both conversations at once
     model = load_model(source, attention=config.attention)
-    settings = {"stage": "dpo", "base_model": source, "training_set": set_hash(training_set), "max_steps": max_steps}
-    checkpoint = open_together(out, settings | {"config": deciding(config)}, resume=resume)
+    decided = {"config": deciding(config)}
+    checkpoint = begin("dpo", source, training_set, out, decided, max_steps=max_steps, resume=resume)
     trainer = _pair_trainer(model, tokenizer, examples, arguments, config)
     done = fit(trainer, out, checkpoint)
-    folder = save_model(trainer, tokenizer, out)
-    if is_main_process():
-        history = [entry for entry in trainer.state.log_history if "loss" in entry]
-        write_result(
-            out,
-            {
-                "stage": "dpo",
-                "steps": trainer.state.global_step,
-                "rows": len(examples),
-                "left_out": {"too_long": too_long},
-                "losses": [entry["loss"] for entry in history],
-                "accuracies": [entry["rewards/accuracies"] for entry in history],
-                "seconds": round(done.metrics["train_runtime"], 1),
-            },
-        )
-    return folder
+    history = [entry for entry in trainer.state.log_history if "loss" in entry]
+    figures = {
+        "rows": len(examples),
+        "left_out": {"too_long": too_long},
+        "losses": [entry["loss"] for entry in history],
+        "accuracies": [entry["rewards/accuracies"] for entry in history],
+    }
+    return finish("dpo", trainer, tokenizer, out, figures, done.metrics["train_runtime"])
 
 
 def tokenise_pairs(

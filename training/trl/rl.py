@@ -1,6 +1,6 @@
 """Reinforcement learning: questions in, a model out. GRPO or DAPO by TRL, over our own rollouts and rewards.
 
-Of one step `prompts_per_step` x `samples` episodes are made (`training.trl_rollouts`), which are trained in
+Of one step `prompts_per_step` x `samples` episodes are made (`training.trl.rollouts`), which are trained in
 mini-batches of `mini_batch` episodes. In TRL's terms, for P processes with `per_device` episodes each:
 
     gradient_accumulation_steps = mini_batch / (per_device P)
@@ -26,23 +26,29 @@ from trailforge.rewards.episode import Reward
 from trailforge.schemas import InvalidInput, RlRow
 from trailforge.training.config import KlConfig, RlConfig, TrainPreset
 from trailforge.training.generation import (
-    Draw,
     Generator,
     TransformersGenerator,
     TurnServer,
     VllmColocatedGenerator,
     VllmServerGenerator,
 )
-from trailforge.training.kept_episodes import EpisodePlace, EpisodeWriter, hash_searched
+from trailforge.training.kept_episodes import EpisodeWriter, make_place
 from trailforge.training.launching.launch import NO_SEQUENCE_PARALLEL
 from trailforge.training.masks import prompt_ids
 from trailforge.training.processes import is_main_process, log, process_rank, processes
-from trailforge.training.rollouts import RolloutLimits, TokenEpisode
+from trailforge.training.rollouts import TokenEpisode, limits_of
 from trailforge.training.scoring import ToScore, scorer_of_training
-from trailforge.training.sets.files import questions_of, set_hash
-from trailforge.training.trl.arguments import Batches, batches, deciding, peft_config, trainer_arguments
-from trailforge.training.trl.checkpoints import open_together, save_model, step_of, write_result
-from trailforge.training.trl.fit import fit
+from trailforge.training.sets.files import questions_of
+from trailforge.training.trl.checkpoints import step_of
+from trailforge.training.trl.fit import (
+    begin,
+    count_accumulated,
+    deciding,
+    finish,
+    fit,
+    peft_config,
+    trainer_arguments,
+)
 from trailforge.training.trl.memory import check_memory
 from trailforge.training.trl.rollouts import Pay, SearchRollouts, StepKeeper, episode_reward
 from trailforge.training.weights import base_model as resolved
@@ -91,24 +97,24 @@ def train_rl(
         judge_desk(preset.judge).check()
     rows = questions_of(training_set, "train", preset.protocol)
     check_questions(rows, config)
-    parts = update_batches(config, processes())
+    accumulated = count_accumulated(config.mini_batch, config.per_device, processes(), field="rl.mini_batch")
     source = resolved(base_model or config.base_model)
     tokenizer = load_tokenizer(source)
-    arguments = grpo_arguments(config, out, parts, max_steps=max_steps, vllm=vllm)
+    arguments = grpo_arguments(config, out, accumulated, max_steps=max_steps, vllm=vllm)
     # The prompt comes on top of `max_tokens`; rows are short against it.
     engine = vllm.memory if config.rollouts == "vllm-colocate" and not vllm.sleep else 0.0
     check_memory(source, config, config.max_tokens, with_reference=config.kl.start > 0, engine_share=engine)
     model = load_model(source, attention=config.attention)
     check_room(rows, tokenizer, model, config)
-    settings = {"stage": "rl", "base_model": source, "training_set": set_hash(training_set), "max_steps": max_steps}
-    checkpoint = open_together(out, settings | _decided_by(preset, environment), resume=resume)
+    decided = _decided_by(preset, environment)
+    checkpoint = begin("rl", source, training_set, out, decided, max_steps=max_steps, resume=resume)
     rollouts = SearchRollouts(
         rows,
         environment,
         make_pay(preset),
         protocol=preset.protocol,
         tokenizer=tokenizer,
-        limits=limits_of(config),
+        limits=limits_of(config, config.max_tokens),
         open_generator=open_generator or (lambda trainer: make_generator(trainer, config)),
         mask_too_long=config.mask_truncated,
         keeper=open_keeper(out, preset, environment, source, done=step_of(checkpoint)),
@@ -118,10 +124,13 @@ def train_rl(
         done = fit(trainer, out, checkpoint, every=config.updates_per_step)
     finally:
         rollouts.close()
-    folder = save_model(trainer, tokenizer, out)
-    if is_main_process():
-        write_result(out, _figures(trainer, len(rows), done.metrics["train_runtime"]))
-    return folder
+    history = [entry for entry in trainer.state.log_history if "reward" in entry]
+    figures = {
+        "questions": len(rows),
+        "rewards": [entry["reward"] for entry in history],
+        "searches": [entry["episodes/searches"] for entry in history],
+    }
+    return finish("rl", trainer, tokenizer, out, figures, done.metrics["train_runtime"])
 
 
 def grpo_trainer(
@@ -166,7 +175,7 @@ def _trainer_class() -> Any:
     return Trainer
 
 
-def grpo_arguments(config: RlConfig, out: Path, parts: Batches, *, max_steps: int | None, vllm: VllmOptions) -> Any:
+def grpo_arguments(config: RlConfig, out: Path, accumulated: int, *, max_steps: int | None, vllm: VllmOptions) -> Any:
     """TRL's configuration. Raises `InvalidInput` for what TRL cannot do."""
     from trl.trainer.grpo_config import GRPOConfig
 
@@ -191,12 +200,12 @@ def grpo_arguments(config: RlConfig, out: Path, parts: Batches, *, max_steps: in
             "--rollouts transformers",
             field="rl.rollouts",
         )
-    common = trainer_arguments(config, out, parts, max_steps=max_steps)
+    common = trainer_arguments(config, out, accumulated, max_steps=max_steps)
     # Between two updates on the same episodes there is nothing to go on from: checkpoints do not hold episodes.
     common["save_steps"] = -(-config.save_steps // config.updates_per_step) * config.updates_per_step
     return GRPOConfig(
         **common,
-        steps_per_generation=parts.accumulated * config.updates_per_step,
+        steps_per_generation=accumulated * config.updates_per_step,
         num_generations=config.samples,
         max_completion_length=config.max_tokens,
         shuffle_dataset=False,  # a training set stands in the order of learning
@@ -221,11 +230,6 @@ def grpo_arguments(config: RlConfig, out: Path, parts: Batches, *, max_steps: in
     )
 
 
-def update_batches(config: RlConfig, processes: int) -> Batches:
-    """How an optimizer step is parted. Raises `InvalidInput` with the numbers when it cannot be."""
-    return batches(config.mini_batch, config.per_device, processes, field="rl.mini_batch")
-
-
 def check_questions(rows: Sequence[RlRow], config: RlConfig) -> None:
     """Raises `InvalidInput` when questions do not fill one step, or two have the same id."""
     if len(rows) < config.prompts_per_step:
@@ -236,18 +240,6 @@ def check_questions(rows: Sequence[RlRow], config: RlConfig) -> None:
         raise InvalidInput("two questions have the same id", field="uid")
     if left := len(rows) % config.prompts_per_step:
         log(f"the last {left} of {len(rows)} questions do not fill a step of {config.prompts_per_step}: left out")
-
-
-def _figures(trainer: Any, questions: int, seconds: float) -> dict[str, Any]:
-    history = [entry for entry in trainer.state.log_history if "reward" in entry]
-    return {
-        "stage": "rl",
-        "steps": trainer.state.global_step,
-        "questions": questions,
-        "rewards": [entry["reward"] for entry in history],
-        "searches": [entry["episodes/searches"] for entry in history],
-        "seconds": round(seconds, 1),
-    }
 
 
 def _decided_by(preset: TrainPreset, environment: Environment) -> dict[str, Any]:
@@ -277,15 +269,6 @@ def check_room(rows: Sequence[RlRow], tokenizer: Any, model: Any, config: RlConf
         )
 
 
-def limits_of(config: RlConfig) -> RolloutLimits:
-    """Where episodes end."""
-    return RolloutLimits(
-        max_tokens=config.max_tokens,
-        max_observation_tokens=config.max_observation_tokens,
-        max_searches=config.max_searches,
-    )
-
-
 def make_pay(preset: TrainPreset) -> Pay:
     """The preset's reward."""
     scorer = scorer_of_training(preset)
@@ -307,14 +290,7 @@ def open_keeper(
     writer = EpisodeWriter(out, str(process_rank()))
     if is_main_process():
         writer.drop_after(done)
-    place = EpisodePlace(
-        step=0,
-        protocol=preset.protocol,
-        backend=environment.retriever,
-        index=hash_searched(environment),
-        model=model,
-        process=str(process_rank()),
-    )
+    place = make_place(preset.protocol, environment, model, str(process_rank()))
     return StepKeeper(writer, place, every=config.keep_every, updates=config.updates_per_step)
 
 
@@ -339,7 +315,8 @@ def make_generator(trainer: Any, config: RlConfig) -> Generator | TurnServer:
     return TransformersGenerator(
         trainer.accelerator.unwrap_model(trainer.model),
         trainer.processing_class,
-        Draw(temperature=config.temperature, top_p=config.top_p),
+        temperature=config.temperature,
+        top_p=config.top_p,
     )
 
 

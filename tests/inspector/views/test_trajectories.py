@@ -31,7 +31,7 @@ from trailforge.schemas import (
     Trajectory,
     write_parquet,
 )
-from trailforge.training.sets.sft_rows import segments
+from trailforge.training.sets.judging import segments
 
 PAIR = StepPair(wrong_rollout=1, right_rollout=0, wrong_step=1, right_step=1, diverges_at=1)
 EVIL = "<script>alert(1)</script> **bold** \x1b[2J \u202e <img src=x onerror=alert(1)>"

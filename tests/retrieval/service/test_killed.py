@@ -23,6 +23,7 @@ from tests.retrieval.service.support import closed_port, get, post
 from tests.retrieval.support import DOCUMENTS
 from tests.support.recorded import recorded
 from tests.support.scripted import ScriptedModel
+from tests.support.turns import text_of
 from tests.support.warm import Running
 from trailforge.commands.serve import serve_search
 from trailforge.inference import Request
@@ -126,7 +127,7 @@ async def test_a_killed_server_ends_episodes_with_errors_and_a_restarted_one_ser
     with started(*words):
         again = await asyncio.gather(*(episode(environment, number, 2) for number in range(4)))
     assert [run.stop for run in again] == ["answered"] * 4
-    assert all("Fritz Lang was born in Vienna." in run.text for run in again)
+    assert all("Fritz Lang was born in Vienna." in text_of(run) for run in again)
 
 
 async def test_a_server_that_stops_finishes_what_is_asked(tmp_path: Path) -> None:

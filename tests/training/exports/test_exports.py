@@ -20,6 +20,7 @@ from tests.support import finished_runs as made
 from tests.support.files import restate
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from trailforge.schemas import GroundTruth, InvalidInput, OutputError, RlRow, SftRow, from_dict
+from trailforge.schemas.text import count_conversation
 from trailforge.training.adapters.search_episodes import SearchSettings, read_settings
 from trailforge.training.adapters.slime import generate
 from trailforge.training.config import Scheduler, load_train_preset
@@ -37,7 +38,6 @@ from trailforge.training.masks import (
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import TrainingSet, open_set
-from trailforge.training.sets.lengths import Lengths
 
 ASKED = [made.question(number, hops=2 + number % 2) for number in range(6)]
 
@@ -62,7 +62,7 @@ def made_set(tmp_path_factory: pytest.TempPathFactory) -> TrainingSet:
         made.bundles_run(home / "bundles"),
         made.kg_run(home / "kg", ASKED[:2]),
     ]
-    longest = max(Lengths(None).of(row.messages) for row in [*rows])
+    longest = max(count_conversation(row.messages) for row in [*rows])
     config = ViewConfig(validation_share=0.4, max_tokens=longest, long_rows="segments")
     make_training_set(runs, home / "out", config)
     return open_set(home / "out")

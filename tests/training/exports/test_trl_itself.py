@@ -14,12 +14,12 @@ from tests.support import finished_runs as made
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from tests.training.exports.commands import command_in
 from trailforge.schemas import SftRow
+from trailforge.schemas.text import count_conversation
 from trailforge.training.exports import export
 from trailforge.training.masks import IGNORED, masked_tokens, prepare_tokenizer
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import open_set
-from trailforge.training.sets.lengths import Lengths
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("trl") is None, reason="TRL is not installed")]
 ASKED = [made.question(number) for number in range(30)]
@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows += [row for asked in ASKED[:9] for row in made.mcts_rows(asked, reflective=True)]
     runs = [made.mcts_run(home / "mcts", ASKED, rows), made.bundles_run(home / "b"), made.kg_run(home / "k", ASKED[:9])]
     longest = (
-        min(Lengths(None).of(row.messages) for row in rows[len(ASKED) :]) - 1
+        min(count_conversation(row.messages) for row in rows[len(ASKED) :]) - 1
     )  # reflective rows are cut, no others
     config = ViewConfig(validation_share=0.1, max_tokens=longest, long_rows="segments")
     make_training_set(runs, home / "set", config)

@@ -20,6 +20,7 @@ from tests.support import finished_runs as made
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from tests.training.exports.commands import command_in, verl_config, verl_settings
 from trailforge.schemas import RlRow, SftRow, to_dict
+from trailforge.schemas.text import count_conversation
 from trailforge.training.config import load_train_preset
 from trailforge.training.exports import export
 from trailforge.training.exports.verl import AGENT, VerlFiles, VerlOptions
@@ -27,7 +28,6 @@ from trailforge.training.masks import masked_tokens, prepare_tokenizer
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import TrainingSet, open_set
-from trailforge.training.sets.lengths import Lengths
 
 pytest.importorskip("verl")
 OmegaConf: Any = pytest.importorskip("omegaconf").OmegaConf
@@ -42,7 +42,7 @@ def made_set(tmp_path_factory: pytest.TempPathFactory) -> TrainingSet:
     rows = [row for asked in ASKED for row in made.mcts_rows(asked)]
     rows += [row for asked in ASKED[:9] for row in made.mcts_rows(asked, reflective=True)]
     runs = [made.mcts_run(home / "mcts", ASKED, rows), made.bundles_run(home / "b"), made.kg_run(home / "k", ASKED[:9])]
-    longest = max(Lengths(None).of(row.messages) for row in rows[: len(ASKED)])
+    longest = max(count_conversation(row.messages) for row in rows[: len(ASKED)])
     make_training_set(runs, home / "set", ViewConfig(validation_share=0.1, max_tokens=longest, long_rows="segments"))
     export(home / "set", "verl", home / "verl")
     return open_set(home / "set")

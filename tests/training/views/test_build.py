@@ -29,11 +29,11 @@ from trailforge.schemas import (
     read_parquet,
     write_parquet,
 )
+from trailforge.schemas.text import count_conversation
 from trailforge.training.masks import masked_tokens, prepare_tokenizer
 from trailforge.training.sets.build import check, make_training_set
 from trailforge.training.sets.config import TEXT_PROTOCOLS, Share, ViewConfig
 from trailforge.training.sets.files import TrainingSet, open_set
-from trailforge.training.sets.lengths import Lengths
 from trailforge.training.sets.order import question_key
 
 ASKED = [made.question(number, hops=2 + number % 3) for number in range(10)]
@@ -289,7 +289,7 @@ def test_every_conversation_is_cut_into_its_turns_where_segments_are_asked_for(t
 
 def test_segments_of_a_question_are_in_one_split_and_those_too_long_are_dropped(tmp_path: Path) -> None:
     run = made.mcts_run(tmp_path / "run", ASKED, [row for asked in ASKED for row in made.mcts_rows(asked)])
-    longest = Lengths(None).of(made.mcts_rows(ASKED[0])[0].messages)
+    longest = count_conversation(made.mcts_rows(ASKED[0])[0].messages)
     config = replace(HALF, segments=True, max_tokens=longest - 1)
     made_set = build([run], tmp_path / "out", config)
     sides = {

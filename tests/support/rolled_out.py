@@ -1,0 +1,15 @@
+"""Episodes as tokens, on a loop of their own."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+from trailforge.training.rollouts import TokenEpisode, roll_out
+from trailforge.training.turns import EpisodeLoop
+
+
+def rolled_out(*arguments: Any, **options: Any) -> list[TokenEpisode]:
+    """As `roll_out`."""
+    with closing(EpisodeLoop()) as loop:
+        return roll_out(*arguments, **options, loop=loop)

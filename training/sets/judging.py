@@ -1,0 +1,228 @@
+"""What is against a row of a training set, how long it is, and the segments that may take its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from trailforge.pipelines.sources import read_benchmark
+from trailforge.retrieval.words import ngrams_of
+from trailforge.schemas import (
+    ChatMessage,
+    InvalidInput,
+    PreferenceRow,
+    RlRow,
+    SftRow,
+    Verdict,
+    install_hint,
+)
+from trailforge.schemas.text import chat_token_in, count_conversation
+from trailforge.training.frames import END, START
+from trailforge.training.masks import masked_tokens, pieces, prepare_tokenizer, prompt_ids, teach
+from trailforge.training.sets.config import ViewConfig
+
+SPLIT = "split_into_segments"
+"""Why a row is left out whose segments are taken in its place."""
+
+
+def segments(row: SftRow) -> Iterator[SftRow]:
+    """A row for each of the agent's turns, with all before it; the loss is taken on that turn alone.
+
+    "Split the dialogue into smaller segments" (MSearcher, section 3.2.1), which gives no rule.
+    """
+    turns = [index for index, train in enumerate(row.train) if train]
+    for number, index in enumerate(turns):
+        messages = row.messages[: index + 1]
+        yield replace(
+            row,
+            uid=f"{row.uid}-{number}",
+            messages=messages,
+            train=(*(False,) * index, True),
+            spans=tuple(span for span in row.spans if span.message <= index),
+            segment_index=number,
+            segment_count=len(turns),
+            num_tool_calls=sum(message.role == "tool" for message in messages),
+            token_estimate=count_conversation(messages),
+        )
+
+
+class RowJudge:
+    """Says what is against a row, the first reason alone, and how many tokens it has; the score of a verdict is this
+    length, or 1. Remembers the rows that it has seen, for the second of two that are the same."""
+
+    def __init__(self, config: ViewConfig) -> None:
+        """Raises `InvalidInput` when there is no such tokenizer, or it changes text, and as `read_benchmarks`."""
+        self.measured_by = config.tokenizer or "estimate"
+        self._config = config
+        self._tokenizer = load_tokenizer(config.tokenizer) if config.tokenizer else None
+        self._benchmarks = read_benchmarks(config.benchmarks, config.ngram)
+        self._seen: set[tuple[str, ...]] = set()
+
+    def conversation(self, row: SftRow) -> tuple[Verdict | None, int]:
+        """Of a whole one."""
+        if row.segment_count != 1:
+            return _against("per_turn_row", "segments are made of the whole conversation, which is a row too"), 0
+        if self._has_seen("sft", row.uid):
+            return _against("duplicate_row", "the same row is in an earlier run"), 0
+        if row.trajectory_kind == "reflective" and not self._takes(row):
+            return _against("reflective", f"mends an error of {row.reflection_error}"), 0
+        if problem := _malformed(row):
+            return _against("malformed_row", problem), 0
+        if asked := self._benchmarks.asking(row.question):
+            return _against("contaminated", asked), 0
+        return self._measured(row)
+
+    def segment(self, row: SftRow) -> tuple[Verdict | None, int]:
+        """Of a row that is sound."""
+        verdict, tokens = self._measured(row)
+        return (replace(verdict, reason="too_long") if verdict is not None else None), tokens
+
+    def question(self, row: RlRow) -> tuple[Verdict | None, int]:
+        """Of one to ask; it has the length of its prompt."""
+        if self._has_seen("rl", row.reward_model.ground_truth.protocol, " ".join(row.question.casefold().split())):
+            return _against("duplicate_question", "asked before in the same protocol"), 0
+        if asked := self._benchmarks.asking(row.question):
+            return _against("contaminated", asked), 0
+        if held := control_token(row.prompt):
+            return _against("control_token", held), 0
+        return self._fitting(row.prompt, is_prompt=True)
+
+    def pair(self, row: PreferenceRow) -> tuple[Verdict | None, int]:
+        """Of two conversations, of which each has to fit; it has the length of both."""
+        both = [(*row.prompt, *end) for end in (row.chosen, row.rejected)]
+        if self._has_seen("pairs", row.uid):
+            return _against("duplicate_row", "in an earlier run too"), 0
+        if not all(end and end[0].role == "assistant" for end in (row.chosen, row.rejected)):
+            return _against("malformed_row", "an end does not begin with a turn of the agent"), 0
+        if row.chosen == row.rejected:
+            return _against("malformed_row", "both ends are the same"), 0
+        if held := control_token(both[0]) or control_token(both[1]):
+            return _against("control_token", held), 0
+        if asked := self._benchmarks.asking(row.question):
+            return _against("contaminated", asked), 0
+        return self._fitting(*both)
+
+    def _has_seen(self, *row: str) -> bool:
+        if row in self._seen:
+            return True
+        self._seen.add(row)
+        return False
+
+    def _takes(self, row: SftRow) -> bool:
+        return self._config.with_reflective and row.reflection_error not in self._config.leave_out
+
+    def _measured(self, row: SftRow) -> tuple[Verdict | None, int]:
+        verdict, tokens = self._fitting(row.messages)
+        can_split = row.segment_count == 1 and sum(row.train) > 1
+        if not can_split or (verdict is not None and verdict.reason == "control_token"):
+            return verdict, tokens
+        if self._config.segments:
+            return _against(SPLIT, "segments were asked for", score=float(tokens)), tokens
+        if verdict is not None and self._config.long_rows == "segments":
+            verdict = replace(verdict, reason=SPLIT)
+        return verdict, tokens
+
+    def _fitting(self, *conversations: Sequence[ChatMessage], is_prompt: bool = False) -> tuple[Verdict | None, int]:
+        """Of conversations that belong together: each has to fit into the longest row."""
+        try:
+            lengths = [self._length(each, is_prompt) for each in conversations]
+        except InvalidInput as error:
+            return _against("control_token", error.problem), 0
+        longest, most = max(lengths), self._config.max_tokens
+        if longest <= most:
+            return None, sum(lengths)
+        detail = f"{longest} tokens by {self.measured_by}; at most {most}"
+        return _against("too_long", detail, score=float(longest)), sum(lengths)
+
+    def _length(self, messages: Sequence[ChatMessage], is_prompt: bool) -> int:
+        """With the template; of a prompt up to where the agent's first turn begins."""
+        if self._tokenizer is None:
+            return count_conversation(messages)
+        return len((prompt_ids if is_prompt else _ids)(self._tokenizer, messages))
+
+
+def _ids(tokenizer: Any, messages: Sequence[ChatMessage]) -> list[int]:
+    return masked_tokens(tokenizer, messages).input_ids
+
+
+def load_tokenizer(name: str) -> Any:
+    """A tokenizer of transformers, taught ChatML as `train sft` does (`prepare_tokenizer`). Raises `InvalidInput`."""
+    try:
+        from transformers import AutoTokenizer
+    except ImportError as error:
+        raise InvalidInput(f"tokenizers need the package transformers: {install_hint('train')}") from error
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError, KeyError) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InvalidInput(f"no tokenizer there ({first})", file=name) from error
+    teach(tokenizer)
+    prepare_tokenizer(tokenizer)
+    return tokenizer
+
+
+def control_token(messages: tuple[ChatMessage, ...]) -> str | None:
+    """Text of others that is a special token of some model: its template would take it for one. None without such text.
+
+    What an agent wrote may hold marks of its protocol, but not those of our own template.
+    """
+    for number, message in enumerate(messages):
+        if message.role == "assistant":
+            found = next((token for token in (START, END) if token in message.content), None)
+        else:
+            found = chat_token_in(message.content)
+        if found:
+            return f"message {number} holds {found}"
+    return None
+
+
+def _malformed(row: SftRow) -> str:
+    try:
+        trained = any(piece.train for piece in pieces(row.messages, row.train))
+    except InvalidInput as error:
+        return error.problem
+    if not trained:
+        return "the loss is taken on nothing"
+    return control_token(row.messages) or ""
+
+
+def _against(reason: str, detail: str, *, score: float = 1.0) -> Verdict:
+    return Verdict(keep=False, reason=reason, score=score, detail=detail)
+
+
+# Questions that must not be trained on: those of named benchmark files, by shared word n-grams
+
+
+class QuestionNgrams:
+    """The n-grams of all benchmark questions."""
+
+    def __init__(self, questions: Iterable[tuple[str, str]], n: int) -> None:
+        """`questions`: name of the benchmark and question."""
+        self._n = n
+        self._found: dict[str, tuple[str, str]] = {}
+        for name, question in questions:
+            for ngram in ngrams_of(question, n):
+                self._found.setdefault(ngram, (name, question))
+
+    def asking(self, question: str) -> str | None:
+        """Who asks this too, as a line for a person; None when nobody does."""
+        shared = ngrams_of(question, self._n) & self._found.keys()
+        if not shared:
+            return None
+        name, other = self._found[min(shared)]
+        return f"{name} asks {other!r}"
+
+
+def read_benchmarks(paths: Iterable[str], n: int) -> QuestionNgrams:
+    """From files as `read_benchmark` takes them. Raises as it does, and for a file without questions."""
+    return QuestionNgrams((pair for path in paths for pair in _named_questions(Path(path))), n)
+
+
+def _named_questions(path: Path) -> Iterator[tuple[str, str]]:
+    question = ""
+    for question in read_benchmark(path):
+        yield path.name.partition(".")[0], question
+    if not question:
+        raise InvalidInput("holds no questions", file=path)
