@@ -482,9 +482,10 @@ def classes(file: Path) -> dict[str, int]:
 
 
 def single_importers(root: Path) -> list[str]:
-    """Modules that exactly one other product file imports. A package is there for its files, not for who imports it."""
+    """Modules that exactly one other product file imports. A package is there for its files, not for who imports it;
+    what the face gives out is there for people."""
     importers: dict[str, set[Path]] = {}
-    for file in with_face(root):
+    for file in sources(root):
         for each in imports(root, file):
             importers.setdefault(each.module, set()).add(file)
     modules = {".".join(file.relative_to(root).with_suffix("").parts): file for file in sources(root)}
