@@ -1,4 +1,4 @@
-"""`trailforge doctor`: all checks in order, those of `pipelines.doctor` and those of Prefect."""
+"""`trailforge doctor`: all checks in order, those of `pipelines.runs.doctor` and those of Prefect."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trailforge.flows import names_prefect_server
 from trailforge.pipelines.runs import doctor
 from trailforge.pipelines.runs.config import GraphRunConfig, RunConfig, preset_server
-from trailforge.pipelines.runs.doctor import EMBEDDED, Finding, fault, ok, run_check
+from trailforge.pipelines.runs.doctor import EMBEDDED, Finding, fault, ok, run_check, warning
 from trailforge.presets import load_preset
 from trailforge.schemas import InvalidInput, TrailforgeError
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from prefect.settings import Settings
 
 _ANSWERS_WITHIN_S = 5.0
+_UNNAMED = "no server is named, so runs go without Prefect"
 
 
 def examine(
@@ -32,7 +34,8 @@ def examine(
     kg: Path | None = None,
     documents: Path | None = None,
 ) -> Iterator[Finding]:
-    """One finding after the other, for all data sets that the preset is for; what several of them need comes once.
+    """One finding after the other, for all data sets that the preset is for; what several of them need comes once,
+    with their names where it is not of all.
 
     `kg`, `documents`: what a run is to be given. Raises `InvalidInput` for a preset that cannot be used.
     """
@@ -42,7 +45,20 @@ def examine(
     configs = configured_for_all(preset, model, model_name)
     _refuse_unwanted(configs, kg, documents)
     yield ok("preset", f"{preset} is read, for {', '.join(configs)}")
-    seen: set[Finding] = set()
+    yield from _of_data_sets(preset, configs, kg, documents)
+    yield from _servers({(config.model, config.call_style): config for config in configs.values()}.values(), call=call)
+    yield run_check("disk", lambda: doctor.disk(out))
+    for url in dict.fromkeys(config.ledger for config in configs.values()):
+        yield run_check("ledger", lambda url=url: _ledger(url, out))
+    yield run_check("schemas", lambda: doctor.schema_versions(out))
+    yield run_check("prefect", prefect_server)
+
+
+def _of_data_sets(
+    preset: str, configs: Mapping[str, RunConfig], kg: Path | None, documents: Path | None
+) -> Iterator[Finding]:
+    """What each data set's configuration needs, by check."""
+    wanting: dict[str, dict[Finding, list[str]]] = {}
     for name, config in configs.items():
         server = preset_server(load_preset(preset, name), source=f"preset {preset}")
         for found in (
@@ -50,15 +66,11 @@ def examine(
             doctor.window(config, server),
             *_needed_by(config, kg, documents),
         ):
-            if found not in seen:
-                seen.add(found)
-                yield found
-    yield from _servers({(config.model, config.call_style): config for config in configs.values()}.values(), call=call)
-    yield run_check("disk", lambda: doctor.disk(out))
-    for url in dict.fromkeys(config.ledger for config in configs.values()):
-        yield run_check("ledger", lambda url=url: _ledger(url, out))
-    yield run_check("schemas", lambda: doctor.schema_versions(out))
-    yield run_check("prefect", prefect_server)
+            wanting.setdefault(found.check, {}).setdefault(found, []).append(name)
+    for names_by_finding in wanting.values():
+        for found, names in names_by_finding.items():
+            is_of_all = len(names) == len(configs)
+            yield found if is_of_all else replace(found, detail=f"{', '.join(names)}: {found.detail}")
 
 
 def _refuse_unwanted(configs: Mapping[str, RunConfig], kg: Path | None, documents: Path | None) -> None:
@@ -116,22 +128,27 @@ def embedded_model(name: str, *, is_wanted: bool) -> Finding:
 
 
 def prefect_server(settings: Settings | None = None) -> Finding:
-    """The server that PREFECT_API_URL names answers, or a private one can be started."""
-    from prefect.settings import get_current_settings
-
+    """The server that is named answers. Where none is, runs need no Prefect, and `--prefect` starts a private one."""
+    try:
+        from prefect.settings import get_current_settings
+    except ImportError:
+        if names_prefect_server():
+            raise
+        return ok("prefect", "not installed, and not wanted: no server is named")
     settings = settings or get_current_settings()
     if settings.api.url:
         return _named_server(settings.api.url)
     if not settings.server.ephemeral.enabled:
-        return fault("prefect", "no PREFECT_API_URL, and private servers are switched off", "set PREFECT_API_URL")
+        return ok("prefect", f"{_UNNAMED}; private servers are switched off")
     home = settings.home.expanduser()
     try:
         home.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=home):
             pass
     except OSError as error:
-        return fault("prefect", f"cannot write to {home} ({error.strerror})", "set PREFECT_HOME to another folder")
-    return ok("prefect", f"no PREFECT_API_URL: a run starts a private server, its data in {home}")
+        detail = f"{_UNNAMED}; --prefect cannot write to {home} ({error.strerror})"
+        return warning("prefect", detail, "set PREFECT_HOME to another folder")
+    return ok("prefect", f"{_UNNAMED}; --prefect starts a private one, its data in {home}")
 
 
 def _named_server(url: str) -> Finding:

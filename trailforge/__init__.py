@@ -9,6 +9,7 @@ The names of `__all__` are the public API; each is loaded when it is first used.
 from __future__ import annotations
 
 import importlib
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
         to_dict,
         write_parquet,
     )
+    from trailforge.training.adapters.verifiers import SearchEnv, SearchHarness, SearchTaskset, load_environment
 
     __version__: str
 
@@ -107,6 +109,7 @@ _HOMES = {
     "Manifest Message Passage Plan Provenance ProviderError Question RejectedRow RlRow Rollout "
     "SearchEpisode SearchTree SftRow Step TrailforgeError Trajectory Verdict arrow_schema from_dict "
     "read_parquet to_dict write_parquet",
+    "training.adapters.verifiers": "SearchEnv SearchHarness SearchTaskset load_environment",
 }
 """Modules, and the public names that each holds."""
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
@@ -185,6 +188,10 @@ __all__ = [
     "to_dict",
     "write_parquet",
 ]
+if find_spec("verifiers") is not None:
+    # verifiers loads an environment by its id, `trailforge`, as a module, and looks for these in `__all__`. They load
+    # verifiers, so where it is missing `from trailforge import *` has to leave them out.
+    __all__ += ["SearchEnv", "SearchHarness", "SearchTaskset", "load_environment"]
 
 
 def __getattr__(name: str) -> Any:

@@ -112,7 +112,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a copy of the tree: a build leaves files behind. Links stay links."""
     copy = tmp_path_factory.mktemp("tree") / "trailforge"
     ignored = shutil.ignore_patterns("__pycache__")
-    for name in [*packages(ROOT), "trailforge", "trailforge_search", "tests"]:
+    for name in [*packages(ROOT), "trailforge", "tests"]:
         shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=ignored)
     for name in BESIDE:
         shutil.copy(ROOT / name, copy / name)

@@ -45,10 +45,8 @@ def test_the_wheel_of_the_sdist_holds_every_module_and_file_and_nothing_else(whe
     face = [path for path in (ROOT / "trailforge").glob("*.py") if not path.is_symlink()]
     shipped = {path.relative_to(ROOT).as_posix() for path in [*rooms, ROOT / "cli.py"] if path.suffix in SHIPPED}
     expected = {f"trailforge/{name}" for name in shipped if "__pycache__" not in name}
-    assert names == expected | {f"trailforge/{path.name}" for path in face} | {
-        "trailforge/py.typed",
-        "trailforge_search/__init__.py",
-    }
+    assert names == expected | {f"trailforge/{path.name}" for path in face} | {"trailforge/py.typed"}
+    assert {name.partition("/")[0] for name in names} == {"trailforge"}
 
 
 def test_the_sdist_holds_no_links_and_no_tests(sdist: Path) -> None:

@@ -1,6 +1,6 @@
 """Our environment inside verifiers: its evaluation command and its training client, against scripted servers.
 
-verifiers is installed in an environment of its own: `make test-engines ENGINE=verifiers`.
+verifiers is installed in an environment of its own: `make test-engine ENGINE=verifiers`.
 """
 
 # pyright: reportMissingImports=false
@@ -138,7 +138,7 @@ async def test_its_evaluation_command_pays_and_converses_as_we_do(
     keeping = keep_in(tmp_path / "kept", world)
     async with serving(FakeSampler(tokenizer, protocol)) as server:
         command = (
-            f"trailforge-search --env.taskset.training-set {world / protocol} --env.taskset.protocol {protocol} "
+            f"trailforge --env.taskset.training-set {world / protocol} --env.taskset.protocol {protocol} "
             f"--env.taskset.search {keeping} --env.taskset.tokenizer {tokenizer.folder} "
             f"--model m --client.base-url {server.url} --no-rich --no-push --output-dir {tmp_path} --run.name run"
         )

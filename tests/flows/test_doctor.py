@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tests.support.model_server import running, stats
 from trailforge.cli import _silent_prefect
 from trailforge.flows.doctor import embedded_model, examine, prefect_server
 from trailforge.inference.packaged import PackagedModel
-from trailforge.pipelines.runs.doctor import Finding, run_check
+from trailforge.pipelines.runs.doctor import Finding, ok, run_check
 from trailforge.retrieval.indexes.manifest import IndexManifest, write_manifest
 from trailforge.schemas import InvalidInput
 
@@ -24,17 +25,28 @@ SECRET = "sk-not-to-be-seen"
 def test_a_private_prefect_server_can_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "home"))
     found = prefect_server(Settings())
-    assert found.level == "ok" and "private server" in found.detail
+    assert found.level == "ok" and "runs go without Prefect; --prefect starts a private one" in found.detail
 
 
 def test_no_private_prefect_server_can_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "file" / "home"))
     found = prefect_server(Settings())
-    assert found.level == "fault" and "PREFECT_HOME" in found.mend
+    assert found.level == "warning" and "PREFECT_HOME" in found.mend
     monkeypatch.setenv("PREFECT_SERVER_EPHEMERAL_ENABLED", "false")
     found = prefect_server(Settings())
-    assert found.level == "fault" and found.mend == "set PREFECT_API_URL"
+    assert found.level == "ok" and "switched off" in found.detail
+
+
+def test_prefect_is_missing_which_is_a_fault_where_a_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prefect.settings", None)
+    monkeypatch.delitem(sys.modules, "prefect", raising=False)
+    monkeypatch.setenv("PREFECT_API_URL", "")
+    found = run_check("prefect", prefect_server)
+    assert found == ok("prefect", "not installed, and not wanted: no server is named")
+    monkeypatch.setenv("PREFECT_API_URL", f"{NOBODY}/api")
+    found = run_check("prefect", prefect_server)
+    assert found.level == "fault" and "pip install 'trailforge[generate]'" in found.mend
 
 
 def test_the_prefect_server_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +102,8 @@ def test_each_data_set_of_a_preset_is_looked_at_and_what_all_need_comes_once(tmp
     assert [found.level for found in encoders] == ["ok", "warning"] and "nobody/has-it" in encoders[1].detail
     graphs = found_by(path, "graph", tmp_path)
     assert [found.level for found in graphs] == ["fault", "warning"] and "add --kg" in graphs[1].mend
+    named = [found.detail.partition(":")[0] for found in (*encoders, *graphs)]
+    assert named == ["kg_questions, mcts_trajectories", "kg_trajectories", "kg_questions", "kg_trajectories"]
     assert len(found_by(path, "model server", tmp_path)) == len(found_by(path, "key", tmp_path)) == 1
 
 

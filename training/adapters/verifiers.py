@@ -1,6 +1,6 @@
 """The environment for verifiers 0.4, with which prime-rl and all else that speaks verifiers trains on our questions.
 
-    vf-eval trailforge-search --env.taskset.training-set sets/musique --env.taskset.search search.yaml -m MODEL …
+    vf-eval trailforge --env.taskset.training-set sets/musique --env.taskset.search search.yaml -m MODEL …
 
 Its taskset are the questions of a training set, its harness leads an episode in the protocol of each, inside the
 process of verifiers, and its reward is the question's own. `search` is the YAML file of `SearchSettings`, as the
@@ -50,7 +50,8 @@ from trailforge.training.rollouts import lead_episode, limits_of
 from trailforge.training.scoring import ToScore, read_truth, scorer_of
 from trailforge.training.sets.files import Split, questions_of
 
-ID = "trailforge-search"
+ID = "trailforge"
+"""By which verifiers finds it: the module whose `__all__` names taskset, harness and environment."""
 _ATTEMPTS, _FIRST_WAIT_S = 5, 1.0
 
 
