@@ -65,6 +65,13 @@ def test_a_stopped_run_says_what_is_done_and_how_to_go_on(half_run: FinishedRun)
     )
 
 
+def test_commands_are_quoted_as_a_shell_wants_it(half_run: FinishedRun, tmp_path: Path) -> None:
+    folder = half_run.folder.rename(tmp_path / "a b")
+    assert f" --out '{folder}' …" in read_status(folder).next
+    (tmp_path / "c d").mkdir()
+    assert f" --out '{tmp_path / 'c d'}'" in read_status(tmp_path / "c d").next
+
+
 def test_errors_of_the_last_try_are_told_once(half_run: FinishedRun) -> None:
     (half_run.folder / ERRORS).mkdir(exist_ok=True)
     for name in ("0a0a0a0a", "0b0b0b0b"):
