@@ -9,6 +9,7 @@ from enum import StrEnum
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -154,8 +155,8 @@ def apply(
     reasons = ", ".join(f"{count.reason} {count.count}" for count in books.rejected) or "none rejected"
     print(f"{manifest.run_id}: {books.inputs:,} rows, {books.accepted:,} left; {reasons}")
     if merged.conflicts:
-        print(f"People differ on {len(merged.conflicts)} of them; trailforge curate stats {folder}")
-    print(f"Rows: {out}   Check them: trailforge verify {out}")
+        print(f"People differ on {len(merged.conflicts)} of them; trailforge curate stats {quote(str(folder))}")
+    print(f"Rows: {out}   Check them: trailforge verify {quote(str(out))}")
 
 
 @app.command(epilog=MERGE_EPILOG)
@@ -173,7 +174,7 @@ def merge(
     merged = merge(of_run(read_decisions(folder), settings.run_id))
     _print_unfit(folder, settings.dataset, merged)
     if merged.conflicts:
-        print(f"People differ on {len(merged.conflicts)} of them; trailforge curate stats {folder}")
+        print(f"People differ on {len(merged.conflicts)} of them; trailforge curate stats {quote(str(folder))}")
 
 
 @app.command(epilog=STATS_EPILOG)
@@ -253,7 +254,8 @@ def _print_unfit(folder: Path, dataset: str, merged: Merged) -> None:
     for ruling, problem in unfit:
         print(f"cannot be applied: {ruling.table}, {ruling.uid} ({', '.join(ruling.who)}): {problem}")
     if unfit:
-        print(f"Take it back: trailforge curate decide {folder} {unfit[0][0].uid} --withdraw --who NAME")
+        uid = quote(unfit[0][0].uid)
+        print(f"Take it back: trailforge curate decide {quote(str(folder))} {uid} --withdraw --who NAME")
 
 
 def _unfit(folder: Path, dataset: str, merged: Merged) -> Iterator[tuple[Ruling, str]]:

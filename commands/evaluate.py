@@ -167,7 +167,7 @@ def evaluate(
 
 def _run(request: _Request, served: _Served, out: Path) -> None:
     """Claim the folder, build what is searched, run what is missing, report."""
-    from trailforge.evaluation.folder import claim_folder
+    from trailforge.evaluation.folder import check_same, claim_folder
     from trailforge.evaluation.grid import plan_grid
     from trailforge.evaluation.report import write_report
     from trailforge.pipelines.engine.files import exclusive
@@ -177,6 +177,7 @@ def _run(request: _Request, served: _Served, out: Path) -> None:
         async with _open_model(request, served, out) as model:
             await grid.run(model)
 
+    check_same(out, request.evaluation)  # a stranger's folder gets no lock
     with exclusive(out):
         claim_folder(out, request.evaluation)
         with show_parts() as report:

@@ -52,6 +52,20 @@ Curated = Annotated[
 ]
 
 
+def _check_documents(names: list[str]) -> list[str]:
+    """Before anything heavy is loaded. A window of no file would be left behind, and stay unfinished for ever."""
+    from trailforge.flows.given import check_named
+
+    check_named(names)
+    return names
+
+
+_Documents = Annotated[
+    list[str],
+    typer.Option(callback=_check_documents, help="File of documents, or a glob pattern. Repeatable."),
+]
+
+
 def serve_model(
     preset: Annotated[str, typer.Option(help="Preset with a section 'server', or a YAML file.")] = "msearcher",
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port. Default: the preset's.")] = None,
@@ -111,7 +125,7 @@ def doctor(
 
 
 def nightly_command(
-    documents: Annotated[list[str], typer.Option(help="File of documents, or a glob pattern. Repeatable.")],
+    documents: _Documents,
     out: Annotated[Path, typer.Option(help="Root folder; each window gets a folder DAY in it.")],
     day: Annotated[
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Day of the window. Default: today, in UTC.")

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trailforge.pipelines.engine.files import write_text
+from trailforge.pipelines.dataset import LEDGER
+from trailforge.pipelines.engine.files import LOCK, output_errors, unfinished_name, write_text
 from trailforge.retrieval.seals import SEAL, is_as_sealed, seal
-from trailforge.schemas import InvalidInput, from_dict, parse_json, read_rows, to_dict
+from trailforge.schemas import InvalidInput, OutputError, from_dict, parse_json, read_rows, to_dict
 from trailforge.schemas.agent_episode import AgentEpisode
 
 MANIFEST = "evaluation.json"
@@ -109,8 +110,23 @@ def claim_folder(folder: Path, wanted: Evaluation) -> Evaluation:
 
 
 def check_same(folder: Path, wanted: Evaluation) -> Evaluation:
-    """What `claim_folder` would write. Raises as that."""
-    return _join(folder, read_evaluation(folder), wanted) if (folder / MANIFEST).exists() else wanted
+    """What `claim_folder` would write. Raises as that, and `OutputError` for a folder that holds other things."""
+    if (folder / MANIFEST).exists():
+        return _join(folder, read_evaluation(folder), wanted)
+    _refuse_strangers(folder)
+    return wanted
+
+
+def _refuse_strangers(folder: Path) -> None:
+    """Of a folder without an evaluation: its report and plots would take the place of whatever is called so."""
+    with output_errors(folder):
+        names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    own = {LOCK, Path(LEDGER).parts[0]}
+    strange = next((name for name in names if name not in own and unfinished_name(name) != MANIFEST), None)
+    if strange is not None:
+        raise OutputError(
+            f"{folder} holds no evaluation (no {MANIFEST}) but other things, such as {strange}; give another --out"
+        )
 
 
 def _join(folder: Path, earlier: Evaluation, wanted: Evaluation) -> Evaluation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -23,6 +24,13 @@ def check_given(dataset: str, preset: str, files: Iterable[Path], options: Mappi
         if isinstance(value, Path) and not value.exists():
             raise InvalidInput("no such file or folder", file=value, field=f"--{name}")
     load_preset(preset, dataset)
+
+
+def check_named(patterns: Iterable[str]) -> None:
+    """Raise `InvalidInput` for a name that is no file. One with `*`, `?` or `[…]` stands for files to come."""
+    for name in patterns:
+        if not glob.has_magic(name) and not Path(name).is_file():
+            raise InvalidInput("no such file", file=name, field="documents")
 
 
 def check_out(out: Path) -> None:

@@ -7,6 +7,7 @@ goes on from its last whole checkpoint.
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any, Literal
 
@@ -64,7 +65,8 @@ def check_runs(runs: list[Path]) -> None:
     for folder in runs:
         problems = verify_run(folder).problems
         if problems:
-            raise CountMismatch(f"{folder}: {problems[0]} ({len(problems)} problems; trailforge verify {folder})")
+            command = shlex.join(["trailforge", "verify", str(folder)])
+            raise CountMismatch(f"{folder}: {problems[0]} ({len(problems)} problems; {command})")
 
 
 @task(name="make-training-set")

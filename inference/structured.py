@@ -38,9 +38,17 @@ class Client(Protocol):
         ...
 
 
-def object_schema(**properties: dict[str, Any]) -> dict[str, Any]:
-    """JSON schema of an object that has just these properties, written in this order."""
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+def object_schema(
+    properties: Mapping[str, Any] | None = None, /, *, optional: Collection[str] = (), **named: dict[str, Any]
+) -> dict[str, Any]:
+    """JSON schema of an object with these properties, in this order, and no others; all but the optional are required."""
+    properties = {**(properties or {}), **named}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [name for name in properties if name not in optional],
+        "additionalProperties": False,
+    }
 
 
 def list_schema(items: dict[str, Any], **limits: int) -> dict[str, Any]:
@@ -65,16 +73,6 @@ async def ask_json(
     """
     text, wide = json.dumps(schema), json.dumps(held_against or schema)
     return await _ask(client, replace(request, json_schema=text), lambda reply: _parse_json(reply, wide), meter)
-
-
-def object_schema(properties: Mapping[str, Any], optional: Collection[str] = ()) -> dict[str, Any]:
-    """The JSON schema of an object with these properties, all of them but the optional ones, and no others."""
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": [name for name in properties if name not in optional],
-        "additionalProperties": False,
-    }
 
 
 def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:

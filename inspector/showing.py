@@ -135,6 +135,15 @@ def count_kinds(run: OpenRun) -> Counter[str]:
     return counts
 
 
+def hints_of(run: OpenRun) -> list[str]:
+    """Options of `trailforge show` that find rows in a run: what its data set proposes, else what was rejected."""
+    if not run.size(product_of(run.dataset)):
+        return [f"--table {_REJECTED.name}"] * bool(run.size(_REJECTED.name))
+    known = count_kinds(run)
+    hinted = ((hint, hint.partition("--kind ")[2].split()[:1]) for hint in show_of(run.dataset).hints)
+    return [hint for hint, kinds in hinted if all(known[kind] for kind in kinds)]
+
+
 def _tables(run: OpenRun, wanted: str) -> list[ShownTable]:
     """Those that rows can be found in: what the run is for, the others, what was rejected."""
     shown = show_of(run.dataset)

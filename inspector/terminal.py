@@ -6,6 +6,7 @@ Passages and answers are anyone's text: nothing of them is read as markup, no co
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from rich.tree import Tree as RichTree
 from trailforge.evaluation.report import REPORT
 from trailforge.inspector.evaluation_parts import describe_episode, describe_results, describe_steps
 from trailforge.inspector.evaluations import OpenEpisodes, find_episodes, open_evaluation, open_training
-from trailforge.inspector.showing import count_kinds, describe, find_rows, kinds_of, product_of, show_of
+from trailforge.inspector.showing import count_kinds, describe, find_rows, hints_of, kinds_of, product_of, show_of
 from trailforge.inspector.visible_text import visible
 from trailforge.pipelines.cards.card import describe_empty
 from trailforge.pipelines.runs.finished import OpenRun, open_run
@@ -109,22 +110,19 @@ def show_first(manifest: Manifest, folder: Path) -> None:
 def show_end(manifest: Manifest, folder: Path) -> None:
     """Print what a person sees at the end of a run: its figures, one of its rows, and where to look further."""
     run, console = open_run(folder), Console()
-    shown, product = show_of(run.dataset), product_of(run.dataset)
+    shown, product, at = show_of(run.dataset), product_of(run.dataset), shlex.quote(str(folder))
     console.print(figures(manifest, count_kinds(run)))
     if run.size(product):
         console.print(row(run, product, _example(run, product)))
-    further = "".join(f"  trailforge show {folder} {options}\n" for options in shown.hints)
+    further = "".join(f"  trailforge show {at} {options}\n" for options in hints_of(run))
     beside = "".join(f"{use}: {folder}/{name}\n" for name, use in shown.beside.items() if (folder / name).exists())
     rows = f"{folder}/{product}/*.parquet"
     if not run.size(product):
         empty = describe_empty(manifest.stages)
         console.print(*([_text((empty, "bold red"))] if empty else []))
         rows = "none" if empty else f"none asked for after {manifest.stages[-1].name}"
-    console.print(
-        f"\nRows: {rows}   Card: {folder}/README.md\n{beside}"
-        f"Look further:\n  trailforge inspect {folder}\n{further}  trailforge verify {folder}",
-        highlight=False,
-    )
+    end = f"\nRows: {rows}   Card: {folder}/README.md\n{beside}Look further:\n  trailforge inspect {at}\n{further}"
+    console.print(_text(f"{end}  trailforge verify {at}"), soft_wrap=True)
 
 
 def _example(run: OpenRun, product: str) -> int:

@@ -6,9 +6,10 @@ strings a string; `X | None` a nullable field, everything else non-null. Each ta
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -89,24 +90,30 @@ def read_parquet(path: Path, record: type[Record]) -> list[Record]:
 
 def iter_parquet(path: Path, record: type[Record]) -> Iterable[list[Record]]:
     """Read a file a row group at a time. Raises `InvalidInput` for one that is not of this record, or damaged."""
-    try:
-        with pq.ParquetFile(path) as file:
-            migrate = check_schema(record, file.schema_arrow, source=path)
-            for group in range(file.num_row_groups):
-                # So few rows are read before other threads have woken.
-                yield _records(record, file.read_row_group(group, use_threads=False), migrate, path)
-    except FileNotFoundError as error:
-        raise InvalidInput("no such file", file=path) from error
-    except (pa.ArrowException, OSError, ValueError) as error:  # damage shows when a file is opened, or pages later
-        raise InvalidInput(f"not a readable Parquet file ({error})", file=path) from error
+    with _reading(path), pq.ParquetFile(path) as file:
+        migrate = check_schema(record, file.schema_arrow, source=path)
+        for group in range(file.num_row_groups):
+            # So few rows are read before other threads have woken.
+            yield _records(record, file.read_row_group(group, use_threads=False), migrate, path)
 
 
 def read_columns(path: Path, record: type, columns: Sequence[str]) -> pa.Table:
     """Some columns of a file, those of the version before by way of its rows. Raises as `iter_parquet`."""
-    with pq.ParquetFile(path) as file:
+    with _reading(path), pq.ParquetFile(path) as file:
         if check_schema(record, file.schema_arrow, source=path) is None:
             return file.read(columns=list(columns))
     return to_table(record, read_parquet(path, record)).select(list(columns))
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Say which file is missing or damaged, which shows when it is opened, or pages later."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InvalidInput("no such file", file=path) from error
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InvalidInput(f"not a readable Parquet file ({error})", file=path) from error
 
 
 def from_stored(record: type[Record], content: Any, *, source: object) -> Record:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trailforge.curation.verdicts import COPIES, copy_logs
+from trailforge.flows.given import check_named
 from trailforge.flows.nights.makes import Make
 from trailforge.pipelines.engine.files import exclusive, sha256_of, write_atomically, write_text
 from trailforge.pipelines.runs.accounting import stage
@@ -248,7 +249,8 @@ def _version(file: Path) -> tuple[int, ...]:
 
 def find_files(patterns: Iterable[str]) -> list[Path]:
     """The files that some names and patterns (`*`, `?`, `[…]`, `**`) stand for, each once, by name."""
-    found: dict[str, None] = {}
+    patterns, found = [*patterns], dict[str, None]()
+    check_named(patterns)
     for pattern in patterns:
         names = sorted(glob.glob(pattern, recursive=True)) if glob.has_magic(pattern) else [pattern]
         if not names:

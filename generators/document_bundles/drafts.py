@@ -61,7 +61,7 @@ def reply_schema(count: int, *, is_bounded: bool = True) -> dict[str, Any]:
         "key_facts": items("key_facts", text),
     }
     optional = () if is_bounded else ("aliases", "key_facts")
-    return object_schema({"questions": items("questions", object_schema(question, optional))})
+    return object_schema({"questions": items("questions", object_schema(question, optional=optional))})
 
 
 def cut_lists(reply: dict[str, Any], count: int) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -204,7 +205,8 @@ def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[Stance
             hide_index=True,
         )  # fmt: skip
     st.caption("The curated data set is made of these decisions by:")
-    st.code(f"trailforge curate apply {run.folder} --out {run.folder}-curated", language="bash")
+    command = ["trailforge", "curate", "apply", str(run.folder), "--out", f"{run.folder}-curated"]
+    st.code(shlex.join(command), language="bash")
 
 
 def _share(part: int, whole: int) -> str:

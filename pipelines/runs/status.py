@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sqlite3
 import time
 from collections import Counter
@@ -202,18 +203,19 @@ def _receipts_so_far(folder: Path, stages: Iterable[PlannedStage]) -> dict[str, 
 
 
 def _next(state: State, folder: Path, settings: Settings | None = None) -> str:
+    at = shlex.quote(str(folder))
     if state == "stopped" and settings is not None:
         command = load_dataset(settings.dataset).command
         return (
-            f"run the same command again (trailforge {command} … {_given(settings)} --out {folder} …): "
+            f"run the same command again (trailforge {command} … {_given(settings)} --out {at} …): "
             "it goes on from here and pays for no answered call twice"
         )
     commands = sorted(name.replace("_", "-") for name in dataset_names())
     return {
-        "empty": f"start a run: trailforge {'|'.join(commands)} … --out {folder}",
+        "empty": f"start a run: trailforge {'|'.join(commands)} … --out {at}",
         "reading": "wait: the input is being read",
         "running": "wait; however it is stopped, the same command goes on",
-        "finished": f"trailforge verify {folder}; trailforge show {folder}",
+        "finished": f"trailforge verify {at}; trailforge show {at}",
     }[state]
 
 
@@ -221,7 +223,8 @@ def _given(settings: Settings) -> str:
     """The input as the command takes it."""
     dataset = dataset_of(settings)
     paths = [Path(each.path) for each in settings.sources if not each.path.endswith(_LOGS)]
-    return " ".join(f"{dataset.option} {path.parent if dataset.takes_folder else path}" for path in paths)
+    given = (str(path.parent if dataset.takes_folder else path) for path in paths)
+    return " ".join(f"{dataset.option} {shlex.quote(path)}" for path in given)
 
 
 def _candidates(dataset: DataSet, finished: Mapping[str, Receipt]) -> int:

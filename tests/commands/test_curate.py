@@ -61,7 +61,9 @@ def test_decide_stats_apply(finished_run: FinishedRun, tmp_path: Path) -> None: 
     shown = run("stats", folder)
     assert "50%" in shown and f"differ: mcts_trajectories, {uids[0]}: ann: reject, ben: accept" in shown
 
-    told = run("apply", folder, "--out", tmp_path / "curated")
+    told = run("apply", folder, "--out", tmp_path / "a b")
+    assert f"trailforge verify '{tmp_path / 'a b'}'" in told
+    (tmp_path / "a b").rename(tmp_path / "curated")
     count = len(rows) + finished_run.settings.items
     assert f"{count:,} rows, {count - 1:,} left; too short 1" in told and "People differ on 1" in told
     after = rows_of(tmp_path / "curated")

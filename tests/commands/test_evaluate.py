@@ -17,7 +17,14 @@ from trailforge.cli import app
 from trailforge.commands import evaluate
 from trailforge.evaluation.corpora import hash_place
 from trailforge.evaluation.folder import read_episodes, read_evaluation
-from trailforge.schemas import InvalidInput, ProviderError, RetrievalError, ServerUnavailable, TrailforgeError
+from trailforge.schemas import (
+    InvalidInput,
+    OutputError,
+    ProviderError,
+    RetrievalError,
+    ServerUnavailable,
+    TrailforgeError,
+)
 from trailforge.training.weights import PACKAGED
 
 NOBODY = ("--model", "http://127.0.0.1:9/v1")
@@ -76,6 +83,15 @@ def test_two_evaluations_are_made_added_to_and_compared(url: str, questions: Pat
     with pytest.raises(InvalidInput, match="it was evaluated with 2, not 3") as error:
         run(*common, *CELL, "--top-k", 3)
     assert error.value.field == "top_k"
+
+
+def test_a_strangers_folder_is_left_as_it_is(url: str, questions: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "report.md").write_text("mine")
+    for option in ([], ["--dry-run"]):
+        with pytest.raises(OutputError, match="holds no evaluation"):
+            run("evaluate", questions, *CELL, "--model", url, "--model-name", "s", "--out", tmp_path / "out", *option)
+    assert [(path.name, path.read_text()) for path in (tmp_path / "out").iterdir()] == [("report.md", "mine")]
 
 
 def test_a_graph_may_be_a_servers(questions: Path, tmp_path: Path) -> None:

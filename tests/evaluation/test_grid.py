@@ -15,6 +15,7 @@ from trailforge.evaluation.folder import (
     AgentChoice,
     BackendChoice,
     Evaluation,
+    check_same,
     claim_folder,
     read_episodes,
     read_evaluation,
@@ -24,7 +25,15 @@ from trailforge.evaluation.grid import Cell, EvaluationConfig, EvaluationGrid, G
 from trailforge.inference import Meter, Reply, Request
 from trailforge.protocols.environment import Environment
 from trailforge.retrieval.backends.declaration import BackendRetriever, FoundPassage
-from trailforge.schemas import BudgetExceeded, Document, InvalidInput, Passage, ProviderError, ServerUnavailable
+from trailforge.schemas import (
+    BudgetExceeded,
+    Document,
+    InvalidInput,
+    OutputError,
+    Passage,
+    ProviderError,
+    ServerUnavailable,
+)
 
 QUESTIONS = [question(number, 2) for number in range(6)]
 DOCUMENTS = [replace(each, id=f"{q.id} {each.id}") for q in QUESTIONS for each in q.paragraphs]
@@ -212,6 +221,18 @@ def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"top_k": 5', '"top_k": 6'))
     with pytest.raises(InvalidInput, match="is damaged"):
         claim_folder(tmp_path, held())
+
+
+@pytest.mark.parametrize("name", ["report.md", "table.parquet", "plots", ".notes"])
+def test_a_folder_with_other_things_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / ".lock").touch()
+    (tmp_path / "ledger").mkdir()
+    (tmp_path / ".evaluation.json.tmp-0123abcd").touch()
+    check_same(tmp_path, held())  # what a kill may leave
+    (tmp_path / name).write_text("a stranger's")
+    with pytest.raises(OutputError, match=rf"holds no evaluation \(no evaluation.json\) .* such as {name}; give ano"):
+        claim_folder(tmp_path, held())
+    assert not (tmp_path / "evaluation.json").exists()
 
 
 # What is chosen

@@ -240,6 +240,7 @@ def test_what_cannot_be_is_refused_before_anything_is_made(lab: Lab) -> None:
         ("expected one list `makes`", {"makes": lab.preset}),
         ("holds no knowledge graph", {"kg": lab.folder}),
         ("no such file", {"benchmarks": [lab.folder / "none.jsonl"]}),
+        ("no such file", {"documents": [str(lab.folder / "none.jsonl")]}),
         ("no file is called so", {"documents": [str(lab.folder / "elsewhere/*.jsonl")]}),
         ("'keep'", {"keep_windows": -1}),
     ]

@@ -354,7 +354,7 @@ def write_run(folder: Path, dataset: str, **tables: Sequence[Any]) -> Path:
 def opened(folder: Path, dataset: str) -> OpenRun:
     """Without its books, which need shards."""
     tables = tuple(sorted(path.name for path in folder.iterdir() if path.is_dir()))
-    return replace(EMPTY, folder=folder, dataset=dataset, tables=tables)
+    return replace(EMPTY, folder=folder, dataset=dataset, tables=tables, _open={}, _places={}, _read={})
 
 
 def found(run: OpenRun, **wanted: Any) -> list[str]:
@@ -389,6 +389,28 @@ def test_rows_are_found_by_uid_question_and_kind(trajectories: OpenRun) -> None:
     assert found(trajectories, id="u2", table="trees") == ["q2"]
     assert found(trajectories, table="trees") == ["q1", "q2"]
     assert count_kinds(trajectories) == Counter(correct=1, reasoning=1, retrieval=0, decomposition=0)
+
+
+@pytest.mark.parametrize(
+    ("tables", "hints"),
+    [
+        ({"mcts_trajectories": [CORRECT], "trees": [TREE]}, ["--tree"]),
+        ({"mcts_trajectories": [CORRECT, MENDED], "trees": [TREE]}, ["--kind reasoning", "--tree"]),
+        ({"trees": [TREE], "rejected": [REJECTED]}, ["--table rejected"]),
+        ({"trees": [TREE]}, []),
+    ],
+)
+def test_at_its_end_a_run_names_commands_that_find_rows_as_a_shell_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tables: Any, hints: list[str]
+) -> None:
+    folder = tmp_path / "a [b]"
+    folder.mkdir()
+    run = opened(write_run(folder, "mcts_trajectories", **tables), "mcts_trajectories")
+    monkeypatch.setattr(terminal, "open_run", lambda folder: run)
+    terminal.show_end(MANIFEST, folder)
+    commands = [line[2:] for line in capsys.readouterr().out.splitlines() if line.startswith("  trailforge")]
+    shows = [f"trailforge show '{folder}' {options}" for options in hints]
+    assert commands == [f"trailforge inspect '{folder}'", *shows, f"trailforge verify '{folder}'"]
 
 
 def test_an_id_is_found_in_whatever_table_has_it(trajectories: OpenRun) -> None:

@@ -48,6 +48,7 @@ from trailforge.schemas import (
     Verdict,
     arrow_schema,
     from_dict,
+    read_columns,
     read_parquet,
     to_dict,
     to_table,
@@ -192,8 +193,11 @@ def test_reading_refuses_other_records_columns_and_files(tmp_path: Path) -> None
     path.write_bytes(b"PAR1 not really")
     with pytest.raises(InvalidInput, match="not a readable Parquet file"):
         read_parquet(path, Question)
-    with pytest.raises(InvalidInput, match="no such file"):
-        read_parquet(tmp_path / "none.parquet", Question)
+    with pytest.raises(InvalidInput, match=r"x\.parquet: not a readable Parquet file"):
+        read_columns(path, Question, ["id"])
+    for read in (lambda path: read_parquet(path, Question), lambda path: read_columns(path, Question, ["id"])):
+        with pytest.raises(InvalidInput, match="no such file"):
+            read(tmp_path / "none.parquet")
 
 
 @pytest.mark.parametrize(

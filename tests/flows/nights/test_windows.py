@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.support.bundle_rows import sample_documents
 from tests.support.bundle_world import write_documents
+from trailforge.flows.given import check_named
 from trailforge.flows.nights import windows
 from trailforge.flows.nights.makes import Make
 from trailforge.flows.nights.windows import Choice, WindowPlan, begin, find_files, read_plan, take, unfinished_windows
@@ -105,6 +106,15 @@ def test_a_pattern_without_a_file_and_too_many_invalid_rows_stop_it(tmp_path: Pa
     with pytest.raises(InvalidInput, match=r"row 20, .*\(2 of 21 rows are invalid; at most 5%\)"):
         take(tmp_path / "two", plan)
     assert not (tmp_path / "two").exists()
+
+
+def test_a_name_that_is_no_file_is_refused_and_one_of_a_pattern_is_not(tmp_path: Path) -> None:
+    for name in (tmp_path, tmp_path / "none.jsonl"):
+        with pytest.raises(InvalidInput, match=f"{name}.*: no such file"):
+            find_files([str(tmp_path / "*"), str(name)])
+        with pytest.raises(InvalidInput, match="no such file"):
+            check_named([str(name)])
+    check_named([str(tmp_path / "*.jsonl")])
 
 
 def test_files_come_once_and_those_of_a_pattern_by_name(tmp_path: Path) -> None:

@@ -155,6 +155,7 @@ def test_of_a_run_that_kept_nothing_card_and_terminal_say_so_and_claim_no_table(
     show_end(manifest, tmp_path / "run")
     printed = capsys.readouterr().out
     assert "NOTHING WAS KEPT" in printed and "Rows: none" in printed
+    assert f"trailforge show {tmp_path / 'run'} --table rejected\n" in printed and "--count" not in printed
 
 
 def test_rows_and_pairs_are_shown_in_a_terminal(original: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from tests.pipelines.support import FinishedRun
 from trailforge.generators.document_bundles import DATASET as BUNDLES
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.work import take_in
+from trailforge.generators.mcts_trajectories import DATASET as MCTS
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.engine.files import exclusive
 from trailforge.pipelines.engine.progress import ProgressFile, begin_progress
@@ -62,6 +63,13 @@ def test_a_stopped_run_says_what_is_done_and_how_to_go_on(half_run: FinishedRun)
         f"mcts-trajectories … --questions {half_run.source} --out {half_run.folder}" in found.next
         and "the same command" in found.next
     )
+
+
+def test_commands_are_quoted_as_a_shell_wants_it(half_run: FinishedRun, tmp_path: Path) -> None:
+    folder = half_run.folder.rename(tmp_path / "a b")
+    assert f" --out '{folder}' …" in read_status(folder).next
+    (tmp_path / "c d").mkdir()
+    assert f" --out '{tmp_path / 'c d'}'" in read_status(tmp_path / "c d").next
 
 
 def test_errors_of_the_last_try_are_told_once(half_run: FinishedRun) -> None:
@@ -133,6 +141,13 @@ def test_a_ledger_that_cannot_be_read_does_not_hide_the_rest(half_run: FinishedR
     (half_run.folder / LEDGER).write_bytes(b"text" * 9000)
     found = read_status(half_run.folder)
     assert (found.calls_kept, found.shards_done) == (None, 1)
+
+
+def test_a_damaged_table_is_named(half_run: FinishedRun) -> None:
+    table = half_run.folder / MCTS.rows / f"{half_run.settings.shards[0].name}.parquet"
+    table.write_bytes(table.read_bytes()[:100])
+    with pytest.raises(InvalidInput, match=f"{table.name}: not a readable Parquet file"):
+        read_status(half_run.folder)
 
 
 def test_following_ends_when_nobody_works_on_the_run(half_run: FinishedRun, monkeypatch: pytest.MonkeyPatch) -> None:
