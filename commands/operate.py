@@ -60,6 +60,13 @@ def _check_documents(names: list[str]) -> list[str]:
     return names
 
 
+_Decisions = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Leave out what people rejected: a curated run's folder, its log, or a pattern of these. Repeatable."
+    ),
+]
+_Benchmark = Annotated[list[Path] | None, typer.Option(help="File of questions to keep out of the data. Repeatable.")]
 _Documents = Annotated[
     list[str],
     typer.Option(callback=_check_documents, help="File of documents, or a glob pattern. Repeatable."),
@@ -142,15 +149,8 @@ def nightly_command(
     most_documents: Annotated[int | None, typer.Option(min=1, help="Only the first N documents.")] = None,
     most_questions: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
     distractors: Annotated[int, typer.Option(min=0, help="Paragraphs added to each question's own.")] = 16,
-    benchmark: Annotated[
-        list[Path] | None, typer.Option(help="File of questions to keep out of the data. Repeatable.")
-    ] = None,
-    verdicts: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Leave out what people rejected: a curated run's folder, its log, or a pattern of these. Repeatable."
-        ),
-    ] = None,
+    benchmark: _Benchmark = None,
+    verdicts: _Decisions = None,
     bands: Annotated[
         str | None, typer.Option(help="nightly, or a YAML file. Figures outside their bands end with code 12.")
     ] = None,

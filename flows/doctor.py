@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trailforge.flows import names_prefect_server
+from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs import doctor
 from trailforge.pipelines.runs.config import GraphRunConfig, RunConfig, preset_server
 from trailforge.pipelines.runs.doctor import EMBEDDED, Finding, fault, ok, run_check, warning
@@ -64,7 +65,7 @@ def _of_data_sets(
         for found in (
             *doctor.thoughts(config, server),
             doctor.window(config, server),
-            *_needed_by(config, kg, documents),
+            *_needed_by(config, kg, documents if "documents" in load_dataset(name).own_options else None),
         ):
             wanting.setdefault(found.check, {}).setdefault(found, []).append(name)
     for names_by_finding in wanting.values():
@@ -74,9 +75,9 @@ def _of_data_sets(
 
 
 def _refuse_unwanted(configs: Mapping[str, RunConfig], kg: Path | None, documents: Path | None) -> None:
-    for option, given, takes in (("--kg", kg, "kg"), ("--documents", documents, "over")):
-        if given is not None and not any(hasattr(config, takes) for config in configs.values()):
-            raise InvalidInput(f"a run of {', '.join(configs)} takes none; leave it out", field=option)
+    for option, given in (("kg", kg), ("documents", documents)):
+        if given is not None and not any(option in load_dataset(name).own_options for name in configs):
+            raise InvalidInput(f"a run of {', '.join(configs)} takes none; leave it out", field=f"--{option}")
 
 
 def _needed_by(config: RunConfig, kg: Path | None, documents: Path | None) -> Iterator[Finding]:
@@ -84,10 +85,8 @@ def _needed_by(config: RunConfig, kg: Path | None, documents: Path | None) -> It
     tools = getattr(config, "tools", None)
     yield doctor.search_key(tools.web_news if tools is not None and tools.kind == "web" else None)
     yield run_check("encoder", lambda: doctor.encoder(config.encoder_name))
-    if over := getattr(config, "over", None):
-        config = over(documents)
     if (retrieval := getattr(config, "retrieval", None)) is not None:
-        yield run_check("documents", lambda: doctor.documents(retrieval))
+        yield run_check("documents", lambda: doctor.documents(retrieval.over(documents)))
     given = kg or getattr(config, "kg", "")
     if isinstance(config, GraphRunConfig) or (given and hasattr(config, "kg")):
         folder = Path(given) if given else None

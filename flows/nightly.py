@@ -24,12 +24,13 @@ from trailforge.flows.data_sets import flow_of
 from trailforge.flows.nights import retention, windows
 from trailforge.flows.nights.bands import Bands, Breach, outside, outside_of_window, read_bands
 from trailforge.flows.nights.makes import OF_DOCUMENTS, Make, read_makes
-from trailforge.flows.nights.questions import NAME as QUESTIONS
-from trailforge.flows.nights.questions import write_questions
 from trailforge.flows.nights.windows import Made, Taken, Window, WindowPlan
 from trailforge.inference import Caps
+from trailforge.pipelines.dataset import resolve
 from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.engine.files import exclusive, is_held, remove_temporary_files
+from trailforge.pipelines.runs.accounting import stage
+from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.presets import load_bands, load_night
 from trailforge.schemas import InvalidInput, Manifest, NothingLeft, OutOfBand, StageCount, TrailforgeError
 
@@ -37,6 +38,7 @@ EVENT = "trailforge.band.breached"
 """What an automation listens for."""
 _NO_DOCUMENTS = "no document of these days"
 _NO_QUESTIONS = "the bundles gave no factual question"
+_QUESTIONS = "questions"
 _NOT_GIVEN = {"kg": "no knowledge graph was given", "benchmarks": "no benchmarks were given"}
 """Why a data set that needs a parameter of the night is left out."""
 
@@ -87,7 +89,7 @@ def nightly(
         day=(day or flow_run.scheduled_start_time.astimezone(UTC).date()).isoformat(),
         window_days=window_days,
         documents=tuple(documents),
-        makes=read_makes(load_night(makes), source=makes, datasets=dataset_names()),
+        makes=read_makes(load_night(makes), source=makes),
         kg=str(kg or ""),
         model_name=model_name,
         benchmarks=tuple(map(str, benchmarks or ())),
@@ -124,10 +126,8 @@ def _configured_make(plan: WindowPlan, make: Make) -> Make:
     given = _given(plan, make)
     dataset = load_dataset(make.dataset)
     config: Any = configuration_of(dataset, make.preset, None, plan.model_name, seed=plan.seed)
-    if "benchmarks" in given:
-        config = config.against(given["benchmarks"])
-    if "kg" in given:
-        config = config.on_graph(given["kg"])
+    if dataset.configure is not None:
+        config = resolve(dataset.configure)(config, RunInputs(dataset=make.dataset, options=given))
     if make.input != OF_DOCUMENTS and config.needs_decompositions:
         problem = "its episodes want gold decompositions, which the questions of bundles have not"
         raise InvalidInput(problem, file=make.preset, field=make.folder)
@@ -141,8 +141,10 @@ def _parameters(plan: WindowPlan) -> dict[str, Any]:
 
 
 def _given(plan: WindowPlan, make: Make) -> dict[str, Any]:
+    """What a data set is given beside its input."""
     values = _parameters(plan)
-    return {name: values[name] for name in (*make.takes, *make.needs) if name in values}
+    given = {name: values[name] for name in (*make.takes, *make.needs) if name in values}
+    return given | ({"scope": make.scope} if make.scope else {})
 
 
 def _lacking(plan: WindowPlan, make: Make) -> str | None:
@@ -240,10 +242,19 @@ class _Making:
                 why_not = "" if taken.books.accepted else _NO_DOCUMENTS
             elif not (why_not := made[make.input].skipped):
                 path = self._folder / windows.QUESTIONS
-                questions = questions or write_questions(self._folder / make.input, path, self._plan.distractors)
+                questions = questions or self._write_questions(make.input, path)
                 why_not = "" if questions.accepted else _NO_QUESTIONS
             made[make.folder] = self._make(make, why_not)
-        return questions or StageCount(name=QUESTIONS, inputs=0, accepted=0), tuple(made.values())
+        return questions or StageCount(name=_QUESTIONS, inputs=0, accepted=0), tuple(made.values())
+
+    def _write_questions(self, giver: str, path: Path) -> StageCount:
+        """What the rows of an earlier run ask, as a file for the runs after it."""
+        dataset = next(each.dataset for each in self._plan.makes if each.folder == giver)
+        ask_elsewhere = resolve(load_dataset(dataset).ask_elsewhere or "")
+        questions, left_out = ask_elsewhere(self._folder / giver, self._plan.distractors)
+        windows.write_lines(path, questions)
+        inputs = len(questions) + len(left_out)
+        return stage(_QUESTIONS, inputs=inputs, accepted=len(questions), rejected=left_out)
 
     def _make(self, make: Make, why_not: str) -> Made:
         lacking = _lacking(self._plan, make)
@@ -268,10 +279,9 @@ class _Making:
     def _run(self, make: Make, given: Mapping[str, Any]) -> Manifest:
         """By the data set's own flow."""
         plan, means = self._plan, self._means
-        if make.input == OF_DOCUMENTS:
-            inputs = {"documents": [str(self._folder / windows.DOCUMENTS)], "limit": plan.most_documents}
-        else:
-            inputs = {"questions": self._folder / windows.QUESTIONS, "limit": plan.most_questions}
+        dataset, is_first = load_dataset(make.dataset), make.input == OF_DOCUMENTS
+        path = self._folder / (windows.DOCUMENTS if is_first else windows.QUESTIONS)
+        given_file = [path] if dataset.files and dataset.files.many else path
         return flow_of(make.dataset)(
             out=self._folder / make.folder,
             preset=make.preset,
@@ -280,8 +290,8 @@ class _Making:
             seed=plan.seed,
             caps=means.caps,
             verdicts=self._verdicts,
-            **inputs,
-            **({"scope": make.scope} if make.scope else {}),
+            limit=plan.most_documents if is_first else plan.most_questions,
+            **{dataset.option.removeprefix("--"): given_file},
             **given,
         )
 

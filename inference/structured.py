@@ -41,7 +41,7 @@ class Client(Protocol):
 def object_schema(
     properties: Mapping[str, Any] | None = None, /, *, optional: Collection[str] = (), **named: dict[str, Any]
 ) -> dict[str, Any]:
-    """JSON schema of an object with these properties, in this order, and no others; all but the optional are required."""
+    """JSON schema of an object with these properties alone, in this order; all but the optional ones are required."""
     properties = {**(properties or {}), **named}
     return {
         "type": "object",

@@ -147,7 +147,8 @@ def show_episodes(opened: OpenEpisodes) -> None:
     everything = opened.episodes
     wanted = {name: _offer(name, everything, line) for name in FACETS}
     again = {"on_change": to_top, "args": (_EPISODES,)}
-    numbers = opened.select(wanted, line.text_input("Search in question and answers", key="episodes.words", **again))
+    words = line.text_input("Search in question and answers", value="", key="episodes.words", **again)
+    numbers = opened.select(wanted, words or "")
     columns = _TRAINED_COLUMNS if everything and everything[0].training else _COLUMNS
     number = pick_among(
         _EPISODES, numbers, lambda number: episode_cells(opened.episodes[number]), columns, line, find=opened.find
@@ -204,7 +205,7 @@ def _counterpart(runs: Sequence[RunOfAgent]) -> int:
 
 
 def _show_questions(first: OpenEvaluation, second: OpenEvaluation, sides: Sides) -> None:
-    first_known: Side = next((side for side in SIDES if sides[side]), SIDES[0])
+    first_known: Any = next((side for side in SIDES if sides[side]), SIDES[0])
     side: Any = st.segmented_control(
         "Questions", SIDES, default=first_known, required=True, key="compare.side", label_visibility="collapsed",
         format_func=lambda side: f"{side} ({len(sides[side]):,})", on_change=to_top, args=(_COMPARED,),

@@ -128,7 +128,7 @@ def show_end(manifest: Manifest, folder: Path) -> None:
 def _example(run: OpenRun, product: str) -> int:
     """A row that has a value in the first of two columns of kinds: a reflective trajectory, not a correct one."""
     table = show_of(run.dataset).table(product)
-    kinds = kinds_of(run.dataset, table) if table else ()
+    kinds = list(kinds_of(run.dataset, table)) if table else []
     counts = run.table(product).counts(kinds[:1])[kinds[0]] if len(kinds) > 1 else Counter[str]()
     return run.find(product, next(iter(counts)), kinds[0]) or 0 if counts else 0
 

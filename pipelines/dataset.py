@@ -197,6 +197,9 @@ class DataSet:
     """What it alone takes, by name: it comes as `RunInputs.options`."""
     read_given: Reference | None = None
     """`(files, own_options) -> (paths, RunInputs.options)`, where what people give is not that itself."""
+    ask_elsewhere: Reference | None = None
+    """`(folder of a finished run, distractors) -> (questions, types of those left out)`: its rows as questions with
+    paragraphs, which a night's other data sets are made of. None: it has no such rows."""
     examples: tuple[str, ...] = ()
     """Of the use of its command: the words behind `trailforge`."""
 
@@ -222,12 +225,11 @@ class DataSet:
 
     def read(self, given: Mapping[str, Any]) -> tuple[tuple[Path, ...], dict[str, Any]]:
         """Files and options of a run, of what a person gave of `given`. Raises `InvalidInput` for what cannot be."""
-        options = dict(given)
-        value = options.pop(self.option.removeprefix("--")) if self.files else ()
-        files = value if self.files is None or self.files.many else (value,)
-        if self.read_given is not None:
-            return resolve(self.read_given)(files, options)
-        return tuple(files), options
+        options, files = dict(given), ()
+        if self.files:
+            value = options.pop(self.option.removeprefix("--"))
+            files = tuple(value) if self.files.many else (value,)
+        return (files, options) if self.read_given is None else resolve(self.read_given)(files, options)
 
     @property
     def all_tables(self) -> dict[str, Table]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trailforge.generators.document_bundles import NAME as BUNDLES
+from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.schemas import InvalidInput, from_dict
 
 OF_DOCUMENTS = "documents"
@@ -37,10 +37,10 @@ class Make:
     """Of the configuration that preset and parameters gave when the window was begun; empty where it is left out."""
 
 
-def read_makes(content: Mapping[str, Any], *, source: str, datasets: tuple[str, ...]) -> tuple[Make, ...]:
+def read_makes(content: Mapping[str, Any], *, source: str) -> tuple[Make, ...]:
     """The list of a night's preset. Raises `InvalidInput` naming the entry that no night can make.
 
-    `datasets`: names that there are. All questions of a window come from one entry.
+    All questions of a window come from one entry.
     """
     entries = content.get("makes")
     if not isinstance(entries, list) or not entries or set(content) != {"makes"}:
@@ -49,7 +49,7 @@ def read_makes(content: Mapping[str, Any], *, source: str, datasets: tuple[str, 
     for number, entry in enumerate(entries):
         try:
             make = from_dict(Make, entry)
-            _check(make, makes, datasets)
+            _check(make, makes)
         except InvalidInput as error:
             where = f"makes[{number}]" + (f".{error.field}" if error.field else "")
             raise InvalidInput(error.problem, file=source, field=where) from error
@@ -57,19 +57,21 @@ def read_makes(content: Mapping[str, Any], *, source: str, datasets: tuple[str, 
     return tuple(makes)
 
 
-def _check(make: Make, before: list[Make], datasets: tuple[str, ...]) -> None:
+def _check(make: Make, before: list[Make]) -> None:
     if make.config_hash:
         raise InvalidInput("is found out, not given", field="config_hash")
     if not _NAME.fullmatch(make.folder) or make.folder in {OF_DOCUMENTS, *(each.folder for each in before)}:
         raise InvalidInput(f"{make.folder!r}: expected a name of its own, of small letters", field="folder")
-    if make.dataset not in datasets:
-        raise InvalidInput(f"no data set {make.dataset!r}; there are {', '.join(datasets)}", field="dataset")
+    if make.dataset not in dataset_names():
+        raise InvalidInput(f"no data set {make.dataset!r}; there are {', '.join(dataset_names())}", field="dataset")
+    if load_dataset(make.dataset).files is None:
+        raise InvalidInput(f"{make.dataset} is made of no file, and so of nothing of a window", field="dataset")
     for name in ("takes", "needs"):
         if unknown := sorted(set(getattr(make, name)) - set(PARAMETERS)):
             raise InvalidInput(f"no parameter {unknown[0]!r}; there are {', '.join(PARAMETERS)}", field=name)
     if make.input == OF_DOCUMENTS:
         return
-    givers = [each.folder for each in before if each.dataset == BUNDLES]
+    givers = [each.folder for each in before if load_dataset(each.dataset).ask_elsewhere]
     if make.input not in givers:
         known = ", ".join((OF_DOCUMENTS, *givers))
         raise InvalidInput(f"nothing before it gives questions of {make.input!r}; there are {known}", field="input")

@@ -135,6 +135,7 @@ DATASET = DataSet(
         "bundles_only": RunOption(help="Stop after bundling; needs no model.", takes=bool),
     },
     read_given="trailforge.pipelines.sources.columns:read_given",
+    ask_elsewhere=f"{_HERE}.asked:ask_elsewhere",
     examples=(
         "document-bundles --preset demo --documents sample_data/documents.jsonl --out out/bundles",
         "document-bundles --documents news.jsonl.gz --documents arxiv.jsonl.gz --out out/spring",

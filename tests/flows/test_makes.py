@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from trailforge.flows.nights.makes import OF_DOCUMENTS, Make, read_makes
-from trailforge.pipelines.datasets import dataset_names
 from trailforge.presets import load_night, preset_names
 from trailforge.schemas import InvalidInput
 
@@ -16,12 +15,12 @@ MCTS = {"folder": "mcts", "dataset": "mcts_trajectories", "preset": "msearcher",
 
 
 def read(*entries: Any) -> tuple[Make, ...]:
-    return read_makes({"makes": list(entries)}, source="night.yaml", datasets=dataset_names())
+    return read_makes({"makes": list(entries)}, source="night.yaml")
 
 
 @pytest.mark.parametrize(("night", "more"), [("nightly", []), ("agent-trajectories", [("agents", "bundles")])])
 def test_a_shipped_night_names_data_sets_and_presets_that_there_are(night: str, more: list[tuple[str, str]]) -> None:
-    makes = read_makes(load_night(night), source=night, datasets=dataset_names())
+    makes = read_makes(load_night(night), source=night)
     assert [(make.folder, make.input) for make in makes] == [
         ("bundles", OF_DOCUMENTS), ("mcts", "bundles"), ("kg", "bundles"), *more
     ]  # fmt: skip

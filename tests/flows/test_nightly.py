@@ -25,7 +25,6 @@ from trailforge.flows.nightly import nightly
 from trailforge.flows.nights import windows
 from trailforge.flows.nights.makes import read_makes
 from trailforge.flows.nights.windows import Window, WindowPlan, read_window
-from trailforge.pipelines.datasets import dataset_names
 from trailforge.pipelines.engine.files import exclusive
 from trailforge.presets import load_night
 from trailforge.schemas import (
@@ -85,7 +84,7 @@ class Lab:
         """What a run for the day is asked for, as `run` asks."""
         plan = WindowPlan(
             day=day.isoformat(), window_days=1, documents=(str(self.folder / "*.jsonl"),),
-            makes=read_makes(load_night(self.makes()), source="", datasets=dataset_names()), kg="", model_name=None,
+            makes=read_makes(load_night(self.makes()), source=""), kg="", model_name=None,
             benchmarks=(), most_documents=None, most_questions=None, distractors=16, seed=0,
         )  # fmt: skip
         return replace(plan, **changes)

@@ -1,4 +1,4 @@
-"""Questions of bundles as the other generators take them."""
+"""Questions of bundles as other data sets take them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.support.bundle_rows import ISLAND, sample_documents
-from trailforge.flows.nights.questions import Neighbours, question_of, write_questions
+from trailforge.flows.nights.windows import write_lines
+from trailforge.generators.document_bundles.asked import Neighbours, ask_elsewhere, question_of
 from trailforge.pipelines.sources import read_questions
 from trailforge.schemas import Bundle, BundleQuestion, DocumentEmbedding, Question, read_rows
 
@@ -30,12 +31,13 @@ def test_factual_questions_of_a_run_are_written_and_read_back(
     original_bundles: FinishedBundles, tmp_path: Path
 ) -> None:
     run = original_bundles.folder
-    books = write_questions(run, tmp_path / "q.jsonl.gz", distractors=5)
+    made, left_out = ask_elsewhere(run, distractors=5)
+    write_lines(tmp_path / "q.jsonl.gz", made)
     rows = list(read_rows(sorted((run / "bundle_questions").glob("*.parquet")), BundleQuestion))
     factual = [row for row in rows if row.type == "factual"]
     assert 0 < len(factual) < len(rows)
-    assert (books.inputs, books.accepted, books.balance) == (len(rows), len(factual), 0)
-    assert {count.reason for count in books.rejected} == {row.type for row in rows} - {"factual"}
+    assert len(made) == len(factual) and len(made) + len(left_out) == len(rows)
+    assert set(left_out) == {row.type for row in rows} - {"factual"}
     asked = [q for q in read_questions(tmp_path / "q.jsonl.gz", needs_paragraphs=True) if isinstance(q, Question)]
     assert [q.id for q in asked] == [row.uid for row in factual]
     bundles = {b.uid: set(b.document_ids) for b in read_rows(sorted((run / "bundles").glob("*.parquet")), Bundle)}
@@ -43,7 +45,7 @@ def test_factual_questions_of_a_run_are_written_and_read_back(
         ids = [p.id for p in question.paragraphs]
         assert set(ids) > bundles[row.bundle_id] and len(ids) == len(set(ids)) == len(bundles[row.bundle_id]) + 5
         assert ids == sorted(ids)
-    write_questions(run, tmp_path / "again.jsonl.gz", distractors=5)
+    write_lines(tmp_path / "again.jsonl.gz", ask_elsewhere(run, distractors=5)[0])
     assert (tmp_path / "again.jsonl.gz").read_bytes() == (tmp_path / "q.jsonl.gz").read_bytes()
 
 

@@ -1,4 +1,4 @@
-"""From the questions of bundles to questions that the other generators take, with paragraphs to search in.
+"""From the questions of bundles to questions that other data sets are made of, with paragraphs to search in.
 
 Only factual ones go on: the others are answered by a sentence or by letters of options, which no match of short answers
 scores. A question has the documents of its bundle among its paragraphs, and the run's documents that are most like
@@ -12,42 +12,34 @@ from pathlib import Path
 
 import numpy as np
 
-from trailforge.flows.nights.windows import write_lines
 from trailforge.generators.document_bundles import NAME as DATASET
-from trailforge.generators.document_bundles.stages import cleaning, embedding, grouping, selection
-from trailforge.pipelines.runs.accounting import stage
 from trailforge.schemas import (
     Bundle,
     BundleQuestion,
     DocumentEmbedding,
     Question,
     SourceDocument,
-    StageCount,
     read_rows,
 )
 
-NAME = "questions"
 
+def ask_elsewhere(run: Path, distractors: int) -> tuple[list[Question], list[str]]:
+    """The questions of a finished run, in their order, and the types of those that are left out.
 
-def write_questions(run: Path, path: Path, distractors: int) -> StageCount:
-    """Write the questions of a finished run of bundles, in their order, and say how many went on.
-
-    `distractors`: paragraphs beside a question's own. The same run gives the same bytes.
+    `distractors`: paragraphs beside a question's own. The same run gives the same questions.
     """
-    documents = {row.id: row for row in read_rows(_files(run, cleaning.TABLE), SourceDocument)}
-    bundles = {row.uid: row.document_ids for row in read_rows(_files(run, grouping.TABLE), Bundle)}
-    near = Neighbours(read_rows(_files(run, embedding.TABLE), DocumentEmbedding))
+    documents = {row.id: row for row in read_rows(_files(run, "documents"), SourceDocument)}
+    bundles = {row.uid: row.document_ids for row in read_rows(_files(run, "bundles"), Bundle)}
+    near = Neighbours(read_rows(_files(run, "embeddings"), DocumentEmbedding))
     questions: list[Question] = []
     left_out: list[str] = []
-    for row in read_rows(_files(run, selection.TABLE), BundleQuestion):
+    for row in read_rows(_files(run, "bundle_questions"), BundleQuestion):
         if row.type != "factual":
             left_out.append(row.type)
             continue
         own = bundles[row.bundle_id]
         questions.append(question_of(row, [documents[i] for i in (*own, *near.of(own, distractors))]))
-    write_lines(path, questions)
-    inputs = len(questions) + len(left_out)
-    return stage(NAME, inputs=inputs, accepted=len(questions), rejected=left_out)
+    return questions, left_out
 
 
 def question_of(row: BundleQuestion, documents: Sequence[SourceDocument]) -> Question:
