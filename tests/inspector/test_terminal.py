@@ -413,6 +413,17 @@ def test_at_its_end_a_run_names_commands_that_find_rows_as_a_shell_reads_them(
     assert commands == [f"trailforge inspect '{folder}'", *shows, f"trailforge verify '{folder}'"]
 
 
+def test_a_preview_that_kept_nothing_shows_what_was_rejected_and_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rejected = [replace(REJECTED, uid=f"r{number}", detail=f"not in {number}") for number in range(4)]
+    run = opened(write_run(tmp_path, "mcts_trajectories", rejected=rejected), "mcts_trajectories")
+    monkeypatch.setattr(terminal, "open_run", lambda folder: run)
+    terminal.show_first(MANIFEST, tmp_path)
+    printed = capsys.readouterr().out
+    assert printed.count("no_answer") == 3 and "not in 2" in printed and "not in 3" not in printed
+
+
 def test_an_id_is_found_in_whatever_table_has_it(trajectories: OpenRun) -> None:
     rejected = find_rows(trajectories, id="r1")
     assert (rejected.table, rejected.numbers) == ("rejected", (0,))

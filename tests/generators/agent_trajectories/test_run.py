@@ -259,7 +259,7 @@ def _first_becomes(these: list[Any]) -> Callable[[list[Any]], list[Any]]:
 # Presets
 
 
-@pytest.mark.parametrize("name", ["agent-trajectories", "agent-trajectories-demo"])
+@pytest.mark.parametrize("name", ["agent-trajectories", "demo"])
 def test_a_preset_holds_every_number_that_decides_rows(name: str) -> None:
     content = load_preset(name, DATASET.name)
     config = read_config(AgentRunConfig, content, source=name)
