@@ -66,6 +66,8 @@ def test_what_is_wrong_costs_less_than_a_second_and_leaves_nothing(tmp_path: Pat
         cases.append((_words(command, given), "no preset 'nowhere'"))
         given = {options[0]: there, "--out": there / "out"}
         cases.append((_words(command, given), "part of the path is a file"))
+    for given in (tmp_path, ""):
+        cases.append((_words("mcts-trajectories", {"--questions": given, "--out": out}), "a folder, and no file"))
     cases.append((_words("nightly", {"--documents": nowhere, "--out": out}), "nowhere", "no such file"))
     for _ in range(2):  # those once more that take too many seconds
         ended = zip(cases, ends([words for words, *_ in cases]), strict=True)

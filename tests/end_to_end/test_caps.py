@@ -47,4 +47,4 @@ def test_a_dry_run_prints_what_it_would_take_and_touches_nothing(inputs: list[ob
 def test_a_dry_run_of_a_broken_file_is_one_clear_line(inputs: list[object], tmp_path: Path) -> None:
     (tmp_path / "questions.jsonl").write_text("no JSON\n")
     ended = trailforge("mcts-trajectories", *inputs, "--dry-run")
-    assert ended.code == 2 and "questions.jsonl" in ended.error_line
+    assert ended.code == 2 and "questions.jsonl, row 1" in ended.error_line and "JSON" in ended.error_line
