@@ -7,7 +7,7 @@ from functools import partial
 from typing import get_args
 
 from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.show.common import QUESTIONS, SFT, provenance
+from trailforge.pipelines.show.common import QUESTIONS, SFT, find_side, provenance
 from trailforge.pipelines.show.marks import find_quote
 from trailforge.pipelines.show.parts import (
     Chips,
@@ -68,7 +68,7 @@ def kg_trajectory(run: OpenRun, row: KgTrajectory) -> Parts:
     if pairs:
         contrast = Tab(
             "Contrast with a bad episode",
-            lambda: [part for number in pairs for part in _contrast(run.record("pairs", number))],
+            lambda: [part for number in pairs for part in _contrast(run, run.record("pairs", number))],
         )
         tabs.append(contrast)
     return [*_head(row), Tabs(tabs)]
@@ -76,10 +76,10 @@ def kg_trajectory(run: OpenRun, row: KgTrajectory) -> Parts:
 
 def pair(run: OpenRun, row: ContrastivePair) -> Parts:
     """A row of `pairs`: a good and a bad episode of one question, side by side from where they differ."""
-    return [Title(row.question), Note(row.answer, "right"), *_contrast(row)]
+    return [Title(row.question), Note(row.answer, "right"), *_contrast(run, row)]
 
 
-def _contrast(row: ContrastivePair) -> Parts:
+def _contrast(run: OpenRun, row: ContrastivePair) -> Parts:
     start = row.diverges_at
     differs = {start: StyledText("differs from here on", "wrong")}
     return [
@@ -89,10 +89,12 @@ def _contrast(row: ContrastivePair) -> Parts:
             [
                 [
                     _heading("good", "right", row.good_reward, row.good_uid),
+                    *_rewards_of(run, row.good_uid),
                     Conversation(row.good_messages[start:], first=start),
                 ],
                 [
                     _heading("bad", "wrong", row.bad_reward, row.bad_uid),
+                    *_rewards_of(run, row.bad_uid),
                     Conversation(row.bad_messages[start:], differs, first=start),
                 ],
             ]
@@ -248,9 +250,19 @@ def _found(step: KgStep) -> Parts:
     return [DocumentPanes(documents)]
 
 
+def _rewards_of(run: OpenRun, uid: str) -> Parts:
+    """The reward of a side of a pair, part by part; nothing where the run no longer has its episode."""
+    row = find_side(run, "kg_trajectories", uid, KgTrajectory)
+    return [] if row is None else [_meters(row)]
+
+
+def _meters(row: KgTrajectory) -> Meters:
+    return Meters({name: (getattr(row.reward, name), meaning) for name, meaning in _REWARD.items()})
+
+
 def _reward(row: KgTrajectory) -> Parts:
     """Its parts, the documents that it asks for, and where the row comes from."""
-    meters = Meters({name: (getattr(row.reward, name), meaning) for name, meaning in _REWARD.items()})
+    meters = _meters(row)
     found = {_title(passage.title) for step in row.steps for passage in step.documents}
     supporting = []
     for each in row.supporting:

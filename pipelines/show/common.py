@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.show.marks import Marked, spans, telling_first
@@ -25,8 +25,20 @@ from trailforge.pipelines.show.parts import (
     Title,
     tab,
 )
-from trailforge.schemas import Message, Passage, Provenance, Question, SftRow, SourceDocument, TrajectoryReward, to_dict
+from trailforge.schemas import (
+    InvalidInput,
+    Message,
+    Passage,
+    Provenance,
+    Question,
+    SftRow,
+    SourceDocument,
+    TrajectoryReward,
+    from_dict,
+    to_dict,
+)
 
+Record = TypeVar("Record")
 ORIGINS = {
     "policy": "The plan was made by the policy, a model.",
     "rule": "The plan was made by rules, in code.",
@@ -184,3 +196,15 @@ SFT = ShownTable(
 )  # fmt: skip
 QUESTIONS = ShownTable(name="inputs", title="Questions", describe=question, keys=("id",))
 DOCUMENTS = ShownTable(name="inputs", title="Documents", describe=document, keys=("id",))
+
+
+def find_side(run: OpenRun, table: str, uid: str, record: type[Record]) -> Record | None:
+    """A side of a pair: a row of a table, or one that was rejected; None where the run has neither."""
+    if (number := run.find(table, uid)) is not None:
+        return run.record(table, number)
+    if (number := run.find("rejected", uid)) is None:
+        return None
+    try:
+        return from_dict(record, json.loads(run.record("rejected", number).payload))
+    except (ValueError, InvalidInput):
+        return None

@@ -473,6 +473,22 @@ def test_episodes_and_pairs_are_found_by_the_ids_of_each_other(tmp_path: Path) -
     assert "reward 1.500" in text and "reward 0.600" in text and "wrong_answer" in text
 
 
+def test_both_sides_of_a_pair_have_their_rewards_part_by_part(tmp_path: Path) -> None:
+    write_kg(tmp_path)
+    run = opened(tmp_path, "kg_trajectories")
+    row, bad = (
+        replace(run.record(name, 0), **{of: "bad"}) for name, of in (("pairs", "bad_uid"), ("kg_trajectories", "uid"))
+    )
+    table = show_of("kg_trajectories").table("pairs")
+    assert table is not None
+    assert shown(terminal.view(table.describe(run, row), "p", "pairs"), width=300).count("r_acc + r_gain") == 1
+    (tmp_path / "rejected").mkdir()
+    put_aside = replace(REJECTED, uid="bad", payload=json.dumps(to_dict(bad)))
+    write_parquet(tmp_path / "rejected" / "part-00000-x.parquet", RejectedRow, [put_aside])
+    parts = table.describe(opened(tmp_path, "kg_trajectories"), row)
+    assert shown(terminal.view(parts, "p", "pairs"), width=300).count("r_acc + r_gain") == 2
+
+
 def test_a_data_set_that_declares_no_show_is_shown_field_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = replace(load_dataset("kg_questions"), show=None)
     monkeypatch.setattr("trailforge.inspector.showing.load_dataset", lambda name: silent)

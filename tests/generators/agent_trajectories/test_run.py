@@ -163,7 +163,8 @@ def test_rows_and_pairs_are_shown_in_a_terminal(original: Path, capsys: pytest.C
     said = capsys.readouterr().out
     assert "draws right" in said and "Without any search the model says" in said
     show_rows(original, table="pairs")
-    assert "The worse one was put aside by" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "The worse one was put aside by" in said and said.count("no_search") == 2, "what filters measured of both"
 
 
 def test_a_training_set_is_made_of_it(original: Path, tmp_path: Path) -> None:
