@@ -14,7 +14,7 @@ import typer
 if TYPE_CHECKING:
     from trailforge.training.config import TrainPreset
     from trailforge.training.searched import Environment
-from trailforge.commands.options import Retrieval
+from trailforge.commands.options import Retrieval, check_training_set
 from trailforge.schemas import InvalidInput
 
 T = TypeVar("T")
@@ -165,6 +165,7 @@ def sft(
     """Train on conversations; the loss is taken on the agent's turns alone."""
     if launch_elsewhere(context, launcher, launch, print_files, out):
         return
+    check_training_set(training_set)
     from trailforge.training.trl.offline import train_sft
 
     recipe = _recipe(preset, logging, seed)
@@ -192,6 +193,7 @@ def dpo(
     """Train on pairs of a better and a worse conversation, from where they part (DPO)."""
     if launch_elsewhere(context, launcher, launch, print_files, out):
         return
+    check_training_set(training_set)
     from trailforge.training.trl.offline import train_dpo
 
     recipe = _recipe(preset, logging, seed)
@@ -244,6 +246,7 @@ def rl(
     recipe = _searching(_recipe(preset, logging, seed, rollouts=rollouts, importance_weights=importance_weights), *said)
     if engine is Engine.VERL:
         return _train_on_verl(recipe, context.params)
+    check_training_set(training_set)
     environment = _environment(recipe, documents, kg)  # what is missing is said before anything heavy is loaded
     from trailforge.training.trl.rl import VllmOptions, train_rl
 
