@@ -39,7 +39,7 @@ def test_a_dry_run_prints_what_it_would_take_and_touches_nothing(inputs: list[ob
     before = sorted(tmp_path.iterdir())
     ended = trailforge("mcts-trajectories", *inputs, "--dry-run")
     assert ended.code == 0 and ended.err == ""
-    for wanted in ("8 questions", "judge", "split", "rephrase", "answer", "all", "no prices"):
+    for wanted in ("8 questions", "judge", "split", "rephrase", "answer", "all", "no prices", "server.price_per_hour"):
         assert wanted in ended.out
     assert sorted(tmp_path.iterdir()) == before
 
