@@ -97,6 +97,7 @@ def inspect(
     """Open a run in the browser, finished or not, and decide on its rows; or open an evaluation or an RL training."""
     from trailforge.inspector.evaluations import is_evaluation, is_training
     from trailforge.inspector.server import check_port, check_reach, is_shared, serve
+    from trailforge.pipelines.runs.finished import no_run
     from trailforge.pipelines.runs.intake import read_settings
 
     for given in (folder, *([beside] if beside else [])):
@@ -105,7 +106,7 @@ def inspect(
         if beside:
             raise InvalidInput("holds no evaluation; --beside compares two of them", file=given)
         if not is_training(given) and read_settings(given) is None:
-            raise InvalidInput("holds no run (no run.json)" if given.is_dir() else "no such folder", file=given)
+            raise no_run(given) if given.is_dir() else InvalidInput("no such folder", file=given)
     check_reach(host, is_behind_proxy=behind_proxy)
     check_port(host, port)
     if open_:

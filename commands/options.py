@@ -135,6 +135,13 @@ class ModelServer:
         return cls(config, bool(prices), caps or Caps(), seed)
 
 
+def check_training_set(folder: Path) -> None:
+    """Raise `InvalidInput` where a folder is no training set, before anything heavy is loaded."""
+    from trailforge.training.sets.files import open_set
+
+    open_set(folder)
+
+
 def read_prices(text: str) -> tuple[float, float]:
     """Of a million tokens of prompts and of completions."""
     try:

@@ -6,9 +6,11 @@ from dataclasses import fields, replace
 from typing import Any
 
 from trailforge.inference import Caps, ledger_url
+from trailforge.inference.client import split_urls
+from trailforge.inference.packaged import PACKAGED_MODELS
 from trailforge.pipelines.dataset import DataSet, resolve
 from trailforge.pipelines.datasets import dataset_names, load_dataset
-from trailforge.pipelines.runs.config import RunConfig, read_config
+from trailforge.pipelines.runs.config import EMBEDDED, RunConfig, read_config
 from trailforge.presets import datasets_of, load_preset
 from trailforge.schemas import InvalidInput, to_dict
 
@@ -52,11 +54,13 @@ def configuration_of(
 ) -> Any:
     """A preset with what the command line says on top, and the ledger that the environment may name.
 
-    Of the class `DataSet.config`. Raises `InvalidInput` for a preset that is not there, or not for this data set.
+    Of the class `DataSet.config`. Raises `InvalidInput` for a preset that is not there, or not for this data set, and
+    for a model that cannot be.
     """
     content = load_preset(preset, dataset.name)  # before the class, whose room may take a second to load
     config = read_config(resolve(dataset.config), content, source=f"preset {preset}")
     changes = {k: v for k, v in (("url", model), ("name", model_name)) if v is not None}
+    _check_model(config.model.url if model is None else model, model_name)
     given = {name: cap for name, cap in to_dict(caps or Caps()).items() if cap is not None}
     return replace(
         config,
@@ -65,3 +69,12 @@ def configuration_of(
         ledger=ledger_url(config.ledger),
         seed=seed,
     )
+
+
+def _check_model(url: str, name: str | None) -> None:
+    """Raise `InvalidInput` for what is neither URLs nor the embedded model, and for another name of that."""
+    if url != EMBEDDED and not all("://" in each for each in split_urls(url)):
+        raise InvalidInput(f"{url!r} is no URL, nor {EMBEDDED!r}", field="--model")
+    if url == EMBEDDED and name not in (None, *PACKAGED_MODELS):
+        problem = f"the embedded model is called {', '.join(PACKAGED_MODELS)}; {name!r} wants a server, by --model URL"
+        raise InvalidInput(problem, field="--model-name")

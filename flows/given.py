@@ -18,6 +18,9 @@ def check_given(dataset: str, preset: str, files: Iterable[Path], options: Mappi
     """Raise `InvalidInput` for a file, a path among the options, or a preset that is not there."""
     lists = [path for value in options.values() if isinstance(value, list) for path in value if isinstance(path, Path)]
     for path in (*files, *lists):
+        if path.is_dir():
+            hint = "; an empty name means the folder that you are in" if path == Path() else ""
+            raise InvalidInput(f"a folder, and no file{hint}", file=path)
         if not path.is_file():
             raise InvalidInput("no such file", file=path)
     for name, value in options.items():

@@ -23,7 +23,7 @@ from trailforge.pipelines.dataset import LEDGER, DataSet, resolve
 from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.engine.files import output_errors
 from trailforge.pipelines.estimate import Estimate, StageEstimate
-from trailforge.pipelines.runs.config import ModelConfig
+from trailforge.pipelines.runs.config import EMBEDDED, ModelConfig
 from trailforge.pipelines.runs.own_files import refuse_strangers
 from trailforge.presets import load_preset
 from trailforge.retrieval.backends.declaration import Backend
@@ -89,7 +89,7 @@ def show_estimate(request: RunRequest) -> None:
         raise InvalidInput(f"{dataset.name} has no estimate", field="--dry-run")
     estimate: Estimate = resolve(dataset.estimate)(inputs, config)
     server = from_dict(VllmConfig, load_preset(request.preset, dataset.name).get("server", {}))
-    Console().print(estimate_table(estimate, config.model, config.caps, server))
+    Console().print(estimate_table(estimate, config.model, config.caps, server, price_hint(config.model, server)))
 
 
 def show_build_estimate(
@@ -115,8 +115,8 @@ def show_build_estimate(
     Console().print(estimate_table(estimate, model, caps, VllmConfig()))
 
 
-def estimate_table(estimate: Estimate, model: ModelConfig, caps: Caps, server: VllmConfig) -> Table:
-    """Calls, tokens and cost by stage, and their sum; below it the caps that would end the run before that."""
+def estimate_table(estimate: Estimate, model: ModelConfig, caps: Caps, server: VllmConfig, hint: str = "") -> Table:
+    """Calls, tokens and cost by stage, and their sum; below it a hint, and the caps that would end the run before."""
     kind = "a bound, reckoned" if estimate.is_bound else "estimated"
     certain = "--max-calls, --max-tokens and --max-cost hold for certain."
     if estimate.is_bound:
@@ -125,6 +125,7 @@ def estimate_table(estimate: Estimate, model: ModelConfig, caps: Caps, server: V
         title=f"{estimate.items:,} {estimate.unit}, {kind} from {estimate.sampled:,}, for {model.name} at {model.url}",
         caption="\n".join(
             [f"{estimate.rests_on} {certain}", *gpu_hours(estimate.usage, server), *stops(estimate.usage, caps)]
+            + [hint] * bool(hint)
         ),
     )
     table.add_column("stage")
@@ -137,6 +138,17 @@ def estimate_table(estimate: Estimate, model: ModelConfig, caps: Caps, server: V
         is_last = bool(rows) and name == rows[-1][0]
         table.add_row(name, *(f"{figure:,}" for figure in figures), cost, end_section=is_last)
     return table
+
+
+def price_hint(model: ModelConfig, server: VllmConfig) -> str:
+    """Which fields of a preset would tell cost and hours; empty where they are told, or the model is embedded."""
+    if model.url == EMBEDDED or model.prices != Prices() or server.tokens_per_second:
+        return ""
+    return (
+        "For the cost, set model.prompt_price_per_million and model.completion_price_per_million in the preset; for "
+        "GPU-hours of your own server, server.tokens_per_second (vLLM logs its generation throughput) and "
+        "server.price_per_hour."
+    )
 
 
 def gpu_hours(usage: Usage, server: VllmConfig) -> list[str]:

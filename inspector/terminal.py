@@ -99,12 +99,12 @@ def _show_episodes(opened: OpenEpisodes, console: Console, *, id: str | None, ki
 
 
 def show_first(manifest: Manifest, folder: Path) -> None:
-    """Print the books of a preview and its first three rows."""
+    """Print the books of a preview and its first three rows, of none the first three rejected ones."""
     run, console = open_run(folder), Console()
     console.print(figures(manifest, count_kinds(run)))
-    product = product_of(run.dataset)
-    for number in range(min(3, run.size(product))):
-        console.print(row(run, product, number))
+    table = product_of(run.dataset) if run.size(product_of(run.dataset)) else "rejected"
+    for number in range(min(3, run.size(table))):
+        console.print(row(run, table, number))
 
 
 def show_end(manifest: Manifest, folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from trailforge.inference import Prices, Usage
 from trailforge.pipelines.runs.intake import RunInputs
-from trailforge.pipelines.sources import read_questions
+from trailforge.pipelines.sources import InvalidRow, read_questions
 from trailforge.schemas import InvalidInput, Question
 from trailforge.schemas.text import count_tokens
 
@@ -70,10 +70,22 @@ def sample(rows: Iterable[T], limit: int | None, seed: int, source: Path) -> tup
 
 
 def sample_questions(inputs: RunInputs, seed: int) -> tuple[list[Question], int]:
-    """`sample` of the questions of a run's one file that nobody refuses."""
+    """`sample` of the questions of a run's one file that nobody refuses. Of invalid rows alone the first is told."""
     (source,) = inputs.files
-    rows = (row for row in read_questions(source) if isinstance(row, Question) and inputs.refused.row_of(row) is None)
-    return sample(rows, inputs.limit, seed, source)
+
+    def valid() -> Iterator[Question]:
+        first, are_all_invalid = None, True
+        for row in read_questions(source):
+            if isinstance(row, InvalidRow):
+                first = first or row
+                continue
+            are_all_invalid = False
+            if inputs.refused.row_of(row) is None:
+                yield row
+        if first is not None and are_all_invalid:
+            raise InvalidInput(first.problem, file=source, row=first.row, field=first.field)
+
+    return sample(valid(), inputs.limit, seed, source)
 
 
 def tokens_of_passages(questions: Sequence[Question]) -> float:

@@ -77,9 +77,11 @@ def _make_seal(content: Mapping[str, Any]) -> str:
 def building(folder: Path) -> Iterator[Path]:
     """A folder to write to, which becomes `folder` at the end, or is removed when something goes wrong.
 
-    What killed builds left beside it is removed. Raises `OutputError` when the folder exists or cannot be written.
+    What killed builds left beside it is removed; folders above it that were made for it go, too, when they stay empty.
+    Raises `OutputError` when the folder exists or cannot be written.
     """
     refuse_existing(folder)
+    new = [above for above in folder.parents if not above.exists()]
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(folder)
@@ -95,6 +97,9 @@ def building(folder: Path) -> Iterator[Path]:
                 sync(folder.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+            for above in new:
+                with contextlib.suppress(OSError):  # it is not empty
+                    above.rmdir()
     except OSError as error:
         raise OutputError(f"cannot write {folder}: {error.strerror or error}; give another folder") from error
 

@@ -70,7 +70,7 @@ def migration_of(record: type, version: str, *, source: object) -> Migration | N
         mend = "upgrade trailforge" if newer else "make it again with this trailforge"
         raise InvalidInput(
             f"{stored_name(record)} of schema version {version or 'unknown'}; this trailforge reads "
-            f"{' and '.join((ours, *earlier))}: {mend}",
+            f"{', '.join(sorted((ours, *earlier), key=_as_numbers))}: {mend}",
             file=source,
         )
     migrate = earlier[version]

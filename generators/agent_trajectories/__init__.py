@@ -58,10 +58,10 @@ DATASET = DataSet(
         **SEARCHED,
         "kg": RunOption(help="Knowledge graph (from `kg build`), for agents that search one.", takes=Path),
     },
-    demo="agent-trajectories-demo",
+    demo="demo",
     examples=(
         "agent-trajectories --questions musique_train.jsonl.gz --scope question --out out/agents",
         f"agent-trajectories --questions train.jsonl.gz --documents indexes/wiki --agent {REACT.name} --out out/agents",
-        "agent-trajectories --preset agent-trajectories-demo --questions sample_data/musique_style_questions.jsonl …",
+        "agent-trajectories --preset demo --questions sample_data/musique_style_questions.jsonl …",
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
 from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.show.common import QUESTIONS, SFT, contrast, head, provenance
+from trailforge.pipelines.show.common import QUESTIONS, SFT, contrast, find_side, head, provenance
 from trailforge.pipelines.show.parts import (
     Chips,
     Code,
@@ -53,14 +53,14 @@ def agent_trajectory(run: OpenRun, row: AgentTrajectory) -> Parts:
     if row.episode.calls:
         tabs.append(tab("Calls beside it", lambda: _calls(row)))
     if pairs:
-        against = tab("Against a worse one", lambda: [p for n in pairs for p in _contrast(run.record("pairs", n))])
+        against = tab("Against a worse one", lambda: [p for n in pairs for p in _contrast(run, run.record("pairs", n))])
         tabs.append(against)
     return [*_head(row), Tabs(tabs)]
 
 
 def pair(run: OpenRun, row: AgentPair) -> Parts:
     """A row of `pairs`: both from where they part."""
-    return [Title(row.question), Note(row.answer, "right"), *_contrast(row)]
+    return [Title(row.question), Note(row.answer, "right"), *_contrast(run, row)]
 
 
 def _head(row: AgentTrajectory) -> Parts:
@@ -102,10 +102,18 @@ def _calls(row: AgentTrajectory) -> Parts:
     return [Fold(call.purpose, [Code(call.prompt), Code(call.reply)]) for call in row.episode.calls]
 
 
-def _contrast(row: AgentPair) -> Parts:
+def _contrast(run: OpenRun, row: AgentPair) -> Parts:
     sides = (("better", "right", row.good_uid), ("worse", "wrong", row.bad_uid))
-    good, bad = (Chips([StyledText(name, kind), StyledText(uid)]) for name, kind, uid in sides)
+    good, bad = (
+        [Chips([StyledText(name, kind), StyledText(uid)]), *_measures_of(run, uid)] for name, kind, uid in sides
+    )
     return contrast(row, "worse", (good, bad))
+
+
+def _measures_of(run: OpenRun, uid: str) -> Parts:
+    """What the filters measured of a side of a pair; nothing where the run no longer has its episode."""
+    row = find_side(run, "agent_trajectories", uid, AgentTrajectory)
+    return [] if row is None else [Scores(row.filters, _MEANINGS)]
 
 
 SHOW = Show(

@@ -7,7 +7,7 @@ from functools import partial
 from typing import get_args
 
 from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.show.common import QUESTIONS, SFT, contrast, provenance
+from trailforge.pipelines.show.common import QUESTIONS, SFT, contrast, find_side, provenance
 from trailforge.pipelines.show.marks import find_quote
 from trailforge.pipelines.show.parts import (
     Chips,
@@ -67,7 +67,7 @@ def kg_trajectory(run: OpenRun, row: KgTrajectory) -> Parts:
     if pairs:
         against = Tab(
             "Contrast with a bad episode",
-            lambda: [part for number in pairs for part in _contrast(run.record("pairs", number))],
+            lambda: [part for number in pairs for part in _contrast(run, run.record("pairs", number))],
         )
         tabs.append(against)
     return [*_head(row), Tabs(tabs)]
@@ -75,12 +75,12 @@ def kg_trajectory(run: OpenRun, row: KgTrajectory) -> Parts:
 
 def pair(run: OpenRun, row: ContrastivePair) -> Parts:
     """A row of `pairs`: a good and a bad episode of one question, side by side from where they differ."""
-    return [Title(row.question), Note(row.answer, "right"), *_contrast(row)]
+    return [Title(row.question), Note(row.answer, "right"), *_contrast(run, row)]
 
 
-def _contrast(row: ContrastivePair) -> Parts:
-    good = _heading("good", "right", row.good_reward, row.good_uid)
-    bad = _heading("bad", "wrong", row.bad_reward, row.bad_uid)
+def _contrast(run: OpenRun, row: ContrastivePair) -> Parts:
+    good = [_heading("good", "right", row.good_reward, row.good_uid), *_rewards_of(run, row.good_uid)]
+    bad = [_heading("bad", "wrong", row.bad_reward, row.bad_uid), *_rewards_of(run, row.bad_uid)]
     return contrast(row, "bad", (good, bad), {row.diverges_at: StyledText("differs from here on", "wrong")})
 
 
@@ -232,9 +232,19 @@ def _found(step: KgStep) -> Parts:
     return [DocumentPanes(documents)]
 
 
+def _rewards_of(run: OpenRun, uid: str) -> Parts:
+    """The reward of a side of a pair, part by part; nothing where the run no longer has its episode."""
+    row = find_side(run, "kg_trajectories", uid, KgTrajectory)
+    return [] if row is None else [_meters(row)]
+
+
+def _meters(row: KgTrajectory) -> Meters:
+    return Meters({name: (getattr(row.reward, name), meaning) for name, meaning in _REWARD.items()})
+
+
 def _reward(row: KgTrajectory) -> Parts:
     """Its parts, the documents that it asks for, and where the row comes from."""
-    meters = Meters({name: (getattr(row.reward, name), meaning) for name, meaning in _REWARD.items()})
+    meters = _meters(row)
     found = {_title(passage.title) for step in row.steps for passage in step.documents}
     supporting = []
     for each in row.supporting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import threading
@@ -172,7 +173,7 @@ def open_run(folder: Path) -> OpenRun:
         raise InvalidInput("no such run folder", file=folder)
     path = folder / RUN
     if not path.is_file():
-        raise InvalidInput(f"not a run folder (no {RUN})", file=folder)
+        raise no_run(folder)
     try:
         content = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -248,8 +249,24 @@ def read_finished(folder: Path) -> FinishedRun:
         value = parse_json(content)
     except (OSError, ValueError) as error:
         raise InvalidInput(f"not valid JSON ({error}); the command of the run writes it again", file=path) from error
+    if _is_of_training_set(value):
+        raise no_run(folder)
     manifest = with_roles(from_stored(Manifest, value, source=path))
     return FinishedRun(folder=folder, manifest=manifest, manifest_sha256=hashlib.sha256(content).hexdigest())
+
+
+def no_run(folder: Path) -> InvalidInput:
+    """What to say of a folder without `run.json`; of a training set, whose manifest has a run's name, who reads it."""
+    with contextlib.suppress(OSError, ValueError):
+        if _is_of_training_set(parse_json((folder / MANIFEST).read_bytes())):
+            problem = "a training set, and no run; `trailforge train`, `export` and `evaluate` read it"
+            return InvalidInput(problem, file=folder)
+    return InvalidInput(f"not a run folder (no {RUN})", file=folder)
+
+
+def _is_of_training_set(manifest: Any) -> bool:
+    """By what manifests of these alone have: by which tokenizer rows were measured."""
+    return isinstance(manifest, dict) and "measured_by" in manifest and "dataset" not in manifest
 
 
 def check_hash(path: Path, entry: FileEntry) -> None:

@@ -22,6 +22,7 @@ from trailforge.pipelines.engine.shards import Receipt, finished_receipt
 from trailforge.pipelines.engine.worker_errors import read_notes
 from trailforge.pipelines.runs.accounting import add_up
 from trailforge.pipelines.runs.finish import read_manifest
+from trailforge.pipelines.runs.finished import no_run
 from trailforge.pipelines.runs.intake import Settings, read_settings
 from trailforge.pipelines.runs.stages import PlannedStage, planned_stages
 from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput, StageCount, TrailforgeError, read_columns
@@ -101,7 +102,7 @@ def read_status(folder: Path) -> RunStatus:
     held, settings = is_held(folder), read_settings(folder)
     if settings is None:
         if not held and {path.name for path in folder.iterdir()} - _BEFORE_A_RUN:
-            raise InvalidInput("not a run folder (no run.json)", file=folder)
+            raise no_run(folder)
         state: State = "reading" if held else "empty"
         return RunStatus(
             folder=str(folder), state=state, next=_next(state, folder), is_held=held, calls_kept=_kept(folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.show.marks import Marked, spans, telling_first
@@ -31,6 +31,7 @@ from trailforge.pipelines.show.parts import (
 )
 from trailforge.schemas import (
     FilterScore,
+    InvalidInput,
     Message,
     Passage,
     Provenance,
@@ -38,9 +39,11 @@ from trailforge.schemas import (
     SftRow,
     SourceDocument,
     TrajectoryReward,
+    from_dict,
     to_dict,
 )
 
+Record = TypeVar("Record")
 ORIGINS = {
     "policy": "The plan was made by the policy, a model.",
     "rule": "The plan was made by rules, in code.",
@@ -108,16 +111,19 @@ def values(fields: Mapping[str, Any]) -> FieldList:
     )
 
 
-def contrast(row: Any, worse: str, heads: tuple[Chips, Chips], notes: Mapping[int, StyledText] | None = None) -> Parts:
-    """A row of pairs, side by side from where they part. `worse`: what the second is called; `notes`: on its turns."""
+def contrast(row: Any, worse: str, heads: tuple[Parts, Parts], notes: Mapping[int, StyledText] | None = None) -> Parts:
+    """A row of pairs, side by side from where they part.
+
+    `worse`: what the second is called; `heads`: what stands above each; `notes`: on the turns of the second.
+    """
     start, (good, bad) = row.diverges_at, heads
     return [
         Note((f"The {worse} one was put aside by ", StyledText(row.reason, "strong"), f": {row.detail}"), "wrong"),
         Fold(f"The {start} turns that both begin with", [Conversation(row.good_messages[:start])]),
         Columns(
             [
-                [good, Conversation(row.good_messages[start:], first=start)],
-                [bad, Conversation(row.bad_messages[start:], notes or {}, first=start)],
+                [*good, Conversation(row.good_messages[start:], first=start)],
+                [*bad, Conversation(row.bad_messages[start:], notes or {}, first=start)],
             ]
         ),
     ]
@@ -222,3 +228,15 @@ SFT = ShownTable(
 )  # fmt: skip
 QUESTIONS = ShownTable(name="inputs", title="Questions", describe=question, keys=("id",))
 DOCUMENTS = ShownTable(name="inputs", title="Documents", describe=document, keys=("id",))
+
+
+def find_side(run: OpenRun, table: str, uid: str, record: type[Record]) -> Record | None:
+    """A side of a pair: a row of a table, or one that was rejected; None where the run has neither."""
+    if (number := run.find(table, uid)) is not None:
+        return run.record(table, number)
+    if (number := run.find("rejected", uid)) is None:
+        return None
+    try:
+        return from_dict(record, json.loads(run.record("rejected", number).payload))
+    except (ValueError, InvalidInput):
+        return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from tests.end_to_end.support import ROOT
 from tests.support.kg_agent import paths_store
 from tests.support.world import write_questions
 from trailforge import cli
-from trailforge.flows.preview import gpu_hours, stops
+from trailforge.flows.preview import gpu_hours, price_hint, stops
 from trailforge.inference import Caps, Usage
 from trailforge.inference.vllm.server import VllmConfig
+from trailforge.pipelines.runs.config import ModelConfig
 
 
 @pytest.fixture
@@ -117,3 +119,16 @@ print({{"prefect", "apache_beam", "torch"}} & {{*sys.modules}})
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "set()" and written(tmp_path) == before
+
+
+def test_where_neither_prices_nor_speed_are_known_it_is_said_which_fields_tell_them() -> None:
+    hosted, unknown = ModelConfig(name="m", url="http://127.0.0.1:1/v1"), VllmConfig()
+    hint = price_hint(hosted, unknown)
+    for name in ("prompt_price_per_million", "completion_price_per_million"):
+        assert f"model.{name}" in hint and hasattr(hosted, name)
+    for name in ("tokens_per_second", "price_per_hour"):
+        assert f"server.{name}" in hint and hasattr(unknown, name)
+    assert "vLLM logs its generation throughput" in hint
+    assert price_hint(replace(hosted, url="embedded"), unknown) == ""
+    assert price_hint(replace(hosted, prompt_price_per_million=1.0), unknown) == ""
+    assert price_hint(hosted, VllmConfig(tokens_per_second=100)) == ""

@@ -66,7 +66,12 @@ def test_what_is_wrong_costs_less_than_a_second_and_leaves_nothing(tmp_path: Pat
         cases.append((_words(command, given), "no preset 'nowhere'"))
         given = {options[0]: there, "--out": there / "out"}
         cases.append((_words(command, given), "part of the path is a file"))
+    for given in (tmp_path, ""):
+        cases.append((_words("mcts-trajectories", {"--questions": given, "--out": out}), "a folder, and no file"))
     cases.append((_words("nightly", {"--documents": nowhere, "--out": out}), "nowhere", "no such file"))
+    for stage in ("sft", "dpo", "rl"):
+        words = ["train", stage, str(nowhere), "--preset", "msearcher", "--out", str(out)]
+        cases.append((words, "nowhere", "no training set"))
     for _ in range(2):  # those once more that take too many seconds
         ended = zip(cases, ends([words for words, *_ in cases]), strict=True)
         cases = list[tuple[list[str], *tuple[str, ...]]]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from typer.testing import CliRunner
 
 from tests.generators.kg_trajectories.test_filters import FIRST, SECOND, episode
 from trailforge.cli import app
-from trailforge.schemas import InvalidInput, KgTrajectory, write_parquet
+from trailforge.schemas import InvalidInput, KgTrajectory, to_dict, write_parquet
+from trailforge.training.sets.files import SetManifest
 
 EPISODE = episode(FIRST, SECOND)
 
@@ -55,6 +57,17 @@ def test_an_id_that_is_nowhere_is_said_in_a_line(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
     with pytest.raises(InvalidInput, match="no table 'trees'; there are kg_trajectories, pairs, sft, inputs, rejected"):
         shown(folder, "--tree")
+
+
+@pytest.mark.parametrize("command", ["show", "inspect", "status", "verify", "curate stats", "check-bands"])
+def test_of_a_training_set_it_is_said_what_reads_it(tmp_path: Path, command: str) -> None:
+    manifest = SetManifest(inputs=(), config="{}", measured_by="estimate", stages=(), counts=(), files=())
+    (tmp_path / "manifest.json").write_text(json.dumps(to_dict(manifest)))
+    (tmp_path / "sft").mkdir()
+    result = CliRunner().invoke(app, [*command.split(), str(tmp_path)])
+    assert isinstance(result.exception, InvalidInput)
+    said = "a training set, and no run; `trailforge train`, `export` and `evaluate` read it"
+    assert str(result.exception) == f"{tmp_path}: {said}"
 
 
 def shown(folder: Path, *options: str) -> str:

@@ -39,7 +39,7 @@ def test_a_dry_run_prints_what_it_would_take_and_touches_nothing(inputs: list[ob
     before = sorted(tmp_path.iterdir())
     ended = trailforge("mcts-trajectories", *inputs, "--dry-run")
     assert ended.code == 0 and ended.err == ""
-    for wanted in ("8 questions", "judge", "split", "rephrase", "answer", "all", "no prices"):
+    for wanted in ("8 questions", "judge", "split", "rephrase", "answer", "all", "no prices", "server.price_per_hour"):
         assert wanted in ended.out
     assert sorted(tmp_path.iterdir()) == before
 
@@ -47,4 +47,4 @@ def test_a_dry_run_prints_what_it_would_take_and_touches_nothing(inputs: list[ob
 def test_a_dry_run_of_a_broken_file_is_one_clear_line(inputs: list[object], tmp_path: Path) -> None:
     (tmp_path / "questions.jsonl").write_text("no JSON\n")
     ended = trailforge("mcts-trajectories", *inputs, "--dry-run")
-    assert ended.code == 2 and "questions.jsonl" in ended.error_line
+    assert ended.code == 2 and "questions.jsonl, row 1" in ended.error_line and "JSON" in ended.error_line

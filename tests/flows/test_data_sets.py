@@ -186,3 +186,13 @@ def test_the_command_line_goes_over_the_preset() -> None:
     assert configuration_of(DATASET, "demo").model.url == "embedded"
     with pytest.raises(InvalidInput, match="nowhere"):
         configuration_of(DATASET, "nowhere")
+
+
+def test_what_can_be_no_model_is_refused() -> None:
+    for model in ("notaurl", "http://127.0.0.1:1/v1,other"):
+        with pytest.raises(InvalidInput, match="is no URL, nor 'embedded'"):
+            configuration_of(DATASET, "demo", model)
+    with pytest.raises(InvalidInput, match=r"the embedded model is called smollm2.*; 'qwen' wants a server") as raised:
+        configuration_of(DATASET, "demo", None, "qwen")
+    assert raised.value.field == "--model-name"
+    assert configuration_of(DATASET, "demo", "embedded", "smollm2-135m-instruct-q4_1").model.url == "embedded"

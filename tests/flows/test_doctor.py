@@ -109,7 +109,9 @@ def test_each_data_set_of_a_preset_is_looked_at_and_what_all_need_comes_once(tmp
 
 def test_the_demo_is_looked_at_for_all_its_data_sets(tmp_path: Path) -> None:
     (found,) = found_by("demo", "preset", tmp_path)
-    assert found.detail.endswith("document_bundles, kg_questions, kg_trajectories, mcts_trajectories")
+    assert found.detail.endswith(
+        "agent_trajectories, document_bundles, kg_questions, kg_trajectories, mcts_trajectories"
+    )
 
 
 @pytest.mark.parametrize("preset", ["r-search", "kg-questions", "msearcher", "dynasearcher", "demo"])

@@ -413,6 +413,17 @@ def test_at_its_end_a_run_names_commands_that_find_rows_as_a_shell_reads_them(
     assert commands == [f"trailforge inspect '{folder}'", *shows, f"trailforge verify '{folder}'"]
 
 
+def test_a_preview_that_kept_nothing_shows_what_was_rejected_and_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rejected = [replace(REJECTED, uid=f"r{number}", detail=f"not in {number}") for number in range(4)]
+    run = opened(write_run(tmp_path, "mcts_trajectories", rejected=rejected), "mcts_trajectories")
+    monkeypatch.setattr(terminal, "open_run", lambda folder: run)
+    terminal.show_first(MANIFEST, tmp_path)
+    printed = capsys.readouterr().out
+    assert printed.count("no_answer") == 3 and "not in 2" in printed and "not in 3" not in printed
+
+
 def test_an_id_is_found_in_whatever_table_has_it(trajectories: OpenRun) -> None:
     rejected = find_rows(trajectories, id="r1")
     assert (rejected.table, rejected.numbers) == ("rejected", (0,))
@@ -460,6 +471,22 @@ def test_episodes_and_pairs_are_found_by_the_ids_of_each_other(tmp_path: Path) -
     assert found(run, id="p") == found(run, id=good, table="pairs") == ["p"]
     text = shown(terminal.row(run, "pairs", 0), width=200)
     assert "reward 1.500" in text and "reward 0.600" in text and "wrong_answer" in text
+
+
+def test_both_sides_of_a_pair_have_their_rewards_part_by_part(tmp_path: Path) -> None:
+    write_kg(tmp_path)
+    run = opened(tmp_path, "kg_trajectories")
+    row, bad = (
+        replace(run.record(name, 0), **{of: "bad"}) for name, of in (("pairs", "bad_uid"), ("kg_trajectories", "uid"))
+    )
+    table = show_of("kg_trajectories").table("pairs")
+    assert table is not None
+    assert shown(terminal.view(table.describe(run, row), "p", "pairs"), width=300).count("r_acc + r_gain") == 1
+    (tmp_path / "rejected").mkdir()
+    put_aside = replace(REJECTED, uid="bad", payload=json.dumps(to_dict(bad)))
+    write_parquet(tmp_path / "rejected" / "part-00000-x.parquet", RejectedRow, [put_aside])
+    parts = table.describe(opened(tmp_path, "kg_trajectories"), row)
+    assert shown(terminal.view(parts, "p", "pairs"), width=300).count("r_acc + r_gain") == 2
 
 
 def test_a_data_set_that_declares_no_show_is_shown_field_by_field(monkeypatch: pytest.MonkeyPatch) -> None:

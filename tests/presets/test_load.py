@@ -14,7 +14,7 @@ from trailforge.schemas import InvalidInput
 
 def test_the_presets_of_the_house_are_known_by_name() -> None:
     assert preset_names() == [
-        "agent-trajectories", "agent-trajectories-demo", "demo", "dynasearcher", "kg-questions", "msearcher",
+        "agent-trajectories", "demo", "dynasearcher", "kg-questions", "msearcher",
         "r-search",
     ]  # fmt: skip
     assert preset_names("document_bundles") == ["demo", "r-search"]

@@ -34,8 +34,8 @@ def class_of(dataset: str) -> type[RunConfig]:
     return resolve(load_dataset(dataset).config)
 
 
-def test_each_data_set_has_a_demo_of_its_own_or_in_the_one_for_all_and_each_other_preset_is_for_one() -> None:
-    assert {dataset for name, dataset in PAIRS if name == "demo" or name.endswith("-demo")} == set(dataset_names())
+def test_the_demo_is_for_each_data_set_and_each_other_preset_is_for_one() -> None:
+    assert {dataset for name, dataset in PAIRS if name == "demo"} == set(dataset_names())
     assert {dataset for name, dataset in PAIRS if name != "demo"} == set(dataset_names())
 
 

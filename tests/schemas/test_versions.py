@@ -105,7 +105,7 @@ def test_json_of_the_version_before_is_read_and_of_no_other() -> None:
     stored = {"id": "a", "text": "two words", "note": "x", "schema_version": "1.0"}
     assert from_stored(Sighting, stored, source="f") == NOW[0]
     for version, mend in (("0.9", "make it again"), ("1.2", "upgrade trailforge"), (None, "make it again")):
-        with pytest.raises(InvalidInput, match=rf"f: Observation .*reads 1.1 and 1.0: {mend}"):
+        with pytest.raises(InvalidInput, match=rf"f: Observation .*reads 1.0, 1.1: {mend}"):
             from_stored(Sighting, stored | {"schema_version": version}, source="f")
     with pytest.raises(InvalidInput, match="expected an object"):
         from_stored(Sighting, [stored], source="f")

@@ -163,7 +163,8 @@ def test_rows_and_pairs_are_shown_in_a_terminal(original: Path, capsys: pytest.C
     said = capsys.readouterr().out
     assert "draws right" in said and "Without any search the model says" in said
     show_rows(original, table="pairs")
-    assert "The worse one was put aside by" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "The worse one was put aside by" in said and said.count("no_search") == 2, "what filters measured of both"
 
 
 def test_a_training_set_is_made_of_it(original: Path, tmp_path: Path) -> None:
@@ -259,7 +260,7 @@ def _first_becomes(these: list[Any]) -> Callable[[list[Any]], list[Any]]:
 # Presets
 
 
-@pytest.mark.parametrize("name", ["agent-trajectories", "agent-trajectories-demo"])
+@pytest.mark.parametrize("name", ["agent-trajectories", "demo"])
 def test_a_preset_holds_every_number_that_decides_rows(name: str) -> None:
     content = load_preset(name, DATASET.name)
     config = read_config(AgentRunConfig, content, source=name)

@@ -207,6 +207,14 @@ def test_a_killed_build_leaves_nothing_half(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "store"]
 
 
+def test_a_build_that_fails_leaves_no_folder_behind(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    for place in ("out/deep/store", "there/new/store"):
+        with pytest.raises(InvalidInput), building(tmp_path / place):
+            raise InvalidInput("no such file")
+    assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+
+
 READER = """
 import sys
 from pathlib import Path
