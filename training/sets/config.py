@@ -37,7 +37,7 @@ class ViewConfig:
     validation_share: float = 0.05
     """Of the questions; 0: no validation."""
     order: Order = "curriculum"
-    """`curriculum`: easy rows first, see `training.views.order`."""
+    """`curriculum`: easy rows first, see `training.sets.order`."""
     mix: tuple[Share, ...] = ()
     """Data sets are cut down until they stand in this proportion, rows of none are doubled; empty: all rows."""
     protocol: str | None = None

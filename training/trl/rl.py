@@ -1,6 +1,6 @@
 """Reinforcement learning: questions in, a model out. GRPO or DAPO by TRL, over our own rollouts and rewards.
 
-Of one step `prompts_per_step` x `samples` episodes are made (`training.trl_rollouts`), which are trained in
+Of one step `prompts_per_step` x `samples` episodes are made (`training.trl.rollouts`), which are trained in
 mini-batches of `mini_batch` episodes. In TRL's terms, for P processes with `per_device` episodes each:
 
     gradient_accumulation_steps = mini_batch / (per_device P)
