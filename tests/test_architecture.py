@@ -79,12 +79,16 @@ NAMES_DATA_SETS: dict[str, frozenset[str]] = {
 """Files that still spell a data set, and which. This list only shrinks."""
 
 KNOWS_RECORDS: dict[str, frozenset[str]] = {
+    "flows/nights/questions.py": frozenset({"Bundle", "BundleQuestion", "DocumentEmbedding"}),
     "training/score_file.py": frozenset({"KgTrajectory", "SearchEpisode"}),
 }
 """Files of generic rooms that still import a record which one data set alone writes. This list only shrinks."""
 
-GENERIC = ("pipelines", "curation", "training", "inspector", "presets")
-"""Rooms that know data sets by their declarations alone."""
+GENERIC = (
+    *("pipelines", "curation", "training", "inspector", "presets", "flows", "commands"),
+    *("evaluation", "rewards", "retrieval", "protocols", "inference"),
+)
+"""Rooms that know data sets by their declarations alone. `filters` and `mcts` still hold what one data set writes."""
 
 ANYBODYS = frozenset({"Question", "SourceDocument"})
 """Inputs that `pipelines/sources` reads for whoever wants them."""
