@@ -27,7 +27,7 @@ from trailforge.commands.options import (
 
 if TYPE_CHECKING:
     from trailforge.flows.execute import RunRequest
-    from trailforge.pipelines.dataset import DataSet, Option
+    from trailforge.pipelines.dataset import DataSet, RunOption
     from trailforge.schemas import Manifest
 
 
@@ -108,7 +108,7 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
-def _annotate(name: str, option: Option, is_needed: bool) -> Any:
+def _annotate(name: str, option: RunOption, is_needed: bool) -> Any:
     """As the parameter of a command that somebody writes by hand."""
     flags = [option.flag or f"--{name.replace('_', '-')}"]
     declared = typer.Option(*flags, help=option.help, min=option.least, metavar=option.metavar)

@@ -17,7 +17,7 @@ from prefect import Flow, flow
 
 from trailforge.flows.execute import RunRequest, execute
 from trailforge.flows.prefect_driver import PrefectDriver
-from trailforge.pipelines.dataset import DataSet, Option
+from trailforge.pipelines.dataset import DataSet, RunOption
 from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.schemas import Manifest
 
@@ -70,7 +70,7 @@ def _parameters(dataset: DataSet) -> Iterator[inspect.Parameter]:
         yield inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=types[each.name])
 
 
-def _annotate(option: Option, is_needed: bool) -> Any:
+def _annotate(option: RunOption, is_needed: bool) -> Any:
     takes: Any = Literal[option.words] if option.words else option.takes
     if is_needed and takes is str:
         takes = str | Path  # of a file

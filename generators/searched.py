@@ -7,20 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trailforge.pipelines.dataset import Option
+from trailforge.pipelines.dataset import RunOption
 from trailforge.schemas import InvalidInput
 
 if TYPE_CHECKING:
     from trailforge.retrieval import RetrievalConfig
 
 _SCOPES = ("question", "corpus")
-GRAPH = Option(help="Knowledge graph (from `kg build`). Default: the preset's.", takes=Path)
+GRAPH = RunOption(help="Knowledge graph (from `kg build`). Default: the preset's.", takes=Path)
 SEARCHED = {
-    "documents": Option(
+    "documents": RunOption(
         help="Index to search (from `index build`), or a file for bm25. Default: the preset's.", takes=Path
     ),
-    "scope": Option(help="question searches each question's own paragraphs. Default: the preset's.", words=_SCOPES),
-    "retrieval": Option(
+    "scope": RunOption(help="question searches each question's own paragraphs. Default: the preset's.", words=_SCOPES),
+    "retrieval": RunOption(
         help="A back end (see `index build --help`), web for live pages, or the URL of a server "
         "(`serve-search`). Default: the preset's, else that of the index.",
         metavar="KIND",

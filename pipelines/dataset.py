@@ -115,7 +115,7 @@ QUESTIONS = Table(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class RunOption:
     """What a person gives to a data set's command, as `--name`, or to its flow, as a parameter."""
 
     help: str
@@ -134,7 +134,7 @@ class Option:
     """What `--help` calls the value; None: by its type."""
 
 
-QUESTION_FILE = Option(
+QUESTION_FILE = RunOption(
     help="Questions: MuSiQue, HotpotQA, 2Wiki … as published, FlashRAG's or our JSONL; .gz too.", takes=Path
 )
 
@@ -178,7 +178,7 @@ class DataSet:
     """What the terminal and the page show of its rows."""
     option: str = "--questions"
     """Of the command, by which its input is given."""
-    files: Option | None = QUESTION_FILE
+    files: RunOption | None = QUESTION_FILE
     """That option, where the input is files, which may be read in part (`--limit`). None: the input is one of
     `own_options`."""
     takes_folder: bool = False
@@ -191,7 +191,7 @@ class DataSet:
     """What its command and its flow do, in a line; empty: it has none."""
     demo: str = ""
     """The preset that runs on the packaged model; empty: there is none."""
-    own_options: Mapping[str, Option] = field(default_factory=dict)
+    own_options: Mapping[str, RunOption] = field(default_factory=dict)
     """What it alone takes, by name: it comes as `RunInputs.options`."""
     read_given: Reference | None = None
     """`(files, own_options) -> (paths, RunInputs.options)`, where what people give is not that itself."""
@@ -213,7 +213,7 @@ class DataSet:
         return self.name.replace("_", "-")
 
     @property
-    def given(self) -> dict[str, Option]:
+    def given(self) -> dict[str, RunOption]:
         """All that its command and its flow take beside what every run takes."""
         files = {self.option.removeprefix("--"): self.files} if self.files else {}
         return {**files, **self.own_options}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
 from trailforge.generators.searched import SEARCHED
-from trailforge.pipelines.dataset import DataSet, Option, Stage, Table
+from trailforge.pipelines.dataset import DataSet, RunOption, Stage, Table
 from trailforge.protocols import REACT, SEARCH_R1
 from trailforge.schemas import Question, SftRow
 
@@ -54,9 +54,9 @@ DATASET = DataSet(
     beside={"plots": r"funnel\.png"},
     about="Turn questions into verified episodes of any agent over any back end, with SFT rows and pairs.",
     own_options={
-        "agent": Option(help="A protocol, or single_shot, search_o1, graph_search. Default: the preset's."),
+        "agent": RunOption(help="A protocol, or single_shot, search_o1, graph_search. Default: the preset's."),
         **SEARCHED,
-        "kg": Option(help="Knowledge graph (from `kg build`), for agents that search one.", takes=Path),
+        "kg": RunOption(help="Knowledge graph (from `kg build`), for agents that search one.", takes=Path),
     },
     demo="agent-trajectories-demo",
     examples=(

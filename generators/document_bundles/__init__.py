@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import get_args
 
-from trailforge.pipelines.dataset import DataSet, Option, Stage, Table
+from trailforge.pipelines.dataset import DataSet, RunOption, Stage, Table
 from trailforge.protocols import R_SEARCH
 from trailforge.schemas import (
     Bundle,
@@ -110,7 +110,7 @@ DATASET = DataSet(
     card=f"{_HERE}.card:card_of",
     show=f"{_HERE}.show:SHOW",
     option="--documents",
-    files=Option(
+    files=RunOption(
         help="Documents: JSONL, JSON, CSV, Parquet, RSS or Atom; .gz too. What a file does not say about its documents "
         "goes after it: news.jsonl:kind=news; source=each makes each document its own source. Repeatable.",
         many=True,
@@ -123,13 +123,13 @@ DATASET = DataSet(
     about="Turn documents of several sources into bundles, and bundles into multi-hop questions with plans (R-Search).",
     demo="demo",
     own_options={
-        "columns": Option(help="Column names, e.g. text=body,title=headline,published=date."),
-        "source": Option(help="Name of the source; overrides the files."),
-        "kind": Option(help="Kind of the documents; overrides the files.", words=get_args(SourceKind)),
-        "benchmarks": Option(
+        "columns": RunOption(help="Column names, e.g. text=body,title=headline,published=date."),
+        "source": RunOption(help="Name of the source; overrides the files."),
+        "kind": RunOption(help="Kind of the documents; overrides the files.", words=get_args(SourceKind)),
+        "benchmarks": RunOption(
             help="File of questions to keep out of the data. Repeatable.", takes=Path, many=True, flag="--benchmark"
         ),
-        "bundles_only": Option(help="Stop after bundling; needs no model.", takes=bool),
+        "bundles_only": RunOption(help="Stop after bundling; needs no model.", takes=bool),
     },
     read_given="trailforge.pipelines.sources.columns:read_given",
     examples=(

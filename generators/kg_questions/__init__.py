@@ -1,7 +1,7 @@
 """A knowledge graph -> paths that lead to one entity -> questions in words, measured -> those that differ."""
 
 from trailforge.generators.searched import GRAPH
-from trailforge.pipelines.dataset import DataSet, Option, Stage, Table
+from trailforge.pipelines.dataset import DataSet, RunOption, Stage, Table
 from trailforge.protocols import KG_SEARCH
 from trailforge.schemas import FactChain, KgQuestion
 
@@ -66,10 +66,10 @@ DATASET = DataSet(
     demo="demo",
     own_options={
         "kg": GRAPH,
-        "count": Option(
+        "count": RunOption(
             help="Paths to sample; fewer questions pass the filters. Default: the preset's.", takes=int, least=1
         ),
-        "as_of": Option(help="Date of the graph, e.g. 2019-07; recorded in every row."),
+        "as_of": RunOption(help="Date of the graph, e.g. 2019-07; recorded in every row."),
     },
     examples=(
         "kg build sample_data/kg --out kgs/sample",

@@ -1,7 +1,7 @@
 """Questions that ask for a sum -> drafts -> signed sums and SFT rows: a data set that trailforge knows nothing of."""
 
 from toy_sums.rows import Sum
-from trailforge.pipelines.dataset import DataSet, Option, Stage, Table
+from trailforge.pipelines.dataset import DataSet, RunOption, Stage, Table
 from trailforge.schemas import Question, SftRow
 
 DATASET = DataSet(
@@ -48,6 +48,6 @@ DATASET = DataSet(
     card="toy_sums.work:card_of",
     lists={"sums.txt": "toy_sums.work:line_of"},
     about="Turn questions that ask for a sum into signed sums.",
-    own_options={"most": Option(help="The largest sum.", takes=int)},
+    own_options={"most": RunOption(help="The largest sum.", takes=int)},
     examples=("toy-sums --questions sums.jsonl --most 10 --out out/sums",),
 )
