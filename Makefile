@@ -9,7 +9,13 @@ LOCK := requirements.lock
 LOCK_HEADER := \# Core and all extras, pinned for Python 3.11. Made by `make lock`; install with `pip install --no-deps -r`.
 CORE_VENV := .venv-core
 CORE_TOOLS := hypothesis pytest pytest-asyncio pytest-timeout pytest-xdist
-CORE_TESTS := tests/filters tests/mcts tests/protocols tests/rewards tests/schemas tests/test_face.py
+# Rooms of the core, and of others the files that need no extra.
+CORE_TESTS := tests/filters tests/mcts tests/presets tests/protocols tests/rewards tests/schemas tests/test_cli.py \
+  tests/test_face.py tests/test_sample_kg.py $(wildcard $(addsuffix .py, \
+  $(addprefix tests/retrieval/test_,bm25 corpus lazy retrievers scope sentences) \
+  $(addprefix tests/inference/test_,entries ledgers prompts request scripted usage) \
+  $(addprefix tests/evaluation/test_,failures grid table) \
+  tests/commands/test_docs_commands tests/commands/test_show tests/inspector/test_terminal))
 # Environments of training engines: the extra of ours beside the group of pyproject.toml. locks/ has their pins.
 ENGINES := verl trl verifiers
 ENGINE ?= verifiers
@@ -81,7 +87,7 @@ test: install  ## the tests, in JOBS=3 processes; ARGS="-m 'not slow'" leaves ou
 test-core:  ## the core's tests beside its dependencies alone, on another Python: PYTHON=python3.13, in .venv-core/
 	@test -x $(CORE_VENV)/bin/python || $(PYTHON) -m venv $(CORE_VENV)
 	@$(CORE_VENV)/bin/python -m pip install $(PIP_FLAGS) --disable-pip-version-check -e . $(CORE_TOOLS)
-	@$(CORE_VENV)/bin/python -m pytest -m 'not slow and not real_model' $(CORE_TESTS) $(ARGS)
+	@$(CORE_VENV)/bin/python -m pytest -n $(JOBS) -m 'not slow and not real_model' $(CORE_TESTS) $(ARGS)
 
 test-vllm: install $(VLLM_WEIGHTS)  ## tests against a real vLLM on this CPU: .venv-vllm/ (4 GB, 3 to 11 minutes), no part of check
 	@TRAILFORGE_VLLM=$(CURDIR)/$(VLLM_VENV) $(BIN)/python -m pytest -m vllm $(ARGS)

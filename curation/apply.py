@@ -2,7 +2,7 @@
 
 It has the tables of the run without what was rejected and with what was fixed, `curated/`, which tells all changes,
 one more stage in its books, and the same inputs and receipts but for that. So whatever reads a run reads it, and
-`pipelines.verify` holds it against the run that it was made of. The same run and rulings give the same bytes.
+`pipelines.runs.verify` holds it against the run that it was made of. The same run and rulings give the same bytes.
 """
 
 from __future__ import annotations

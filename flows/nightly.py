@@ -80,8 +80,8 @@ def nightly(
     out what needs one. `most_…`: the first so many. `verdicts`: folders of curated runs or logs of theirs, or patterns
     of these, as they are when the window takes its documents.
     `bands`: a file of bands; None: nobody is told. `caps`: of each data set of a window. `keep_windows`, `curated`: see
-    `pipelines.retention`; None removes nothing, and never what this run made goes. Raises at the end: the first error,
-    with the figures outside of their bands in its message, or `OutOfBand` when there was none.
+    `flows.nights.retention`; None removes nothing, and never what this run made goes. Raises at the end: the first
+    error, with the figures outside of their bands in its message, or `OutOfBand` when there was none.
     """
     held = {} if bands is None else read_bands(load_bands(bands), source=bands, datasets=dataset_names())
     means = Means(model=model, caps=caps, bands=held)

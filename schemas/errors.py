@@ -24,7 +24,7 @@ Policy. Plain code raises; nothing catches in order to go on, but for these seve
 2. `retrieval.web` does so for live sources, with 429 as a failed try; a search tool of the web takes a refusal of its
    one request for a failed search. `pipelines.sources.fetchers`: news goes on with the second provider when the first
    one fails.
-3. `pipelines.shards` turns an error that belongs to *one item* (`ITEM_ERRORS`: the prompt is too long,
+3. `pipelines.engine.shards` turns an error that belongs to *one item* (`ITEM_ERRORS`: the prompt is too long,
    the reply is malformed) into a `failed(reason)` row. Every other error stops the run: the ledger and
    the finished shards stay, so that the same command goes on later.
 4. `protocols` takes what goes wrong in an agent's search for the result of that search: a tool that fails
@@ -190,7 +190,7 @@ class HubError(TrailforgeError):
 
 
 ITEM_ERRORS: tuple[type[TrailforgeError], ...] = (ContextOverflow, MalformedReply)
-"""Errors that concern one item only: `pipelines.shards` records them as `failed(reason)` and goes on."""
+"""Errors that concern one item only: `pipelines.engine.shards` records them as `failed(reason)` and goes on."""
 
 
 EXTRAS: dict[str, str] = {

@@ -79,8 +79,11 @@ NAMES_DATA_SETS: dict[str, frozenset[str]] = {}
 KNOWS_RECORDS: dict[str, frozenset[str]] = {}
 """Files of generic rooms that still import a record which one data set alone writes. This list only shrinks."""
 
-GENERIC = ("pipelines", "curation", "training", "inspector", "presets")
-"""Rooms that know data sets by their declarations alone."""
+GENERIC = (
+    *("pipelines", "curation", "training", "inspector", "presets", "flows", "commands"),
+    *("evaluation", "rewards", "retrieval", "protocols", "inference"),
+)
+"""Rooms that know data sets by their declarations alone. `filters` and `mcts` still hold what one data set writes."""
 
 ANYBODYS = frozenset({"Question", "SourceDocument"})
 """Inputs that `pipelines/sources` reads for whoever wants them."""
@@ -417,6 +420,50 @@ def undocumented(root: Path) -> list[str]:
     return found
 
 
+def stale_references(root: Path) -> list[str]:
+    """Dotted names in backticks of docstrings that begin with a room, and lead to no module, nor to a name in one."""
+    dotted = re.compile(r"`([a-z_]+(?:\.\w+)+)(?:\(\))?`")
+    return [
+        where(root, file, node.lineno, f"{match[1]} is not there")
+        for file in with_face(root)
+        for node in nodes(file)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for match in dotted.finditer(node.value.value)
+        if match[1].partition(".")[0] in rooms(root) and not leads_somewhere(root, match[1])
+    ]
+
+
+def leads_somewhere(root: Path, dotted: str) -> bool:
+    """Whether a name is a module of ours, or one in a module, or one in a class of a module."""
+    parts = dotted.split(".")
+    length = max((n for n in range(1, len(parts) + 1) if is_module(root, ".".join(parts[:n]))), default=0)
+    inner = parts[length:]
+    if not inner:
+        return True
+    path = root.joinpath(*parts[:length])
+    file = path.with_suffix(".py") if path.with_suffix(".py").is_file() else path / "__init__.py"
+    if inner[0] not in bound_in(file):
+        return False
+    members = next((n.body for n in parse(file).body if isinstance(n, ast.ClassDef) and n.name == inner[0]), None)
+    return len(inner) == 1 or members is None or inner[1] in {name for node in members for name in bound_by(node)}
+
+
+@functools.cache
+def bound_in(file: Path) -> frozenset[str]:
+    """Names at the top of a module, and those that it imports anywhere: names that are loaded late, too."""
+    imported = {a.asname or a.name for n in nodes(file) if isinstance(n, ast.Import | ast.ImportFrom) for a in n.names}
+    return frozenset(imported | {name for node in parse(file).body for name in bound_by(node)})
+
+
+def bound_by(node: ast.stmt) -> Iterator[str]:
+    """Names that a definition or an assignment gives."""
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        yield node.name
+    elif isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
+
+
 def unannotated(root: Path) -> list[str]:
     """Functions, private ones too, with a parameter or a return value of no stated type."""
     found = []
@@ -526,6 +573,7 @@ CHECKS: list[Callable[[Path], list[str]]] = [
     long_ones,
     protocols_by_name,
     undocumented,
+    stale_references,
     unannotated,
     unfinished,
     crowded,
@@ -625,6 +673,12 @@ FAULTS: list[tuple[Callable[[Path], list[str]], dict[str, str], str]] = [
     (protocols_by_name, {"filters/a.py": "A = f'one of {1} and react, say'"}, "filters/a.py:1: react is spelled"),
     (undocumented, {"filters/a.py": '"""A."""\nclass A:\n    """A."""\n    def f(self): ...'}, "filters/a.py:4: f"),
     (undocumented, {"filters/a.py": "a = 1"}, "filters/a.py:1: module"),
+    (stale_references, {"filters/a.py": '"""See `filters.b`."""'}, "filters/a.py:1: filters.b is not there"),
+    (
+        stale_references,
+        {"filters/a.py": '"""See `filters.a.A.f`, `filters.a.B`, `other.c`."""\nclass A: ...'},
+        "filters/a.py:1: filters.a.A.f is not",
+    ),
     (unannotated, {"filters/a.py": "def _f(a, *b: int, c): ..."}, "filters/a.py:1: _f: a, c, return"),
     (unfinished, {"filters/a.py": "a = 1  # TODO: two"}, "filters/a.py:1: a = 1  # TODO: two"),
     (crowded, {f"filters/a{n}.py": "" for n in range(16)}, "filters:1: 16 files"),

@@ -51,7 +51,7 @@ class KgWriterConfig:
     closed_book_temperature: float = 0.8
     closed_book_max_tokens: int = 256
     check_max_tokens: int = 2048
-    """Of the reply to `filters.check`, at the temperature of closed book."""
+    """Of the reply to `check_question.txt`, at the temperature of closed book."""
     stop: tuple[str, ...] = ()
     max_answer_words: int = 12
     """In the style `completion`: a longer reply is no short answer, and is cut."""
@@ -95,7 +95,7 @@ class KgQuestionWork:
         return row_of(wording_of(reply), self.item, self.context)
 
     async def answer(self, row: KgQuestion, sample: int) -> str | None:
-        """As a `filters.QuestionReader`."""
+        """As a `QuestionReader`."""
         config = self.context.config
         sampling = Sampling(
             temperature=config.closed_book_temperature,
@@ -111,7 +111,7 @@ class KgQuestionWork:
         return read_short_answer(text, config.max_answer_words)
 
     async def check(self, row: KgQuestion) -> Objections:
-        """As a `filters.QuestionReader`. Raises `MalformedReply` and the kinds of `ProviderError`."""
+        """As a `QuestionReader`. Raises `MalformedReply` and the kinds of `ProviderError`."""
         config = self.context.config
         sampling = Sampling(
             temperature=config.closed_book_temperature, top_p=config.top_p, max_tokens=config.check_max_tokens

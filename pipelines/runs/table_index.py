@@ -125,7 +125,7 @@ class TableIndex:
     def values(self, path: str) -> np.ndarray:
         """A number of each row, as float64, NaN where it has none.
 
-        `path`: a column; a part of one, `reward.total`; what a filter measured, `filters.NAME`.
+        `path`: a column; a part of one, `reward.total`; what a filter measured, `filters.` and its name.
         Raises `InvalidInput` when the table has no such number.
         """
         column, *parts = path.split(".")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 import tarfile
 import zipfile
 from email.parser import Parser
@@ -11,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.support import unpythonic
+from tests.end_to_end.support import QUESTIONS, unpythonic
 from tests.test_architecture import ROOT, declared, packages
 
 pytestmark = pytest.mark.slow
@@ -77,6 +79,24 @@ def test_the_command_works_in_a_folder_with_modules_of_the_users(environment: Pa
     asked = ("mcts-trajectories", "--questions", questions, "--preset", "demo", "--dry-run")
     assert "calls" in run(environment, users_folder, "trailforge", *asked)
     assert {path.relative_to(users_folder).as_posix() for path in users_folder.rglob("*.*")} == set(USERS)
+
+
+@pytest.mark.skipif(os.environ.get("CI") != "true", reason="asks the package index, which CI alone does")
+def test_the_core_is_installed_with_its_own_dependencies_and_works(wheel: Path, users_folder: Path) -> None:
+    """As a person installs it: no package is there but those that the wheel's metadata asks for."""
+    fresh = users_folder / "fresh"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", fresh], check=True, timeout=60)
+    pip = (sys.executable, "-m", "pip", "--python", str(fresh))
+    for words in (("install", "--quiet", str(wheel)), ("check",)):
+        done = subprocess.run([*pip, *words], cwd=fresh, env=unpythonic(), capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert "Make data" in run(fresh, users_folder, "trailforge", "--help")
+    names = "import trailforge; print(all(getattr(trailforge, name) is not None for name in trailforge.__all__))"
+    assert run(fresh, users_folder, "python", "-P", "-c", names) == "True\n"
+    asked = [fresh / "bin" / "trailforge", "mcts-trajectories", "--questions", QUESTIONS, "--preset", "demo"]
+    asked += ["--out", "out"]
+    done = subprocess.run(asked, cwd=users_folder, env=unpythonic(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 6 and "pip install 'trailforge[dense]'" in done.stderr, done.stderr
 
 
 @pytest.mark.real_model

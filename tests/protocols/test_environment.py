@@ -35,6 +35,7 @@ def triples(count: int) -> list[tuple[str, str, str]]:
 
 
 async def searched(tmp_path: Path, films: int, filters: ResultFilter, grammar: str = "graph") -> Observation:
+    pytest.importorskip("rapidfuzz")
     names = {"Q1": ["Fritz Lang"]} | {f"F{n}": [f"Film {n}"] for n in range(films)}
     store = store_of(tmp_path / f"store-{films}-{filters.rule}", triples(films), names)
     environment = Environment(documents=Bm25Retriever(DOCUMENTS), kg=KgTool(store), filters=filters, top_k=3)
@@ -78,6 +79,7 @@ async def test_an_environment_that_is_opened_asks_the_model_that_it_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As training and evaluation open it, from whatever loop."""
+    pytest.importorskip("rapidfuzz")
     asked: list[Request] = []
 
     class ModelDesk:
@@ -106,6 +108,7 @@ async def test_an_environment_that_is_opened_asks_the_model_that_it_names(
 async def test_documents_come_from_the_web_and_triples_from_the_graph(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grammar: Grammar
 ) -> None:
+    pytest.importorskip("rapidfuzz")
     store = store_of(tmp_path / "store", triples(2), {"Q1": ["Fritz Lang"]})
     hits = [{"title": f"Page {n}", "url": f"https://a.example/{n}", "content": "Lang made M. " * 9} for n in range(4)]
     async with recorded(json.dumps({"results": hits})) as server:
@@ -124,6 +127,7 @@ async def test_documents_come_from_the_web_and_triples_from_the_graph(
 
 
 async def test_a_graph_behind_a_server_gives_what_its_folder_does(tmp_path: Path) -> None:
+    pytest.importorskip("rapidfuzz")
     store = store_of(
         tmp_path / "store", triples(3), {"Q1": ["Fritz Lang"]} | {f"F{n}": [f"Film {n}"] for n in range(3)}
     )

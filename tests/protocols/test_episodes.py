@@ -297,6 +297,7 @@ async def test_a_turn_is_put_together_as_the_model_wrote_it(text: str, reasoning
 async def test_a_malformed_turn_of_a_server_is_judged_as_the_model_wrote_it(
     text: str, mends: tuple[str, ...] | None
 ) -> None:
+    pytest.importorskip("openai")
     async with model_server() as server, aclosing_client(server.url) as client:
         server.replies = [answer(text), answer("<think>so</think><answer>x")]
         episode = await run(R1, client)
