@@ -12,7 +12,7 @@ from trailforge.schemas.kg import KgTriple
 from trailforge.schemas.provenance import Provenance
 from trailforge.schemas.question import Hop
 from trailforge.schemas.rollout import Origin
-from trailforge.schemas.trajectory import ChatMessage, Message, PreferenceRow, ThoughtSource
+from trailforge.schemas.trajectory import Message, PreferenceRow, ThoughtSource, preference_of
 from trailforge.schemas.versions import Earlier, Row, migration
 
 AnswerScoredBy = Literal["options", "matching", "judge", "key_facts", "words"]
@@ -293,18 +293,4 @@ class ContrastivePair:
 
     def preference(self, data_source: str, protocol: str) -> PreferenceRow:
         """As training takes it."""
-
-        def plain(messages: tuple[Message, ...]) -> tuple[ChatMessage, ...]:
-            return tuple(ChatMessage(role=each.role, content=each.content) for each in messages)
-
-        return PreferenceRow(
-            uid=self.uid,
-            data_source=data_source,
-            protocol=protocol,
-            question_id=self.question_id,
-            question=self.question,
-            prompt=plain(self.good_messages[: self.diverges_at]),
-            chosen=plain(self.good_messages[self.diverges_at :]),
-            rejected=plain(self.bad_messages[self.diverges_at :]),
-            reason=self.reason,
-        )
+        return preference_of(self, data_source, protocol)

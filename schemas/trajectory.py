@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from trailforge.schemas.provenance import Provenance
 from trailforge.schemas.question import Hop
@@ -255,3 +255,23 @@ class PreferenceRow:
     reason: str
     """What is against it."""
     schema_version: str = SCHEMA_VERSION
+
+
+def preference_of(pair: Any, data_source: str, protocol: str) -> PreferenceRow:
+    """A row of a table of the role `pairs` as training takes it: both conversations from where they part."""
+
+    def plain(messages: tuple[Message, ...]) -> tuple[ChatMessage, ...]:
+        return tuple(ChatMessage(role=each.role, content=each.content) for each in messages)
+
+    start = pair.diverges_at
+    return PreferenceRow(
+        uid=pair.uid,
+        data_source=data_source,
+        protocol=protocol,
+        question_id=pair.question_id,
+        question=pair.question,
+        prompt=plain(pair.good_messages[:start]),
+        chosen=plain(pair.good_messages[start:]),
+        rejected=plain(pair.bad_messages[start:]),
+        reason=pair.reason,
+    )

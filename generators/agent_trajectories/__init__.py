@@ -38,6 +38,7 @@ DATASET = DataSet(
             decided="product",
             made_of=lambda row: ((NAME, row.good_uid),),
             source="question_id",
+            role="pairs",
         ),
         "sft": Table(record=SftRow, role="sft"),
     },

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from trailforge.schemas import FilterScore, Hop, Message, Provenance
+from trailforge.schemas import FilterScore, Hop, Message, PreferenceRow, Provenance
 from trailforge.schemas.agent_episode import AgentEpisode
+from trailforge.schemas.trajectory import preference_of
 from trailforge.schemas.versions import Earlier, migration
 
 
@@ -115,3 +116,8 @@ class AgentPair:
     provenance: Provenance
     """Of both: the calls of the good one, then those of the bad one."""
     schema_version: str = SCHEMA_VERSION
+
+    def preference(self, data_source: str, protocol: str) -> PreferenceRow:
+        """As training takes it: in the protocol of the agent, whatever the table's."""
+        del protocol
+        return preference_of(self, data_source, self.protocol)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.pipelines.sources import read_benchmark
+from trailforge.protocols import PROTOCOLS
 from trailforge.retrieval.words import ngrams_of
 from trailforge.schemas import (
     ChatMessage,
@@ -96,6 +97,8 @@ class RowJudge:
             return _against("duplicate_row", "in an earlier run too"), 0
         if not all(end and end[0].role == "assistant" for end in (row.chosen, row.rejected)):
             return _against("malformed_row", "an end does not begin with a turn of the agent"), 0
+        if row.protocol not in PROTOCOLS:
+            return _against("no_protocol", "its conversations are in no form that trainers know"), 0
         if row.chosen == row.rejected:
             return _against("malformed_row", "both ends are the same"), 0
         if held := control_token(both[0]) or control_token(both[1]):

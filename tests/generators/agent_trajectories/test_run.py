@@ -28,9 +28,10 @@ from trailforge.pipelines.runs.finish import CARD, finished_run
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.presets import load_preset
 from trailforge.protocols import SEARCH_R1
-from trailforge.schemas import Manifest, RejectedRow, SftRow, read_rows
+from trailforge.schemas import Manifest, PreferenceRow, RejectedRow, SftRow, read_rows
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
+from trailforge.training.sets.files import open_set
 
 QUESTIONS = 14
 PRESET = """
@@ -156,6 +157,16 @@ def test_of_a_run_that_kept_nothing_card_and_terminal_say_so_and_claim_no_table(
     printed = capsys.readouterr().out
     assert "NOTHING WAS KEPT" in printed and "Rows: none" in printed
     assert f"trailforge show {tmp_path / 'run'} --table rejected\n" in printed and "--count" not in printed
+
+
+def test_pairs_are_trained_on_in_the_protocol_of_their_agent(original: Path, tmp_path: Path) -> None:
+    make_training_set([original], tmp_path / "set", ViewConfig(validation_share=0.0))
+    learnt = list(open_set(tmp_path / "set").rows("pairs", "train", PreferenceRow))
+    pairs = {row.uid: row for row in rows_of(original, "pairs")}
+    assert learnt and {row.uid for row in learnt} <= pairs.keys()
+    for row in learnt:
+        assert row.protocol == SEARCH_R1.name and row.data_source == DATASET.name
+        assert len(row.prompt) == pairs[row.uid].diverges_at and row.chosen != row.rejected
 
 
 def test_rows_and_pairs_are_shown_in_a_terminal(original: Path, capsys: pytest.CaptureFixture[str]) -> None:
