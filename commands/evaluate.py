@@ -82,29 +82,27 @@ _Model = Annotated[
     ),
 ]
 _ModelName = Annotated[str | None, typer.Option(help="Model as the server calls it. Default: the preset's.")]
-_Seeds = Annotated[str, typer.Option(help="Seeds of sampling, with commas between them.")]
+_Seeds = Annotated[str, typer.Option(help="Sampling seeds, comma-separated.")]
 _Limit = Annotated[int | None, typer.Option(min=1, help="Only the first N valid questions.")]
-_Format = Annotated[str, typer.Option("--format", help="Of the question file, where its keys do not show it.")]
-_TopK = Annotated[int | None, typer.Option(min=1, help="Passages of a search. Default: the preset's.")]
+_Format = Annotated[str, typer.Option("--format", help="Format of the question file, if its keys do not show it.")]
+_TopK = Annotated[int | None, typer.Option(min=1, help="Passages per search. Default: the preset's.")]
 _Documents = Annotated[
     Path | None,
-    typer.Option(
-        help="What back ends are built over, in place of the paragraphs: passages, a question file, or a run."
-    ),
+    typer.Option(help="Corpus to build back ends over instead of the paragraphs: passages, a question file, or a run."),
 ]
 _Kg = Annotated[
     str | None,
     typer.Option(help="For agents that search a graph: folder that `kg build` made, or URL of a `serve-search --kg`."),
 ]
 _Encoder = Annotated[
-    str | None, typer.Option(help="Of back ends that are built: minilm, a name or path, or URL#MODEL.")
+    str | None, typer.Option(help="Encoder of back ends that are built: minilm, a name or path, or URL#MODEL.")
 ]
-_Judge = Annotated[str | None, typer.Option(help="A model that says whether answers are right.", metavar="URL#MODEL")]
+_Judge = Annotated[str | None, typer.Option(help="Model that judges whether answers are right.", metavar="URL#MODEL")]
 _Preset = Annotated[str, typer.Option(help="ragsearch, demo (embedded model), or a YAML file.")]
 _Prompt = Annotated[
-    Literal["ours", "published"], typer.Option(help="Of agents of protocols: our words, or their papers'.")
+    Literal["ours", "published"], typer.Option(help="Prompts of protocol agents: ours, or those of their papers.")
 ]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be run.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what would be run.")]
 
 
 def evaluate(
@@ -130,7 +128,7 @@ def evaluate(
     max_tokens: MaxTokens = None,
     dry_run: _DryRun = False,
 ) -> None:
-    """Let agents answer questions over back ends, every agent over every one with every seed, and write the report."""
+    """Run every agent over every back end with every seed on the same questions, and write a report."""
     from trailforge.evaluation.corpora import Corpora, read_asked, read_sources
     from trailforge.evaluation.grid import choose_agents, describe_evaluation, read_evaluation_config
     from trailforge.retrieval.service.client import is_address
@@ -331,9 +329,9 @@ def _show_plan(request: _Request, out: Path) -> None:
 
 
 def compare(
-    first: Annotated[str, typer.Argument(help="Folder of an evaluation, or cells of it.", metavar="A")],
-    second: Annotated[str, typer.Argument(help="What it is held against, on the same questions.", metavar="B")],
-    as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
+    first: Annotated[str, typer.Argument(help="Folder of an evaluation, or some of its cells.", metavar="A")],
+    second: Annotated[str, typer.Argument(help="The evaluation to compare with, on the same questions.", metavar="B")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Compare two evaluations question by question: paired bootstrap, and McNemar's test of right and wrong."""
     from trailforge.evaluation.compare import compare as compare_episodes

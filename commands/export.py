@@ -28,16 +28,16 @@ _Out = Annotated[Path, typer.Option(help="Folder to make; must not exist or be e
 _Runs = Annotated[list[Path] | None, typer.Argument(help="Folders of finished runs, of any data sets.", metavar="RUN…")]
 _Questions = Annotated[
     list[Path] | None,
-    typer.Option(help="File of questions for RL that need no run; asked in --protocol. Repeatable."),
+    typer.Option(help="File of questions for RL without a run; asked in --protocol. Repeatable."),
 ]
-_Order = Annotated[Literal["curriculum", "shuffled"], typer.Option(help="Easy rows first, or a random order.")]
+_Order = Annotated[Literal["curriculum", "shuffled"], typer.Option(help="Order of rows: easy ones first, or random.")]
 _Mix = Annotated[
     list[str] | None,
-    typer.Option(help="Weight of a data set as DATASET=WEIGHT; those with too many rows are cut. Repeatable."),
+    typer.Option(help="Weight of a data set, as DATASET=WEIGHT; surplus rows are dropped. Repeatable."),
 ]
 _LeaveOut = Annotated[
     list[str] | None,
-    typer.Option(help="Of these, leave out those that mend such an error. Repeatable.", metavar="retrieval|…"),
+    typer.Option(help="Leave out reflective rows that correct this kind of error. Repeatable.", metavar="retrieval|…"),
 ]
 
 
@@ -46,37 +46,41 @@ def training_set(
     runs: _Runs = None,
     questions: _Questions = None,
     validation: Annotated[
-        float, typer.Option(min=0.0, max=0.99, help="Share of the questions that are held out; 0: none.")
+        float, typer.Option(min=0.0, max=0.99, help="Share of questions held out for validation; 0: none.")
     ] = 0.05,
     order: _Order = "curriculum",
     mix: _Mix = None,
     protocol: Annotated[
         str | None,
-        typer.Option(help="Ask all questions without options in it, for RL. Default: each data set's own protocol."),
+        typer.Option(help="Protocol for RL questions without options. Default: each data set's own."),
     ] = None,
     tokenizer: Annotated[
-        str | None, typer.Option(help="Path or name of a tokenizer, to measure rows. Default: lengths are estimated.")
+        str | None,
+        typer.Option(help="Path or name of a tokenizer to measure rows with. Default: lengths are estimated."),
     ] = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest row.")] = 16384,
     long_rows: Annotated[
-        Literal["drop", "segments"], typer.Option(help="Drop rows that are too long, or make a row of each turn.")
+        Literal["drop", "segments"],
+        typer.Option(help="What to do with rows that are too long: drop them, or make a row of each turn."),
     ] = "drop",
     segments: Annotated[
-        bool, typer.Option("--segments", help="Make a row of each turn of the agent, as MSearcher trains (3.2.1).")
+        bool, typer.Option("--segments", help="Make one row per agent turn, as MSearcher trains (section 3.2.1).")
     ] = False,
     mistakes: Annotated[
         Literal["train", "mask"],
-        typer.Option(help="Take the loss on claims that are taken back later, or leave them out (`train sft` alone)."),
+        typer.Option(help="Take the loss on claims that are corrected later, or mask them (`train sft` only)."),
     ] = "train",
-    reflective: Annotated[bool, typer.Option(help="With rows that make a mistake and mend it.")] = True,
+    reflective: Annotated[bool, typer.Option(help="Include rows that make a mistake and correct it.")] = True,
     leave_out: _LeaveOut = None,
     benchmark: Annotated[
-        list[Path] | None, typer.Option(help="File of questions that must not be trained on (JSONL). Repeatable.")
+        list[Path] | None, typer.Option(help="File of questions to keep out of training (JSONL). Repeatable.")
     ] = None,
-    ngram: Annotated[int, typer.Option(min=1, help="Words in a row that make a question one of a benchmark's.")] = 8,
-    seed: Annotated[int, typer.Option(help="Seed of split, mixture and order.")] = 0,
+    ngram: Annotated[
+        int, typer.Option(min=1, help="Number of consecutive words that count as a match with a benchmark question.")
+    ] = 8,
+    seed: Annotated[int, typer.Option(help="Seed of the split, the mixture and the order.")] = 0,
 ) -> None:
-    """Make a training set of finished runs: SFT rows and RL rows, split by question, in the order of learning."""
+    """Make a training set from finished runs: SFT, RL and preference rows, split by question, in training order."""
     from trailforge.pipelines.engine.progress import show_parts
     from trailforge.training.sets.build import make_training_set
     from trailforge.training.sets.config import ViewConfig
@@ -103,11 +107,11 @@ def training_set(
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(help="A training set: what `training-set` made.", metavar="DIR")],
-    to: Annotated[Trainer, typer.Option(help="Whose format.")],
+    folder: Annotated[Path, typer.Argument(help="Training set (from `training-set`).", metavar="DIR")],
+    to: Annotated[Trainer, typer.Option(help="Trainer whose format to write.")],
     out: _Out,
 ) -> None:
-    """Write a training set in the format of another trainer, with the command that starts it."""
+    """Export a training set in the format of another trainer, with the command that starts the training."""
     from trailforge.pipelines.engine.progress import show_parts
     from trailforge.training.exports import export as write
 

@@ -145,13 +145,13 @@ def status(
 
     if operate := read_windows(folder):
         rounds = follow_windows(folder) if watch else iter([operate])
-        _tell(rounds, as_json, lambda window: window.lines)
+        _print_rounds(rounds, as_json, lambda window: window.lines)
         return
     each = follow(folder) if watch else iter([read_status(folder)])
-    _tell(([now] for now in each), as_json, describe_status)
+    _print_rounds(([now] for now in each), as_json, describe_status)
 
 
-def _tell(rounds: Iterable[Sequence[Any]], as_json: bool, lines_of: Callable[[Any], Sequence[str]]) -> None:
+def _print_rounds(rounds: Iterable[Sequence[Any]], as_json: bool, lines_of: Callable[[Any], Sequence[str]]) -> None:
     """Print what stands in each round: as JSON a line for each, else as text in the place of the round before."""
     from trailforge.inspector.terminal import show_live
 

@@ -93,7 +93,7 @@ def serve_search(
             found, reader = _open_web(web_url, cached) if web else (None, None)
             graph = _open_graph(kg) if kg else None
             server = SearchServer([*corpora, *([found] if found else [])], kg=graph, reader=reader, limits=limits)
-            await listen(server, host, port, tell=_tell)
+            await listen(server, host, port, tell=_print_line)
         if server.is_busy:  # its threads would be waited for
             sys.stdout.flush()
             os._exit(0)
@@ -123,10 +123,10 @@ def _open_corpus(name: str, what: str, asker: Asker | None, options: Mapping[str
     from trailforge.retrieval.service.searching import ServedIndex
 
     began = time.monotonic()
-    _tell(f"opening {name}: {what}")
+    _print_line(f"opening {name}: {what}")
     index, documents, backend = _open(what, asker)
     content_hash = "" if is_address(what) else corpus_hash(Path(what))
-    _tell(f"opened {name}: {backend}, {len(documents):,} passages, {time.monotonic() - began:.1f} s")
+    _print_line(f"opened {name}: {backend}, {len(documents):,} passages, {time.monotonic() - began:.1f} s")
     return ServedIndex(name, index, documents, backend=backend, content_hash=content_hash, **options)
 
 
@@ -176,7 +176,7 @@ def _open_graph(folder: Path) -> KgTool:
 
     store = KgStore.open(folder)
     store.check_once()
-    _tell(f"opened the graph {folder}: {store.stats.entities:,} entities, {store.stats.triples:,} triples")
+    _print_line(f"opened the graph {folder}: {store.stats.entities:,} entities, {store.stats.triples:,} triples")
     return KgTool(store)
 
 
@@ -189,7 +189,7 @@ def _open_web(url: str, cached: int) -> tuple[ServedIndex, PageReader]:
     return ServedIndex("web", found, backend="web", cached=cached, at_once=_WEB_AT_ONCE), PageReader()
 
 
-def _tell(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, flush=True)
 
 

@@ -30,32 +30,36 @@ _Set = Annotated[Path, typer.Argument(help="Folder of a training set.", metavar=
 _Preset = Annotated[str, typer.Option(help="msearcher, r-search, dynasearcher, ragsearch, or a YAML file.")]
 _Base = Annotated[
     str | None,
-    typer.Option(help="Folder or name of the model to begin with, or 'smollm2' for a small one that comes along."),
+    typer.Option(help="Folder or name of the base model, or 'smollm2' for the small packaged one."),
 ]
-_Out = Annotated[Path, typer.Option(help="Folder of the training: checkpoints, logs, model.")]
-_Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last whole checkpoint in --out.")]
-_Steps = Annotated[int | None, typer.Option(min=1, help="At most so many optimizer steps.")]
-_Logging = Annotated[Literal["tensorboard", "wandb", "none"] | None, typer.Option(help="Default: the preset's.")]
-_Seed = Annotated[int | None, typer.Option(help="Default: the preset's.")]
+_Out = Annotated[Path, typer.Option(help="Output folder: checkpoints, logs, model.")]
+_Resume = Annotated[bool, typer.Option("--resume", help="Resume from the last complete checkpoint in --out.")]
+_Steps = Annotated[int | None, typer.Option(min=1, help="Maximum number of optimizer steps.")]
+_Logging = Annotated[
+    Literal["tensorboard", "wandb", "none"] | None, typer.Option(help="Logger. Default: the preset's.")
+]
+_Seed = Annotated[int | None, typer.Option(help="Random seed. Default: the preset's.")]
 _Documents = Annotated[
     list[Path] | None,
-    typer.Option(help="What is searched: finished runs (repeatable), or one corpus: an index, or a file of passages."),
+    typer.Option(
+        help="What agents search: finished runs (repeatable), or one corpus: an index, or a file of passages."
+    ),
 ]
 _Encoder = Annotated[
     str | None,
     typer.Option(
-        help="For back ends that need one: minilm, a sentence-transformers name or path, or a server's URL#MODEL. "
+        help="Encoder, for back ends that need one: minilm, a sentence-transformers name or path, or URL#MODEL. "
         "Default: the preset's, else the index's."
     ),
 ]
 _QueryPrefix = Annotated[
     str | None,
-    typer.Option(help="What the encoder wants before a query. Default: the preset's, else what the index says."),
+    typer.Option(help="Prefix the encoder expects before a query. Default: the preset's, else the index's."),
 ]
-_PassagePrefix = Annotated[str | None, typer.Option(help="What it wants before a passage. Default: as above.")]
+_PassagePrefix = Annotated[str | None, typer.Option(help="Prefix it expects before a passage. Default: as above.")]
 _EncoderDevice = Annotated[
     str | None,
-    typer.Option(help="Where the encoder runs: cpu, cuda:7, auto; several with commas. Default: the preset's."),
+    typer.Option(help="Device of the encoder: cpu, cuda:7, auto; several with commas. Default: the preset's."),
 ]
 _Kg = Annotated[
     str | None,
@@ -63,20 +67,22 @@ _Kg = Annotated[
 ]
 _Rollouts = Annotated[
     Literal["vllm-server", "vllm-colocate", "transformers"] | None,
-    typer.Option(help="Who generates: a vLLM server apart, vLLM on the trainer's devices, or the trainer's model."),
+    typer.Option(
+        help="What generates: a separate vLLM server, vLLM on the trainer's devices, or the trainer's own model."
+    ),
 ]
-_VllmUrl = Annotated[str | None, typer.Option(help="For rollouts vllm-server.")]
+_VllmUrl = Annotated[str | None, typer.Option(help="URL of the server, for --rollouts vllm-server.")]
 _VllmMemory = Annotated[
-    float, typer.Option(min=0.05, max=0.95, help="Share of a device's memory, for rollouts vllm-colocate.")
+    float, typer.Option(min=0.05, max=0.95, help="Share of a device's memory, for --rollouts vllm-colocate.")
 ]
 _VllmSleep = Annotated[
-    bool, typer.Option("--vllm-sleep", help="A colocated engine gives its memory back while the trainer trains.")
+    bool, typer.Option("--vllm-sleep", help="A colocated engine frees its memory during training steps.")
 ]
-_VllmParallel = Annotated[int, typer.Option(min=1, help="Devices over which a colocated engine spreads the model.")]
+_VllmParallel = Annotated[int, typer.Option(min=1, help="Tensor parallelism of a colocated engine.")]
 _Weights = Annotated[
     Literal["token_truncate", "none"] | None,
     typer.Option(
-        help="Of the loss on tokens that vLLM sampled: token_truncate, their probability to the trainer over that to "
+        help="Importance weights of tokens that vLLM sampled: token_truncate, their probability to the trainer over that to "
         "vLLM, cut at the preset's importance_cap; or none. Default: the preset's."
     ),
 ]
@@ -92,24 +98,24 @@ _OURS = frozenset({"launcher", "launch", "print_files"})
 """Options that are about launching and no part of what is launched."""
 _Launcher = Annotated[
     LauncherName | None,
-    typer.Option(help="Start it so: accelerate (this node's devices), slurm, k8s (JobSet). Default: this process."),
+    typer.Option(help="How to start it: accelerate (this node's devices), slurm, k8s (JobSet). Default: this process."),
 ]
 _Launch = Annotated[
     Path | None,
     typer.Option("--launch", help="YAML with nodes, devices_per_node, sharding, partition, image …: docs/cluster.md."),
 ]
-_Print = Annotated[bool, typer.Option("--print", help="With --launcher, or for verl: files, and no start.")]
+_Print = Annotated[bool, typer.Option("--print", help="With --launcher or verl: print the files and do not start.")]
 
 
 @app.command(
     "dpo",
-    help="Train on pairs of a better and a worse conversation, from where they part (DPO).",
+    help="Train on pairs of a better and a worse conversation, from where they diverge (DPO).",
     epilog="""Examples:\n
     trailforge train dpo sets/kg --preset dynasearcher --base-model trained/sft/model --out trained/dpo""",
 )
 @app.command(
     "sft",
-    help="Train on conversations; the loss is taken on the agent's turns alone.",
+    help="Train on conversations (SFT); the loss is taken on the agent's turns only.",
     epilog="""Examples:\n
     trailforge train sft sets/musique --preset msearcher --base-model models/qwen2.5-7b --out trained/sft\n
     trailforge train sft sets/musique --preset msearcher --out trained/sft \\\n

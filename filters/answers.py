@@ -78,7 +78,7 @@ class AnswerScorer:
             judged = Judged(question=question.question, answer=reply, golds=golds, key_facts=facts)
             return await self.judge(judged), "judge"
         if is_free and question.key_facts:
-            said = [says_fact(reply, fact) for fact in question.key_facts]
+            said = [states_fact(reply, fact) for fact in question.key_facts]
             return round(sum(said) / len(said), 6), "key_facts"
         return 0.0, "matching"
 
@@ -104,7 +104,7 @@ def chosen_options(reply: str, question: BundleQuestion) -> frozenset[str]:
     )
 
 
-def says_fact(text: str, fact: str) -> bool:
+def states_fact(text: str, fact: str) -> bool:
     """Does a text say a key fact, in one of its wordings: in these words, or with all of them somewhere?
 
     Only words are looked at: a text that says the opposite in the same words is taken to say it.
@@ -120,10 +120,10 @@ def says_fact(text: str, fact: str) -> bool:
 def speaks_of_fact(text: str, fact: str) -> bool:
     """Does a text say a key fact, or at least half of the words of one of its wordings?
 
-    Looser than `says_fact`: whoever wrote both used other words for the same, and a judge reads past them.
+    Looser than `states_fact`: whoever wrote both used other words for the same, and a judge reads past them.
     """
     said, wordings = content_stems(_even_out(text)), map(content_stems, map(_even_out, fact.split(_WORDINGS)))
-    return says_fact(text, fact) or any(2 * len(wanted & said) >= len(wanted) for wanted in wordings if wanted)
+    return states_fact(text, fact) or any(2 * len(wanted & said) >= len(wanted) for wanted in wordings if wanted)
 
 
 def _even_out(text: str) -> str:

@@ -209,7 +209,7 @@ def duplicate_trajectory(row: Trajectory, earlier: Sequence[Trajectory]) -> Verd
     Of a search that is blamed (`retrieval`) the passages alone count, whatever was read from them, and so of the last
     step, whose answer is the right one in either, by this name or another.
     """
-    same = [other for other in earlier if _tell_the_same(other, row)]
+    same = [other for other in earlier if _are_alike(other, row)]
     return count_faults("duplicate_trajectory", same, lambda other: f"same as {other.uid}")
 
 
@@ -297,7 +297,7 @@ def _is_given_twice(step: Step, earlier: Sequence[Step]) -> bool:
     return len(set(given)) < len(given)
 
 
-def _tell_the_same(row: Trajectory, other: Trajectory) -> bool:
+def _are_alike(row: Trajectory, other: Trajectory) -> bool:
     """Steps before the last may have been taken in another order."""
     if row.reflection_error != other.reflection_error or len(row.steps) != len(other.steps):
         return False

@@ -129,7 +129,7 @@ class Driver:
             except Exception as error:
                 if not (retries_left and is_mendable(error)):
                     raise
-                say(f"{error}; trying again in {RETRY_AFTER_S:g} s")
+                print_note(f"{error}; trying again in {RETRY_AFTER_S:g} s")
             time.sleep(RETRY_AFTER_S)
 
     def publish(self, manifest: Manifest) -> None:
@@ -180,7 +180,9 @@ def check_inputs(request: RunRequest, dataset: DataSet) -> tuple[RunConfig, RunI
     """`check_request` but for the folder of the run."""
     options = {name: value for name, value in request.options.items() if value is not None}
     check_given(dataset.name, request.preset, request.files, options)
-    say(f"reading {', '.join(map(str, request.files)) or options.get(dataset.option.strip('-')) or request.preset}")
+    print_note(
+        f"reading {', '.join(map(str, request.files)) or options.get(dataset.option.strip('-')) or request.preset}"
+    )
     config = configuration_of(
         dataset, request.preset, request.model, request.model_name, seed=request.seed, caps=request.caps
     )
@@ -274,7 +276,7 @@ def _leave(number: int, _: FrameType | None) -> None:
 C = TypeVar("C", bound=RunConfig)
 
 
-def say(line: str) -> None:
+def print_note(line: str) -> None:
     """Print a line for people, who may pipe what a command prints elsewhere."""
     print(line, file=sys.stderr, flush=True)
 
@@ -306,14 +308,14 @@ def prepare(
     try:
         settings, earlier = resolve(dataset.take_in)(inputs, out, config), read_settings(out)
         if earlier is not None and earlier.run_id == settings.run_id:
-            is_damaged = drop_damaged(out, dataset, earlier, say)
+            is_damaged = drop_damaged(out, dataset, earlier, print_note)
             finished = _finished(out, earlier)
             if finished is not None and not is_damaged and is_complete(dataset, out, earlier):
                 return earlier, finished  # not a byte of it changes
         elif earlier is not None:
             if not (replace_run or _is_redo_of(out, dataset, earlier, settings, config)):
                 refuse_other_run(out, settings)
-            drop_rows(out, dataset_of(earlier), say)
+            drop_rows(out, dataset_of(earlier), print_note)
         write_settings(out, settings)
         if not is_complete(dataset, out, settings):
             with output_errors(out):

@@ -212,7 +212,7 @@ def make_window(folder: Path, plan: WindowPlan, means: Means) -> Window:
         making = _Making(folder, plan, means)
         questions, datasets = making.all(taken)
         counted = {"documents": taken.books.accepted, "questions": questions.accepted}
-        making.tell(outside_of_window(**counted, bands=means.bands))
+        making.alert_outside(outside_of_window(**counted, bands=means.bands))
         window = Window(
             day=plan.day,
             first_day=plan.first_day,
@@ -264,7 +264,7 @@ class _Making:
             manifest = self._run(make, _given(self._plan, make))
         except NothingLeft as error:
             return Made(dataset=make.dataset, folder=make.folder, skipped=error.problem)
-        self.tell(outside(manifest, self._means.bands))
+        self.alert_outside(outside(manifest, self._means.bands))
         counted = load_dataset(make.dataset).counted
         return Made(
             dataset=make.dataset,
@@ -295,7 +295,7 @@ class _Making:
             **given,
         )
 
-    def tell(self, breaches: list[Breach]) -> None:
+    def alert_outside(self, breaches: list[Breach]) -> None:
         """Note the figures that are outside of their bands, and alert whoever listens."""
         if breaches:
             alert(breaches, self._plan.day, self._folder)

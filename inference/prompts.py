@@ -52,7 +52,7 @@ class Sentences:
         self._rng, self._pools = random.Random(seed), pools
         self._waiting: dict[str, list[str]] = {}
 
-    def say(self, role: str, **fields: str) -> str:
+    def draw(self, role: str, **fields: str) -> str:
         """A sentence of this role, with its fields filled in."""
         waiting = self._waiting.setdefault(role, [])
         if not waiting:

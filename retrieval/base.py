@@ -51,10 +51,10 @@ class LazyRetriever:
 class Passing(Exception):
     """An attempt that failed where another may not. `wait_s`: what the server asks for."""
 
-    def __init__(self, why: str, wait_s: float | None = None, *, is_unheard: bool = False) -> None:
-        """`is_unheard`: there was no connection."""
+    def __init__(self, why: str, wait_s: float | None = None, *, is_unreachable: bool = False) -> None:
+        """`is_unreachable`: there was no connection."""
         super().__init__(why)
-        self.wait_s, self.is_unheard = wait_s, is_unheard
+        self.wait_s, self.is_unreachable = wait_s, is_unreachable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

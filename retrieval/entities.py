@@ -86,7 +86,11 @@ class CaseCounts:
                     if at or token.text[0].islower():
                         (capital if _has_capital(token.text) else plain).add(token.key)
                     before = tokens[at - 1]
-                    if token.is_joined and not _has_capital(f"{before.text}{token.text}") and _says(before, token):
+                    if (
+                        token.is_joined
+                        and not _has_capital(f"{before.text}{token.text}")
+                        and _has_content(before, token)
+                    ):
                         plain.add(f"{before.key} {token.key}")
                     parts = token.text.split("-")
                     for part in filter(_is_abbreviation, parts):
@@ -301,7 +305,7 @@ def _has_capital(word: str) -> bool:
     return any(map(str.isupper, word))
 
 
-def _says(*tokens: _Token) -> bool:
+def _has_content(*tokens: _Token) -> bool:
     """Whether none of them is grammar: pairs of such words are terms, and few enough to be counted."""
     return not any(token.key in COMMON_WORDS for token in tokens)
 

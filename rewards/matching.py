@@ -182,7 +182,7 @@ def _covers(prediction: str, gold: str) -> bool:
         return False
     given, wanted = fold(prediction), fold(gold)
     if wanted.strip(" .") in _YES_OR_NO:
-        return _says_yes_or_no(given) == wanted.strip(" .")
+        return _read_yes_or_no(given) == wanted.strip(" .")
     if date := date_of(wanted):
         return _gives_date(given, date)
     bare = _bare_number(prediction)
@@ -261,7 +261,7 @@ def _gives_date(given: str, gold: Date) -> bool:
     return _covers_wording(stands, _DATE_GIVEN)
 
 
-def _says_yes_or_no(given: str) -> str:
+def _read_yes_or_no(given: str) -> str:
     if is_yes_and_no(given):
         return ""
     words = read(given, joined=False).words[:2]

@@ -11,7 +11,7 @@ from trailforge.generators.agent_trajectories.choice import Rejected, preference
 from trailforge.generators.agent_trajectories.config import AgentRunConfig
 from trailforge.generators.agent_trajectories.filters import KNOWN, known_from_memory
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory, FromMemory
-from trailforge.generators.agent_trajectories.rows import made_of, sft_rows, tells_its_searches, with_shares
+from trailforge.generators.agent_trajectories.rows import made_of, searches_match, sft_rows, with_shares
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks
 from trailforge.schemas import InvalidInput, Question, RejectedRow, SftRow, Verdict, from_dict
@@ -49,7 +49,7 @@ class AgentRowChecks(RowChecks):
             for problem in self._problems(row, questions.get(row.question_id)):
                 self.problem(name, row.uid, problem)
         for row in (row for rows in taken.values() for row in rows):
-            if not tells_its_searches(row):
+            if not searches_match(row):
                 self.problem(name, row.uid, "its searches and answer are not those of its conversation")
         self._check_choice(name, taken, rejected)
         self._check_sft(name)

@@ -66,7 +66,7 @@ def with_shares(rows: Sequence[AgentTrajectory]) -> list[AgentTrajectory]:
     return [replace(row, draws=len(rows), right_draws=right) for row in rows]
 
 
-def tells_its_searches(row: AgentTrajectory) -> bool:
+def searches_match(row: AgentTrajectory) -> bool:
     """Are answer and searches those of its conversation? Of one in no protocol nothing is known, and it is taken."""
     if not row.sft_protocol:
         return True

@@ -68,21 +68,21 @@ def think(row: BundleQuestion, plan: SearchPlan, *, seed: str) -> str:
     """One paragraph; the same for the same seed."""
     rng, pools = random.Random(seed), PROMPTS.pools(POOLS)
 
-    def say(role: str, **fields: str) -> str:
+    def pick(role: str, **fields: str) -> str:
         return rng.choice(pools[role]).format(**fields)
 
-    sentences = [say(f"open_{row.type}")]
+    sentences = [pick(f"open_{row.type}")]
     names = [one_line(name) for name in names_in(row.question)]
     if not all(_YEAR.fullmatch(name) for name in names):  # a year alone is nothing to begin with
-        sentences.append(say("known_one" if len(names) == 1 else "known_many", names=join_phrases(names)))
+        sentences.append(pick("known_one" if len(names) == 1 else "known_many", names=join_phrases(names)))
     for node in (node for level in levels(plan) for node in level):
-        sentences.append(say(_role(node, pools), node=node.node_id, query=one_line(node.query)))
+        sentences.append(pick(_role(node, pools), node=node.node_id, query=one_line(node.query)))
     if plan.edges:
         for node, sources in _needs(plan):
-            sentences.append(say("order_needs", node=node, sources=join_phrases(sources)))
+            sentences.append(pick("order_needs", node=node, sources=join_phrases(sources)))
     elif len(plan.nodes) > 1:
-        sentences.append(say("order_free"))
-    sentences.append(say("blind"))
+        sentences.append(pick("order_free"))
+    sentences.append(pick("blind"))
     return " ".join(sentences)
 
 

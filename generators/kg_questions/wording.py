@@ -157,7 +157,7 @@ class _Described:
             named = phrase.name.replace("{k}", self._noun).replace("{w}", pronoun)
             return named.replace("{x}", text)
         relative = "who" if self._kind == PERSON else "that"
-        return f"the {self._noun} {relative} {self._says(f', and {relative} ')}"
+        return f"the {self._noun} {relative} {self._join_predicates(f', and {relative} ')}"
 
     def question(self) -> str:
         """The question for it."""
@@ -175,9 +175,9 @@ class _Described:
         else:
             says_kind = len({each.says for each, _ in self._facts}) == 1 and self._kind in phrase.says.split()
             subject = "What" if says_kind or self._kind == UNKNOWN else f"Which {self._kind}"
-        return _ended(f"{subject} {self._says(', and ')}")
+        return _ended(f"{subject} {self._join_predicates(', and ')}")
 
-    def _says(self, joint: str) -> str:
+    def _join_predicates(self, joint: str) -> str:
         """All predicates. The joint, where a clause before it could take what follows for its own."""
         predicates = {phrase.says for phrase, _ in self._facts}
         if len(self._facts) > 1 and len(predicates) == 1:

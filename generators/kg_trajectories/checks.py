@@ -10,7 +10,7 @@ from trailforge.generators.kg_trajectories import EPISODE, FILTER, SEARCH
 from trailforge.generators.kg_trajectories import NAME as DATASET
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.kg_trajectories.filters import judge_kg_episode
-from trailforge.generators.kg_trajectories.rows import kg_sft_row, made_of, tells_its_steps
+from trailforge.generators.kg_trajectories.rows import kg_sft_row, made_of, steps_match
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks
@@ -57,7 +57,7 @@ class KgRowChecks(RowChecks):
         verdict = first_rejection(judge_kg_episode(row, before, self.config.selection.filters))
         if verdict is not None:
             yield f"filter {verdict.reason} rejects it: {verdict.detail}"
-        elif not tells_its_steps(row, self.config.generator.grammar.opening(row.question)):
+        elif not steps_match(row, self.config.generator.grammar.opening(row.question)):
             yield "its steps and final answer are not those of its conversation"
 
     def _field_problems(self, row: KgTrajectory, question: Question | None) -> Iterator[str]:

@@ -125,7 +125,7 @@ def graph_names(question: Question, store: KgStore) -> tuple[str, ...]:
     return tuple(found)
 
 
-def tells_its_steps(row: KgTrajectory, opening: Sequence[Message]) -> bool:
+def steps_match(row: KgTrajectory, opening: Sequence[Message]) -> bool:
     """Are steps, end and final answer those of the conversation? For one that the protocol finds no fault with.
 
     `opening`: how the conversation has to begin.

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from trailforge.filters import FilterConfig
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, generate, retell
+from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, generate, reword
 from trailforge.generators.mcts_trajectories.thoughts import PURPOSE
 from trailforge.inference import Meter, Prices, Reply, Request, Usage
 from trailforge.pipelines.estimate import Estimate, StageEstimate, count_tokens, sample_questions
@@ -71,7 +71,7 @@ async def rehearse(
             run_id="", model="", seed=0, prices=prices, config=config, client=model, retrieval=found
         )  # fmt: skip
         generated = await generate(question, context)
-        await retell(question, generated.candidates, context, FilterConfig())  # filters leave fewer
+        await reword(question, generated.candidates, context, FilterConfig())  # filters leave fewer
         for stage, usage in model.spent.items():
             spent[stage] += usage
     factor = total / len(questions) if questions else 0.0

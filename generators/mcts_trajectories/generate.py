@@ -148,7 +148,7 @@ def _asker(question: Question, context: Context, meter: Meter, parallel: int) ->
     return context.asker(meter, context.config.rollout.style, priority=priority)
 
 
-async def retell(
+async def reword(
     question: Question, rows: Sequence[Trajectory], context: Context, filters: FilterConfig
 ) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]], Usage]:
     """The accepted rows of a question with the model's thoughts where these hold; the rows of which the model says that
@@ -170,7 +170,7 @@ async def retell(
         told = [row for row, verdict in known if verdict.keep]
         own = [Meter() for _ in told]
         written = await asyncio.gather(
-            *(_retell_one(question, row, context, meter) for row, meter in zip(told, own, strict=True))
+            *(_reword_one(question, row, context, meter) for row, meter in zip(told, own, strict=True))
         )
         meters += own
         for row, (new, steps) in zip(told, written, strict=True):
@@ -184,7 +184,7 @@ async def retell(
     return kept, rejected, sum(meters, start=Meter()).usage(context.prices)
 
 
-async def _retell_one(
+async def _reword_one(
     question: Question, row: Trajectory, context: Context, meter: Meter
 ) -> tuple[Trajectory, list[Step]]:
     config = context.config

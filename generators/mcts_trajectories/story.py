@@ -113,7 +113,7 @@ def narrate(story: Story, *, seed: str) -> tuple[tuple[Message, ...], tuple[Text
     """The conversation of a story in sentences from fixed pools, and its spans."""
     narrator = _Narrator(story, seed)
     return conversation(
-        story, [[sentence for part in turn.parts for sentence in narrator.tell(part)] for turn in outline(story)]
+        story, [[sentence for part in turn.parts for sentence in narrator.render(part)] for turn in outline(story)]
     )
 
 
@@ -195,12 +195,12 @@ class _Narrator:
 
     def __init__(self, story: Story, seed: str) -> None:
         self._story = story
-        self._say = Sentences(PROMPTS.pools("connectives"), seed=seed).say
+        self._draw = Sentences(PROMPTS.pools("connectives"), seed=seed).draw
 
-    def tell(self, part: ThoughtPart) -> Iterator[Sentence]:
+    def render(self, part: ThoughtPart) -> Iterator[Sentence]:
         if part.name == "plan":
             plan = self._story.first_plan
-            text = self._say("open_single") if len(plan) == 1 else self._say("open_plan", plan=list_plan(plan))
+            text = self._draw("open_single") if len(plan) == 1 else self._draw("open_plan", plan=list_plan(plan))
             yield Sentence(text, part.kind)
         elif part.name == "next":
             yield from map(Sentence, self._ask(part.step))
@@ -209,12 +209,12 @@ class _Narrator:
         elif part.name == "reflection":
             yield Sentence(self._reflect(self._story.steps[part.step]), part.kind)
         elif part.name == "new_plan":
-            yield Sentence(self._say("replan", plan=list_plan(self._story.plan)), part.kind)
+            yield Sentence(self._draw("replan", plan=list_plan(self._story.plan)), part.kind)
             following = self._story.steps[part.step + 1].index
             if following > 0:
-                yield Sentence(self._say("keep_answers", number=str(following + 1)))
+                yield Sentence(self._draw("keep_answers", number=str(following + 1)))
         else:
-            yield Sentence(self._say("final"))
+            yield Sentence(self._draw("final"))
 
     def _ask(self, position: int) -> list[str]:
         """Name the sub-question, resolve what it refers to, and say so if the query is worded otherwise."""
@@ -222,32 +222,32 @@ class _Narrator:
         step = steps[position]
         if position > 0 and steps[position - 1].is_mistake and self._story.error != "decomposition":
             is_same = step.query == steps[position - 1].query
-            return [self._say("search_again" if is_same else "rephrased_query", query=step.query)]
+            return [self._draw("search_again" if is_same else "rephrased_query", query=step.query)]
         if len(self._story.first_plan) == 1 == len(self._story.plan):
-            return [self._say("rephrased_query", query=step.query)] if step.query_rephrased else []
-        sentences = [self._say("next_subquestion", number=str(step.index + 1), sub_question=step.sub_question)]
+            return [self._draw("rephrased_query", query=step.query)] if step.query_rephrased else []
+        sentences = [self._draw("next_subquestion", number=str(step.index + 1), sub_question=step.sub_question)]
         if step.query_rephrased:
-            sentences.append(self._say("rephrased_query", query=step.query))
+            sentences.append(self._draw("rephrased_query", query=step.query))
         elif references(step.sub_question):
-            sentences.append(self._say("resolved_reference", query=step.query))
+            sentences.append(self._draw("resolved_reference", query=step.query))
         return sentences
 
     def _claim(self, step: Step) -> str:
         answer = step.answer.rstrip(".")  # the sentence brings its own full stop
         if step.is_mistake and not stands_in_passages(step):
-            return self._say("claim_from_memory", answer=answer)
+            return self._draw("claim_from_memory", answer=answer)
         source = cited_passage(step)
         if source is None:
-            return self._say("accept_answer", answer=answer)
+            return self._draw("accept_answer", answer=answer)
         if normalize_answer(source.title) == normalize_answer(step.answer):
-            return self._say("accept_title", answer=answer)
-        return self._say("accept_answer_from", answer=answer, title=source.title)
+            return self._draw("accept_title", answer=answer)
+        return self._draw("accept_answer_from", answer=answer, title=source.title)
 
     def _reflect(self, step: Step) -> str:
         error = self._story.error
         if error == "decomposition" or stands_in_passages(step):
-            return self._say(f"reflect_{error}")
-        return self._say(f"reflect_memory_{error}")
+            return self._draw(f"reflect_{error}")
+        return self._draw(f"reflect_memory_{error}")
 
 
 def stands_in_passages(step: Step) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trailforge.generators.mcts_trajectories import DATASET, NAME
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.generate import Context, Generated, expected_hops, generate, retell, sift
+from trailforge.generators.mcts_trajectories.generate import Context, Generated, expected_hops, generate, reword, sift
 from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.inference import ModelClient
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
@@ -71,7 +71,7 @@ async def search_question(question: Question, context: Context, config: MctsRunC
         question, context, parallel=parallel, accept=lambda rows: sift(question, rows, config.filters, caps)[0]
     )
     accepted, rejected = sift(question, generated.candidates, config.filters, caps)
-    accepted, unsupported, usage = await retell(question, accepted, context, config.filters)
+    accepted, unsupported, usage = await reword(question, accepted, context, config.filters)
     generated = replace(generated, usage=generated.usage + usage)
     return rows_of(question, generated, accepted, [*rejected, *unsupported])
 

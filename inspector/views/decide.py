@@ -133,7 +133,7 @@ def _show_seat(seat: _Seat, count: int, decisions: Sequence[Decision]) -> None:
         draw(describe(seat.run, seat.wanted.table, seat.number), canvas)
         desks.mark(seat.desk, "to")
     with right:
-        desks.tell(seat.desk)
+        desks.show_notes(seat.desk)
         _show_steps(seat, count)
         _show_back(seat)
         _show_choices(seat)
@@ -172,7 +172,7 @@ def _show_nothing(seat: _Seat) -> None:
     else:
         st.success("Nothing is left in this list. Choose another one above.")
     with st.columns([1.15, 3])[0]:
-        desks.tell(seat.desk)
+        desks.show_notes(seat.desk)
         _show_back(seat)
 
 
@@ -246,10 +246,10 @@ def _show_back(seat: _Seat) -> None:
 
 
 def _show_choices(seat: _Seat) -> None:
-    button(st, "Accept", "accept", seat.seat, _say, seat, {"action": "accept"}, type="primary")
+    button(st, "Accept", "accept", seat.seat, _write, seat, {"action": "accept"}, type="primary")
     st.caption("Reject:")
     for key, reason in zip(desks.REASON_KEYS, REASONS, strict=True):
-        button(st, reason, f"reject-{key}", seat.seat, _say, seat, {"action": "reject", "reason": reason})
+        button(st, reason, f"reject-{key}", seat.seat, _write, seat, {"action": "reject", "reason": reason})
     for name, action, field, hint in (
         ("Reject", "reject", "reason", "another reason"),
         ("Comment", "comment", "comment", "a comment, which decides nothing"),
@@ -257,7 +257,7 @@ def _show_choices(seat: _Seat) -> None:
         key = f"decide.{field}.{seat.uid}"
         with st.form(f"{key}.form", border=False, clear_on_submit=True), st.container(horizontal=True):
             st.text_input(name, key=key, placeholder=hint, label_visibility="collapsed")
-            st.form_submit_button(name, on_click=_say_typed, args=(seat, key, action, field))
+            st.form_submit_button(name, on_click=_write_typed, args=(seat, key, action, field))
 
 
 def _show_fix(seat: _Seat, where: Any) -> None:
@@ -267,7 +267,7 @@ def _show_fix(seat: _Seat, where: Any) -> None:
     standing = {fix.field: fix.value for fix in seat.stance.fixes} if seat.stance else {}
     fixing = Fixing(
         desk=seat.desk, place=_place(seat), row=seat.row, fixable=fixable, standing=standing,
-        save=partial(_say_fixes, seat),
+        save=partial(_write_fixes, seat),
     )  # fmt: skip
     show_fix(fixing, where)
 
@@ -281,11 +281,11 @@ def _show_decisions(decisions: Sequence[Decision]) -> None:
         )
 
 
-def _say(seat: _Seat, word: Mapping[str, str]) -> None:
-    _say_all(seat, [word])
+def _write(seat: _Seat, word: Mapping[str, str]) -> None:
+    _write_all(seat, [word])
 
 
-def _say_all(seat: _Seat, words: Sequence[Mapping[str, str]]) -> bool:
+def _write_all(seat: _Seat, words: Sequence[Mapping[str, str]]) -> bool:
     """Write words; where the row does not leave the list by them, go on to the next one. Whether they are written."""
     run, desk = seat.run, seat.desk
     if not desk.take(seat.seat) or not _written(seat, _place(seat), seat.row, words):
@@ -299,15 +299,15 @@ def _say_all(seat: _Seat, words: Sequence[Mapping[str, str]]) -> bool:
     return True
 
 
-def _say_typed(seat: _Seat, key: str, action: str, field: str) -> None:
+def _write_typed(seat: _Seat, key: str, action: str, field: str) -> None:
     text = " ".join(st.session_state[key].split())
     if text:
-        _say(seat, {"action": action, field: text})
+        _write(seat, {"action": action, field: text})
 
 
-def _say_fixes(seat: _Seat, changes: Sequence[tuple[str, str]]) -> bool:
+def _write_fixes(seat: _Seat, changes: Sequence[tuple[str, str]]) -> bool:
     try:
-        return _say_all(seat, [make_fix(seat.row, field, text) for field, text in changes])
+        return _write_all(seat, [make_fix(seat.row, field, text) for field, text in changes])
     except InvalidInput as error:
         seat.desk.problem = visible(str(error))
         return False

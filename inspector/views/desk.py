@@ -95,7 +95,7 @@ def button(
     )
 
 
-def tell(desk: Desk) -> None:
+def show_notes(desk: Desk) -> None:
     """What came of presses, on the page."""
     while desk.notes:
         st.toast(desk.notes[0])

@@ -174,7 +174,7 @@ class _Line(LoopThread):
                         failure = passing
                     left = began + config.limit_s - clock()
                     pause = _pause_s(attempts, failure, config)
-                    if pause >= left or (failure.is_unheard and config.is_check):
+                    if pause >= left or (failure.is_unreachable and config.is_check):
                         break
                     await asyncio.sleep(pause)
         except TimeoutError:
@@ -201,8 +201,8 @@ class _Line(LoopThread):
         except aiohttp.InvalidURL:
             raise RetrievalError(f"{url}: this is no address") from None
         except (aiohttp.ClientError, OSError) as error:
-            is_unheard = isinstance(error, aiohttp.ClientConnectorError)
-            raise Passing(first_line(str(error)) or type(error).__name__, is_unheard=is_unheard) from None
+            is_unreachable = isinstance(error, aiohttp.ClientConnectorError)
+            raise Passing(first_line(str(error)) or type(error).__name__, is_unreachable=is_unreachable) from None
         if len(content) > _LARGEST_REPLY:
             raise RetrievalError(f"{url}: its answer is larger than {_LARGEST_REPLY >> 20} MiB")
         if status in _PASSING:

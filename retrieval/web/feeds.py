@@ -156,7 +156,7 @@ def _about(root: Element) -> _About:
 def _atom_fields(entry: Element, about: _About) -> dict[str, Any]:
     content = entry.find(f"{_ATOM}content")
     body = _atom_text(content) or _atom_text(entry.find(f"{_ATOM}summary"))
-    return _said(
+    return _fields_present(
         id=_text(entry, f"{_ATOM}id"),
         title=_one_line(_atom_text(entry.find(f"{_ATOM}title"))),
         text=body,
@@ -171,7 +171,7 @@ def _atom_fields(entry: Element, about: _About) -> dict[str, Any]:
 
 def _rss_fields(item: Element, about: _About) -> dict[str, Any]:
     link = _text(item, "link")
-    return _said(
+    return _fields_present(
         id=_text(item, "guid") or link,
         title=_one_line(html_to_text(_text(item, "title"))),
         text=html_to_text(_text(item, _CONTENT)) or html_to_text(_text(item, "description")),
@@ -184,7 +184,7 @@ def _rss_fields(item: Element, about: _About) -> dict[str, Any]:
     )
 
 
-def _said(*, title: str, text: str, authors: tuple[str, ...], **others: str) -> dict[str, Any]:
+def _fields_present(*, title: str, text: str, authors: tuple[str, ...], **others: str) -> dict[str, Any]:
     """Title and text always, the others when there is something."""
     named = {name: value for name, value in others.items() if value}
     return {**named, "title": title, "text": text, **({"authors": list(authors)} if authors else {})}

@@ -197,7 +197,7 @@ class GuidedEpisode:
                 return self._finished("too_many_turns")
             query = one_line(resolve(hop.question, answers))
             search = await self._search(query, [answers[k] for k in references(hop.question) if k in answers])
-            self._say(thoughts.following(done, search) if done else thoughts.first(search), search=search)
+            self._add_turn(thoughts.following(done, search) if done else thoughts.first(search), search=search)
             done = await self._look(search, hop.question)
             if not done.answer:
                 return self._finished("malformed")
@@ -205,14 +205,14 @@ class GuidedEpisode:
         if done is None or not done.answer:
             return self._finished("malformed")
         if not compared:
-            self._say(thoughts.last(done), answer=done.answer)
+            self._add_turn(thoughts.last(done), answer=done.answer)
             return self._finished("answered", done.answer)
         resolved = one_line(resolve(compared[-1].question, answers))
         outcome = await self._compare(resolved, compared_names(question.question, compared[-1].question))
         if not outcome:
             return self._finished("malformed")
         found = resolved.removeprefix(question.question).strip(" ()")
-        self._say(thoughts.comparing(done, found, outcome), answer=outcome)
+        self._add_turn(thoughts.comparing(done, found, outcome), answer=outcome)
         return self._finished("answered", outcome)
 
     # What the model decides
@@ -291,7 +291,7 @@ class GuidedEpisode:
 
     # The conversation
 
-    def _say(self, thought: str, *, search: Search | None = None, answer: str | None = None) -> None:
+    def _add_turn(self, thought: str, *, search: Search | None = None, answer: str | None = None) -> None:
         turn = Turn(thought=thought, search=search, answer=answer)
         text = KG_SEARCH.render_turn(turn)
         self._messages.append(Message(role="assistant", content=text, train=True))
@@ -313,31 +313,31 @@ class Thoughts:
 
     def __init__(self, seed: str, *, compares: bool = False) -> None:
         self._suffix = "_comparison" if compares else ""
-        self._say = Sentences(Prompts("trailforge.small_model").pools("kg_thoughts"), seed=seed).say
+        self._draw = Sentences(Prompts("trailforge.small_model").pools("kg_thoughts"), seed=seed).draw
 
     def first(self, search: Search) -> str:
         """Before the first search."""
-        return " ".join([self._say(f"open{self._suffix}"), *self._asking(search)])
+        return " ".join([self._draw(f"open{self._suffix}"), *self._asking(search)])
 
     def following(self, done: KgStep, search: Search) -> str:
         """Between a search, whose answer stands in `done`, and the next."""
-        return " ".join([self._finding(done), self._say(f"next{self._suffix}"), *self._asking(search)])
+        return " ".join([self._finding(done), self._draw(f"next{self._suffix}"), *self._asking(search)])
 
     def last(self, done: KgStep) -> str:
         """After the last search."""
-        return f"{self._finding(done)} {self._say('final')}"
+        return f"{self._finding(done)} {self._draw('final')}"
 
     def comparing(self, done: KgStep, found: str, outcome: str) -> str:
         """After the last search of a comparison: what was found of each thing, and what that comes to."""
-        return f"{self._finding(done)} {self._say('compare', found=found, answer=one_line(outcome))}"
+        return f"{self._finding(done)} {self._draw('compare', found=found, answer=one_line(outcome))}"
 
     def _asking(self, search: Search) -> list[str]:
         names = join_phrases([one_line(name) for name in search.entities])
         relations = join_phrases([f"“{one_line(phrase)}”" for phrase in search.relations])
-        sentences = [self._say("ask", query=one_line(search.query))]
+        sentences = [self._draw("ask", query=one_line(search.query))]
         if names:
             role = "graph" if relations else "graph_names"
-            sentences.append(self._say(role, names=names, relations=relations))
+            sentences.append(self._draw(role, names=names, relations=relations))
         return sentences
 
     def _finding(self, step: KgStep) -> str:
@@ -350,4 +350,4 @@ class Thoughts:
         title = one_line(document.title) if document else ""
         if document and normalize_answer(re.sub(r" \(.*\)$", "", title)) == normalize_answer(answer):
             role += "_of_that_name"
-        return self._say(role, answer=one_line(answer).rstrip("."), title=title)
+        return self._draw(role, answer=one_line(answer).rstrip("."), title=title)

@@ -104,9 +104,9 @@ def test_a_run_speaks_before_it_loads_what_is_heavy_and_needs_no_prefect(tmp_pat
 import sys
 from trailforge import cli
 from trailforge.flows import execute
-def say(line):
+def print_note(line):
     print(line.split()[0], {HEAVY!r} & {{*sys.modules}}, flush=True)
-execute.say = say
+execute.print_note = print_note
 try:
     cli.main({["mcts-trajectories", *arguments]!r} + sys.argv[1:])
 except SystemExit as end:

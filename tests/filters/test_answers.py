@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.bundle_questions import choice, question
 from tests.support.scripted import ScriptedModel, prompt_text
-from trailforge.filters.answers import AnswerJudgeOptions, AnswerScorer, open_scorer, says_fact, speaks_of_fact
+from trailforge.filters.answers import AnswerJudgeOptions, AnswerScorer, open_scorer, speaks_of_fact, states_fact
 from trailforge.inference import Meter
 from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judged
@@ -158,7 +158,7 @@ async def test_a_judge_that_is_off_is_never_asked() -> None:
     ],
 )
 def test_a_key_fact_is_said_with_all_its_words_in_one_wording(text: str, fact: str, said: bool) -> None:
-    assert says_fact(text, fact) is said
+    assert states_fact(text, fact) is said
     assert speaks_of_fact(text, fact) or not said
 
 

@@ -26,7 +26,7 @@ from trailforge.generators.kg_trajectories.config import (
     ReadingConfig,
 )
 from trailforge.generators.kg_trajectories.reading import SearchTool
-from trailforge.generators.kg_trajectories.rows import holds_format, kg_sft_row, reward_of, tells_its_steps
+from trailforge.generators.kg_trajectories.rows import holds_format, kg_sft_row, reward_of, steps_match
 from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig, contrastive_pairs, select
 from trailforge.generators.kg_trajectories.work import episodes_of, generate, hold_against_documents
 from trailforge.inference import Meter, Prices, Request
@@ -234,7 +234,7 @@ def told_otherwise(row: KgTrajectory) -> dict[str, KgTrajectory]:
 async def test_steps_that_a_conversation_does_not_tell_are_seen(graph: KgStore, change: str) -> None:
     good, *_ = await five(graph)
     opening = FREE.grammar.opening(QUESTION.question)
-    assert tells_its_steps(good, opening) and not tells_its_steps(told_otherwise(good)[change], opening)
+    assert steps_match(good, opening) and not steps_match(told_otherwise(good)[change], opening)
 
 
 async def test_rewards_in_rows_are_those_of_the_episodes(graph: KgStore) -> None:

@@ -197,7 +197,7 @@ def test_a_number_is_said_with_its_source_when_that_spells_it_out() -> None:
 def test_no_sentence_comes_twice_while_others_wait(seed: int) -> None:
     sentences = Sentences(POOLS, seed=str(seed))
     pool = POOLS["final"]
-    drawn = [sentences.say("final") for _ in range(2 * len(pool))]
+    drawn = [sentences.draw("final") for _ in range(2 * len(pool))]
     assert set(drawn[: len(pool)]) == set(drawn[len(pool) :]) == set(pool)
 
 

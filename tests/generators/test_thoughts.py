@@ -16,7 +16,7 @@ from tests.support.rows import QUESTION
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.filters import FilterConfig
 from trailforge.generators.mcts_trajectories.estimate import rehearse
-from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, PromptNames, retell
+from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, PromptNames, reword
 from trailforge.generators.mcts_trajectories.spans import span_problem, texts_of
 from trailforge.generators.mcts_trajectories.story import mismatch, rereads, sft_row, story_of
 from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, describe, reply_schema
@@ -59,7 +59,7 @@ def check(
         client=model,
         retrieval=open_retrieval(RetrievalConfig(kind="bm25")),
     )
-    told, rejected, usage = asyncio.run(retell(QUESTION, rows, context, filters))
+    told, rejected, usage = asyncio.run(reword(QUESTION, rows, context, filters))
     return told, rejected, usage, model
 
 

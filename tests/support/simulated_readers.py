@@ -14,7 +14,7 @@ from itertools import combinations
 
 from tests.support.bundle_questions import question
 from tests.support.scripted import ScriptedModel, prompt_text
-from trailforge.filters.answers import open_scorer, says_fact
+from trailforge.filters.answers import open_scorer, states_fact
 from trailforge.filters.bundle_readings import judge_question
 from trailforge.filters.bundles import FEWEST_CORRECT, MOST_CORRECT
 from trailforge.generators.document_bundles.config import BundleRunConfig
@@ -91,7 +91,7 @@ async def passes(case: Case, config: BundleRunConfig, *, only_guesses: bool, see
     def reply(request: Request) -> str:
         if request.purpose == "grade":
             said = prompt_text(request).rpartition("\nAnswer: ")[2]
-            share = [says_fact(said, fact) for fact in case.row.key_facts]
+            share = [states_fact(said, fact) for fact in case.row.key_facts]
             return json.dumps({"score": sum(share) / len(share) if share else 0.0})
         return _read(case, prompt_text(request), rng, only_guesses=only_guesses)
 

@@ -173,7 +173,7 @@ def search_settings(preset: TrainPreset) -> dict[str, object]:
     }
 
 
-def note_unsaid(numbers: SftConfig | RlConfig, schedulers: Container[Scheduler]) -> str:
+def note_omissions(numbers: SftConfig | RlConfig, schedulers: Container[Scheduler]) -> str:
     """A note on what of the preset the command cannot express, or nothing. `schedulers`: those the trainer knows."""
     notes = []
     if isinstance(numbers, RlConfig) and numbers.kl.end is not None:

@@ -20,7 +20,7 @@ from trailforge.training.exports.common import (
     fence,
     has,
     marked_row,
-    note_unsaid,
+    note_omissions,
     one_command,
     readme,
     save_interval,
@@ -52,7 +52,7 @@ def write(export: Export) -> str:
     if has(export, "rl"):
         sections["Reinforcement learning"] = (
             f"Fill in the `documents` of `search.yaml`:\n\n{fence(_rl_command(export))}\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}"
-            f"{note_unsaid(export.preset.rl, get_args(Scheduler))}"
+            f"{note_omissions(export.preset.rl, get_args(Scheduler))}"
         )
         export.text("search.yaml", yaml.safe_dump(search_settings(export.preset), sort_keys=False))
     return readme("For slime", export, sections | {"Masks and template": TEMPLATE_NOTE})

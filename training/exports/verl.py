@@ -33,7 +33,7 @@ from trailforge.training.exports.common import (
     Row,
     fence,
     has,
-    note_unsaid,
+    note_omissions,
     one_command,
     prompt,
     prompt_room,
@@ -128,14 +128,14 @@ def write(export: Export) -> str:
     if has(export, "sft"):
         sections["Supervised training"] = (
             f"In this folder:\n\n{fence(_sft_command(export))}\n\nverl shuffles the rows, which stand in the order of "
-            f"learning; it has no option for that.{note_unsaid(export.preset.sft, _SCHEDULERS)}"
+            f"learning; it has no option for that.{note_omissions(export.preset.sft, _SCHEDULERS)}"
         )
     if has(export, "rl"):
         loop = {"name": AGENT, "_target_": AGENT_LOOP, "search": search_settings(export.preset)}
         export.text("agent_loop.yaml", yaml.safe_dump([loop], sort_keys=False))
         sections["Reinforcement learning"] = (
             f"In this folder, with the packages of verl's extra `verl-core` and vLLM:\n\n{fence(_rl_command(export))}"
-            f"\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}{note_unsaid(export.preset.rl, _SCHEDULERS)}"
+            f"\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}{note_omissions(export.preset.rl, _SCHEDULERS)}"
         )
     return readme("For verl", export, sections | {"Masks and template": TEMPLATE_NOTE})
 
@@ -201,7 +201,7 @@ def _trainer(stage: str, numbers: SftConfig | RlConfig, devices: int = _GPUS, lo
 
 
 def _optimizer(section: str, numbers: TrainerConfig) -> list[str]:
-    """No schedule that verl does not know, which `note_unsaid` tells: its own is constant."""
+    """No schedule that verl does not know, which `note_omissions` tells: its own is constant."""
     schedule = [f"{section}.lr_scheduler_type={numbers.scheduler}"] if numbers.scheduler in _SCHEDULERS else []
     return [
         f"{section}.lr={numbers.learning_rate}",
@@ -325,7 +325,7 @@ class VerlFiles:
     @property
     def note(self) -> str:
         """What of the recipe verl cannot do; empty: it does all."""
-        return note_unsaid(self.recipe.rl, _SCHEDULERS).strip()
+        return note_omissions(self.recipe.rl, _SCHEDULERS).strip()
 
     def _search(self, documents: Sequence[Path], kg: str | None, out: Path) -> dict[str, object]:
         searches_graph = grammar_of(self.recipe.protocol).searches == "graph"

@@ -98,9 +98,9 @@ def theme_words(texts: Sequence[str], frequencies: Mapping[str, int], documents:
         share = sum(each[word] / each.total() for each in counts if each) / len(counts)
         return share * held_by[word] / len(counts) * math.log(documents / max(frequencies.get(word, 1), 1))
 
-    telling = [word for word, held in held_by.items() if held >= 2 and _says_something(word)]
+    telling = [word for word, held in held_by.items() if held >= 2 and _is_specific(word)]
     return sorted(telling, key=lambda word: (-weight(word), word))[:count]
 
 
-def _says_something(word: str) -> bool:
+def _is_specific(word: str) -> bool:
     return len(word) >= _FEWEST_LETTERS and word.isalpha() and word not in _SAY_NOTHING

@@ -140,7 +140,7 @@ class WorldNames:
         }
         return replace(
             chain,
-            facts=tuple(replace(fact, triple=self._retold(fact.triple)) for fact in chain.facts),
+            facts=tuple(replace(fact, triple=self._rename_ends(fact.triple)) for fact in chain.facts),
             starts=tuple(nodes[node.id] for node in chain.starts),
             bridges=tuple(nodes[node.id] for node in chain.bridges),
             answer=nodes[chain.answer.id],
@@ -148,7 +148,7 @@ class WorldNames:
 
     def fact(self, head: int, relation: int, tail: int, *, is_forward: bool = True) -> KgFact:
         """A triple as a fact with the names of this world. What it would count is left at 1."""
-        triple = self._retold(self._store.triple(head, relation, tail))
+        triple = self._rename_ends(self._store.triple(head, relation, tail))
         known, found = (triple.head, triple.tail) if is_forward else (triple.tail, triple.head)
         aliases = tuple(self._store.relation_names[relation][1:])
         return KgFact(triple=triple, known=known, found=found, relation_aliases=aliases, fan_out=1, left_without=1)
@@ -177,7 +177,7 @@ class WorldNames:
             self._taken.add(self._made[purpose].casefold())
         return self._made[purpose]
 
-    def _retold(self, triple: KgTriple) -> KgTriple:
+    def _rename_ends(self, triple: KgTriple) -> KgTriple:
         head, tail = (self.label(self._store.row(entity)) for entity in (triple.head, triple.tail))
         return replace(triple, head_label=head, tail_label=tail)
 

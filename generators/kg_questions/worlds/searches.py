@@ -111,7 +111,7 @@ class _Searcher:
     async def _searched(self, question: WorldQuestion, place: int, hop: WorldHop, about: KgNode) -> WorldSearch | None:
         document = self.corpus.of_entity[about.id]
         sentences = tuple(dict.fromkeys(self.corpus.sentences[about.id, key_of(fact)] for fact in hop.facts))
-        if not self._says(document, sentences, hop, about):
+        if not self._states(document, sentences, hop, about):
             return None
         found = await self.retriever.retrieve(hop.query, self.passages)
         ranks = {passage.id: rank for rank, passage in enumerate(found, start=1)}
@@ -143,7 +143,7 @@ class _Searcher:
             false_answer=alike.false_answers.get(question.id, "") if alike and is_misled else "",
         )
 
-    def _says(self, document: str, sentences: Sequence[str], hop: WorldHop, about: KgNode) -> bool:
+    def _states(self, document: str, sentences: Sequence[str], hop: WorldHop, about: KgNode) -> bool:
         """Does the document have these sentences, and they the other ends of the facts?"""
         triples = [fact.triple for fact in hop.facts]
         ends = [each.tail_label if each.head == about.id else each.head_label for each in triples]

@@ -48,7 +48,9 @@ def statements_of(fact: KgFact, known: KgNode, found: KgNode) -> list[Statement]
     head, tail = nodes[fact.triple.head], nodes[fact.triple.tail]
     label = fact.triple.relation_label.casefold()
     further = _FURTHER.phrases(_FILE)
-    forms = [] if label in further[_REPLACED] else _told(fact, head, tail) if _is_known(label) else _generic(label)
+    forms = (
+        [] if label in further[_REPLACED] else _phrase_fact(fact, head, tail) if _is_known(label) else _generic(label)
+    )
     forms += further.get(label, [])
     if label in ("year of founding", "year of publication"):
         forms = [f"{{h}} {phrase_of(_forward(fact, is_forward=False), head.kind).says.replace('{x}', '{t}')}", *forms]
@@ -91,7 +93,7 @@ def _searched(form: str, hole: str, kind: str) -> str:
     return _with_article(form)
 
 
-def _told(fact: KgFact, head: KgNode, tail: KgNode) -> list[str]:
+def _phrase_fact(fact: KgFact, head: KgNode, tail: KgNode) -> list[str]:
     """By the phrases that questions have: `was directed by {t}`, `the director of {h}`, `directed {h}`."""
     of_tail = phrase_of(_forward(fact, is_forward=True), head.kind)
     of_head = phrase_of(_forward(fact, is_forward=False), head.kind)

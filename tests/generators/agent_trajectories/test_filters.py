@@ -24,8 +24,8 @@ from trailforge.generators.agent_trajectories.filters import AgentFilterConfig, 
 from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.generators.agent_trajectories.rows import (
     made_of,
+    searches_match,
     sft_rows,
-    tells_its_searches,
     weigh_known,
     with_shares,
 )
@@ -497,7 +497,7 @@ def test_an_sft_row_is_the_conversation_and_its_loss_is_on_the_agents_turns() ->
 
 def test_a_row_that_tells_other_searches_than_its_conversation_is_seen() -> None:
     row = row_of()
-    assert tells_its_searches(row)
+    assert searches_match(row)
     episode = row.episode
     for changed in (
         replace(episode, searches=episode.searches[:1]),
@@ -505,7 +505,7 @@ def test_a_row_that_tells_other_searches_than_its_conversation_is_seen() -> None
         replace(episode, messages=(*episode.messages[:-1], Message(role="assistant", content="Vienna", train=True))),
         replace(episode, question="Who?"),
     ):
-        assert not tells_its_searches(replace(row, episode=changed))
+        assert not searches_match(replace(row, episode=changed))
 
 
 def test_what_follows_from_question_and_transcript_is_made_again() -> None:

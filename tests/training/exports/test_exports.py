@@ -25,7 +25,7 @@ from trailforge.training.adapters.search_episodes import SearchSettings, read_se
 from trailforge.training.adapters.slime import generate
 from trailforge.training.config import Scheduler, load_train_preset
 from trailforge.training.exports import TRAINERS, export
-from trailforge.training.exports.common import TEMPLATE, note_unsaid
+from trailforge.training.exports.common import TEMPLATE, note_omissions
 from trailforge.training.masks import (
     END,
     START,
@@ -250,7 +250,7 @@ def test_commands_say_what_becomes_of_the_learning_rate(exported: dict[str, Path
 def test_a_schedule_that_a_trainer_has_not_is_said(scheduler: Scheduler, said: bool) -> None:
     """Of supervised training too; and a warm-up does not get lost on transformers' `constant`."""
     numbers = replace(load_train_preset("msearcher").sft, scheduler=scheduler)
-    assert ("learning rate falls (linear)" in note_unsaid(numbers, ("constant", "cosine"))) == said
+    assert ("learning rate falls (linear)" in note_omissions(numbers, ("constant", "cosine"))) == said
     assert numbers.transformers_scheduler == ("constant_with_warmup" if scheduler == "constant" else scheduler)
 
 
