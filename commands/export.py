@@ -45,9 +45,7 @@ def training_set(
     out: _Out,
     runs: _Runs = None,
     questions: _Questions = None,
-    validation: Annotated[
-        float, typer.Option(min=0.0, max=0.99, help="Share of questions held out for validation; 0: none.")
-    ] = 0.05,
+    validation: Annotated[float, typer.Option(min=0.0, max=0.99, help="Share of questions held out; 0: none.")] = 0.05,
     order: _Order = "curriculum",
     mix: _Mix = None,
     protocol: Annotated[
@@ -56,12 +54,12 @@ def training_set(
     ] = None,
     tokenizer: Annotated[
         str | None,
-        typer.Option(help="Path or name of a tokenizer to measure rows with. Default: lengths are estimated."),
+        typer.Option(help="Tokenizer (path or name) to measure rows. Default: estimates."),
     ] = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest row.")] = 16384,
     long_rows: Annotated[
         Literal["drop", "segments"],
-        typer.Option(help="What to do with rows that are too long: drop them, or make a row of each turn."),
+        typer.Option(help="What to do with rows that are too long: drop, or one row per turn."),
     ] = "drop",
     segments: Annotated[
         bool, typer.Option("--segments", help="Make one row per agent turn, as MSearcher trains (section 3.2.1).")
@@ -75,9 +73,7 @@ def training_set(
     benchmark: Annotated[
         list[Path] | None, typer.Option(help="File of questions to keep out of training (JSONL). Repeatable.")
     ] = None,
-    ngram: Annotated[
-        int, typer.Option(min=1, help="Number of consecutive words that count as a match with a benchmark question.")
-    ] = 8,
+    ngram: Annotated[int, typer.Option(min=1, help="Words in a row that count as a benchmark match.")] = 8,
     seed: Annotated[int, typer.Option(help="Seed of the split, the mixture and the order.")] = 0,
 ) -> None:
     """Make a training set from finished runs: SFT, RL and preference rows, split by question, in training order."""
