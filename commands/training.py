@@ -82,8 +82,8 @@ _VllmParallel = Annotated[int, typer.Option(min=1, help="Tensor parallelism of a
 _Weights = Annotated[
     Literal["token_truncate", "none"] | None,
     typer.Option(
-        help="Importance weights of tokens that vLLM sampled: token_truncate (the trainer's probability over vLLM's, at "
-        "most the preset's importance_cap), or none. Default: the preset's."
+        help="Importance weights of tokens that vLLM sampled: token_truncate (the trainer's probability over vLLM's, "
+        "at most the preset's importance_cap), or none. Default: the preset's."
     ),
 ]
 _Engine = Annotated[Literal["trl", "verl"], typer.Option(help="verl: on a Ray cluster; its files go to OUT/verl.")]
