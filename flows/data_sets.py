@@ -64,6 +64,8 @@ def _parameters(dataset: DataSet) -> Iterator[inspect.Parameter]:
         )
     types = get_type_hints(RunRequest)
     for each in _OF_EVERY_RUN:
+        if each.name == "limit" and dataset.files is None:
+            continue
         default = inspect.Parameter.empty if each.default is MISSING else each.default
         if each.name == "preset":
             default = dataset.preset
