@@ -136,7 +136,9 @@ def histogram(values: np.ndarray, unit: str, bins: int = 30) -> go.Figure:
 
 def _laid_out(figure: go.Figure, rows: int) -> go.Figure:
     figure.update_yaxes(autorange="reversed", ticksuffix="  ")
-    figure.update_layout(height=70 + _ROW * max(rows, 1), margin={"l": 10, "r": 10, "t": 10, "b": 10}, bargap=0.25)
+    # A single bar needs the room of two: Plotly gives up the axis and lays the legend over the bar where there is less.
+    height, gap = 70 + _ROW * max(rows, 2), 0.25 if rows > 1 else 0.6
+    figure.update_layout(height=height, margin={"l": 10, "r": 10, "t": 10, "b": 10}, bargap=gap)
     return figure
 
 

@@ -113,7 +113,7 @@ def _contrast(run: OpenRun, row: AgentPair) -> Parts:
 def _measures_of(run: OpenRun, uid: str) -> Parts:
     """What the filters measured of a side of a pair; nothing where the run no longer has its episode."""
     row = find_side(run, "agent_trajectories", uid, AgentTrajectory)
-    return [] if row is None else [Scores(row.filters, _MEANINGS)]
+    return [] if row is None else [Fold("What the filters measured", [Scores(row.filters, _MEANINGS)])]
 
 
 SHOW = Show(

@@ -19,6 +19,7 @@ from trailforge.pipelines.show.parts import (
     DiagramNode,
     DocumentPanes,
     FieldList,
+    Fold,
     Line,
     Mark,
     Meters,
@@ -235,7 +236,7 @@ def _found(step: KgStep) -> Parts:
 def _rewards_of(run: OpenRun, uid: str) -> Parts:
     """The reward of a side of a pair, part by part; nothing where the run no longer has its episode."""
     row = find_side(run, "kg_trajectories", uid, KgTrajectory)
-    return [] if row is None else [_meters(row)]
+    return [] if row is None else [Fold("Reward, part by part", [_meters(row)])]
 
 
 def _meters(row: KgTrajectory) -> Meters:
