@@ -96,6 +96,9 @@ class _PagedSource(ABC):
     key_variable: ClassVar[str] = ""
     http: ClassVar[HttpConfig] = HttpConfig()
     most_per_page: ClassVar[int] = 100
+    counts_results: ClassVar[bool] = False
+    """Says how many results there are. Else a page that brings nothing new is the end: plans without pages give the
+    first one again and again."""
 
     def __init__(self, *, base_url: str = "", page_size: int = 0, http: HttpConfig | None = None) -> None:
         """All in place of the source's own; no page is larger than its pages."""
@@ -122,7 +125,7 @@ class _PagedSource(ABC):
                         limit -= 1
                     if not limit:
                         return
-                if is_last or not new:  # nothing new: plans without pages give the first one again
+                if is_last or not (new or (found and self.counts_results)):
                     return
 
     @abstractmethod
@@ -152,6 +155,7 @@ class ArxivFetcher(_PagedSource):
     url = ARXIV_URL
     http = arxiv_http()
     most_per_page = 200
+    counts_results = True
 
     def _asked(self, query: str, since: date | None, until: date | None, limit: int) -> dict[str, Any]:
         search = _search_query(query, since, until)

@@ -181,6 +181,14 @@ async def test_arxiv_pages() -> None:
         assert [each["start"] for each in server.asked] == ["0", "2", "4"]
 
 
+async def test_arxiv_goes_on_behind_a_page_without_a_usable_paper_and_ends_at_an_empty_one() -> None:
+    unusable = papers(900, paper(2, summary=" "), paper(3, summary=" "))
+    async with recorded(papers(900, paper(1), paper(9)), unusable, papers(900, paper(4)), papers(900)) as server:
+        fetcher = ArxivFetcher(base_url=server.url, page_size=2, http=QUICK)
+        assert await ids(fetcher) == ["2504.00001", "2504.00009", "2504.00004"]
+        assert [each["start"] for each in server.asked] == ["0", "2", "4", "6", "6", "6"]
+
+
 async def test_arxiv_stops_at_the_limit() -> None:
     async with recorded(papers(900, paper(1), paper(2))) as server:
         assert await ids(ArxivFetcher(base_url=server.url, page_size=2, http=QUICK), limit=2) == [
