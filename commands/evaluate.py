@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from trailforge.training.generation import CheckpointClient
 
 
-_PACKAGED = "smollm2"
-"""`training.weights.PACKAGED`, which a look at `--help` does not load."""
+_PACKAGED = "smollm2"  # `training.weights.PACKAGED`, which a look at `--help` does not load
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,6 +101,9 @@ _Preset = Annotated[str, typer.Option(help="ragsearch, demo (embedded model), or
 _Prompt = Annotated[
     Literal["ours", "published"], typer.Option(help="Prompts of protocol agents: ours, or those of their papers.")
 ]
+_Redo = Annotated[
+    Literal["refused"] | None, typer.Option(help="Ask again for prompts that the server refused; keep the rest.")
+]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what would be run.")]
 
 
@@ -126,6 +128,7 @@ def evaluate(
     max_cost: MaxCost = None,
     max_calls: MaxCalls = None,
     max_tokens: MaxTokens = None,
+    redo: _Redo = None,
     dry_run: _DryRun = False,
 ) -> None:
     """Run every agent over every back end with every seed on the same questions, and write a report."""
@@ -160,12 +163,12 @@ def evaluate(
     if dry_run:
         _show_plan(request, out)
         return
-    _run(request, served, out)
+    _run(request, served, out, redo_refused=redo is not None)
 
 
-def _run(request: _Request, served: _Served, out: Path) -> None:
+def _run(request: _Request, served: _Served, out: Path, *, redo_refused: bool) -> None:
     """Claim the folder, build what is searched, run what is missing, report."""
-    from trailforge.evaluation.folder import check_same, claim_folder
+    from trailforge.evaluation.folder import check_same, claim_folder, forget_refused
     from trailforge.evaluation.grid import plan_grid
     from trailforge.evaluation.report import write_report
     from trailforge.pipelines.engine.files import exclusive
@@ -182,6 +185,8 @@ def _run(request: _Request, served: _Served, out: Path) -> None:
             choices = request.corpora.prepare(report)
         wanted = dataclasses.replace(request.evaluation, backends=choices)
         grid = plan_grid(wanted, claim_folder(out, wanted), request.corpora, request.config)
+        if redo_refused:
+            typer.echo(f"asking again for the refused prompts of {forget_refused(out):,} episodes", err=True)
         if grid.missing:
             asyncio.run(work(grid))
         for path in write_report(out):
@@ -200,8 +205,7 @@ async def _open_model(request: _Request, served: _Served, out: Path) -> AsyncIte
     config = request.config
 
     async def client_of(settings: ClientConfig) -> ModelClient:
-        ledger = open_ledger(ledger_url(""), out / LEDGER, run=out.name)
-        client = ModelClient(settings, ledger)
+        client = ModelClient(settings, open_ledger(ledger_url(""), out / LEDGER, run=out.name))
         closing.push_async_callback(client.aclose)
         await client.check()
         return client
@@ -209,9 +213,8 @@ async def _open_model(request: _Request, served: _Served, out: Path) -> AsyncIte
     async with contextlib.AsyncExitStack() as closing:
         judge = None
         if config.judge is not None:
-            asked = ClientConfig(base_url=config.judge.url, model=config.judge.model, reasoning=config.judge.reasoning)
             judge = Judge(
-                client=await client_of(dataclasses.replace(asked, timeout_s=config.judge.timeout_s)),
+                client=await client_of(config.judge.client),
                 model=config.judge.model,
                 rubric=read_rubric(config.judge),
                 max_tokens=config.judge.max_tokens,
@@ -223,7 +226,12 @@ async def _open_model(request: _Request, served: _Served, out: Path) -> AsyncIte
             url = closing.enter_context(open_server(served.url))
             client = await client_of(dataclasses.replace(config.model, url=url, name=served.name).client(request.caps))
         yield GridModel(
-            name=served.name, client=client, style=config.style, judge=judge, figures=lambda: client.figures
+            name=served.name,
+            client=client,
+            style=config.style,
+            judge=judge,
+            figures=lambda: client.figures,
+            served=client if isinstance(client, ModelClient) else None,
         )
 
 

@@ -25,6 +25,7 @@ class Redo(StrEnum):
     """Which replies are asked for again."""
 
     TRUNCATED = "truncated"
+    REFUSED = "refused"
 
 
 class ThoughtsPlace(StrEnum):
@@ -60,7 +61,10 @@ Retrieval = Annotated[
 ]
 RedoOption = Annotated[
     Redo | None,
-    typer.Option(help="Ask again for replies that were cut off, and redo what depends on them."),
+    typer.Option(
+        help="Ask again for replies that were cut off (truncated), or for prompts that the server refused (refused), "
+        "and redo what depends on them."
+    ),
 ]
 Model = Annotated[
     str | None, typer.Option(help="URL of an OpenAI-compatible server, or 'embedded'. Default: the preset's.")

@@ -189,6 +189,7 @@ def _request(dataset: DataSet, own: Mapping[str, Any], *, look: str, out: Path |
         verdicts=tuple(given["verdicts"] or ()),
         replace_run=given["replace"],
         redo_truncated=given["redo"] is Redo.TRUNCATED,
+        redo_refused=given["redo"] is Redo.REFUSED,
         runner=given["runner"],
         runner_options=tuple(given["beam_option"] or ()),
     )

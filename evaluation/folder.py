@@ -18,8 +18,18 @@ from typing import Any
 
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.engine.files import LOCK, output_errors, unfinished_name, write_text
+from trailforge.pipelines.engine.shards import RECEIPTS
 from trailforge.retrieval.seals import SEAL, is_as_sealed, seal
-from trailforge.schemas import InvalidInput, OutputError, from_dict, parse_json, read_rows, to_dict
+from trailforge.schemas import (
+    InvalidInput,
+    OutputError,
+    PromptRefused,
+    from_dict,
+    parse_json,
+    read_parquet,
+    read_rows,
+    to_dict,
+)
 from trailforge.schemas.agent_episode import AgentEpisode
 
 MANIFEST = "evaluation.json"
@@ -195,3 +205,18 @@ def read_episodes(folder: Path, cell: str = "*") -> Iterator[AgentEpisode]:
 def read_trained(folder: Path) -> Iterator[AgentEpisode]:
     """The episodes that a training kept, in the order of its steps."""
     yield from read_rows(sorted((folder / EPISODES).glob(STEP_FILES)), AgentEpisode)
+
+
+def is_refused(row: AgentEpisode) -> bool:
+    """Whether an episode failed because the server refused a prompt of it."""
+    return row.stop == "failed" and row.error.startswith(PromptRefused.opening)
+
+
+def forget_refused(folder: Path) -> int:
+    """Let the shards be run again in which episodes failed for a refused prompt; how many such episodes there are."""
+    found = 0
+    for path in sorted((folder / EPISODES).glob("*/*.parquet")):
+        if refused := sum(map(is_refused, read_parquet(path, AgentEpisode))):
+            (folder / RECEIPTS / f"{path.stem}.json").unlink(missing_ok=True)
+            found += refused
+    return found

@@ -21,9 +21,9 @@ from typing import Any, Literal
 from trailforge.evaluation.agents import AgentRun, AgentTools, load_agent
 from trailforge.evaluation.agents.published import published_grammar
 from trailforge.evaluation.corpora import Corpora, QuestionSet, hash_place
-from trailforge.evaluation.folder import EPISODES, AgentChoice, BackendChoice, Evaluation
+from trailforge.evaluation.folder import EPISODES, AgentChoice, BackendChoice, Evaluation, is_refused
 from trailforge.evaluation.metrics import EpisodeSetting, hash_episode, make_episode
-from trailforge.inference import Client, Meter, Prices
+from trailforge.inference import Client, Meter, ModelClient, Prices
 from trailforge.inference.asker import Asker, Style
 from trailforge.inference.judge import Judge, JudgeConfig, Judged
 from trailforge.inference.threads import all_or_error
@@ -35,9 +35,10 @@ from trailforge.presets import load_evaluation_preset
 from trailforge.protocols import PROTOCOLS
 from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.schemas import (
+    ITEM_ERRORS,
     BudgetExceeded,
     InvalidInput,
-    MalformedReply,
+    OutOfCredit,
     OutputError,
     ProviderError,
     Question,
@@ -51,7 +52,7 @@ from trailforge.schemas import (
 from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode
 from trailforge.schemas.text import visible
 
-_ENDS_ALL = (BudgetExceeded, OutputError, ServerUnavailable, Stalled)
+_ENDS_ALL = (BudgetExceeded, OutputError, OutOfCredit, ServerUnavailable, Stalled)
 """No matter of one episode: the same command goes on when it is mended."""
 _MANY = 5
 """Episodes of a shard, none of which came to an end: that is no matter of one episode either."""
@@ -135,6 +136,8 @@ class GridModel:
     """Who else says whether answers are right."""
     figures: Callable[[], dict[str, int]] = dict
     """Of the client, for who watches: `ModelClient.figures`."""
+    served: ModelClient | None = None
+    """The client, where it asks a server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,7 +301,15 @@ class _Running:
         async with self._shards:
             questions = self.grid.questions[shard.first : shard.first + shard.rows]
             rows = await all_or_error(self._episode(cell, question, environment) for question in questions)
-            failed = [row for row in rows if row.stop == "failed"]
+            refused = [number for number, row in enumerate(rows) if is_refused(row)]  # perhaps for a time only
+            again = await all_or_error(self._episode(cell, questions[number], environment) for number in refused)
+            for number, row in zip(refused, again, strict=True):
+                rows[number] = row
+                if is_refused(row):
+                    self._count(row)
+            if self.model.served is not None:
+                self.model.served.check_replies()
+            failed = [row for row in rows if row.stop == "failed" and not is_refused(row)]
             if len(failed) == len(rows) and (len(rows) >= _MANY or not self.has_succeeded):
                 raise ProviderError(
                     f"all {len(rows)} episodes of {cell.folder} failed, the first with: {failed[0].error}; mend that "
@@ -310,11 +321,15 @@ class _Running:
     async def _episode(self, cell: Cell, question: Question, environment: Environment) -> AgentEpisode:
         async with self._room:
             row = await run_cell_episode(question, cell, environment, self.model, limit_s=self.grid.episode_s)
+        if not is_refused(row):
+            self._count(row)
+        return row
+
+    def _count(self, row: AgentEpisode) -> None:
         self.stops[row.stop] += 1
         for name in ("prompt_tokens", "completion_tokens"):
             self._tokens[name] += getattr(row.costs, name)
-        self.progress.write(self.counters)
-        return row
+        self.progress.write(self.counters, self.model.served.trouble if self.model.served else "")
 
 
 async def run_cell_episode(
@@ -353,12 +368,12 @@ async def run_cell_episode(
 
 
 async def _judge(question: Question, run: AgentRun, judge: Judge | None) -> float | None:
-    """None where none is asked, and for a verdict that cannot be read: it is none."""
+    """None where none is asked, and for a verdict that cannot be had or read: it is none."""
     if judge is None or run.stop == "failed":
         return None
     try:
         return await judge.score(Judged(question=question.question, answer=run.answer, golds=question.golds))
-    except MalformedReply:
+    except ITEM_ERRORS:
         return None
 
 

@@ -47,6 +47,7 @@ from trailforge.pipelines.runs.intake import (
 )
 from trailforge.pipelines.runs.own_files import (
     drop_damaged,
+    drop_refused,
     drop_rows,
     drop_stale,
     refuse_strangers,
@@ -95,6 +96,8 @@ class RunRequest:
     """Drop the rows of a run with other settings in this folder, keep its ledger."""
     redo_truncated: bool = False
     """Ask anew for the replies that were cut, and for what follows from them; all others come from the ledger."""
+    redo_refused: bool = False
+    """Ask anew for the prompts that a server refused; all else comes from the ledger."""
     runner: str = LOCAL
     """One of Beam's."""
     runner_options: tuple[str, ...] = ()
@@ -147,7 +150,9 @@ def execute(request: RunRequest, driver: Driver | None = None) -> Manifest:
     with exclusive(out):
         remove_leftovers(out, dataset)
         config = with_redo(out, config, request.redo_truncated)
-        settings, finished = prepare(out, dataset, config, inputs, replace_run=request.replace_run)
+        settings, finished = prepare(
+            out, dataset, config, inputs, replace_run=request.replace_run, redo_refused=request.redo_refused
+        )
         if finished is not None:
             return finished
         if not is_complete(dataset, out, settings):
@@ -297,7 +302,13 @@ def with_redo(out: Path, config: C, is_asked: bool) -> C:
 
 
 def prepare(
-    out: Path, dataset: DataSet, config: RunConfig, inputs: RunInputs, *, replace_run: bool
+    out: Path,
+    dataset: DataSet,
+    config: RunConfig,
+    inputs: RunInputs,
+    *,
+    replace_run: bool,
+    redo_refused: bool = False,
 ) -> tuple[Settings, Manifest | None]:
     """Take the input in. The same run goes on, with every shard that is finished; another one is refused.
 
@@ -309,6 +320,7 @@ def prepare(
         settings, earlier = resolve(dataset.take_in)(inputs, out, config), read_settings(out)
         if earlier is not None and earlier.run_id == settings.run_id:
             is_damaged = drop_damaged(out, dataset, earlier, print_note)
+            is_damaged |= redo_refused and drop_refused(out, dataset, earlier, print_note)
             finished = _finished(out, earlier)
             if finished is not None and not is_damaged and is_complete(dataset, out, earlier):
                 return earlier, finished  # not a byte of it changes

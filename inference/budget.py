@@ -317,6 +317,8 @@ class Counters:
     ledger_hits: int = 0
     retries: int = 0
     in_flight: int = 0
+    unknown_endings: int = 0
+    """Replies whose finish reason is not known."""
 
 
 def estimated_tokens(*texts: str) -> int:

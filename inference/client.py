@@ -2,30 +2,60 @@
 
 A reply is in the ledger before anyone sees it. A call under way is shared by all who ask the same; it is finished and
 kept even if they no longer want it. Waiting for a retry holds no slot.
+
+A call that no attempt brings through is a matter of its prompt only if the server answers others of its form: after
+that, and once more after it was refused again. Else it is the server's, and ends everything.
 """
 
 from __future__ import annotations
 
 import asyncio
-import atexit
+import logging
 import random
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from trailforge.inference.budget import Budget, Caps, Counters, Meter, Prices, count_reply
 from trailforge.inference.endpoint import Dialect, Endpoint, Failure
-from trailforge.inference.ledgers import ledger_url, open_ledger
 from trailforge.inference.ledgers.sqlite import Ledger
-from trailforge.inference.request import Reply, Request
+from trailforge.inference.provider.endings import read_ending
+from trailforge.inference.provider.parameters import Parameters
+from trailforge.inference.request import CONTROL, Reply, Request
 from trailforge.inference.thoughts import Reasoning, ThoughtReader
-from trailforge.inference.threads import LoopThread, once
 from trailforge.inference.throttle import Permit, Throttle, ThrottleConfig
-from trailforge.schemas import BudgetExceeded, InvalidInput, OutputError, ServerUnavailable, Stalled, TrailforgeError
-from trailforge.schemas.files import user_cache
+from trailforge.schemas import (
+    BudgetExceeded,
+    ContextOverflow,
+    InvalidInput,
+    OutOfCredit,
+    OutputError,
+    PromptRefused,
+    ProviderError,
+    ServerUnavailable,
+    Stalled,
+    TrailforgeError,
+)
 
 T = TypeVar("T")
 _CLOSING_S = 5.0
+_LOOKS = 2
+"""A prompt is refused when it was so often, each time while others were answered after it."""
+_ATTEMPTS_AGAIN = 2
+"""At a prompt that this process has seen refused."""
+_CONTROL_ATTEMPTS = 2
+_LOG = logging.getLogger("trailforge")
+
+
+@dataclass(slots=True)
+class _GivenUp(Exception):
+    """No attempt brought a call through."""
+
+    error: ProviderError
+    """What to raise if that is the server's matter."""
+    why: str
+    at: float
+    """When the last attempt had ended, by the loop's clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +85,8 @@ class ClientConfig:
     """See `Request.redo`."""
     reasoning: Reasoning = "separate"
     """Where the model's thoughts are."""
+    parameters: Parameters = field(default_factory=Parameters)
+    """How requests are written."""
 
     @property
     def urls(self) -> list[str]:
@@ -78,24 +110,48 @@ class ModelClient:
         self._thoughts = ThoughtReader(config.reasoning)
         self._flights: dict[str, asyncio.Task[Reply]] = {}
         self._endpoints = {
-            url: Endpoint(url, model=config.model, dialect=config.dialect, timeout_s=config.timeout_s)
+            url: Endpoint(
+                url,
+                model=config.model,
+                dialect=config.dialect,
+                timeout_s=config.timeout_s,
+                parameters=config.parameters,
+            )
             for url in config.urls
         }
         limits = ThrottleConfig(most=config.max_in_flight, backoff_s=config.backoff_s, stall_s=config.stall_s)
         self._throttle = Throttle(list(self._endpoints), limits, self._stall)
         self._budget = Budget(config.caps, config.prices, ledger.spent if ledger else None)
         self._stopped: TrailforgeError | None = None
+        self._answered: defaultdict[str, float] = defaultdict(lambda: float("-inf"))
+        """By form, when the latest call that was answered had been sent."""
+        self._good: dict[str, Request] = {}
+        """By form, one that was answered."""
+        self._asking: Counter[str] = Counter()
+        """By form, how many are under way."""
+        self._changed = asyncio.Event()
+        self._controlling: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._controls = 0
+        self._refused: set[str] = set()
+        self._unknown_endings: set[str] = set()
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
         """The reply, from the ledger or a server; a chat's as `ThoughtReader` reads it.
 
-        Raises `ProviderError` and its kinds, `BudgetExceeded`, or `MalformedReply` for thoughts that nobody declared.
+        Raises `PromptRefused` and `ContextOverflow`, which are matters of this request alone, other kinds of
+        `ProviderError`, `BudgetExceeded`, or `MalformedReply` for thoughts that nobody declared.
         """
-        if self._config.extra_body or self._config.redo:
-            request = replace(request, extra_body=self._config.extra_body, redo=self._config.redo)
-        reply = await asyncio.shield(self._flight(request))
+        config = self._config
+        if config.extra_body or config.redo or config.parameters.omit:
+            omit = config.parameters.left_out
+            request = replace(request, extra_body=config.extra_body, redo=config.redo, omit=omit)
+        reply = self._read_ending(request, await asyncio.shield(self._flight(request)))
         count_reply(reply, meter, request.purpose)
         return self._thoughts.read(request, reply)
+
+    def check_replies(self) -> None:
+        """Raises `ProviderError` when all replies so far, if only one, are empty beside thoughts or tool calls."""
+        self._thoughts.check()
 
     async def check(self) -> list[str]:
         """Ids of the models that are served. Raises `ServerUnavailable` when nothing answers, at none of the URLs."""
@@ -115,10 +171,17 @@ class ModelClient:
             "ledger_hits": counters.ledger_hits,
             "retries": counters.retries,
             "damaged_calls": len(self._ledger.damaged) if self._ledger else 0,
+            "refused_prompts": len(self._refused),
+            "unknown_endings": counters.unknown_endings,
             "disbelieved_usage": sum(endpoint.disbelieved for endpoint in self._endpoints.values()),
             "in_flight": counters.in_flight,
-            "servers_waited_for": self._throttle.waited_for(),
+            "servers_waited_for": len(self._throttle.troubles()),
         }
+
+    @property
+    def trouble(self) -> str:
+        """What a server that is waited for said last; empty when none is."""
+        return next(iter(self._throttle.troubles()), "")
 
     async def aclose(self) -> None:
         """Wait a little for calls under way, then close connections and ledger. What waits for a slot is not sent."""
@@ -156,15 +219,11 @@ class ModelClient:
         try:
             if (kept := await self._kept(request)) is not None:
                 self.counters.ledger_hits += 1
+                self._good.setdefault(request.form, request)
                 return kept
-            async with self._budget.reserved(request) as reservation:
-                with self._throttle.wanted():
-                    reply = await self._attempts(request)
-                self.counters.paid_calls += 1
-                reservation.settle(reply)
-                return reply if self._ledger is None else await self._ledger.put(request, reply)
-        except (BudgetExceeded, OutputError) as error:
-            self._stop(error)  # what is over the cap, or cannot be kept, must not be paid for
+            return await self._answer(request)
+        except (BudgetExceeded, OutputError, OutOfCredit) as error:
+            self._stop(error)  # what is over the cap, or cannot be kept or paid, must not be asked for
             raise
         except asyncio.CancelledError:
             if isinstance(self._stopped, Stalled):
@@ -177,7 +236,57 @@ class ModelClient:
             return None
         return await self._ledger.find(request.key) or await self._ledger.find_complete(request)
 
-    async def _attempts(self, request: Request) -> Reply:
+    async def _answer(self, request: Request) -> Reply:
+        """A paid reply. Raises `PromptRefused` for what is refused again and again while other prompts are answered."""
+        attempts = _ATTEMPTS_AGAIN if request.key in self._refused else self._config.max_attempts
+        why = ""
+        for _ in range(_LOOKS):
+            try:
+                return await self._pay(request, attempts)
+            except _GivenUp as given_up:
+                if not await self._answers_others(request, given_up.at):
+                    raise given_up.error from None
+                attempts, why = 1, given_up.why
+        self._refused.add(request.key)
+        raise PromptRefused(f"{PromptRefused.opening} ({why})")
+
+    async def _answers_others(self, request: Request, since: float) -> bool:
+        """Whether a call of the same form with another prompt, sent after that time, is answered.
+
+        What is under way shows it; else a control, one for all who want to know: the last prompt of this form that was
+        answered, once more, or harmless words where none was and none is under way.
+        """
+        form = request.form
+        async with self._controlling[form]:
+            while form not in self._good and self._asking[form] and self._answered[form] <= since:
+                self._changed.clear()
+                await self._changed.wait()
+            if self._answered[form] > since:
+                return True
+            self._controls += 1
+            try:
+                good = self._good.get(form)
+                control = replace(good, purpose=CONTROL) if good else request.control(self._controls)
+                await self._pay(control, _CONTROL_ATTEMPTS)
+            except (_GivenUp, ContextOverflow):
+                return False
+            return True
+
+    async def _pay(self, request: Request, attempts: int) -> Reply:
+        """Within the caps, and kept. Raises `_GivenUp` after so many attempts."""
+        async with self._budget.reserved(request) as reservation:
+            self._asking[request.form] += 1
+            try:
+                with self._throttle.wanted():
+                    reply = await self._attempts(request, attempts)
+            finally:
+                self._asking[request.form] -= 1
+                self._changed.set()
+            self.counters.paid_calls += 1
+            reservation.settle(reply)
+            return reply if self._ledger is None else await self._ledger.put(request, reply)
+
+    async def _attempts(self, request: Request, most: int) -> Reply:
         attempt = 1
         while True:
             permit = await self._throttle.acquire(request.priority)
@@ -185,14 +294,15 @@ class ModelClient:
                 return await self._send(request, permit)
             except Failure as failure:
                 if failure.kind != "limited":
-                    if attempt >= self._config.max_attempts:
-                        raise self._endpoints[permit.lane.url].given_up(failure, attempt) from None  # as in `Endpoint`
+                    if attempt >= most or failure.kind == "refused":
+                        error = self._endpoints[permit.lane.url].given_up(failure, attempt)
+                        raise _GivenUp(error, failure.why, asyncio.get_running_loop().time()) from None
                     await asyncio.sleep(self._backoff(attempt, request.key))
                     attempt += 1
             self.counters.retries += 1
 
     async def _send(self, request: Request, permit: Permit) -> Reply:
-        throttle = self._throttle
+        throttle, sent_at = self._throttle, asyncio.get_running_loop().time()
         self.counters.in_flight += 1
         try:
             reply = await self._endpoints[permit.lane.url].exchange(request)
@@ -201,6 +311,8 @@ class ModelClient:
                 throttle.failed(permit, failure.why or "what it sends is no OpenAI-compatible reply")
             elif failure.kind == "overloaded":
                 throttle.overloaded(permit, failure.wait_s, failure.why)
+            elif failure.kind == "refused":
+                throttle.dropped(permit)
             else:
                 throttle.refused(permit, failure.wait_s, failure.why)
             raise
@@ -210,6 +322,27 @@ class ModelClient:
         finally:
             self.counters.in_flight -= 1
         throttle.replied(permit)
+        form = request.form
+        self._answered[form], self._good[form] = max(self._answered[form], sent_at), request
+        return reply
+
+    def _read_ending(self, request: Request, reply: Reply) -> Reply:
+        """With a declared finish reason in the usual words, and cut at the stop strings that were not sent."""
+        parameters = self._config.parameters
+        reply = replace(reply, finish_reason=parameters.read_reason(reply.finish_reason))
+        if "stop" in parameters.omit:
+            ends = [at for stop in request.sampling.stop if (at := reply.text.find(stop)) >= 0]
+            reply = replace(reply, text=reply.text[: min(ends)], finish_reason="stop") if ends else reply
+        if read_ending(reply.finish_reason) == "unknown":
+            self.counters.unknown_endings += 1
+            if reply.finish_reason not in self._unknown_endings:
+                self._unknown_endings.add(reply.finish_reason)
+                _LOG.warning(
+                    "replies end for the reason %r, which is not known here, and so are not taken for whole; if they "
+                    "are, set model.parameters.finish_reasons: {%s: whole}",
+                    reply.finish_reason[:40],
+                    reply.finish_reason[:40],
+                )
         return reply
 
     def _stop(self, error: TrailforgeError) -> None:
@@ -227,73 +360,3 @@ class ModelClient:
         """Exponential with jitter, seconds."""
         ceiling = min(self._config.backoff_cap_s, self._config.backoff_s * 2 ** (attempt - 1))
         return ceiling * (0.5 + random.Random(f"{key} {attempt}").random() / 2)
-
-
-# On an event loop of its own, for whoever asks from several threads and loops, as trainers do
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedModel:
-    """A model behind a URL. Its key comes from the environment: TRAILFORGE_API_KEY."""
-
-    url: str
-    """Of an OpenAI-compatible server; several of the same model with commas between them."""
-    model: str
-    """As the server knows it."""
-    ledger: str = ""
-    """File that remembers replies; empty: one in the user's cache. TRAILFORGE_LEDGER_URL goes over both."""
-    max_tokens: int = 2048
-    """Of a reply, with the thoughts of a model that has any."""
-    reasoning: Literal["separate", "inline"] = "separate"
-    """Where such a model's thoughts are: sent beside the reply, or in it, up to `</think>`."""
-    max_in_flight: int = 64
-    """Calls at a time, of one process."""
-    timeout_s: float = 120.0
-
-    def __post_init__(self) -> None:
-        for name in ("url", "model"):
-            if not getattr(self, name).strip():
-                raise InvalidInput("must not be empty", field=name)
-        for name in ("max_tokens", "max_in_flight", "timeout_s"):
-            if getattr(self, name) <= 0:
-                raise InvalidInput(f"has to be more than 0, got {getattr(self, name)}", field=name)
-
-
-class ModelDesk(LoopThread):
-    """A `Client` that may be asked from any thread and any loop."""
-
-    def __init__(self, served: ServedModel, name: str) -> None:
-        """`name`: of its ledger in the user's cache. Raises `InvalidInput` for a bad ledger. Nothing is sent yet."""
-        ledger = ledger_url("")
-        super().__init__(name)
-        self.client = self.call(_open(served, ledger, name))
-        """For work that runs on the desk's own loop."""
-
-    async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
-        """See `inference.Client`."""
-        return await asyncio.wrap_future(self.soon(self.client.complete(request, meter)))
-
-    def close(self) -> None:
-        """End client, ledger and loop."""
-        self.end(self.client.aclose)
-
-
-@once
-def open_desk(served: ServedModel, name: str) -> ModelDesk:
-    """The desk of a model, one in a process, which lives as long as that. Raises as `ModelDesk`."""
-    desk = ModelDesk(served, name)
-    atexit.register(desk.close)
-    return desk
-
-
-async def _open(served: ServedModel, ledger: str, name: str) -> ModelClient:
-    """On the loop that it lives on."""
-    settings = ClientConfig(
-        base_url=served.url,
-        model=served.model,
-        reasoning=served.reasoning,
-        max_in_flight=served.max_in_flight,
-        timeout_s=served.timeout_s,
-    )
-    path = Path(served.ledger) if served.ledger else user_cache(name) / "calls.sqlite"
-    return ModelClient(settings, open_ledger(ledger, path))

@@ -11,44 +11,51 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from trailforge.inference.budget import charged_tokens
-from trailforge.inference.request import BROKEN_OFF, Reply, Request
+from trailforge.inference.provider.endings import read_ending
+from trailforge.inference.provider.errors import ServerError, read_error
+from trailforge.inference.provider.parameters import Parameters
+from trailforge.inference.provider.replies import find_error, read_body, read_models, read_reply
+from trailforge.inference.request import Reply, Request
 from trailforge.inference.structured import strict_schema
-from trailforge.inference.wire import KEY_VARIABLES, Answer, Unanswered, Untaken, Wire, first_line
-from trailforge.schemas import ContextOverflow, ProviderError, ServerUnavailable, parse_json
+from trailforge.inference.wire import KEY_VARIABLES, Unanswered, Untaken, Wire, first_line
+from trailforge.schemas import ContextOverflow, OutOfCredit, ProviderError, ServerUnavailable, parse_json
 
 Dialect = Literal["openai", "llama_cpp", "vllm"]
 """How a server takes grammars, and schemas for raw completions."""
 
-_LIMITED = 429
-_OVERLOADED = {503, 529}
-_PASSING = {408, 409, 425}
-_OVERFLOW_MARKS = (
-    "exceed_context_size",
-    "maximum context length",
-    "context length",
-    "context size",
-    "max_tokens must be at least 1, got 0",  # vLLM, of a prompt that fills the window to the last token
-)
+_USUAL = Parameters()
+_AGAIN = "then run the same command again"
+
+_NOT_THERE = {502, 503, 504}
+"""What a proxy says in place of a server that is away."""
+_UNKNOWN_PATHS = {404, 405}
+_MOST_NAMES = 8
+"""Of the models that an error lists."""
 
 
 @dataclass(slots=True)
 class Failure(Exception):
-    """No reply, but a second try may bring one."""
+    """No reply to a request that others of the same form may get."""
 
-    kind: Literal["limited", "overloaded", "failed"]
-    """Asked too much of a server that is well; too much for the server; anything else that may pass."""
+    kind: Literal["limited", "overloaded", "failed", "refused"]
+    """Asked too much of a server that is well; too much for the server; anything else that may pass; what will not."""
     why: str
-    wait_s: float | None
+    """What the server said, if it said anything."""
+    wait_s: float | None = None
     """What the server asks for."""
     is_unreadable: bool = False
     """Something came with status 200 that is no reply."""
+    is_heard: bool = False
+    """The server answered, if only with an error."""
 
 
 class Endpoint:
     """A server. Use it on one event loop."""
 
-    def __init__(self, url: str, *, model: str, dialect: Dialect, timeout_s: float) -> None:
-        self.url, self._model, self._dialect = url, model, dialect
+    def __init__(
+        self, url: str, *, model: str, dialect: Dialect, timeout_s: float, parameters: Parameters = _USUAL
+    ) -> None:
+        self.url, self._model, self._dialect, self._parameters = url, model, dialect, parameters
         self._wire = Wire(url, timeout_s=timeout_s)
         self.disbelieved = 0
         """Replies of which we counted tokens, because the server did not say them, or said what cannot be."""
@@ -58,64 +65,106 @@ class Endpoint:
         self._wire.open()
 
     async def exchange(self, request: Request) -> Reply:
-        """Send a request once. Raises `Failure`, or `ProviderError` and its kinds when no second try helps."""
+        """Send a request once.
+
+        Raises `Failure`, which may be a matter of this request alone; else `ContextOverflow`, `OutOfCredit`, or another
+        `ProviderError` that all requests to this server would meet.
+        """
         is_text = isinstance(request.prompt, str)
         try:
             answer = await self._wire.send("/completions" if is_text else "/chat/completions", self._body(request))
         except Unanswered as error:
-            raise Failure("failed", first_line(str(error)), None) from error
+            raise Failure("failed", first_line(str(error))) from error
         except Untaken as error:
             raise _unreadable(str(error)) from None
         if not answer.is_success:
-            raise self._passing(answer) or self._refusal(answer)
+            raise await self._refusal(read_error(answer.status, answer.body), answer.headers)
         try:
-            body = parse_json(answer.body)
-            choice = body["choices"][0]
-            reply = _reply(choice, request.key, is_text=is_text)
+            body = read_body(answer.body, answer.kind)
+            if (error := find_error(body)) is not None:
+                raise await self._refusal(read_error(answer.status, error), answer.headers)
+            read = read_reply(body, is_text=is_text)
         except (ValueError, KeyError, IndexError, TypeError, AttributeError):
             raise _unreadable() from None
-        if reply.finish_reason in BROKEN_OFF or choice.get("error"):
-            raise Failure("failed", "the server broke its reply off", None)
-        prompt, completion, is_said = charged_tokens(body.get("usage"), request, reply)
+        if read.error or read_ending(read.finish_reason) == "broken":
+            said = read_error(500, read.error).words if isinstance(read.error, dict) else read.finish_reason
+            raise Failure("failed", f"the server broke its reply off{said and f' ({first_line(said)})'}", is_heard=True)
+        reply = Reply(
+            text=read.text,
+            reasoning=read.reasoning,
+            finish_reason=read.finish_reason,
+            prompt_tokens=0,
+            completion_tokens=0,
+            key=request.key,
+        )
+        prompt, completion, is_said = charged_tokens(read.usage, request, reply)
         self.disbelieved += not is_said
         return replace(reply, prompt_tokens=prompt, completion_tokens=completion)
 
     async def models(self) -> list[str]:
-        """Ids of the models that are served. Raises `ServerUnavailable` when nothing answers."""
+        """Ids of the models that are served, in whatever form they are listed; empty where they are not.
+
+        Raises `ServerUnavailable` when nothing answers, and `ProviderError` for a refused key and for a server at whose
+        URL no chat and no completion can be asked for.
+        """
         try:
             answer = await self._wire.send("/models")
         except Unanswered as error:
-            raise self._unavailable("nothing answers") from error
-        except Untaken as error:
-            raise self._not_understood(str(error)) from None
-        if answer.status in (404, _LIMITED):
-            return []  # not every server lists its models, and one that is asked too much is there
-        if not answer.is_success:
-            raise self._refusal(answer)
-        try:
-            return [_text(model["id"]) for model in parse_json(answer.body)["data"]]
-        except (ValueError, KeyError, TypeError):
-            raise self._not_understood() from None
+            raise self.unavailable("nothing answers") from error
+        except Untaken:
+            answer = None
+        if answer is not None and answer.is_success:
+            try:
+                return read_models(parse_json(answer.body))
+            except ValueError:
+                answer = None
+        if answer is not None:
+            if answer.status in _UNKNOWN_PATHS or answer.status == 429:
+                return []  # not every server lists its models, and one that is asked too much is there
+            if answer.status in _NOT_THERE:
+                raise self.unavailable(str(read_error(answer.status, answer.body)))
+            if 300 <= answer.status < 400:
+                raise await self._refusal(read_error(answer.status, answer.body), answer.headers)
+        await self._knock()
+        return []
 
     async def close(self) -> None:
         """Close its connections."""
         await self._wire.close()
 
     def given_up(self, failure: Failure, attempts: int) -> ProviderError:
-        """What to raise after the last attempt."""
+        """What to raise after the last attempt, when it is no matter of one request."""
         if failure.is_unreadable:
             return self._not_understood(failure.why)
-        if failure.why.startswith("status "):
-            return self._unavailable(f"{failure.why} after {attempts} attempts")
-        return self._unavailable(f"no reply after {attempts} attempts ({failure.why})")
+        if failure.kind == "refused":
+            mend = f"; is the key right? set {KEY_VARIABLES[0]}" if failure.why.startswith("status 403") else ""
+            return ProviderError(f"{self._where}: refused with {failure.why}{mend}")
+        if failure.is_heard:
+            return self.unavailable(f"{failure.why}, after {attempts} attempts", mend="see to it")
+        return self.unavailable(f"no reply after {attempts} attempts ({failure.why})")
 
-    def _passing(self, answer: Answer) -> Failure | None:
-        """What a status that may pass means; None for one that no retry mends."""
-        status = answer.status
-        if status not in _PASSING and status != _LIMITED and status < 500:
-            return None
-        kind = "limited" if status == _LIMITED else "overloaded" if status in _OVERLOADED else "failed"
-        return Failure(kind, f"status {status}", retry_after(answer.headers))
+    def unavailable(self, what: str, mend: str = "start it (or use --model embedded)") -> ServerUnavailable:
+        """The error of a server that does not answer, or keeps failing."""
+        return ServerUnavailable(f"model server {self.url}: {what}; {mend}, then run the same command again")
+
+    async def _knock(self) -> None:
+        """Send a request without anything in it, which costs nothing: what is refused for that can be asked.
+
+        Raises as `models`.
+        """
+        for path in ("/chat/completions", "/completions"):
+            try:
+                answer = await self._wire.send(path, b"{}")
+            except Unanswered as error:
+                raise self.unavailable("nothing answers") from error
+            except Untaken:
+                return
+            if answer.status in (401, 403):
+                raise await self._refusal(read_error(401, answer.body), answer.headers)
+            is_page = answer.is_success and answer.kind.startswith("text/html")
+            if answer.status not in _UNKNOWN_PATHS and not is_page:
+                return
+        raise self._not_understood()
 
     def _body(self, request: Request) -> bytes:
         """The request as JSON. Halves of surrogate pairs, which models write and UTF-8 cannot hold, become `?`."""
@@ -135,7 +184,8 @@ class Endpoint:
             body["messages"] = [{"role": turn.role, "content": turn.content} for turn in request.prompt]
         extra: dict[str, Any] = json.loads(request.extra_body) if request.extra_body else {}
         self._constrain(request, body, extra)
-        return json.dumps(body | extra, ensure_ascii=False).encode("utf-8", "replace")
+        sent = self._parameters.shape(body | extra)
+        return json.dumps(sent, ensure_ascii=False).encode("utf-8", "replace")
 
     def _constrain(self, request: Request, body: dict[str, Any], extra: dict[str, Any]) -> None:
         dialect = self._dialect
@@ -156,30 +206,47 @@ class Endpoint:
             else:
                 extra |= {"structured_outputs": {"json": schema}} if dialect == "vllm" else {"json_schema": schema}
 
-    def _refusal(self, answer: Answer) -> ProviderError:
-        text, where = _message(answer.body), f"{self.url}, model {self._model}"
-        if answer.status == 400 and any(mark in text.lower() for mark in _OVERFLOW_MARKS):
-            return ContextOverflow(f"the prompt is too long for the model ({first_line(text)})")
-        if 300 <= answer.status < 400:
-            target = first_line(answer.headers.get("location", "nowhere"))
-            return ProviderError(f"{where}: it sends us on to {target}; give the URL where the model is")
-        if answer.status in (401, 403):
-            return ProviderError(f"{where}: the key is refused; set {KEY_VARIABLES[0]}")
-        if answer.status == 404:
-            return ProviderError(
-                f"{where}: not found; check the URL (it ends in /v1) and --model-name ({first_line(text)})"
-            )
-        return ProviderError(f"{where}: refused with status {answer.status} ({first_line(text)})")
+    async def _refusal(self, error: ServerError, headers: Mapping[str, str]) -> Exception:
+        """What a server's error means: a `Failure`, or what `exchange` raises."""
+        said = first_line(str(error))
+        match error.kind:
+            case "limited" | "overloaded" | "failed" | "refused":
+                return Failure(error.kind, said, retry_after(headers), is_heard=True)
+            case "too_long":
+                return ContextOverflow(f"the prompt is too long for the model ({said})")
+            case "credit":
+                return OutOfCredit(f"{self._where}: nothing is left to pay with ({said}); see to the account, {_AGAIN}")
+            case "key":
+                return ProviderError(f"{self._where}: the key is refused ({said}); set {KEY_VARIABLES[0]}")
+            case "moved":
+                target = first_line(headers.get("location", "nowhere"))
+                return ProviderError(f"{self._where}: it sends us on to {target}; give the URL where the model is")
+            case "parameter":
+                return ProviderError(f"{self._where}: refused with {said}; {error.mend}, {_AGAIN}")
+            case _:
+                return ProviderError(
+                    f"{self._where}: not found; check the URL (it ends in /v1) and --model-name ({said})"
+                    f"{await self._names() if error.kind == 'model' else ''}"
+                )
+
+    async def _names(self) -> str:
+        """The models that are there, for who asked for another."""
+        try:
+            served = await self.models()
+        except ProviderError:
+            return ""
+        more = f" and {len(served) - _MOST_NAMES} more" if len(served) > _MOST_NAMES else ""
+        listed = first_line(", ".join(served[:_MOST_NAMES]))
+        return f"; it serves {listed}{more}: add --model-name {first_line(served[0])}" if served else ""
+
+    @property
+    def _where(self) -> str:
+        return f"{self.url}, model {self._model}"
 
     def _not_understood(self, why: str = "") -> ProviderError:
         return ProviderError(
-            f"{self.url}, model {self._model}: what it sends is no OpenAI-compatible reply; "
+            f"{self._where}: what it sends is no OpenAI-compatible reply; "
             f"check the URL (it ends in /v1){why and f' ({why})'}"
-        )
-
-    def _unavailable(self, what: str) -> ServerUnavailable:
-        return ServerUnavailable(
-            f"model server {self.url}: {what}; start it (or use --model embedded), then run the same command again"
         )
 
 
@@ -206,38 +273,5 @@ def _number(text: str | None) -> float | None:
     return max(0.0, number) if math.isfinite(number) else None
 
 
-def _reply(choice: dict[str, Any], key: str, *, is_text: bool) -> Reply:
-    if is_text:
-        text, thoughts = choice["text"], ""
-    else:
-        message = choice["message"]
-        text, thoughts = message.get("content"), message.get("reasoning_content") or message.get("reasoning")
-    ended = _text(choice.get("finish_reason"))
-    return Reply(
-        text=_text(text), reasoning=_text(thoughts), finish_reason=ended, prompt_tokens=0, completion_tokens=0, key=key
-    )
-
-
-def _text(value: Any) -> str:
-    """A text that files take, empty for null. Raises `TypeError` for anything else."""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise TypeError(f"expected a text, got {type(value).__name__}")
-    return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
-
-
 def _unreadable(why: str = "") -> Failure:
-    return Failure("failed", why, None, is_unreadable=True)
-
-
-def _message(body: bytes) -> str:
-    """What a server says of an error: all of it, for one that only its type tells, its message first."""
-    text = body.decode("utf-8", "replace")
-    try:
-        error = parse_json(text)
-        error = error.get("error", error)
-        message = error.get("message") if isinstance(error, dict) else error
-    except (ValueError, AttributeError):
-        message = None
-    return f"{message}\n{text}" if isinstance(message, str) and message else text
+    return Failure("failed", why, is_unreadable=True, is_heard=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from trailforge.inference import ChatTurn, Client, Meter, Request, Sampling, ask_json
 from trailforge.inference.asker import Asker
-from trailforge.inference.client import ModelDesk, ServedModel
+from trailforge.inference.desk import ModelDesk, ServedModel
 from trailforge.inference.structured import object_schema
 from trailforge.inference.threads import once
 from trailforge.schemas import InvalidInput, MalformedReply

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-BROKEN_OFF = frozenset({"error", "abort"})
-"""Why replies end that a second try would bring whole. Ledgers of earlier versions hold some."""
-_CUT = frozenset({"length", "max_tokens", "content_filter"}) | BROKEN_OFF
+from trailforge.inference.provider.endings import read_ending
+
+CONTROL = "control"
+"""The purpose of a call that only shows whether a server answers calls of a form."""
+_PROMPT_ALONE = ("prompt", "sample", "seed", "redo")
+_HARMLESS = {"assistant": "Yes.", "user": "Reply with the one word: yes."}
+_HARMLESS_TURN, _HARMLESS_TEXT = "Be brief.", "The sun rises in the"
+_FIRST = 1 << 30
+"""A priority above all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +55,8 @@ class Request:
     """Seed of the run."""
     extra_body: str = ""
     """JSON object of server-specific parameters; the client fills it in."""
+    omit: tuple[str, ...] = ()
+    """Parameters that are not sent; the client fills it in."""
     redo: int = 0
     """How often the run has asked for cut replies anew."""
     purpose: str = ""
@@ -63,19 +71,24 @@ class Request:
         """All that decides the reply."""
         prompt = self.prompt
         redo = {"redo": self.redo} if self.redo else {}
-        return redo | {
-            "model": self.model,
-            "prompt": prompt if isinstance(prompt, str) else [[turn.role, turn.content] for turn in prompt],
-            "temperature": float(self.sampling.temperature),  # 0 is 0.0
-            "top_p": float(self.sampling.top_p),
-            "max_tokens": self.sampling.max_tokens,
-            "stop": list(self.sampling.stop),
-            "json_schema": self.json_schema,
-            "grammar": self.grammar,
-            "sample": self.sample,
-            "seed": self.seed,
-            "extra_body": self.extra_body,
-        }
+        omit = {"omit": list(self.omit)} if self.omit else {}  # named when there are any: earlier keys stay
+        return (
+            redo
+            | omit
+            | {
+                "model": self.model,
+                "prompt": prompt if isinstance(prompt, str) else [[turn.role, turn.content] for turn in prompt],
+                "temperature": float(self.sampling.temperature),  # 0 is 0.0
+                "top_p": float(self.sampling.top_p),
+                "max_tokens": self.sampling.max_tokens,
+                "stop": list(self.sampling.stop),
+                "json_schema": self.json_schema,
+                "grammar": self.grammar,
+                "sample": self.sample,
+                "seed": self.seed,
+                "extra_body": self.extra_body,
+            }
+        )
 
     @cached_property
     def key(self) -> str:
@@ -86,6 +99,22 @@ class Request:
     def family(self) -> str:
         """The key of all requests that differ from this one only in how long the reply may be."""
         return family_of(self.content)
+
+    @cached_property
+    def form(self) -> str:
+        """The key of all requests that differ from this one in their words alone: their parameters and the roles of
+        their turns are the same, and all have a schema, or none has."""
+        shared = {name: value for name, value in self.content.items() if name not in _PROMPT_ALONE}
+        roles = None if isinstance(self.prompt, str) else sorted({turn.role for turn in self.prompt})
+        has = {name: getattr(self, name) is not None for name in ("json_schema", "grammar")}
+        return _hash(shared | has | {"roles": roles})
+
+    def control(self, number: int) -> Request:
+        """The `number`-th request of the same form with harmless words: whether a server answers it is not for them."""
+        turns = self.prompt if not isinstance(self.prompt, str) else ()
+        harmless = tuple(ChatTurn(role=turn.role, content=_HARMLESS.get(turn.role, _HARMLESS_TURN)) for turn in turns)
+        prompt = harmless or _HARMLESS_TEXT
+        return replace(self, prompt=prompt, sample=number, purpose=CONTROL, priority=_FIRST)
 
     @property
     def sampling_seed(self) -> int:
@@ -108,8 +137,8 @@ class Reply:
 
     @property
     def is_cut(self) -> bool:
-        """The model did not end it: `max_tokens`, its window, a filter or a breakdown did."""
-        return self.finish_reason in _CUT
+        """The model did not end it: `max_tokens`, its window, a filter or a breakdown did; or nobody knows what did."""
+        return read_ending(self.finish_reason) != "whole"
 
     @property
     def answer(self) -> str | None:

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import Literal
 
+from trailforge.inference.provider.endings import TOOL_CALLS
 from trailforge.inference.request import Reply, Request
 from trailforge.schemas import MalformedReply, ProviderError
 
@@ -23,11 +24,24 @@ _FEWEST_UNDECLARED = 3
 """Replies: one or two that seem to hold thoughts may quote the tags of thoughts."""
 
 
+_CALLS = (TOOL_CALLS, "function_call", "tool_use", "tool_call")
+_IN_REASONING = "and all that the model wrote in its reasoning (`reasoning_content`)"
+_WITHOUT_PARSER = (
+    "the server takes answers for thoughts: start it without its reasoning parser (`server.reasoning_parser`) where "
+    "the model does not think, else with the parser of its family"
+)
+_IN_TOOLS = "beside tool calls"
+_WITHOUT_TOOLS = "no tools are offered: start the server without its tool parser (vLLM: no --enable-auto-tool-choice)"
+
+
 class ThoughtReader:
-    """Reads the replies of one model. Keeps count of those that seem to hold thoughts that nobody declared."""
+    """Reads the replies of one model. Keeps count of those that seem to hold thoughts that nobody declared, and of
+    those that say nothing beside their thoughts or tool calls."""
 
     def __init__(self, reasoning: Reasoning) -> None:
         self._reasoning = reasoning
+        self._silent: dict[str, Reply] = {}
+        self._has_spoken = False
         self._undeclared: set[str] = set()
         self._plain = 0
 
@@ -37,13 +51,33 @@ class ThoughtReader:
 
         Of a model whose thoughts are said to come apart, a whole reply that seems to hold some raises `MalformedReply`:
         they would be taken for its answer. Once there are several, more than ordinary ones, it is the model's way and
-        no quotation: `ProviderError`.
+        no quotation: `ProviderError`. So are several replies without a text when no other has one.
         """
         if isinstance(request.prompt, str):
             return reply
+        self._note_text(request, reply)
         if self._reasoning == "inline":
             return split_turn(reply) if request.is_turn else drop_thoughts(reply)
         return reply if request.is_turn else self._checked(request, reply)
+
+    def check(self) -> None:
+        """Raises `ProviderError` when all replies so far, if only one, are empty beside thoughts or tool calls."""
+        if self._has_spoken or not self._silent:
+            return
+        calls_tools = any(reply.finish_reason in _CALLS for reply in self._silent.values())
+        where, mend = (_IN_TOOLS, _WITHOUT_TOOLS) if calls_tools else (_IN_REASONING, _WITHOUT_PARSER)
+        raise ProviderError(
+            f"every reply so far ({len(self._silent)}) has an empty text {where}; {mend}, then run the same command "
+            "again with --redo truncated, or into another folder: this one keeps the replies that it has"
+        )
+
+    def _note_text(self, request: Request, reply: Reply) -> None:
+        if reply.text.strip():
+            self._has_spoken = True
+        elif not reply.is_cut and (reply.reasoning.strip() or reply.finish_reason in _CALLS):
+            self._silent[request.key] = reply
+            if len(self._silent) >= _FEWEST_UNDECLARED:
+                self.check()
 
     def _checked(self, request: Request, reply: Reply) -> Reply:
         if reply.reasoning or not seems_thoughtful(reply.text):

@@ -342,13 +342,13 @@ class Throttle:
         self.refused(permit, wait_s, why)
 
     def dropped(self, permit: Permit) -> None:
-        """The call was given up by us, which tells nothing about the server."""
+        """The call was given up by us, or refused for its words: that tells nothing about the server."""
         self._serve(self._given_back(permit))
 
-    def waited_for(self) -> int:
-        """How many servers fail at the moment, or asked to be left alone."""
+    def troubles(self) -> list[str]:
+        """What went wrong last with each server that fails at the moment, or asked to be left alone."""
         now = asyncio.get_running_loop().time()
-        return sum(lane.is_aside or now < lane.resumes_at for lane in self._lanes)
+        return [lane.trouble for lane in self._lanes if lane.is_aside or now < lane.resumes_at]
 
     def end(self, error: TrailforgeError) -> None:
         """Send nothing more: what waits, and whoever comes, gets this error. The first one stays."""

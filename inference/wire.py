@@ -27,8 +27,12 @@ PATHS = ("/chat/completions", "/completions", "/embeddings", "/models")
 MOST_BYTES = 8 * 2**20
 """Of one answer. A hundred thousand tokens of thoughts, every character escaped in JSON, are a fifth of it; one that is
 hostile stops the loop for a second."""
+_MOST_STREAMED = 8 * MOST_BYTES
+"""Of one that comes as an event stream, where a token is some three hundred bytes."""
 _ERROR_BODY_S = 5.0
 """What comes with an error is waited for so long: its status says most, and `Retry-After` runs."""
+_MOST_SAID = 320
+"""Characters of a server's sentence that are shown."""
 KEY_VARIABLES = ("TRAILFORGE_API_KEY", "OPENAI_API_KEY")
 """The first that is set counts."""
 
@@ -45,6 +49,11 @@ class Answer:
     def is_success(self) -> bool:
         """It is what was asked for, by its status."""
         return _is_success(self.status)
+
+    @property
+    def kind(self) -> str:
+        """Its content type, in small letters."""
+        return self.headers.get("content-type", "").strip().lower()
 
 
 class Unanswered(Exception):
@@ -159,17 +168,19 @@ async def _read(response: Any) -> bytes:
     """
     encoding = response.headers.get("content-encoding", "").strip().lower()
     unpack = None if encoding in ("", "identity") else _unpacker(encoding)
+    is_stream = response.headers.get("content-type", "").strip().lower().startswith("text/event-stream")
+    most = _MOST_STREAMED if is_stream else MOST_BYTES
     chunks, received, size = [], 0, 0
     async for chunk in response.aiter_raw():
         received += len(chunk)
         if unpack is not None:
             try:
-                chunk = unpack.decompress(chunk, MOST_BYTES + 1 - size)
+                chunk = unpack.decompress(chunk, most + 1 - size)
             except zlib.error as error:
                 raise Untaken(f"it is compressed in a way that is not read ({error})") from None
         size += len(chunk)
-        if max(received, size) > MOST_BYTES:
-            raise Untaken(f"it is larger than {MOST_BYTES >> 20} MiB")
+        if max(received, size) > most:
+            raise Untaken(f"it is larger than {most >> 20} MiB")
         chunks.append(chunk)
     if unpack is not None and not unpack.eof:
         raise Untaken("it is compressed in a way that is not read (it ends too soon)")
@@ -238,8 +249,9 @@ def unpack(key: str, blob: object) -> LedgerEntry | None:
 
 
 def is_complete(reply: Reply) -> bool:
-    """The model ended it, and a longer `max_tokens` would not have changed it."""
-    return reply.finish_reason == "stop"
+    """The model ended it, and a longer `max_tokens` would not have changed it. What says nothing beside its thoughts is
+    not complete: whoever asks anew for cut replies, once the server is mended, wants that one, too."""
+    return reply.finish_reason == "stop" and bool(reply.text.strip() or not reply.reasoning.strip())
 
 
 def least_length(reply: Reply, max_tokens: int) -> int:
@@ -291,7 +303,7 @@ def first_line(text: str) -> str:
     """Of a server's text: without control characters, and without our key, which some repeat."""
     if key := api_key():
         text = text.replace(key, "<key>")
-    return visible((text.strip().splitlines() or [""])[0][:200])
+    return visible((text.strip().splitlines() or [""])[0][:_MOST_SAID])
 
 
 def is_sendable(key: str) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trailforge.inference import Meter
-from trailforge.inference.client import ServedModel, open_desk
+from trailforge.inference.desk import ServedModel, open_desk
 from trailforge.protocols.episodes import Respond
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.r_search import run_plan

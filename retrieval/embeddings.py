@@ -7,16 +7,19 @@ import atexit
 import json
 import random
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from trailforge.inference.budget import estimated_tokens
 from trailforge.inference.endpoint import retry_after
+from trailforge.inference.provider.errors import ServerError, read_error
+from trailforge.inference.provider.replies import find_error
 from trailforge.inference.threads import LoopThread, all_or_error
-from trailforge.inference.wire import KEY_VARIABLES, Answer, Unanswered, Untaken, Wire, first_line
+from trailforge.inference.wire import KEY_VARIABLES, Unanswered, Untaken, Wire, first_line
 from trailforge.retrieval.base import Passing
-from trailforge.schemas import InvalidInput, ProviderError, ServerUnavailable, parse_json
+from trailforge.schemas import InvalidInput, OutOfCredit, ProviderError, ServerUnavailable, parse_json
+from trailforge.schemas.text import visible
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,11 +27,22 @@ if TYPE_CHECKING:
 IN_FLIGHT = 16
 """Requests at a time."""
 _PER_REQUEST = 32
-"""Texts. At 4,096 dimensions their vectors are 3 MB of JSON, less than the most that is read."""
+"""Texts, where the server takes so many. At 4,096 dimensions their vectors are 3 MB of JSON, less than the most that is
+read."""
 _TIMEOUT_S = 60.0
 _ATTEMPTS = 6
 _BACKOFF_S, _LONGEST_WAIT_S = 0.5, 30.0
-_PASSING = {408, 409, 425, 429}
+_PASSING = ("limited", "overloaded", "failed")
+_FORMAT = {"encoding_format": "float"}
+"""Asked for, as some servers send base64 otherwise; not every server knows it."""
+
+
+class _Refused(Exception):
+    """Not taken as it was sent; fewer texts may be, or a simpler form."""
+
+    def __init__(self, error: ServerError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class EmbeddingsClient:
@@ -47,13 +61,19 @@ class EmbeddingsClient:
         self._loop: LoopThread | None = None
         self._wire = Wire(self._url, timeout_s=_TIMEOUT_S)
         self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._most = _PER_REQUEST
+        """Texts of a request that the server is not known to refuse."""
+        self._form = _FORMAT
         self._dimension = 0
         """Of what came first; what comes later has to have as many."""
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of length 1, shape (len(texts), dimension), float32. Not to be called on an event loop.
 
-        Raises `ServerUnavailable` after the last attempt, and `ProviderError` for what no other attempt mends.
+        A request that is refused is sent again with half of its texts, and so are those after it.
+
+        Raises `ServerUnavailable` after the last attempt, `OutOfCredit`, and `ProviderError` for what no other attempt
+        mends.
         """
         return self._running().call(self._encode(list(texts)))
 
@@ -80,12 +100,32 @@ class EmbeddingsClient:
     async def _encode(self, texts: list[str]) -> np.ndarray:
         import numpy as np
 
-        starts = range(0, len(texts), _PER_REQUEST)
-        batches = await all_or_error(self._batch(texts[start : start + _PER_REQUEST]) for start in starts)
+        size = self._most
+        starts = range(0, len(texts), size)
+        batches = await all_or_error(self._batch(texts[start : start + size]) for start in starts)
         return np.concatenate(batches) if batches else np.zeros((0, self._dimension), np.float32)
 
     async def _batch(self, texts: list[str]) -> np.ndarray:
-        body = {"model": self._model, "input": texts, "encoding_format": "float"}
+        """In as many requests as the server wants."""
+        import numpy as np
+
+        if len(texts) > self._most:  # found out meanwhile
+            parts = [texts[start : start + self._most] for start in range(0, len(texts), self._most)]
+            return np.concatenate([await self._batch(part) for part in parts])
+        form = self._form
+        try:
+            return await self._request(texts, form)
+        except _Refused as refused:
+            if form and refused.error.parameter in form:
+                self._form = {}
+            elif len(texts) > 1:
+                self._most = min(self._most, len(texts) // 2)
+            else:
+                raise self._wrong(f"refused with {first_line(str(refused))}, of {visible(texts[0][:60])!r}") from None
+            return await self._batch(texts)
+
+    async def _request(self, texts: list[str], form: Mapping[str, str]) -> np.ndarray:
+        body = {"model": self._model, "input": texts, **form}
         # Halves of surrogate pairs, which UTF-8 cannot hold, become `?`.
         sent = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
         attempt = 1
@@ -104,27 +144,34 @@ class EmbeddingsClient:
                 await asyncio.sleep(min(wait_s, _LONGEST_WAIT_S))
             attempt += 1
 
-    async def _answer(self, sent: bytes) -> bytes:
+    async def _answer(self, sent: bytes) -> Any:
+        """The JSON of a reply."""
         try:
             answer = await self._wire.send("/embeddings", sent)
         except (Unanswered, Untaken) as error:
             raise Passing(f"no reply ({first_line(str(error))})") from None
-        if answer.is_success:
-            return answer.body
-        if answer.status in _PASSING or answer.status >= 500:
-            raise Passing(f"status {answer.status}", retry_after(answer.headers))
-        raise self._refusal(answer)
+        if not answer.is_success:
+            raise self._refusal(read_error(answer.status, answer.body), answer.headers)
+        try:
+            body = parse_json(answer.body)
+        except ValueError:
+            raise self._wrong("what it sends is no OpenAI-compatible reply of embeddings") from None
+        if not (isinstance(body, dict) and body.get("data")) and (error := find_error(body)) is not None:
+            raise self._refusal(read_error(answer.status, error), answer.headers)
+        return body
 
-    def _vectors(self, body: bytes, texts: int) -> np.ndarray:
+    def _vectors(self, body: Any, texts: int) -> np.ndarray:
         """What a reply holds, in the order of the texts."""
         import numpy as np
 
         try:
-            rows = sorted(parse_json(body)["data"], key=lambda row: row["index"])
-            places = [row["index"] for row in rows]
+            rows = [row if isinstance(row, dict) else {"embedding": row} for row in _rows(body)]
+            places = [row.get("index", place) for place, row in enumerate(rows)]
+            rows = [row for _, row in sorted(zip(places, rows, strict=True), key=lambda placed: placed[0])]
             vectors = np.array([row["embedding"] for row in rows], dtype=np.float32)
         except (ValueError, KeyError, TypeError, OverflowError):
             raise self._wrong("what it sends is no OpenAI-compatible reply of embeddings") from None
+        places.sort()
         if places != list(range(texts)):
             raise self._wrong(f"it sends {len(places)} vectors for {texts} texts")
         norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
@@ -135,16 +182,30 @@ class EmbeddingsClient:
             raise self._wrong(f"it sends {vectors.shape[1]} dimensions, and sent {self._dimension} before")
         return vectors / norms
 
-    def _refusal(self, answer: Answer) -> ProviderError:
-        text = first_line(answer.body.decode("utf-8", "replace"))
-        if answer.status in (401, 403):
-            return self._wrong(f"the key is refused; set {KEY_VARIABLES[0]}")
-        if answer.status == 404 or 300 <= answer.status < 400:
-            return self._wrong(f"not found; check URL (it ends in /v1) and model ({text})")
-        return self._wrong(f"refused with status {answer.status} ({text})")
+    def _refusal(self, error: ServerError, headers: Mapping[str, str]) -> Exception:
+        said = first_line(str(error))
+        if error.kind in _PASSING:
+            return Passing(said, retry_after(headers))
+        if error.kind == "key" or error.status == 403:
+            return self._wrong(f"the key is refused ({said}); set {KEY_VARIABLES[0]}")
+        if error.kind == "credit":
+            return OutOfCredit(f"embeddings server {self._url}: nothing is left to pay with ({said})")
+        if error.kind in ("model", "address", "moved"):
+            return self._wrong(f"not found; check URL (it ends in /v1) and model ({said})")
+        return _Refused(error)
 
     def _wrong(self, what: str) -> ProviderError:
         return ProviderError(f"embeddings server {self._url}, model {self._model}: {what}")
+
+
+def _rows(body: Any) -> list[Any]:
+    """What holds the vectors of a reply: objects, or the vectors themselves."""
+    rows = (
+        next((body[name] for name in ("data", "embeddings") if body.get(name)), []) if isinstance(body, dict) else body
+    )
+    if not isinstance(rows, list):
+        raise TypeError("no list of embeddings")
+    return rows
 
 
 def is_served(name: str) -> bool:

@@ -52,7 +52,9 @@ from trailforge.schemas.errors import InvalidInput as InvalidInput
 from trailforge.schemas.errors import MalformedReply as MalformedReply
 from trailforge.schemas.errors import NothingLeft as NothingLeft
 from trailforge.schemas.errors import OutOfBand as OutOfBand
+from trailforge.schemas.errors import OutOfCredit as OutOfCredit
 from trailforge.schemas.errors import OutputError as OutputError
+from trailforge.schemas.errors import PromptRefused as PromptRefused
 from trailforge.schemas.errors import ProviderError as ProviderError
 from trailforge.schemas.errors import RequestRefused as RequestRefused
 from trailforge.schemas.errors import RetrievalError as RetrievalError

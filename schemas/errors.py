@@ -6,6 +6,8 @@
     ├── ProviderError       a model server refused or failed
     │   ├── Stalled         no reply from any server for too long, whatever was tried
     │   ├── ServerUnavailable   nothing answers at the URL, or it keeps answering 5xx
+    │   ├── OutOfCredit     there is nothing left to pay with
+    │   ├── PromptRefused   a model server refuses this one prompt, and answers others
     │   ├── RequestRefused  a live source refused this one request; another may pass
     │   └── ContextOverflow the prompt is longer than the model's window
     ├── MalformedReply      the reply broke its schema or grammar, and the repair try did too
@@ -20,13 +22,15 @@
 Policy. Plain code raises; nothing catches in order to go on, but for these seven places:
 
 1. `inference.client` retries what a second try can mend (5xx, broken connections, half a reply), then raises. A 429 is
-   no failed try: it is repeated as long as other calls are answered.
+   no failed try: it is repeated as long as other calls are answered. What is refused while others of its form are
+   answered, before and after, is `PromptRefused`; what all of them meet is the server's error.
 2. `retrieval.web` does so for live sources, with 429 as a failed try; a search tool of the web takes a refusal of its
    one request for a failed search. `pipelines.sources.fetchers`: news goes on with the second provider when the first
    one fails.
-3. `pipelines.engine.shards` turns an error that belongs to *one item* (`ITEM_ERRORS`: the prompt is too long,
-   the reply is malformed) into a `failed(reason)` row. Every other error stops the run: the ledger and
-   the finished shards stay, so that the same command goes on later.
+3. `pipelines.engine.shards` turns an error that belongs to *one item* (`ITEM_ERRORS`: the prompt is too long or
+   refused, the reply is malformed) into a `failed(reason)` row; an item with a refused prompt is tried again at the end
+   of its shard. Every other error stops the run: the ledger and the finished shards stay, so that the same command
+   goes on later.
 4. `protocols` takes what goes wrong in an agent's search for the result of that search: a tool that fails
    (`nl_dag.execute`; caps and model servers are no tool's matter and pass), a plan that cannot be run
    (`r_search.run_plan`), a turn that cannot be read or a context that overflows under way for the episode's end
@@ -120,6 +124,21 @@ class ServerUnavailable(ProviderError):
     reason = "server_unavailable"
 
 
+class OutOfCredit(ProviderError):
+    """The account at the model server has no credit or quota left: no call passes until a person has seen to it."""
+
+    reason = "out_of_credit"
+
+
+class PromptRefused(ProviderError):
+    """The model server refuses this one prompt (a filter, an error of its own) and answers others. Belongs to one
+    item."""
+
+    reason = "prompt_refused"
+    opening = "the server refuses this prompt and answers others"
+    """With which its message begins."""
+
+
 class RequestRefused(ProviderError):
     """A live source refused a request for what it asks. Another request may pass."""
 
@@ -189,7 +208,7 @@ class HubError(TrailforgeError):
     exit_code = 13
 
 
-ITEM_ERRORS: tuple[type[TrailforgeError], ...] = (ContextOverflow, MalformedReply)
+ITEM_ERRORS: tuple[type[TrailforgeError], ...] = (ContextOverflow, PromptRefused, MalformedReply)
 """Errors that concern one item only: `pipelines.engine.shards` records them as `failed(reason)` and goes on."""
 
 

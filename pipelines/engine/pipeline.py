@@ -31,7 +31,7 @@ from trailforge.pipelines.engine.runners import check_runner, has_one_worker, is
 from trailforge.pipelines.engine.shards import ItemResult, Shard, finish_shard, missing_shards
 from trailforge.pipelines.engine.worker_errors import clear_errors, note_error, noted_error
 from trailforge.pipelines.runs.accounting import add_up, stage
-from trailforge.schemas import ITEM_ERRORS, ClusterError, TrailforgeError, read_parquet, to_dict
+from trailforge.schemas import ITEM_ERRORS, ClusterError, PromptRefused, TrailforgeError, read_parquet, to_dict
 
 _PROGRESS_EVERY_S = 0.5
 _DEFAULT_PATIENCE = Patience()
@@ -162,7 +162,8 @@ class _Worker:
             async with self._shards:
                 self._check_attempt()
                 items = read_parquet(self._folder / shard.input, self._work.stage.item)
-                results = await all_or_error([asyncio.ensure_future(self._run_item(item)) for item in items])
+                results = await self._run_items(items)
+                self._client.check_replies()
                 self._check_attempt()
                 await asyncio.to_thread(write_shard, self._work, self._folder, shard, results)
             return shard.name
@@ -173,6 +174,17 @@ class _Worker:
         finally:
             self._running.discard(this)
 
+    async def _run_items(self, items: Sequence[Any]) -> list[ItemResult]:
+        """All items; at the end once more those of which a prompt was refused, which may have been for a time only."""
+        results = await all_or_error(self._run_item(item) for item in items)
+        refused = [number for number, result in enumerate(results) if has_refused_prompt(result)]
+        again = await all_or_error(self._run_item(items[number]) for number in refused)
+        for number, result in zip(refused, again, strict=True):
+            results[number] = result
+            if has_refused_prompt(result):
+                self._count(result)
+        return results
+
     async def _run_item(self, item: Any) -> ItemResult:
         work = self._work
         async with self._items:
@@ -180,8 +192,9 @@ class _Worker:
                 try:
                     result = await work.stage.run_item(item, self._context, work.config)
                 except ITEM_ERRORS as error:
-                    return _failed_result(work, item, error, spent.usage(work.config.model.prices))
-        self._count(result)
+                    result = _failed_result(work, item, error, spent.usage(work.config.model.prices))
+        if not has_refused_prompt(result):
+            self._count(result)
         return result
 
     def _count(self, result: ItemResult) -> None:
@@ -203,7 +216,7 @@ class _Worker:
         with contextlib.suppress(Superseded):
             while True:
                 self._check_attempt()
-                self._progress.write(self._counters())
+                self._progress.write(self._counters(), self._client.trouble)
                 await asyncio.sleep(_PROGRESS_EVERY_S)
         for running in self._running:
             running.cancel()
@@ -215,6 +228,11 @@ def write_shard(work: ModelWork, folder: Path, shard: Shard, results: Sequence[I
     rows = {table: [row for result in results for row in result.rows.get(table, ())] for table in work.stage.tables}
     stages = add_up(result.stages for result in results)
     finish_shard(folder, shard, rows, stages, usage=sum((result.usage for result in results), start=Usage()))
+
+
+def has_refused_prompt(result: ItemResult) -> bool:
+    """Whether a server refused a prompt of the item, and something of it was not made for that."""
+    return any(row.reason == PromptRefused.reason for row in result.rows.get("rejected", ()))
 
 
 def _failed_result(work: ModelWork, item: Any, error: TrailforgeError, usage: Usage) -> ItemResult:

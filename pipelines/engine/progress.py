@@ -43,8 +43,9 @@ NAMES = r"attempt|begun|\d+-[0-9a-f]{8}(\.left)?\.(json|new)"
 """What the names of the files there match."""
 OPERATIONAL = frozenset(
     ("items", "prompt_tokens", "completion_tokens", "paid_calls", "ledger_hits", "retries", "in_flight")
-) | {"damaged_calls", "disbelieved_usage", "servers_waited_for"}
+) | {"damaged_calls", "disbelieved_usage", "servers_waited_for", "refused_prompts", "unknown_endings"}
 """Counters that are no rows. `items`: how many are done. `damaged_calls`: kept, but unreadable, and so made again."""
+_TROUBLE = "trouble"
 _LEFT = ".left.json"
 
 
@@ -55,9 +56,12 @@ class ProgressFile:
         self._path = run_folder / FOLDER / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
         self._last = ""
 
-    def write(self, counters: dict[str, int]) -> None:
-        """Replace the file, or its time. Progress is a courtesy: a full disk must not end the run here."""
-        text = json.dumps(counters, sort_keys=True)
+    def write(self, counters: dict[str, int], trouble: str = "") -> None:
+        """Replace the file, or its time. Progress is a courtesy: a full disk must not end the run here.
+
+        `trouble`: what a server that is waited for said last.
+        """
+        text = json.dumps({**counters, **({_TROUBLE: trouble} if trouble else {})}, sort_keys=True)
         temporary = self._path.with_suffix(".new")
         try:
             if text == self._last:
@@ -89,11 +93,22 @@ def live_files(run_folder: Path) -> Iterator[tuple[Path, int]]:
 def read_progress(run_folder: Path) -> Counter[str]:
     """The sum over all workers."""
     total: Counter[str] = Counter()
-    for path in (run_folder / FOLDER).glob("*.json"):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            counters = parse_json(path.read_bytes()).items()
-            total.update({name: count for name, count in counters if isinstance(count, int)})
+    for written in _written(run_folder):
+        total.update({name: count for name, count in written.items() if isinstance(count, int)})
     return total
+
+
+def read_trouble(run_folder: Path) -> str:
+    """What a server said last that a worker waits for; empty when none does."""
+    return next((str(written[_TROUBLE]) for written in _written(run_folder) if written.get(_TROUBLE)), "")
+
+
+def _written(run_folder: Path) -> Iterator[dict[str, Any]]:
+    for path in (run_folder / FOLDER).glob("*.json"):
+        with contextlib.suppress(OSError, ValueError):
+            written = parse_json(path.read_bytes())
+            if isinstance(written, dict):
+                yield written
 
 
 def row_kinds(counters: Counter[str]) -> Counter[str]:
@@ -245,7 +260,7 @@ class _Watch:
         if not self.counts_items:
             return self._finished(), ""
         counters = read_progress(self.folder)
-        return self.done_before + counters["items"], _status(counters)
+        return self.done_before + counters["items"], _status(counters, read_trouble(self.folder))
 
     def _finished(self) -> int:
         """Items of finished shards. No receipt is read twice."""
@@ -253,14 +268,17 @@ class _Watch:
         return self.total - sum(shard.rows for shard in self.waiting)
 
 
-def _status(counters: Counter[str]) -> str:
+def _status(counters: Counter[str], trouble: str = "") -> str:
     kinds = " ".join(f"{kind} {count}" for kind, count in sorted(row_kinds(counters).items())) or "no rows yet"
     tokens = counters["prompt_tokens"] + counters["completion_tokens"]
     anew = f", {counters['damaged_calls']:,} unreadable and made again" if counters["damaged_calls"] else ""
     waits = ", waiting for a model server that fails or is too busy" if counters["servers_waited_for"] else ""
+    waits += f" ({trouble})" if waits and trouble else ""
+    refused = f", {counters['refused_prompts']:,} prompts refused" if counters["refused_prompts"] else ""
+    unknown = f", {counters['unknown_endings']:,} replies of unknown end" if counters["unknown_endings"] else ""
     counted = counters["disbelieved_usage"]
     guessed = f" ({counted:,} replies counted here: their usage was missing or impossible)" if counted else ""
     return (
         f"{kinds} | calls {counters['paid_calls']:,} (+{counters['ledger_hits']:,} from ledger{anew}), "
-        f"{counters['in_flight']} in flight, {tokens / 1000:,.0f}k tokens{guessed}{waits}"
+        f"{counters['in_flight']} in flight, {tokens / 1000:,.0f}k tokens{guessed}{refused}{unknown}{waits}"
     )

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 from trailforge.inference import Caps, ClientConfig, Prices, check_ledger_url
 from trailforge.inference.client import split_urls
 from trailforge.inference.endpoint import Dialect
+from trailforge.inference.provider.parameters import Parameters
 from trailforge.inference.thoughts import Reasoning
 from trailforge.inference.vllm.server import VllmConfig
 from trailforge.pipelines.engine.attempts import Patience
@@ -50,6 +51,8 @@ class ModelConfig:
     """Without any reply for so long while one is wanted, the run ends (and can go on later)."""
     extra_body: str = ""
     """JSON object sent with every call, e.g. `{"chat_template_kwargs": {"enable_thinking": false}}`."""
+    parameters: Parameters = field(default_factory=Parameters)
+    """How requests are written for servers that want another form: `{omit: [seed]}`, `{stream: true}`, …"""
     prompt_price_per_million: float = 0.0
     completion_price_per_million: float = 0.0
 
@@ -84,6 +87,7 @@ class ModelConfig:
             caps=caps,
             prices=self.prices,
             extra_body=self.extra_body,
+            parameters=self.parameters,
         )
 
 
@@ -172,6 +176,9 @@ class RunConfig(ABC):
             del content["model"][name]
         if self.model.reasoning == "separate":
             del content["model"]["reasoning"]
+        del content["model"]["parameters"]
+        if deciding := self.model.parameters.deciding:
+            content["model"]["parameters"] = deciding
         for name in ("questions_in_flight", "worker_start_s", "worker_silence_s"):
             del content["schedule"][name]
         del content["ledger"]

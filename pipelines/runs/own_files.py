@@ -20,7 +20,15 @@ from trailforge.pipelines.engine.shards import RECEIPTS, Receipt, Shard, load_re
 from trailforge.pipelines.runs.finish import CARD, MANIFEST, keep_changed, read_manifest
 from trailforge.pipelines.runs.intake import INPUTS, INVALID_ROWS, SETTINGS, STAGED, Settings, taken_in
 from trailforge.pipelines.runs.stages import planned_stages, stage_receipts
-from trailforge.schemas import FileEntry, InvalidInput, Manifest, OutputError
+from trailforge.schemas import (
+    FileEntry,
+    InvalidInput,
+    Manifest,
+    OutputError,
+    PromptRefused,
+    RejectedRow,
+    read_columns,
+)
 
 KEPT = frozenset({"ledger", "curation"})
 """Folders of what was paid for, in money or in people's time."""
@@ -175,6 +183,31 @@ def drop_damaged(folder: Path, dataset: DataSet, settings: Settings, tell: Calla
     if untold:
         _remove(folder, own, untold)
     return is_damaged
+
+
+def drop_refused(folder: Path, dataset: DataSet, settings: Settings, tell: Callable[[str], None]) -> bool:
+    """Take away the shards in which a server refused a prompt, and the manifest; whether there were any.
+
+    All other replies of theirs are in the ledger: only what was refused is asked for again.
+    """
+    receipts = stage_receipts(dataset, folder, settings)
+    counts = [_count_refused(folder, receipt) for receipt in receipts]
+    refused = [receipt for receipt, count in zip(receipts, counts, strict=True) if count]
+    hit = {folder / RECEIPTS / f"{receipt.shard}.json": receipt.files for receipt in refused}
+    if hit:
+        tell(f"asking again for {sum(counts):,} refused prompts, in {len(hit):,} shards")
+        keep_changed(folder, tell)
+        _remove(folder, set(own_files(folder, dataset)), hit)
+    else:
+        tell(f"{folder}: no prompt was refused, so there is none to ask for again")
+    return bool(hit)
+
+
+def _count_refused(folder: Path, receipt: Receipt) -> int:
+    """Rows that stand for what was not made because a server refused a prompt."""
+    paths = [folder / entry.path for entry in receipt.files if entry.path.startswith("rejected/")]
+    reasons = (reason for path in paths for reason in read_columns(path, RejectedRow, ["reason"])["reason"].to_pylist())
+    return sum(reason == PromptRefused.reason for reason in reasons)
 
 
 def drop_stale(folder: Path, shards: Iterable[Shard]) -> None:

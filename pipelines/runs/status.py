@@ -25,7 +25,15 @@ from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.pipelines.runs.finished import no_run
 from trailforge.pipelines.runs.intake import Settings, read_settings
 from trailforge.pipelines.runs.stages import PlannedStage, planned_stages
-from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput, StageCount, TrailforgeError, read_columns
+from trailforge.schemas import (
+    DECISIONS_LOG,
+    PATTERNS_LOG,
+    InvalidInput,
+    PromptRefused,
+    StageCount,
+    TrailforgeError,
+    read_columns,
+)
 
 State = Literal["empty", "reading", "running", "stopped", "finished"]
 """`reading`: a process takes the questions in. `stopped`: begun, not finished, and no process holds the folder."""
@@ -81,6 +89,8 @@ class RunStatus:
     """That single filters accepted, and of which some will be selected; 0 once that is done."""
     put_aside: dict[str, int] = field(default_factory=dict)
     """Rejected and failed items of finished shards and of the intake, by `stage/reason`."""
+    refused: int = 0
+    """Of these, what was not made because a server refused a prompt: `--redo refused` asks for it again."""
     calls: int = 0
     """Behind the rows of finished shards, as the tokens and the cost are."""
     calls_by_purpose: dict[str, int] = field(default_factory=dict)
@@ -138,6 +148,7 @@ def describe_status(status: RunStatus) -> list[str]:
             f"  rows       {_counts(status.rows)}",
             *([f"  candidates {status.candidates:,}, to select from"] if status.candidates else []),
             f"  put aside  {_counts(status.put_aside) or 'none'}",
+            *([f"  refused    {status.refused:,} by the server; --redo refused asks again"] if status.refused else []),
         ]
     kept = "cannot be read" if status.calls_kept is None else f"holds {status.calls_kept:,}"
     tokens = status.prompt_tokens + status.completion_tokens
@@ -185,6 +196,7 @@ def _status(folder: Path, settings: Settings, held: bool) -> RunStatus:
         items_done=done,
         rows=dict(sorted(kinds.items())),
         candidates=0 if is_selected else _candidates(dataset, before) + live.total() * bool(dataset.candidates),
+        refused=sum(e.count for b in books for e in b.rejected + b.failed if e.reason == PromptRefused.reason),
         put_aside={f"{line.name}/{each.reason}": each.count for line in books for each in line.rejected + line.failed},
         calls=usage.calls,
         calls_by_purpose={each.purpose: each.calls for each in usage.by_purpose},

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from tests.fuzz import agents, files, replies, runs, searches
+from tests.fuzz import agents, files, replies, runs, searches, servers
 from tests.fuzz.target import Target
 
 TARGETS: dict[str, Target] = {
-    target.name: target
-    for target in (*replies.TARGETS, *files.TARGETS, *runs.TARGETS, *searches.TARGETS, *agents.TARGETS)
+    target.name: target for room in (replies, servers, files, runs, searches, agents) for target in room.TARGETS
 }
 """By name, in the order in which they are run."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -81,11 +81,13 @@ def failure(status: int, message: str = "no", **headers: str) -> web.Response:
 
 
 class ModelServer:
-    """Gives its `replies` in order, then `Fritz Lang` to every call. Holds replies back while `gate` is not set."""
+    """Gives its `replies` in order, then what `always` makes, if it is set, and else `Fritz Lang` to every call. Holds
+    replies back while `gate` is not set."""
 
     def __init__(self) -> None:
         self.url = ""
         self.replies: list[Any] = []
+        self.always: Callable[[], Any] | None = None
         self.bodies: list[dict[str, Any]] = []
         self.paths: list[str] = []
         self.keys: list[str] = []
@@ -127,7 +129,7 @@ class ModelServer:
         self.bodies.append(await request.json())
         self.paths.append(request.path)
         self.keys.append(request.headers.get("Authorization", ""))
-        planned = self.replies.pop(0) if self.replies else answer()
+        planned = self._planned(answer)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
@@ -139,10 +141,11 @@ class ModelServer:
 
     async def _models(self, request: web.Request) -> web.Response:
         self.keys.append(request.headers.get("Authorization", ""))
-        if self.replies:
-            planned = self.replies.pop(0)
-            return planned if isinstance(planned, web.Response) else web.json_response(planned)
-        return web.json_response({"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0}]})
+        planned = self._planned(lambda: {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0}]})
+        return planned if isinstance(planned, web.Response) else web.json_response(planned)
+
+    def _planned(self, else_: Callable[[], Any]) -> Any:
+        return self.replies.pop(0) if self.replies else (self.always or else_)()
 
 
 @asynccontextmanager

@@ -31,8 +31,8 @@ from trailforge.schemas import (
     TrailforgeError,
 )
 
-TIMEOUT_S, STALL_S = 0.25, 0.7
-WITHIN_S = 6.0
+TIMEOUT_S, STALL_S = 0.25, 2.5
+WITHIN_S = 60.0
 """Far more than any mode takes, for a machine that does other things, too."""
 MOST_MEMORY = 200 * 2**20
 PRICES = Prices(prompt_per_million=1e6, completion_per_million=1e6)
@@ -87,7 +87,7 @@ def stalled(mode: Mode) -> End:
 
 CONTROLS = "\x1b]0;pwn\x07\x1b[2J\u202e\x9b31m no\r\nroot@host:~# \x00"
 STATUS = {
-    "400": refused(status("400 Bad Request"), "status 400 (no)"),
+    "400": refused(status("400 Bad Request"), "status 400: no"),
     "400 with control characters": refused(
         status("400 Bad Request", body={"error": {"message": CONTROLS}}), "refused with status 400"
     ),
@@ -106,10 +106,10 @@ STATUS = {
     "401 that drips": refused(bad.drips_after("401 Unauthorized"), "the key is refused"),
     "401 compressed": refused(status("401 Unauthorized", "Content-Encoding: br"), "the key is refused"),
     "401 midway": End(bad.after(1, status("401 Unauthorized")), ProviderError, "the key is refused", good=1),
-    "403": refused(status("403 Forbidden"), "the key is refused"),
+    "403": refused(status("403 Forbidden"), "is the key right?"),
     "404": refused(status("404 Not Found"), "not found; check the URL"),
-    "408": down(status("408 Request Timeout"), "status 408 after 2 attempts"),
-    "413": refused(status("413 Payload Too Large"), "status 413"),
+    "408": down(status("408 Request Timeout"), "status 408: no, after 2 attempts"),
+    "413": refused(status("413 Payload Too Large"), "status 413", ContextOverflow),
     "422": refused(status("422 Unprocessable Entity"), "status 422"),
     "429 for ever": stalled(status("429 Too Many Requests")),
     "429, Retry-After absurd": stalled(status("429 Too Many Requests", "Retry-After: 99999999999999999999")),
@@ -120,7 +120,7 @@ STATUS = {
     "429 once": replies(bad.until(1, status("429 Too Many Requests", "Retry-After: -5"))),
     "429 once, compressed": replies(bad.until(1, status("429 Too Many Requests", "Content-Encoding: br"))),
     "429 once, drips": replies(bad.until(1, bad.drips_after("429 Too Many Requests"))),
-    "500": down(status("500 Internal Server Error"), "status 500 after 2 attempts"),
+    "500": down(status("500 Internal Server Error"), "status 500: no, after 2 attempts"),
     "500 once": replies(bad.until(1, status("500 Internal Server Error"))),
     "502 with HTML": down(status("502 Bad Gateway", body=b"<html>" * 999), "status 502"),
     "503": down(status("503 Service Unavailable"), "status 503"),
@@ -146,10 +146,20 @@ BODIES = {
     "blanks": unread(body(b" \n" * 1000)),
     "half of a reply": unread(body(json.dumps(bad.reply()).encode()[:-30])),
     "two replies": unread(body(json.dumps(bad.reply()).encode() * 2)),
-    "events": unread(body(b'data: {"choices": [{"delta": {}}]}\n\ndata: [DONE]\n\n', kind="text/event-stream")),
+    "events without a choice": unread(body(b'data: {"choices": []}\n\ndata: [DONE]\n\n', kind="text/event-stream")),
+    "events that nobody asked for": counted(
+        body(
+            b': comment\n\ndata: {"choices": [{"delta": {"content": "Fritz "}}]}\n\n'
+            b'data: {"choices": [{"text": "Lang", "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n',
+            kind="text/event-stream",
+        )
+    ),
+    "events that break off": down(
+        body(b'data: {"choices": [{"delta": {"content": "Fr"}}]}\n\n', kind="text/event-stream"), "broke its reply off"
+    ),
     "deep": unread(body(bad.deep(100_000))),
     "deep where nobody looks": unread(body(b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")),
-    "an error with status 200": unread(body({"error": {"message": "overloaded"}})),
+    "an error with status 200": down(body({"error": {"message": "no kernel"}}), "status 500: no kernel"),
     "NaN": unread(body(b"NaN")),
     "null": unread(body(b"null")),
     "a number": unread(body(b"7")),
@@ -193,8 +203,9 @@ CHOICES = {
     "content null": counted(choice(content=None)),
     "content a number": unread(choice(content=7)),
     "content a bool": unread(choice(content=True)),
-    "content in parts": unread(choice(content=[{"type": "text", "text": "Fritz Lang"}])),
-    "content an object": unread(choice(content={"text": "Fritz Lang"})),
+    "content in parts": replies(choice(content=[{"type": "text", "text": "Fritz "}, {"type": "text", "text": "Lang"}])),
+    "content an object": replies(choice(content={"text": "Fritz Lang"})),
+    "content in parts of numbers": unread(choice(content=[7])),
     "half of an emoji": replies(choice(content="Fritz \ud83d Lang"), "Fritz ? Lang"),
     "controls in the content": replies(choice(content="Fritz \x00\x1b[2J Lang"), "Fritz \x00\x1b[2J Lang"),
     "a content of a megabyte": counted(choice(content="x" * 2**20)),

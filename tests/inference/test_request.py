@@ -18,6 +18,7 @@ from trailforge.inference import ChatTurn, Request, Sampling
 
 BASE = completion("Who?", sampling=Sampling(temperature=0.5))
 CHANGED: dict[str, Any] = {
+    "omit": ("seed",),
     "model": "another-model",
     "prompt": "Whom?",
     "sampling": Sampling(temperature=0.6),
@@ -51,6 +52,7 @@ requests = st.builds(
     seed=st.integers(0, 1),
     extra_body=st.sampled_from(["", "{}"]),
     redo=st.integers(0, 1),
+    omit=st.sampled_from([(), ("seed",)]),
     purpose=st.sampled_from(["", "answer", "split"]),
     priority=st.integers(0, 1),
 )

@@ -148,3 +148,44 @@ def test_other_inline_turns_stay_whole(text: str) -> None:
 @pytest.mark.parametrize("text", ["<think>a\n</think>\n<search>b ", "<think> a</think>b\n"])
 def test_put_together_an_inline_turn_is_what_the_model_and_its_template_wrote(text: str) -> None:
     assert turn_text(turn(text)) == turn_text(turn(text.removeprefix("<think>"))) == text
+
+
+# Replies that say nothing beside their thoughts or tool calls
+
+
+def silent(text: str, **changes: object) -> tuple[Request, Reply]:
+    request = chat(text, is_turn=text.endswith("!"))
+    return request, reply_to(request, "", **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "mend"),
+    [
+        ({"reasoning": "It is Lang."}, "start it without its reasoning parser"),
+        ({"finish_reason": "tool_calls"}, "start the server without its tool parser"),
+    ],
+)
+def test_when_all_replies_are_empty_the_third_or_the_end_says_what_to_do(changes: dict[str, str], mend: str) -> None:
+    reader = ThoughtReader("separate")
+    reader.read(*silent("a", **changes))
+    with pytest.raises(ProviderError, match=f"every reply so far \\(1\\) has an empty text .*{mend}"):
+        reader.check()
+    reader.read(*silent("b!", **changes))
+    with pytest.raises(ProviderError, match=mend):
+        reader.read(*silent("c", **changes))
+
+
+def test_one_reply_with_a_text_shows_that_the_others_are_the_models_own() -> None:
+    reader, request = ThoughtReader("separate"), chat("first")
+    reader.read(request, reply_to(request, "Fritz Lang"))
+    for number in range(9):
+        reader.read(*silent(f"{number}", reasoning="It is Lang."))
+    reader.check()
+
+
+def test_cut_and_wholly_empty_replies_say_nothing_about_the_server() -> None:
+    reader = ThoughtReader("separate")
+    for number in range(9):
+        reader.read(*silent(f"{number}", reasoning="It is", finish_reason="length"))
+        reader.read(*silent(f"empty {number}"))
+    reader.check()

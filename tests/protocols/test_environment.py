@@ -14,7 +14,7 @@ from tests.retrieval.service.support import serving
 from tests.support.recorded import recorded
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.inference import Request
-from trailforge.inference.client import ServedModel
+from trailforge.inference.desk import ServedModel
 from trailforge.protocols import KG_SEARCH, SEARCH_R1
 from trailforge.protocols.environment import Environment, EnvironmentConfig, GraphFound, open_environment
 from trailforge.protocols.grammar import Grammar

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from aiohttp import web
 from tests.retrieval.support import run
 from trailforge.retrieval import Encoder, embeddings
 from trailforge.retrieval.encoder import check_encoder
-from trailforge.schemas import InvalidInput, ProviderError, ServerUnavailable
+from trailforge.schemas import InvalidInput, OutOfCredit, ProviderError, ServerUnavailable
 
 
 class Embedder:
@@ -28,6 +29,7 @@ class Embedder:
         self.busy = self.most_busy = 0
         self.latency_s = 0.0
         self.change = lambda rows: rows
+        self.refuse: Callable[[dict[str, Any]], web.Response | None] = lambda body: None
         self.url = ""
 
     async def answer(self, request: web.Request) -> web.Response:
@@ -36,6 +38,8 @@ class Embedder:
         self.keys.append(request.headers.get("Authorization", ""))
         if self.faults:
             return web.Response(**self.faults.pop(0))
+        if (refusal := self.refuse(body)) is not None:
+            return refusal
         self.bodies.append(body)
         self.busy += 1
         self.most_busy = max(self.most_busy, self.busy)
@@ -127,9 +131,9 @@ def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("status", "text", "message"),
     [
-        (401, "wrong sesame", "the key is refused; set TRAILFORGE_API_KEY"),
-        (404, "no model m", r"not found; check URL \(it ends in /v1\) and model \(no model m\)"),
-        (400, "too long for sesame", r"refused with status 400 \(too long for <key>\)"),
+        (401, "wrong sesame", r"the key is refused .*; set TRAILFORGE_API_KEY"),
+        (404, "no model m", r"not found; check URL \(it ends in /v1\) and model \(status 404: no model m\)"),
+        (400, "too long for sesame", "refused with status 400: too long for <key>, of 'Oslo'"),
     ],
 )
 def test_a_refusal_is_not_asked_again_and_shows_no_key(
@@ -183,3 +187,62 @@ def test_a_closed_client_opens_again(server: Embedder) -> None:
     assert np.allclose(client.encode(["b"])[0], unit("b"))
     client.close()
     assert check_encoder(f"{server.url}#m") == "server"
+
+
+# Servers of other forms
+
+
+def limited(server: Embedder, most: int, status: int = 400, says: str = "batch size is invalid") -> None:
+    """Let it refuse requests with more texts."""
+    refusal = {"error": {"message": says}}
+    server.refuse = lambda body: web.json_response(refusal, status=status) if len(body["input"]) > most else None
+
+
+@pytest.mark.parametrize(("most", "status"), [(10, 400), (1, 422), (25, 413), (16, 400), (7, 400)])
+def test_requests_get_smaller_until_the_server_takes_them(most: int, status: int, server: Embedder) -> None:
+    limited(server, most, status)
+    texts = [f"text {number}" * (number % 5 + 1) for number in range(100)]
+    encoder = embeddings.EmbeddingsClient(f"{server.url}#m")
+    np.testing.assert_allclose(encoder.encode(texts), np.stack([unit(text) for text in texts]), rtol=1e-5)
+    sizes = [len(body["input"]) for body in server.bodies]
+    assert max(sizes) <= most and sum(sizes) == 100
+    before = len(server.bodies)
+    encoder.encode(texts)
+    assert len(server.bodies) - before <= -(-100 // (most // 2 + 1)) + 1, "what was learned is kept"
+    encoder.close()
+
+
+def test_a_text_that_is_refused_alone_is_shown(server: Embedder) -> None:
+    limited(server, 0, says="too long")
+    with pytest.raises(ProviderError, match="refused with status 400: too long, of 'text 7'"):
+        embeddings.EmbeddingsClient(f"{server.url}#m").encode(["text 7"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: [{"embedding": row["embedding"]} for row in rows[::-1]],
+        lambda rows: [row["embedding"] for row in rows[::-1]],
+    ],
+)
+def test_vectors_without_numbers_are_in_the_order_of_the_texts(change: Any, server: Embedder) -> None:
+    server.change = change
+    texts = ["a", "bee", "cold ones"]
+    found = embeddings.EmbeddingsClient(f"{server.url}#m").encode(texts)
+    np.testing.assert_allclose(found, np.stack([unit(text) for text in texts]), rtol=1e-5)
+
+
+def test_a_server_that_knows_no_encoding_format_is_asked_without(server: Embedder) -> None:
+    error = {"detail": [{"loc": ["body", "encoding_format"], "msg": "Extra inputs are not permitted"}]}
+    server.refuse = lambda body: web.json_response(error, status=422) if "encoding_format" in body else None
+    assert embeddings.EmbeddingsClient(f"{server.url}#m").encode(["a"] * 40).shape == (40, 5)
+    assert all("encoding_format" not in body for body in server.bodies)
+
+
+@pytest.mark.parametrize(("status", "code"), [(402, 402), (429, "insufficient_quota"), (200, "insufficient_quota")])
+def test_without_credit_it_is_said_at_once(status: int, code: object, server: Embedder) -> None:
+    error = {"error": {"message": "You exceeded your current quota", "code": code}}
+    server.faults = [{"status": status, "text": json.dumps(error)}]
+    with pytest.raises(OutOfCredit, match="You exceeded your current quota"):
+        embeddings.EmbeddingsClient(f"{server.url}#m").encode(["a"])
+    assert len(server.keys) == 1

@@ -1,0 +1,66 @@
+"""The form of a request on the wire, for servers that want another one than OpenAI's first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from trailforge.schemas import InvalidInput
+
+SAMPLED = ("temperature", "top_p", "max_tokens", "seed", "stop")
+"""Parameters of how a reply is drawn."""
+FORMED = ("response_format", "structured_outputs", "json_schema", "grammar")
+"""Parameters of what form a reply has; it is held against its form all the same when they are left out."""
+_STREAMED = "stream_options"
+KNOWN = (*SAMPLED, *FORMED, _STREAMED)
+"""What can be left out or renamed; what else is sent is the model and the prompt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """How requests are written and finish reasons read for one server. What is left out is part of a call's key in the
+    ledger, since it may change the reply; how the rest is called, and whether replies come as a stream, is not."""
+
+    stream: bool = False
+    """Ask for replies as event streams, for servers that send nothing else."""
+    omit: tuple[str, ...] = ()
+    """Parameters that are not sent, of `KNOWN`: `[seed]`. Without `stop`, replies are cut here at the stop strings."""
+    rename: dict[str, str] = field(default_factory=dict, hash=False)
+    """Other names of parameters: `{max_tokens: max_completion_tokens}`."""
+    finish_reasons: dict[str, Literal["whole", "cut"]] = field(default_factory=dict, hash=False)
+    """Finish reasons that no table here has: `{finished: whole}`."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for a name that is never sent, and for two parameters of one name."""
+        for setting, names in (("omit", self.omit), ("rename", self.rename)):
+            if unknown := [name for name in names if name not in KNOWN]:
+                raise InvalidInput(f"{unknown[0]!r} is never sent; choose of {', '.join(KNOWN)}", field=setting)
+        sent = [self.rename.get(name, name) for name in KNOWN if name not in self.omit]
+        if twice := next((name for name in sent if sent.count(name) > 1 or name in ("model", "messages")), None):
+            raise InvalidInput(f"two parameters would be called {twice!r}", field="rename")
+
+    @property
+    def deciding(self) -> dict[str, Any]:
+        """What of it decides replies, or how they are read; empty for a server of the usual form."""
+        found: dict[str, Any] = {
+            "omit": list(self.left_out),
+            "finish_reasons": dict(sorted(self.finish_reasons.items())),
+        }
+        return {name: value for name, value in found.items() if value}
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The parameters left out that may change a reply, sorted."""
+        return tuple(sorted({name for name in self.omit if name != _STREAMED}))
+
+    def shape(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The request as this server wants it."""
+        streamed = {"stream": True, _STREAMED: {"include_usage": True}} if self.stream else {}
+        sent = {**body, **streamed}
+        return {self.rename.get(name, name): value for name, value in sent.items() if name not in self.omit}
+
+    def read_reason(self, reason: str) -> str:
+        """A finish reason in OpenAI's words where it is one that a person has declared, else as it came."""
+        ending = self.finish_reasons.get(reason)
+        return reason if ending is None else "stop" if ending == "whole" else "length"
