@@ -132,14 +132,17 @@ def _open_corpus(name: str, what: str, asker: Asker | None, options: Mapping[str
 
 def _by_name(indexes: list[str]) -> dict[str, str]:
     """What to open, by name: the one that is given, else the folder's, the file's or the server's own."""
-    from trailforge.retrieval.service.client import is_address
+    from trailforge.inference.urls import check_server_url
+    from trailforge.retrieval.service.client import NO_KEY, is_address
     from trailforge.schemas import InvalidInput
 
     found: dict[str, str] = {}
     for each in indexes:
+        check_server_url(each, None, NO_KEY)
         name, mark, what = each.partition("=")
         if not mark or "/" in name:  # an `=` of a path or an address
             name, what = "", each
+        check_server_url(what, None, NO_KEY)
         if is_address(what):
             name = name or urlsplit(what).hostname or what
         elif not Path(what).exists():

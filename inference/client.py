@@ -21,6 +21,7 @@ from trailforge.inference.request import Reply, Request
 from trailforge.inference.thoughts import Reasoning, ThoughtReader
 from trailforge.inference.threads import LoopThread, once
 from trailforge.inference.throttle import Permit, Throttle, ThrottleConfig
+from trailforge.inference.urls import check_server_url
 from trailforge.schemas import BudgetExceeded, InvalidInput, OutputError, ServerUnavailable, Stalled, TrailforgeError
 from trailforge.schemas.files import user_cache
 
@@ -55,6 +56,9 @@ class ClientConfig:
     """See `Request.redo`."""
     reasoning: Reasoning = "separate"
     """Where the model's thoughts are."""
+
+    def __post_init__(self) -> None:
+        check_server_url(self.base_url, "base_url")
 
     @property
     def urls(self) -> list[str]:
@@ -254,6 +258,7 @@ class ServedModel:
         for name in ("url", "model"):
             if not getattr(self, name).strip():
                 raise InvalidInput("must not be empty", field=name)
+        check_server_url(self.url, "url")
         for name in ("max_tokens", "max_in_flight", "timeout_s"):
             if getattr(self, name) <= 0:
                 raise InvalidInput(f"has to be more than 0, got {getattr(self, name)}", field=name)

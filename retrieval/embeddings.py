@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from trailforge.inference.budget import estimated_tokens
 from trailforge.inference.endpoint import retry_after
 from trailforge.inference.threads import LoopThread, all_or_error
+from trailforge.inference.urls import check_server_url
 from trailforge.inference.wire import KEY_VARIABLES, Answer, Unanswered, Untaken, Wire, first_line
 from trailforge.retrieval.base import Passing
 from trailforge.schemas import InvalidInput, ProviderError, ServerUnavailable, parse_json
@@ -153,7 +154,8 @@ def is_served(name: str) -> bool:
 
 
 def split_served(name: str) -> tuple[str, str]:
-    """URL and model of `URL#MODEL`. Raises `InvalidInput`."""
+    """URL and model of `URL#MODEL`. Raises `InvalidInput`, also for a URL that holds a key."""
+    check_server_url(name, "encoder")
     url, _, model = name.partition("#")
     try:
         is_url = bool(urlsplit(url).hostname)
