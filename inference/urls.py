@@ -22,13 +22,15 @@ _NAMED_KEY = re.compile(
 """What a parameter that holds a key is called, in small letters alone: `api-key` as `apikey`, `X-Amz-Signature` …"""
 _KEY = re.compile(
     r"(?<![A-Za-z0-9])(?:(?:sk|pk|rk|csk|xai|pplx|nvapi|tvly|glpat)-[\w-]{12,}|(?:hf|gsk|r8|fw|ghp|gho)_\w{16,}"
-    r"|AIza[\w-]{20,}|eyJ[\w-]{10,}\.[\w.-]{10,})"
+    r"|AIza[\w-]{20,}|(?<![_-])eyJ[\w-]{10,}+\.[\w.-]{10,})"
 )
 """As providers make them: the beginning says whose it is."""
 _RANDOM = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[\w.~+/=-]{32,}")
+_LONGEST = 1 << 14
+"""Characters of a URL, or of several with commas between them."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 """A name, of a tenant or a deployment."""
-_LINK = re.compile(r"[a-z][a-z0-9+.-]*+://[^\s\"'<>\\]+", re.IGNORECASE)
+_LINK = re.compile(r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*+://[^\s\"'<>\\]{1,10000}", re.IGNORECASE)
 
 
 def find_key(url: str) -> str | None:
@@ -55,8 +57,10 @@ def find_key_in_text(text: str) -> str | None:
 
 def check_server_url(url: str, field: str | None, mend: str = f"set {KEY_VARIABLES[0]} instead") -> None:
     """Raises `InvalidInput`, which does not repeat it, for a URL that holds a key, or several URLs with commas between
-    them. `mend`: where the key belongs, else an environment variable.
+    them; also for what is too long for one. `mend`: where the key belongs, else an environment variable.
     """
+    if len(url) > _LONGEST:
+        raise InvalidInput(f"is no URL: it has more than {_LONGEST:,} characters", field=field)
     for each in (url, *url.split(",")):
         if where := find_key(each):
             raise InvalidInput(f"this URL holds a key ({where}): take it out, {mend}", field=field)
@@ -74,7 +78,7 @@ def without_key(url: str) -> str:
 def without_keys(value: Any) -> Any:
     """`without_key` of all texts with `://` in a configuration's plain values."""
     match value:
-        case str() if "://" in value:
+        case str() if "://" in value and len(value) <= _LONGEST:
             return ",".join(map(without_key, without_key(value).split(",")))
         case list():
             return [without_keys(each) for each in value]

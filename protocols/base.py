@@ -28,7 +28,7 @@ NOTHING_FOUND = "Nothing was found."
 _NAMES = "|".join(TAGS)
 # White space is taken possessively: given back piece by piece, long runs of it would take quadratic time.
 _SPACED_TAG = r"\s*+(/?)\s*+({})\s*+/?\s*+>"
-_TAG_START = re.compile(rf"<(?={_SPACED_TAG.format(_NAMES)}|\|[^<>|\s]++\|>)", re.IGNORECASE)
+_TAG_START = re.compile(rf"<(?={_SPACED_TAG.format(_NAMES)})", re.IGNORECASE)
 _PASSAGE_LINE = re.compile(r"\d+\. \(")
 
 

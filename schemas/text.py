@@ -194,7 +194,9 @@ _ESCAPED_TOKEN = _before_rest(_ESCAPED)
 
 def escape_chat_tokens(text: str) -> str:
     """Make special tokens of whatever model plain text: `<|im_end|>` becomes `&lt;|im_end|>`, `[INST]` `&#91;INST]`."""
-    return _CHAT_TOKEN.sub(lambda match: _ESCAPED[match[0]], text)
+    for _ in range(2):  # what is around a token, as in `<|a<turn|>`, may become one when that is taken apart
+        text = _CHAT_TOKEN.sub(lambda match: _ESCAPED[match[0]], text)
+    return text
 
 
 def restore_chat_tokens(text: str) -> str:
