@@ -48,9 +48,9 @@ def _page(case: bytes, _: Path) -> None:
 
 def _headers(case: bytes, _: Path) -> None:
     """Whatever a browser sends as Host and Origin; what the server answers fits into JSON."""
-    host, _, origin = text_of(case).partition("|")
+    host, mark, origin = text_of(case).partition("|")
     for callers in (Callers("127.0.0.1"), Callers("0.0.0.0", ["a.example"]), Callers(host, [origin])):
-        encode_json(callers.problem_of([host], [origin] if origin else []))
+        encode_json(callers.problem_of([host], [origin] if mark else []))
 
 
 def _server_url(case: bytes, _: Path) -> None:
