@@ -134,13 +134,15 @@ def evaluate(
     """Run every agent over every back end with every seed on the same questions, and write a report."""
     from trailforge.evaluation.corpora import Corpora, read_asked, read_sources
     from trailforge.evaluation.grid import choose_agents, describe_evaluation, read_evaluation_config
-    from trailforge.retrieval.service.client import is_address
+    from trailforge.inference.urls import check_server_url
+    from trailforge.retrieval.service.client import NO_KEY, is_address
 
     config = _configure(read_evaluation_config(preset), top_k, encoder, judge, prices)
     caps = _read_caps(config, max_cost, max_calls, max_tokens)
     chosen = choose_agents(agents, config.agents, prompt, has_graph=kg is not None)
     numbers = _read_seeds(seeds)
     for place, name in ((documents, "--documents"), (kg, "--kg")):
+        check_server_url(str(place or ""), name, NO_KEY)
         if place is not None and not is_address(str(place)) and not Path(place).exists():
             raise InvalidInput("no such file or folder", file=place, field=name)
     served = _served(config, model, model_name)
@@ -256,6 +258,7 @@ def _configure(
 ) -> EvaluationConfig:
     """A preset with what was said in its place; another encoder's prefixes are not taken over."""
     from trailforge.inference.judge import JudgeConfig
+    from trailforge.inference.urls import check_server_url
 
     if top_k is not None:
         config = dataclasses.replace(config, top_k=top_k)
@@ -263,6 +266,7 @@ def _configure(
         search = dataclasses.replace(config.retrieval, encoder=encoder, query_prefix="", passage_prefix="")
         config = dataclasses.replace(config, retrieval=search)
     if judge is not None:
+        check_server_url(judge, "--judge")
         url, _, name = judge.partition("#")
         if "://" not in url or not name:
             raise typer.BadParameter(f"{judge!r}: expected URL#MODEL", param_hint="--judge")
@@ -278,7 +282,10 @@ def _configure(
 
 
 def _served(config: EvaluationConfig, model: str | None, model_name: str | None) -> _Served:
+    from trailforge.inference.urls import check_server_url
+
     url = model or config.model.url
+    check_server_url(url, "--model")
     if "://" in url:
         return _Served(name=model_name or config.model.name, url=url)
     from trailforge.inference.packaged import SERVERS, SMOLLM2

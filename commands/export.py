@@ -149,5 +149,7 @@ def _show(manifest: Any, out: Path) -> None:
     for line in manifest.stages:
         reasons = ", ".join(f"{count.reason} {count.count:,}" for count in line.rejected) or "none rejected"
         console.print(f"{line.name}: {line.inputs:,} rows, {line.accepted:,} accepted; {reasons}", highlight=False)
+    if manifest.invisible:
+        console.print(f"{manifest.invisible:,} invisible characters were taken out of text of others.", highlight=False)
     measured = "estimated" if manifest.measured_by == "estimate" else f"counted by {manifest.measured_by}"
     console.print(f"Tokens are {measured}. Rows that were left out: {out}/rejected", highlight=False)

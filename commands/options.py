@@ -124,8 +124,10 @@ class ModelServer:
         if url is None:
             return None
         from trailforge.inference import Caps
+        from trailforge.inference.urls import check_server_url
         from trailforge.pipelines.runs.config import ModelConfig
 
+        check_server_url(url, "--model")
         prompt, completion = read_prices(prices or "0,0")
         config = ModelConfig(
             url=url,

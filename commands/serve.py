@@ -27,18 +27,26 @@ from trailforge.commands.options import (
 if TYPE_CHECKING:
     from trailforge.inference.asker import Asker
     from trailforge.retrieval.kg import KgTool
+    from trailforge.retrieval.seals import HeldFiles
     from trailforge.retrieval.service.searching import Searchable, ServedIndex
     from trailforge.retrieval.web.pages import PageReader
     from trailforge.schemas import Document
 
 _WEB_AT_ONCE = 16
 """Searches of the web, which wait for others' servers."""
+_AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A further name of this server, as behind a proxy; pages of it may ask, too. '*': any. Repeatable.",
+        metavar="NAME",
+    ),
+]
 SERVE_SEARCH_EPILOG = """Examples:\n
     trailforge serve-search indexes/wiki\n
     trailforge serve-search indexes/wiki news=indexes/2026 --kg kgs/wikidata5m --port 8000\n
     trailforge serve-search passages.jsonl             a file of passages, by BM25 in memory\n
     trailforge serve-search --web                      live pages by Tavily, and /open of any public page\n
-    curl -s 127.0.0.1:8990/retrieve -d '{"queries": ["Who directed Metropolis?"], "topk": 3, "return_scores": true}'\n
+    curl -s 127.0.0.1:8990/retrieve --json '{"queries": ["Who directed Metropolis?"], "topk": 3}'\n
     Search-R1's trainers are pointed at it by retriever.url=http://127.0.0.1:8990/retrieve; presets and commands of
     this package take http://127.0.0.1:8990 (of several corpora: …:8990/?corpus=news) in place of an index."""
 
@@ -66,7 +74,7 @@ def serve_search(
     queue: Annotated[
         int, typer.Option(min=1, help="Queries that may wait; further ones get status 429 with Retry-After.")
     ] = 16_384,
-    cached: Annotated[int, typer.Option(min=0, help="Queries cached per index.")] = (10_000),
+    cached: Annotated[int, typer.Option(min=0, help="MiB of passages cached per index; 0 caches none.")] = 64,
     at_once: Annotated[
         int | None, typer.Option(min=1, help="Concurrent searches per index. Default: one per core.")
     ] = None,
@@ -76,23 +84,27 @@ def serve_search(
     one_by_one: Annotated[
         bool, typer.Option("--one-by-one", help="Encode each query alone, so that scores are equal to the last digit.")
     ] = False,
+    allow_host: _AllowHost = None,
 ) -> None:
     """Serve search over HTTP, as Search-R1's retrieval server does: /retrieve, /open, /find, /kg, /health, /stats."""
     from trailforge.retrieval.service.searching import AT_ONCE
     from trailforge.retrieval.service.server import SearchServer, ServerLimits, listen
+    from trailforge.retrieval.service.wire import Callers
     from trailforge.schemas import InvalidInput
 
     if not indexes and kg is None and not web:
         raise InvalidInput("nothing to serve: give an index, --kg or --web")
     named, limits = _by_name(indexes or []), ServerLimits(k=k, timeout_s=timeout, queue=queue)
-    options: dict[str, Any] = {"cached": cached, "at_once": at_once or AT_ONCE, "is_together": not one_by_one}
+    options: dict[str, Any] = {"cached": cached << 20, "at_once": at_once or AT_ONCE, "is_together": not one_by_one}
     model_server = ModelServer.of(model, model_name, reasoning, "", seed=0)
 
     async def run() -> None:
         async with _open_corpora(named, model_server, options) as corpora:
-            found, reader = _open_web(web_url, cached) if web else (None, None)
+            found, reader = _open_web(web_url, cached << 20) if web else (None, None)
             graph = _open_graph(kg) if kg else None
-            server = SearchServer([*corpora, *([found] if found else [])], kg=graph, reader=reader, limits=limits)
+            callers = Callers(host, allow_host or ())
+            served = [*corpora, *([found] if found else [])]
+            server = SearchServer(served, kg=graph, reader=reader, limits=limits, callers=callers)
             await listen(server, host, port, tell=_print_line)
         if server.is_busy:  # its threads would be waited for
             sys.stdout.flush()
@@ -124,22 +136,26 @@ def _open_corpus(name: str, what: str, asker: Asker | None, options: Mapping[str
 
     began = time.monotonic()
     _print_line(f"opening {name}: {what}")
-    index, documents, backend = _open(what, asker)
+    index, documents, backend, files = _open(what, asker)
     content_hash = "" if is_address(what) else corpus_hash(Path(what))
     _print_line(f"opened {name}: {backend}, {len(documents):,} passages, {time.monotonic() - began:.1f} s")
-    return ServedIndex(name, index, documents, backend=backend, content_hash=content_hash, **options)
+    described: dict[str, Any] = {"backend": backend, "content_hash": content_hash, "files": files}
+    return ServedIndex(name, index, documents, **described, **options)
 
 
 def _by_name(indexes: list[str]) -> dict[str, str]:
     """What to open, by name: the one that is given, else the folder's, the file's or the server's own."""
-    from trailforge.retrieval.service.client import is_address
+    from trailforge.inference.urls import check_server_url
+    from trailforge.retrieval.service.client import NO_KEY, is_address
     from trailforge.schemas import InvalidInput
 
     found: dict[str, str] = {}
     for each in indexes:
+        check_server_url(each, None, NO_KEY)
         name, mark, what = each.partition("=")
         if not mark or "/" in name:  # an `=` of a path or an address
             name, what = "", each
+        check_server_url(what, None, NO_KEY)
         if is_address(what):
             name = name or urlsplit(what).hostname or what
         elif not Path(what).exists():
@@ -152,8 +168,8 @@ def _by_name(indexes: list[str]) -> dict[str, str]:
     return found
 
 
-def _open(what: str, asker: Asker | None) -> tuple[Searchable, Sequence[Document], str]:
-    """An index, its documents, and how it searches."""
+def _open(what: str, asker: Asker | None) -> tuple[Searchable, Sequence[Document], str, HeldFiles | None]:
+    """An index, its documents, how it searches, and its files."""
     from trailforge.retrieval.backends.bm25 import Bm25Retriever
     from trailforge.retrieval.corpus import read_corpus
     from trailforge.retrieval.indexes.store import open_index
@@ -161,14 +177,14 @@ def _open(what: str, asker: Asker | None) -> tuple[Searchable, Sequence[Document
     from trailforge.schemas import InvalidInput
 
     if is_address(what):
-        return connect(what), (), "server"
+        return connect(what), (), "server", None
     if Path(what).is_dir():
         opened = open_index(Path(what), asker=asker)
-        return opened.index, opened.documents, opened.manifest.backend
+        return opened.index, opened.documents, opened.manifest.backend, opened.files
     documents = list(read_corpus(Path(what)))
     if not documents:
         raise InvalidInput("holds no passages", file=what)
-    return Bm25Retriever(documents), documents, "bm25"
+    return Bm25Retriever(documents), documents, "bm25", None
 
 
 def _open_graph(folder: Path) -> KgTool:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.evaluation.folder import INDEXES, BackendChoice
+from trailforge.inference.urls import check_server_url
 from trailforge.pipelines.runs.finished import MANIFEST
 from trailforge.pipelines.sources import InvalidRow, read_questions
 from trailforge.protocols import KG_SEARCH, SEARCH_R1
@@ -27,7 +28,7 @@ from trailforge.retrieval.indexes.store import build_index
 from trailforge.retrieval.retrievers import WEB, check_in_memory, open_encoder, run_apart
 from trailforge.retrieval.scope import ask_server, corpus_hash
 from trailforge.retrieval.seals import describe_files, file_hash
-from trailforge.retrieval.service.client import is_address
+from trailforge.retrieval.service.client import NO_KEY, is_address
 from trailforge.rewards.r_search import TOOLS
 from trailforge.schemas import Document, InvalidInput, Question, to_dict
 
@@ -55,6 +56,8 @@ def read_source(text: str, options: dict[str, Any]) -> BackendSource:
     Raises `InvalidInput` for what is none of these, and for numbers that a back end does not have.
     """
     name, equals, place = text.partition("=")
+    for each in (text, place):
+        check_server_url(each, "--backend", NO_KEY)
     if text == WEB:
         return BackendSource(name=WEB, place=WEB)
     if not equals and name in BACKENDS:

@@ -8,6 +8,7 @@ from typing import Any
 from trailforge.inference import Caps, ledger_url
 from trailforge.inference.client import split_urls
 from trailforge.inference.packaged import PACKAGED_MODELS
+from trailforge.inference.urls import check_server_url
 from trailforge.pipelines.dataset import DataSet, resolve
 from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.runs.config import EMBEDDED, RunConfig, read_config
@@ -59,8 +60,8 @@ def configuration_of(
     """
     content = load_preset(preset, dataset.name)  # before the class, whose room may take a second to load
     config = read_config(resolve(dataset.config), content, source=f"preset {preset}")
-    changes = {k: v for k, v in (("url", model), ("name", model_name)) if v is not None}
     _check_model(config.model.url if model is None else model, model_name)
+    changes = {k: v for k, v in (("url", model), ("name", model_name)) if v is not None}
     given = {name: cap for name, cap in to_dict(caps or Caps()).items() if cap is not None}
     return replace(
         config,
@@ -73,6 +74,7 @@ def configuration_of(
 
 def _check_model(url: str, name: str | None) -> None:
     """Raise `InvalidInput` for what is neither URLs nor the embedded model, and for another name of that."""
+    check_server_url(url, "--model")
     if url != EMBEDDED and not all("://" in each for each in split_urls(url)):
         raise InvalidInput(f"{url!r} is no URL, nor {EMBEDDED!r}", field="--model")
     if url == EMBEDDED and name not in (None, *PACKAGED_MODELS):

@@ -24,6 +24,7 @@ from trailforge.inference.provider.parameters import Parameters
 from trailforge.inference.request import CONTROL, Reply, Request
 from trailforge.inference.thoughts import Reasoning, ThoughtReader
 from trailforge.inference.throttle import Permit, Throttle, ThrottleConfig
+from trailforge.inference.urls import check_server_url
 from trailforge.schemas import (
     BudgetExceeded,
     ContextOverflow,
@@ -87,6 +88,9 @@ class ClientConfig:
     """Where the model's thoughts are."""
     parameters: Parameters = field(default_factory=Parameters)
     """How requests are written."""
+
+    def __post_init__(self) -> None:
+        check_server_url(self.base_url, "base_url")
 
     @property
     def urls(self) -> list[str]:

@@ -14,6 +14,7 @@ from trailforge.inference.ledgers import ledger_url, open_ledger
 from trailforge.inference.provider.parameters import Parameters
 from trailforge.inference.request import Reply, Request
 from trailforge.inference.threads import LoopThread, once
+from trailforge.inference.urls import check_server_url
 from trailforge.schemas import InvalidInput
 from trailforge.schemas.files import user_cache
 
@@ -42,6 +43,7 @@ class ServedModel:
         for name in ("url", "model"):
             if not getattr(self, name).strip():
                 raise InvalidInput("must not be empty", field=name)
+        check_server_url(self.url, "url")
         for name in ("max_tokens", "max_in_flight", "timeout_s"):
             if getattr(self, name) <= 0:
                 raise InvalidInput(f"has to be more than 0, got {getattr(self, name)}", field=name)

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 
 from trailforge.schemas import Passage
 from trailforge.schemas import estimate_tokens as estimate_tokens
-from trailforge.schemas.text import escape_chat_tokens
+from trailforge.schemas.text import escape_chat_tokens, remove_invisible, unescape_markers
 
 TAGS = (
     "think",
@@ -28,9 +28,8 @@ NOTHING_FOUND = "Nothing was found."
 _NAMES = "|".join(TAGS)
 # White space is taken possessively: given back piece by piece, long runs of it would take quadratic time.
 _SPACED_TAG = r"\s*+(/?)\s*+({})\s*+/?\s*+>"
-_TAG_START = re.compile(rf"<(?={_SPACED_TAG.format(_NAMES)}|\|[^<>|\s]++\|>)", re.IGNORECASE)
+_TAG_START = re.compile(rf"<(?={_SPACED_TAG.format(_NAMES)})", re.IGNORECASE)
 _PASSAGE_LINE = re.compile(r"\d+\. \(")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def escape_retrieved(text: str) -> str:
@@ -38,15 +37,15 @@ def escape_retrieved(text: str) -> str:
 
     The `<` of a protocol's tag (any case, spaces allowed) becomes `&lt;`, and so does the first character of what is a
     special token in a chat template, of whatever model (`<|im_end|>`, `</s>`; `[INST]` becomes `&#91;INST]`);
-    everything else stays. Control characters but newline and tab, and lone surrogates, are removed first, so that none
-    can hide a tag. Applying it twice changes nothing.
+    everything else stays. Characters that nobody sees are removed first (`remove_invisible`), so that none can hide a
+    tag, or words. Applying it twice changes nothing.
     """
-    return escape_chat_tokens(_TAG_START.sub("&lt;", _CONTROL.sub("", text)))
+    return escape_chat_tokens(_TAG_START.sub("&lt;", remove_invisible(text)[0]))
 
 
 def unescape(text: str) -> str:
     """The reverse of `escape_retrieved`, as far as it can be reversed."""
-    return text.replace("&lt;", "<").replace("&#91;", "[")
+    return unescape_markers(text)
 
 
 def one_line(text: str) -> str:

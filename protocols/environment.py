@@ -14,6 +14,7 @@ from pathlib import Path
 
 from trailforge.inference import Meter
 from trailforge.inference.desk import ServedModel, open_desk
+from trailforge.inference.urls import check_server_url
 from trailforge.protocols.episodes import Respond
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.r_search import run_plan
@@ -24,7 +25,7 @@ from trailforge.retrieval.backends import BACKENDS
 from trailforge.retrieval.base import FailureCount, PatientRetriever, SearchPatience
 from trailforge.retrieval.embeddings import encoder_model
 from trailforge.retrieval.kg import KgResult, KgStore, KgTool, KgToolConfig
-from trailforge.retrieval.retrievers import WEB, RetrieverConfig
+from trailforge.retrieval.retrievers import WEB, WEB_KEY, RetrieverConfig
 from trailforge.retrieval.scope import over_documents, resolved
 from trailforge.retrieval.sentences import first_sentences
 from trailforge.retrieval.service.client import SearchClient, connect, is_address
@@ -66,6 +67,7 @@ class EnvironmentConfig(PlanToolsConfig):
 
     def __post_init__(self) -> None:
         PlanToolsConfig.__post_init__(self)
+        check_server_url(self.web_url, "web_url", WEB_KEY)
         if "model" in (self.kg_filter, self.document_filter) and self.filter_model is None:
             raise InvalidInput("a filter asks a model: say its url and model", field="filter_model")
 

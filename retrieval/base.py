@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from trailforge.schemas import BudgetExceeded, InvalidInput, Passage, RetrievalError
 
@@ -15,6 +16,39 @@ T = TypeVar("T")
 
 _MOST_FAILURES = 64
 """Searches that fail one after the other before nothing goes on: then it is not the searches."""
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Remembered(Generic[K, T]):
+    """What was found before, up to so many bytes: what was longest not asked for goes first. Use it on one loop."""
+
+    def __init__(self, most: int) -> None:
+        """`most`: bytes; 0 remembers nothing."""
+        self._most, self.bytes = most, 0
+        self._found: OrderedDict[K, tuple[T, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def get(self, asked: K) -> T | None:
+        """What was found; None where nothing is remembered."""
+        if (kept := self._found.get(asked)) is None:
+            return None
+        self._found.move_to_end(asked)
+        return kept[0]
+
+    def keep(self, asked: K, found: T, size: int) -> None:
+        """`size`: of both, in bytes. What alone is larger than all may be is not kept."""
+        if asked in self._found:
+            self.bytes -= self._found.pop(asked)[1]
+        if size > self._most:
+            return
+        self._found[asked] = found, size
+        self.bytes += size
+        while self.bytes > self._most:
+            self.bytes -= self._found.popitem(last=False)[1][1]
 
 
 class Retriever(Protocol):

@@ -123,15 +123,26 @@ def read_corpus(source: Path) -> Iterator[Document]:
     Any of them may be packed with gzip, but for Parquet. Without an `id` the row's number is one; in a folder, the
     file's path in it, and the row's number behind a colon.
 
-    Raises `InvalidInput` for a file that cannot be read, for a row without text, and for an id that came before.
+    Raises `InvalidInput` for a file that cannot be read, for a row without text or with half a surrogate pair, and for
+    an id that came before.
     """
     seen: set[str] = set()
     for file, name in _files(source):
         for number, document in _documents(file, name):
+            _check_is_text(document, file, number)
             if document.id in seen:
                 raise InvalidInput(f"{document.id!r} is the id of an earlier row", file=file, row=number, field="id")
             seen.add(document.id)
             yield document
+
+
+def _check_is_text(document: Document, file: Path, row: int) -> None:
+    for name in ("id", "title", "text"):
+        try:
+            getattr(document, name).encode()
+        except UnicodeEncodeError:
+            problem = "holds half a surrogate pair (\\ud800 to \\udfff), which is no text"
+            raise InvalidInput(problem, file=file, row=row, field=name) from None
 
 
 def _files(source: Path) -> Iterator[tuple[Path, str]]:
@@ -140,10 +151,15 @@ def _files(source: Path) -> Iterator[tuple[Path, str]]:
         yield source, ""
         return
     known = [path for path in source.rglob("*") if _kind(path) in {*_TEXT, *_ROWS} and path.is_file()]
-    named = sorted((path.relative_to(source).as_posix(), path) for path in known)
+    named = sorted((_readable(path.relative_to(source).as_posix()), path) for path in known)
     if not named:
         raise InvalidInput(f"holds no document ({', '.join((*_TEXT, *_ROWS))}, .gz too)", file=source)
     yield from ((path, name) for name, path in named if not name.startswith(".") and "/." not in name)
+
+
+def _readable(name: str) -> str:
+    """Of a file; bytes of it that are no UTF-8 become `\ufffd`."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _kind(path: Path) -> str:
@@ -152,14 +168,14 @@ def _kind(path: Path) -> str:
 
 def _documents(file: Path, name: str) -> Iterator[tuple[int, Document]]:
     if _kind(file) in _TEXT:
-        yield 1, _text_document(file, name or file.name)
+        yield 1, _text_document(file, name or _readable(file.name))
         return
     for number, row in _rows(file):
         yield number, _document(row, number, file, f"{name}:{number}" if name else str(number))
 
 
 def _text_document(file: Path, name: str) -> Document:
-    text, title = _content(file).strip(), file.name.partition(".")[0]
+    text, title = _content(file).strip(), _readable(file.name).partition(".")[0]
     first, _, rest = text.partition("\n")
     if _kind(file) == ".md" and first.lstrip("#")[:1] in {" ", "\t"} and (heading := first.strip("# \t")):
         title, text = heading, rest.strip() or text

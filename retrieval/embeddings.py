@@ -16,6 +16,7 @@ from trailforge.inference.endpoint import retry_after
 from trailforge.inference.provider.errors import ServerError, read_error
 from trailforge.inference.provider.replies import find_error
 from trailforge.inference.threads import LoopThread, all_or_error
+from trailforge.inference.urls import check_server_url
 from trailforge.inference.wire import KEY_VARIABLES, Unanswered, Untaken, Wire, first_line
 from trailforge.retrieval.base import Passing
 from trailforge.schemas import InvalidInput, OutOfCredit, ProviderError, ServerUnavailable, parse_json
@@ -214,7 +215,8 @@ def is_served(name: str) -> bool:
 
 
 def split_served(name: str) -> tuple[str, str]:
-    """URL and model of `URL#MODEL`. Raises `InvalidInput`."""
+    """URL and model of `URL#MODEL`. Raises `InvalidInput`, also for a URL that holds a key."""
+    check_server_url(name, "encoder")
     url, _, model = name.partition("#")
     try:
         is_url = bool(urlsplit(url).hostname)

@@ -12,10 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
+from trailforge.inference.urls import check_server_url
 from trailforge.retrieval.backends import BACKENDS, BackendRetriever, ShardMap, Workbench, load_backend, map_here
 from trailforge.retrieval.base import Retriever
+from trailforge.retrieval.embeddings import is_served
 from trailforge.retrieval.encoder import PACKAGED, Encoder, check_encoder
-from trailforge.retrieval.service.client import is_address
+from trailforge.retrieval.service.client import NO_KEY, is_address
 from trailforge.schemas import Document, InvalidInput, from_dict
 
 C = TypeVar("C", bound="RetrieverConfig")
@@ -23,6 +25,8 @@ Result = TypeVar("Result")
 
 WEB = "web"
 """In place of a back end: live pages."""
+WEB_KEY = "set TAVILY_API_KEY instead"
+"""The mend for an address of its search with a key in it."""
 LONGEST_WEB_PASSAGE = 100
 """Words: eight searches of two passages then fit what R-Search's training preset gives a plan's results."""
 
@@ -55,6 +59,8 @@ class RetrieverConfig:
         """Raises `InvalidInput` for a kind that is none, and for options that its back end does not have."""
         if self.kind:
             check_kind(self.kind)
+        if is_served(self.encoder):
+            check_server_url(self.encoder, "encoder")
         if self.options:
             if self.kind not in BACKENDS:
                 raise InvalidInput(f"of which back end? say its kind: {', '.join(BACKENDS)}", field="options")
@@ -87,7 +93,8 @@ class RetrieverConfig:
 
 
 def check_kind(kind: str) -> None:
-    """Raises `InvalidInput` for what is neither a back end, nor the web, nor the URL of a server."""
+    """Raises `InvalidInput` for what is neither a back end, nor the web, nor a server's URL without a key."""
+    check_server_url(kind, "kind", NO_KEY)
     if not (kind in (*BACKENDS, WEB) or is_address(kind)):
         known = ", ".join((*BACKENDS, WEB))
         raise InvalidInput(f"{kind!r} is none of {known}, nor the URL of a server", field="kind")

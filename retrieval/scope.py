@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from trailforge.inference.urls import check_server_url
 from trailforge.retrieval.backends import load_backend
 from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.corpus import read_corpus
@@ -16,10 +17,18 @@ from trailforge.retrieval.embeddings import encoder_model
 from trailforge.retrieval.encoder import Encoder, check_encoder
 from trailforge.retrieval.indexes.manifest import IndexManifest, read_manifest
 from trailforge.retrieval.indexes.store import open_index
-from trailforge.retrieval.retrievers import WEB, RetrieverConfig, build_over, check_in_memory, open_encoder, run_apart
+from trailforge.retrieval.retrievers import (
+    WEB,
+    WEB_KEY,
+    RetrieverConfig,
+    build_over,
+    check_in_memory,
+    open_encoder,
+    run_apart,
+)
 from trailforge.retrieval.seals import file_hash
 from trailforge.retrieval.sentences import SentenceReader
-from trailforge.retrieval.service.client import SearchClientConfig, connect, is_address
+from trailforge.retrieval.service.client import NO_KEY, SearchClientConfig, connect, is_address
 from trailforge.rewards.dynasearcher import TitledText, nearest_similarities
 from trailforge.schemas import Document, InvalidInput, Passage, Question, RetrievalError, from_dict, to_dict
 
@@ -50,6 +59,12 @@ class RetrievalConfig(RetrieverConfig):
     web_pages: int = 0
     """For `web`: of how many of the pages of a search the text is read, as MSearcher's tool does; 0: what the search
     says of them is all."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` as `RetrieverConfig`, and for addresses that hold a key."""
+        RetrieverConfig.__post_init__(self)
+        check_server_url(self.corpus_index or "", "corpus_index", NO_KEY)
+        check_server_url(self.web_url, "web_url", WEB_KEY)
 
     @property
     def server(self) -> str:

@@ -15,6 +15,7 @@ import re
 import shutil
 import time
 import uuid
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,6 +137,45 @@ def check_sizes(folder: Path, files: Sequence[SealedFile], mend: str) -> None:
     for file in files:
         if not _has_size(folder / file.name, file.bytes):
             raise RetrievalError(f"{folder / file.name} is missing or damaged: {mend}")
+
+
+class HeldFiles:
+    """The files of a sealed folder, held open by whoever has them memory-mapped.
+
+    Where such a file is cut short, its pages go: what is read there is zeros, or ends the process (SIGBUS). So their
+    sizes are looked at before they are read, and again before what was read is used. What takes their place in the
+    folder is no matter.
+    """
+
+    def __init__(self, folder: Path, files: Sequence[SealedFile], mend: str) -> None:
+        """Raises `RetrievalError` for one that cannot be opened."""
+        self._folder, self._mend, self._open = folder, mend, list[tuple[int, SealedFile]]()
+        weakref.finalize(self, _close_all, self._open)
+        for file in files:
+            try:
+                self._open.append((os.open(folder / file.name, os.O_RDONLY | os.O_CLOEXEC), file))
+            except OSError as error:
+                raise RetrievalError(f"{folder / file.name} is missing or damaged: {mend}") from error
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Around the reading of them. Raises as `check`, whatever else goes wrong within."""
+        self.check()
+        try:
+            yield
+        finally:
+            self.check()
+
+    def check(self) -> None:
+        """Raises `RetrievalError` for the first whose size has changed. Takes about a microsecond a file."""
+        for number, file in self._open:
+            if os.fstat(number).st_size != file.bytes:
+                raise RetrievalError(f"{self._folder / file.name} has been changed while it is in use: {self._mend}")
+
+
+def _close_all(files: list[tuple[int, SealedFile]]) -> None:
+    for number, _ in files:
+        os.close(number)
 
 
 def check_hashes(folder: Path, files: Sequence[SealedFile], mend: str) -> None:

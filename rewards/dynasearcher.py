@@ -18,6 +18,7 @@ from typing import Protocol
 
 from trailforge.rewards.answers import is_yes_and_no
 from trailforge.rewards.text import cover_exact_match, f1, has_words, normalize_answer
+from trailforge.schemas.text import remove_invisible
 
 
 class Titled(Protocol):
@@ -206,4 +207,4 @@ def dynasearcher_reward(
 
 
 def _title(document: Titled) -> str:
-    return " ".join(document.title.casefold().split())
+    return " ".join(remove_invisible(document.title)[0].casefold().split())  # as agents are shown it

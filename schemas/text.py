@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 _TOKEN = re.compile(r"[A-Za-z0-9]{1,4}|[^\sA-Za-z0-9]")
@@ -64,34 +65,157 @@ def visible(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
-_ANGLED = (
-    r"\|[^<>|\s]++\|>"  # ChatML, Llama 3 and 4, Phi, Granite, GLM, gpt-oss, Kimi …
-    r"|｜[^<>｜\s]++｜>"  # DeepSeek, its bars full-width
-    r"|/?(?:s|bos|eos|pad|unk)>|(?:sop|eop)>"  # Llama 2, Mistral, Gemma, ChatGLM
-    r"|(?:start|end)_of_(?:turn|image)>"  # Gemma
-    r"|</?SYS>>"  # Llama 2
+@dataclass(frozen=True, slots=True)
+class Markers:
+    """Special tokens by which a family of models tells turns, tools and media apart, in its chat template."""
+
+    source: str
+    """Where they stand: the `tokenizer_config.json` and the chat template of a repository at huggingface.co."""
+    patterns: tuple[str, ...]
+    """Regular expressions, each of which begins with `<`, `[` or `]`. What only a bare word would be is none."""
+
+
+_BARS = r"<\|[^<>|\s]++\|>"
+"""ChatML, and all that write bars as it does: `<|im_start|>`, `<|start_header_id|>`, `<|user|>`."""
+_WIDE_BARS = r"<｜[^<>｜\s]++｜>"
+
+CHAT_MARKERS: Mapping[str, Markers] = {
+    "Baichuan": Markers("baichuan-inc/Baichuan2-13B-Chat", (r"<reserved_\d++>",)),
+    "Cohere": Markers(
+        "CohereLabs/c4ai-command-r-v01", (_BARS, "<(?:BOS|EOS|EOP|MASK)_TOKEN>", "<(?:PAD|UNK|CLS|SEP)>")
+    ),
+    "DeepSeek": Markers("deepseek-ai/DeepSeek-V3", (_WIDE_BARS,)),
+    "ERNIE": Markers("baidu/ERNIE-4.5-21B-A3B-PT", (_BARS,)),
+    "EXAONE": Markers("LGAI-EXAONE/EXAONE-4.0-32B", (r"\[\|[^\[\]|\s]++\|\]", r"\[BOS\]")),
+    "FunctionGemma": Markers(
+        "google/functiongemma-270m-it", ("<(?:start|end)_function_(?:call|response|declaration)>",)
+    ),
+    "Gemma 1 to 3n": Markers(
+        "google/gemma-3n-E4B-it",
+        ("<(?:bos|eos|pad|unk)>", "<(?:start|end)_of_(?:turn|image|audio)>", "<(?:image|audio)_soft_token>"),
+    ),
+    "Gemma 4": Markers("google/gemma-4-E4B-it", (r"<\|[a-z_\"]++>", r"<[a-z_]++\|>", _BARS)),
+    "GLM": Markers("zai-org/GLM-4.5", (_BARS, r"\[[gs]MASK\]", "<(?:sop|eop)>", "</?arg_(?:key|value)>")),
+    "gpt-oss": Markers("openai/gpt-oss-120b", (_BARS,)),
+    "Granite": Markers("ibm-granite/granite-4.0-h-small", (_BARS,)),
+    "Hunyuan": Markers("tencent/Hunyuan-A13B-Instruct", (_BARS, _WIDE_BARS)),
+    "InternLM": Markers("internlm/internlm-chat-7b", (_BARS, "<eo[ah]>")),
+    "Kimi": Markers("moonshotai/Kimi-K2-Instruct", (_BARS, r"\[(?:BOS|EOS|EOT|start_header_id|end_header_id)\]")),
+    "Ling": Markers("inclusionAI/Ling-mini-2.0", (_BARS, "<role>(?=(?:SYSTEM|HUMAN|ASSISTANT|OBSERVATION)</role>)")),
+    "Llama 2": Markers("meta-llama/Llama-2-7b-chat-hf", ("</?s>", "<unk>", "<</?SYS>>", r"\[/?INST\]")),
+    "Llama 3 and 4": Markers("meta-llama/Llama-4-Scout-17B-16E-Instruct", (_BARS,)),
+    "LongCat": Markers("meituan-longcat/LongCat-Flash-Chat", ("</?longcat_[a-z_]++>",)),
+    "MiniCPM": Markers("openbmb/MiniCPM-2B-dpo-bf16", ("<用户>", "<AI>", _BARS)),
+    "MiniMax": Markers(
+        "MiniMaxAI/MiniMax-M2",
+        (
+            r"\]~!?b[\[\]]",
+            r"\[e~\[",
+            r"\]![a-z]~\[",
+            r"\]<\][a-z_ ]++\[>\[",
+            "</?(?:minimax|mm):[a-z_]++>",
+            "<(?:beginning|end)_of_sentence>",  # Text-01 and M1
+        ),
+    ),
+    "Mistral": Markers(
+        "mistralai/Mistral-Small-3.2-24B-Instruct-2506",
+        (
+            "</?s>",
+            r"\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|MODEL_SETTINGS|THINK)\]",
+            r"\[/?(?:TOOL_CALLS|TOOL_CONTENT)\]",
+            r"\[(?:ARGS|CALL_ID|IMG|IMG_BREAK|IMG_END|AUDIO|BEGIN_AUDIO|TRANSCRIBE)\]",
+        ),
+    ),
+    "Nemotron": Markers("nvidia/NVIDIA-Nemotron-Nano-9B-v2", (r"<SPECIAL_\d++>", r"<extra_id_\d++>")),
+    "OLMo": Markers("allenai/Olmo-3-32B-Think", (_BARS,)),
+    "Pangu": Markers("FreedomIntelligence/openPangu-Embedded-7B-V1.1", (r"\[unused\d++\]",)),
+    "Phi": Markers("microsoft/phi-4", (_BARS,)),
+    "Qwen": Markers("Qwen/Qwen3-32B", (_BARS,)),
+    "Reka": Markers("RekaAI/reka-flash-3", ("<sep>", _BARS)),
+    "Seed-Coder": Markers("ByteDance-Seed/Seed-Coder-8B-Instruct", (r"<\[(?:begin|end)▁of▁sentence\]>",)),
+    "Seed-OSS": Markers("ByteDance-Seed/Seed-OSS-36B-Instruct", ("</?seed:[a-z_]++>",)),
+}
+"""By family. A text that is none of these models' own is never let have one: see `escape_chat_tokens`."""
+
+_JOINING = (
+    r"[\u0600-\u061b\u061d-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u17b3\u17b6-\u180a\u1810-\u18af\u1a00-\u1cff\ua800-\uabff"
+    r"\ufb50-\ufdff\ufe70-\ufefc\U00010a00-\U00010aff\U00010d00-\U00010d3f\U00010e80-\U00011fff\U0001e900-\U0001e95f]"
 )
-_SQUARE = (
-    r"/?INST\]"  # Llama 2, Mistral
-    r"|/?(?:SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|THINK|gMASK)\]"  # Mistral, GLM
-    r"|\|[^\[\]|\s]++\|\]"  # EXAONE
+"""Letters whose shape and sense a joiner behind them changes: Arabic and its kin, the scripts of India, Mongolian …"""
+_PICTURE = (
+    r"[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u21ff\u2300-\u23ff\u24c2\u25a0-\u27bf\u2900-\u297f\u2b00-\u2bff\u3030\u303d"
+    r"\u3297\u3299\U0001f000-\U0001faff]"
 )
-_CHAT_TOKEN = re.compile(rf"<(?:{_ANGLED})|\[(?:{_SQUARE})")
-_ESCAPED_TOKEN = re.compile(rf"&lt;(?:{_ANGLED})|&#91;(?:{_SQUARE})")
-_HARMLESS = {"<": "&lt;", "[": "&#91;"}
+_NEVER_SEEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]"  # controls; halves of surrogate pairs
+    r"|[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
+    r"\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"  # as `_INVISIBLE` says
+    r"|(?<![\u1820-\u18aa])[\u180b-\u180d\u180f]"
+    r"|(?<![\U00013000-\U0001345f])[\U00013430-\U0001343f]"
+    rf"|[\ufe00-\ufe0d]|(?<!{_PICTURE})\ufe0e|(?<!{_PICTURE})(?<![0-9#*](?=\ufe0f\u20e3))\ufe0f"
+    rf"|(?<!{_JOINING})\u200c"
+    rf"|(?<!{_JOINING})(?<!{_PICTURE})(?<!{_PICTURE}\ufe0f)\u200d|(?<=[\ufe0f]|{_PICTURE})\u200d(?!{_PICTURE})"
+)
+_ONLY_ASCII = re.compile(r"[\n\t\x20-\x7e]*")
+
+
+def remove_invisible(text: str) -> tuple[str, int]:
+    """A text without the characters that no reader sees but a model does, in which words can be hidden; how many.
+
+    Controls but newline and tab, what has no width, tags, marks of direction, fillers and variation selectors go.
+    Joiners stay behind letters of scripts that need them and between the parts of a picture, and so do the selectors
+    of a picture, of a keycap and of Mongolian. What stays is the same when it is done again.
+    """
+    if _ONLY_ASCII.fullmatch(text):
+        return text, 0
+    return _NEVER_SEEN.subn("", text)
+
+
+_ESCAPED = {"<": "&lt;", "[": "&#91;", "]": "&#93;"}
+_RESTORED = {escaped: plain for plain, escaped in _ESCAPED.items()}
+_OVERLAPPING = 4
+"""Tokens of which each begins with what the one before ends with, as in `[INST]~b]`, that are restored."""
+
+
+def _before_rest(openings: Mapping[str, str]) -> re.Pattern[str]:
+    """Finds what stands for the first character of a token, by that character; the rest is the group that matches."""
+    every = dict.fromkeys(pattern for markers in CHAT_MARKERS.values() for pattern in markers.patterns)
+    found: list[str] = []
+    for opening, written in openings.items():
+        plain = opening if opening == "<" else f"\\{opening}"
+        rest = "|".join(pattern.removeprefix(plain) for pattern in every if pattern.startswith(plain))
+        found.append(f"{written}(?=({rest}))")
+    return re.compile("|".join(found))
+
+
+_CHAT_TOKEN = _before_rest({"<": "<", "[": r"\[", "]": r"\]"})
+_ESCAPED_TOKEN = _before_rest(_ESCAPED)
 
 
 def escape_chat_tokens(text: str) -> str:
     """Make special tokens of whatever model plain text: `<|im_end|>` becomes `&lt;|im_end|>`, `[INST]` `&#91;INST]`."""
-    return _CHAT_TOKEN.sub(lambda match: _HARMLESS[match[0][0]] + match[0][1:], text)
+    for _ in range(2):  # what is around a token, as in `<|a<turn|>`, may become one when that is taken apart
+        text = _CHAT_TOKEN.sub(lambda match: _ESCAPED[match[0]], text)
+    return text
 
 
 def restore_chat_tokens(text: str) -> str:
     """The reverse of `escape_chat_tokens`: the text that a model was shown and repeats. Other references stay."""
-    return _ESCAPED_TOKEN.sub(lambda match: match[0].replace("&lt;", "<", 1).replace("&#91;", "[", 1), text)
+    for _ in range(_OVERLAPPING):
+        text, found = _ESCAPED_TOKEN.subn(lambda match: _RESTORED[match[0]], text)
+        if not found:
+            break
+    return text
+
+
+def unescape_markers(text: str) -> str:
+    """The characters that tokens begin with, where they were escaped; whatever follows."""
+    for escaped, plain in _RESTORED.items():
+        text = text.replace(escaped, plain)
+    return text
 
 
 def chat_token_in(text: str) -> str | None:
     """The first special token of a chat template, of whatever model, that a text holds; None when there is none."""
     found = _CHAT_TOKEN.search(text)
-    return found[0] if found else None
+    return found[0] + found[found.lastindex or 0] if found else None

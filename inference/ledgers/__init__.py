@@ -44,7 +44,8 @@ def check_ledger_url(url: str) -> None:
         raise InvalidInput("is no URL; expected postgresql://user@host:5432/database", field="ledger") from None
     if parts.scheme not in _SCHEMES or not parts.path.strip("/"):
         raise InvalidInput("expected postgresql://user@host:5432/database", field="ledger")
-    if parts.password is not None or "password" in parse_qs(parts.query, keep_blank_values=True):
+    named = parse_qs(parts.query, keep_blank_values=True)
+    if parts.password is not None or any(name.strip().lower().endswith("password") for name in named):
         raise InvalidInput(f"holds a password; set {PASSWORD_VARIABLE} instead", field="ledger")
 
 

@@ -15,6 +15,7 @@ from trailforge.inference.client import split_urls
 from trailforge.inference.endpoint import Dialect
 from trailforge.inference.provider.parameters import Parameters
 from trailforge.inference.thoughts import Reasoning
+from trailforge.inference.urls import check_server_url
 from trailforge.inference.vllm.server import VllmConfig
 from trailforge.pipelines.engine.attempts import Patience
 from trailforge.pipelines.engine.files import sha256_of
@@ -57,6 +58,7 @@ class ModelConfig:
     completion_price_per_million: float = 0.0
 
     def __post_init__(self) -> None:
+        check_server_url(self.url, "url")
         for name in ("prompt_price_per_million", "completion_price_per_million"):
             if not 0 <= getattr(self, name) < math.inf:  # or a cap on cost would cap nothing
                 raise InvalidInput("has to be a number from 0 on", field=name)

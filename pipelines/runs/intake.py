@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from trailforge.inference.urls import without_keys
 from trailforge.pipelines.dataset import INPUTS, DataSet, resolve
 from trailforge.pipelines.engine.files import (
     output_errors,
@@ -208,7 +209,7 @@ def config_of(settings: Settings) -> dict[str, Any]:
     for section, name in _RETIRED:
         if isinstance(content.get(section), dict):
             content[section].pop(name, None)
-    return content
+    return without_keys(content)
 
 
 def run_configuration(dataset: DataSet, settings: Settings) -> Any:

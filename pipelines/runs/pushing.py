@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from trailforge.inference.urls import find_key_in_text
 from trailforge.pipelines.datasets import all_lists, all_tables
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.engine.shards import RECEIPTS
@@ -234,6 +235,8 @@ def _check_secrets(folder: Path, names: Sequence[str]) -> None:
         found = next((secrets[value] for value in secrets if value in text), None)
         if found is None and _IN_ADDRESS.search(text):
             found = "a password in an address"
+        if found is None and name not in all_lists() and (where := find_key_in_text(text)):
+            found = f"the URL of a server, {where}"
         if found is not None:
             raise InvalidInput(f"holds a secret ({found}), so nothing was sent", file=folder / name)
 

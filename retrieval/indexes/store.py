@@ -39,7 +39,7 @@ from trailforge.retrieval.indexes.manifest import (
 )
 from trailforge.retrieval.indexes.shards import KeptShards, Report
 from trailforge.retrieval.indexes.texts import MappedDocuments, write_texts
-from trailforge.retrieval.seals import SEAL, building, check_once, describe_files, held, refuse_existing
+from trailforge.retrieval.seals import SEAL, HeldFiles, building, check_once, describe_files, held, refuse_existing
 from trailforge.schemas import Document, InvalidInput, OutputError, Passage, RetrievalError, from_dict, sync, to_dict
 from trailforge.schemas.text import count_tokens
 
@@ -59,11 +59,14 @@ class OpenIndex:
     documents: MappedDocuments
     index: Index
     encoder: Encoder | None
+    files: HeldFiles = HeldFiles(Path(), (), MEND)  # noqa: RUF009 — none
+    """Looked at around every search."""
     _titles: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
         """See `Index`. The sources of a passage are ids of the corpus, also where its documents were cut."""
-        found = await self.index.find(query, k)
+        with self.files.reading():
+            found = await self.index.find(query, k)
         if self.manifest.chunking is None:
             return found
         return [replace(each, sources=tuple(dict.fromkeys(map(source_of, each.sources)))) for each in found]
@@ -183,11 +186,12 @@ def open_index(folder: Path, *, encoder: Encoder | None = None, asker: Asker | N
         raise RetrievalError(f"{folder} is of another version of {manifest.backend} ({error}): {MEND}") from error
     check_model(backend, config, asker, "find")
     encoder = _open_encoder(folder, manifest, encoder) if manifest.encoder else None
+    held_files = HeldFiles(folder, manifest.files, MEND)
     documents = MappedDocuments.open(folder / _TEXTS)
     if len(documents) != manifest.documents:
         raise RetrievalError(f"{folder} holds files of several indexes: {MEND}")
     index = backend.open(folder / _INDEX, documents, config, Workbench(encoder=encoder, asker=asker))
-    return OpenIndex(folder, manifest, documents, index, encoder)
+    return OpenIndex(folder, manifest, documents, index, encoder, held_files)
 
 
 def check_model(backend: Backend, config: Any, asker: Asker | None, what: str) -> None:

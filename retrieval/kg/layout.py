@@ -100,6 +100,11 @@ def check_once(folder: Path) -> None:
     seals.check_once(folder, MANIFEST, read_manifest(folder).files, _MEND)
 
 
+def hold_files(folder: Path, manifest: StoreManifest) -> seals.HeldFiles:
+    """A store's files as they are now: see there."""
+    return seals.HeldFiles(folder, manifest.files, _MEND)
+
+
 def raise_damage(folder: Path, error: Exception) -> None:
     """Raise `RetrievalError` for the damaged file of a store that could not be read; nothing when all are sound.
 

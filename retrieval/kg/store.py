@@ -15,7 +15,7 @@ from trailforge.retrieval.kg.build import id_hash
 from trailforge.retrieval.kg.columns import Texts, bits_of, load, places
 from trailforge.retrieval.kg.folding import Spellings, name_words
 from trailforge.retrieval.kg.graph import Adjacency
-from trailforge.retrieval.kg.layout import check_hashes, check_once, raise_damage, read_manifest, reads
+from trailforge.retrieval.kg.layout import check_hashes, check_once, hold_files, raise_damage, read_manifest, reads
 from trailforge.retrieval.kg.names import NameIndex
 from trailforge.schemas import InvalidInput, KgEntity, KgTriple
 
@@ -41,8 +41,10 @@ class KgStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.stats = read_manifest(folder).stats
+        self.stats = (manifest := read_manifest(folder)).stats
         """What the store holds."""
+        self.held_files = hold_files(folder, manifest)
+        """To be looked at around every search."""
         self._ids = Texts.load(folder, "ids")
         self._id_rows = load(folder, "ids.buckets"), load(folder, "ids.rows")
         self._names, self._names_of = Texts.load(folder, "names"), load(folder, "names.of")

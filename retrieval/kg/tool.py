@@ -72,8 +72,13 @@ class KgTool:
         """Match the mentions and rank the triples around them.
 
         A relation phrase counts with its own words and with those of the labels it matches best. The sub-query tells
-        namesakes apart; it ranks triples only where no relation is named.
+        namesakes apart; it ranks triples only where no relation is named. Raises `RetrievalError` for a graph whose
+        files have been changed under it.
         """
+        with self.store.held_files.reading():
+            return self._search(mentions, relations, sub_query)
+
+    def _search(self, mentions: Sequence[str], relations: Sequence[str], sub_query: str) -> KgResult:
         entities = tuple(self._matches(mention, sub_query) for mention in mentions)
         meant = tuple(
             PhraseMatches(phrase=phrase, matches=tuple(match_relation(self.store, phrase))) for phrase in relations

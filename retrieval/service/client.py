@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from trailforge.inference.endpoint import retry_after
 from trailforge.inference.threads import LoopThread
+from trailforge.inference.urls import check_server_url
 from trailforge.inference.wire import first_line
 from trailforge.retrieval.backends.declaration import FoundPassage, attach_sources
 from trailforge.retrieval.base import Passing
@@ -39,6 +40,8 @@ _LARGEST_REPLY = 1 << 28
 _MOST_CONNECTIONS = 64
 """Open at once; more requests wait for one."""
 _LONGEST_PAUSE_S = 5.0
+NO_KEY = "as search servers are asked without one"
+"""The mend for an address with a key in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +67,9 @@ def connect(url: str, *, corpus: str = "", config: SearchClientConfig | None = N
     """A `Retriever` over a server. Nothing is sent yet: `SearchClient.health` says whether it answers.
 
     `url`: where it listens, with or without `/retrieve`; `?corpus=NAME` names one of several. Raises `InvalidInput` for
-    what is no address.
+    what is no address, and for one that holds a key.
     """
+    check_server_url(url, None, NO_KEY)
     if not _is_whole(url):
         raise InvalidInput(f"{url!r} is no address of a search server, as http://127.0.0.1:{wire.PORT} is")
     parts = urlsplit(url.strip())

@@ -1,34 +1,48 @@
-"""An index as a server holds it: what was asked before from memory, few searches at a time, or several in one."""
+"""An index as a server holds it: what was asked before from memory, few searches at a time, or several in one; and what
+the server counts."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import time
-from collections import OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import chain
+from pathlib import Path
+from sys import getsizeof
+from typing import Any, Protocol
 
 from trailforge.retrieval.backends.declaration import FoundPassage
-from trailforge.retrieval.base import Retriever
+from trailforge.retrieval.base import Remembered, Retriever
+from trailforge.retrieval.seals import HeldFiles
 from trailforge.schemas import Document
 
-CACHED = 10_000
-"""Queries whose passages are kept; at five passages of 100 words about 40 MB."""
+CACHED = 64 << 20
+"""Bytes of passages that are kept; of five passages of 100 words those of about 10,000 queries."""
 AT_ONCE = max(2, os.cpu_count() or 1)
 """Searches of an index that run beside each other."""
 _TOGETHER = 64
 """Queries that an index which gains by it gets at once."""
 
 _RECENT = 4096
+_RECORD = 300
+"""Bytes of a passage without its texts, and of a query's place among what is remembered."""
 
 _Asked = tuple[str, int]
 """Query and k."""
 _Waiting = asyncio.Future[list[FoundPassage]]
 _FindMany = Callable[[Sequence[str], int], Awaitable[list[list[FoundPassage]]]]
 """`Index.find` for each of several queries, of an index for which that is less work than one after the other."""
+
+
+def _size_of(query: str, found: Sequence[FoundPassage]) -> int:
+    """In memory, about: of the texts what they are, of the records around them what was measured."""
+    texts = (text for each in found for text in (each.passage.id, each.passage.title, each.passage.text, each.why))
+    sources = (source for each in found for source in each.sources)
+    return _RECORD * (1 + len(found)) + sum(map(getsizeof, chain([query], texts, sources)))
 
 
 class Searchable(Protocol):
@@ -85,6 +99,47 @@ class Times:
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
+class ServerFigures:
+    """What a server counts since it started: requests and queries, how long they took, and what was refused."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._counts: Counter[str] = Counter()
+        self._requests = Times()
+        self.in_flight = 0
+        """Requests that are being answered."""
+        self.waiting = 0
+        """Their queries that are not answered yet."""
+        self.last_error = ""
+
+    def count(self, what: str) -> None:
+        """One more of what is counted under a name."""
+        self._counts[what] += 1
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Around the answering of a request."""
+        self.in_flight += 1
+        try:
+            with self._requests.around():
+                yield
+        finally:
+            self.in_flight -= 1
+            self.count("requests")
+
+    def report(self) -> dict[str, Any]:
+        """All figures, for JSON; times in milliseconds."""
+        names = ("requests", "refused", "timed_out", "failed", "abandoned")
+        return {
+            "up_s": round(time.monotonic() - self._began, 1),
+            **{name: self._counts[name] for name in names},
+            "in_flight": self.in_flight,
+            "waiting": self.waiting,
+            "request_ms": self._requests.report(),
+            "last_error": self.last_error,
+        }
+
+
 class ServedIndex:
     """An index under a name. Use it on one event loop."""
 
@@ -96,21 +151,24 @@ class ServedIndex:
         *,
         backend: str = "",
         content_hash: str = "",
+        files: HeldFiles | None = None,
         cached: int = CACHED,
         at_once: int = AT_ONCE,
         is_together: bool = True,
     ) -> None:
         """`documents`: whose pages can be opened. `backend`: how it searches. `content_hash`: by which rows know it
-        (`scope.corpus_hash`). `cached`: queries; 0 keeps none. `is_together`: whether an index that gains by it gets
-        several queries at once.
+        (`scope.corpus_hash`). `files`: of the index, which are looked at around every search. `cached`: bytes of
+        passages; 0 keeps none. `is_together`: whether an index that gains by it gets several queries at once.
         """
         self.name, self.documents, self.backend, self.content_hash = name, documents, backend, content_hash
         self.hits = self.searches = 0
         """Queries answered from memory, those that others were asking at that moment included; and all others."""
         self.times = Times()
         """Of its queries, those from memory included."""
-        self._index, self._cached, self._at_once = index, cached, at_once
-        self._found: OrderedDict[_Asked, list[FoundPassage]] = OrderedDict()
+        self._index, self._at_once = index, at_once
+        self.files = files or HeldFiles(Path(), (), "")
+        """None where it is in memory."""
+        self._found: Remembered[_Asked, list[FoundPassage]] = Remembered(cached)
         self._under_way: dict[_Asked, asyncio.Task[list[FoundPassage]]] = {}
         self._find_many: _FindMany | None = getattr(index, "find_many", None) if is_together else None
         self.slots = asyncio.Semaphore(1 if self._find_many else at_once)
@@ -129,15 +187,14 @@ class ServedIndex:
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
         """See `Index`. Whoever asks what is being searched waits for the same search."""
+        self.files.check()
         with self.times.around():
             return await self._remembered(query, k)
 
     async def _remembered(self, query: str, k: int) -> list[FoundPassage]:
         asked = (query, k)
-        if asked in self._found:
+        if (found := self._found.get(asked)) is not None:
             self.hits += 1
-            self._found.move_to_end(asked)
-            found = self._found[asked]
             await asyncio.sleep(0)  # a batch that is all in memory must not hold the loop
             return found
         if (task := self._under_way.get(asked)) is not None:
@@ -151,13 +208,14 @@ class ServedIndex:
 
     def _keep(self, asked: _Asked, done: asyncio.Task[list[FoundPassage]]) -> None:
         del self._under_way[asked]
-        if done.cancelled() or done.exception() is not None or not self._cached:
-            return
-        self._found[asked] = done.result()
-        if len(self._found) > self._cached:
-            self._found.popitem(last=False)
+        if not done.cancelled() and done.exception() is None:
+            self._found.keep(asked, done.result(), _size_of(asked[0], done.result()))
 
     async def _search(self, query: str, k: int) -> list[FoundPassage]:
+        with self.files.reading():  # what is read of files that are cut meanwhile must not be kept
+            return await self._search_together(query, k)
+
+    async def _search_together(self, query: str, k: int) -> list[FoundPassage]:
         """Where several queries at once are less work, those that come while a search runs are searched together."""
         if self._find_many is None:
             async with self.slots:

@@ -15,30 +15,29 @@ from __future__ import annotations
 import asyncio
 import math
 import signal
-import time
-from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from ipaddress import ip_address
+from sys import getsizeof
 from typing import Any
 
 from aiohttp import web
 
 from trailforge.retrieval.backends.declaration import FoundPassage
+from trailforge.retrieval.base import Remembered
 from trailforge.retrieval.kg import KgTool
 from trailforge.retrieval.service import wire
 from trailforge.retrieval.service.pages import PART_WORDS, CorpusPages, OpenedPage, PagePart
-from trailforge.retrieval.service.searching import AT_ONCE, ServedIndex, Times
-from trailforge.retrieval.service.wire import MOST_K, Asked
+from trailforge.retrieval.service.searching import AT_ONCE, ServedIndex, ServerFigures, Times
+from trailforge.retrieval.service.wire import MOST_K, Asked, Callers
 from trailforge.retrieval.web.http import site_of
 from trailforge.retrieval.web.pages import PageReader
 from trailforge.schemas import InvalidInput, ProviderError, RetrievalError
 
 _MOST_PART_WORDS = 20_000
 _MOST_MENTIONS = 32
-_PAGES_KEPT = 128
-"""Of the web: an agent reads on in what it has opened."""
+_PAGES_KEPT = 64 << 20
+"""Bytes of pages of the web: an agent reads on in what it has opened."""
 _LONGEST_WAIT_S = 60
 _GRACE_S = 10.0
 """For requests that are under way when the server is told to end."""
@@ -56,6 +55,12 @@ class ServerLimits:
     """Queries that may wait at once, and in one request: trainers send those of a whole batch together."""
     largest_body: int = 1 << 25
     """Bytes."""
+    passages: int = 1 << 17
+    """Of a request: its queries times what each asks for."""
+    largest_reply: int = 1 << 27
+    """Bytes."""
+    idle_s: float = 30.0
+    """Of a connection, until a request's headers are there."""
 
 
 class _Refusal(Exception):
@@ -64,47 +69,6 @@ class _Refusal(Exception):
 
 class _NotServed(Exception):
     """What a request names is not there."""
-
-
-class ServerFigures:
-    """What a server counts since it started: requests and queries, how long they took, and what was refused."""
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._counts: Counter[str] = Counter()
-        self._requests = Times()
-        self.in_flight = 0
-        """Requests that are being answered."""
-        self.waiting = 0
-        """Their queries that are not answered yet."""
-        self.last_error = ""
-
-    def count(self, what: str) -> None:
-        """One more of what is counted under a name."""
-        self._counts[what] += 1
-
-    @contextmanager
-    def request(self) -> Iterator[None]:
-        """Around the answering of a request."""
-        self.in_flight += 1
-        try:
-            with self._requests.around():
-                yield
-        finally:
-            self.in_flight -= 1
-            self.count("requests")
-
-    def report(self) -> dict[str, Any]:
-        """All figures, for JSON; times in milliseconds."""
-        names = ("requests", "refused", "timed_out", "failed", "abandoned")
-        return {
-            "up_s": round(time.monotonic() - self._began, 1),
-            **{name: self._counts[name] for name in names},
-            "in_flight": self.in_flight,
-            "waiting": self.waiting,
-            "request_ms": self._requests.report(),
-            "last_error": self.last_error,
-        }
 
 
 class SearchServer:
@@ -117,15 +81,18 @@ class SearchServer:
         kg: KgTool | None = None,
         reader: PageReader | None = None,
         limits: ServerLimits | None = None,
+        callers: Callers | None = None,
     ) -> None:
-        """`reader`: of pages of the web, where these may be opened."""
+        """`reader`: of pages of the web, where these may be opened. `callers`: None for those of a server that listens
+        on loopback.
+        """
         self.limits, self.figures = limits or ServerLimits(), ServerFigures()
         self._corpora = {each.name: each for each in corpora}
         self._pages = {name: CorpusPages(each.documents) for name, each in self._corpora.items() if each.documents}
-        self._kg, self._reader = kg, reader
+        self._kg, self._reader, self._callers = kg, reader, callers or Callers("127.0.0.1")
         self._kg_times = Times()
         self._kg_slots = asyncio.Semaphore(AT_ONCE)
-        self._web_pages: OrderedDict[str, str] = OrderedDict()
+        self._web_pages: Remembered[str, str] = Remembered(_PAGES_KEPT)
 
     def application(self) -> web.Application:
         """For one start of one server."""
@@ -138,7 +105,7 @@ class SearchServer:
             wire.KG: self._search_kg,
         }
         for path, answer in paths.items():
-            app.router.add_post(path, _reading(answer))
+            app.router.add_post(path, _reading(answer, self.limits.largest_reply))
         app.router.add_get(wire.HEALTH, self._health)
         app.router.add_get(wire.STATS, self._stats)
         return app
@@ -155,17 +122,29 @@ class SearchServer:
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         """Whatever goes wrong becomes a status with one line, within the time limit."""
+        problem = self._callers.problem_of(request.headers.getall("Host", ()), request.headers.getall("Origin", ()))
+        if problem is not None:
+            return self._describe(web.HTTPForbidden(reason=problem))
         if request.path in (wire.HEALTH, wire.STATS) and request.method == "GET":
             return await handler(request)
+        response: web.StreamResponse | None = None
         with self.figures.request():
             try:
                 async with asyncio.timeout(self.limits.timeout_s):
-                    return await handler(request)
+                    response = await handler(request)
+                    await response.prepare(request)
+                    await response.write_eof()
             except asyncio.CancelledError:
                 self.figures.count("abandoned")  # whoever asked has gone
                 raise
             except Exception as error:
-                return self._describe(error)
+                if response is None:
+                    return self._describe(error)
+                # Whoever asked does not read on, or has gone.
+                self.figures.count("timed_out" if isinstance(error, TimeoutError) else "abandoned")
+                if request.transport is not None:
+                    request.transport.abort()
+            return response
 
     def _describe(self, error: Exception) -> web.Response:
         headers: dict[str, str] = {}
@@ -231,12 +210,19 @@ class SearchServer:
         a large one lets others come between.
         """
         queries, k = asked.texts("queries", self.limits.queue), asked.number("topk", self.limits.k, MOST_K)
+        if len(queries) * k > self.limits.passages:
+            most = f"at most {self.limits.passages} passages in a request: send several"
+            raise InvalidInput(f"{len(queries)} queries of {k} passages each; {most}", field="topk")
         served = self._corpus(asked)
-        places, results = iter(enumerate(queries)), [b""] * len(queries)
+        places, results, room = iter(enumerate(queries)), [b""] * len(queries), self.limits.largest_reply
 
         async def work() -> None:
+            nonlocal room
             for place, query in places:
                 results[place] = encode(await served.find(query, k))
+                room -= len(results[place])
+                if room < 0:
+                    raise _too_large(self.limits.largest_reply)
 
         with self._admitted(len(queries)):
             try:
@@ -277,17 +263,17 @@ class SearchServer:
             served = self._corpus(asked)
             pages = self._pages.get(served.name)
             async with served.slots:
-                page = await asyncio.to_thread(pages.find, name, words) if pages else None
+                with served.files.reading():
+                    page = await asyncio.to_thread(pages.find, name, words) if pages else None
         if page is None:
             raise _NotServed(f"no page {name[:200]!r} in {served.name}, neither by id nor by title")
         return page
 
     async def _web_text(self, url: str, reader: PageReader) -> str:
-        if url not in self._web_pages:
-            self._web_pages[url] = await reader.text(url)
-            if len(self._web_pages) > _PAGES_KEPT:
-                self._web_pages.popitem(last=False)
-        return self._web_pages[url]
+        if (text := self._web_pages.get(url)) is None:
+            text = await reader.text(url)
+            self._web_pages.keep(url, text, getsizeof(url) + getsizeof(text))
+        return text
 
     # The graph
 
@@ -323,11 +309,36 @@ class SearchServer:
         return web.json_response({**self.figures.report(), "queries": queries, "corpora": corpora, **graph})
 
 
-def _reading(answer: Callable[[Asked], Awaitable[bytes]]) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _reading(
+    answer: Callable[[Asked], Awaitable[bytes]], largest: int
+) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
-        return web.Response(body=await answer(Asked(await request.read())), content_type="application/json")
+        # Browsers send other types wherever a page tells them to, and ask us first before they send this one.
+        if not (request.content_type == "application/json" or request.content_type.endswith("+json")):
+            raise web.HTTPUnsupportedMediaType(reason="the body has to be of the type application/json")
+        body = await answer(Asked(await request.read()))
+        if len(body) > largest:
+            raise _too_large(largest)
+        return web.Response(body=body, content_type="application/json")
 
     return handle
+
+
+def _too_large(most: int) -> InvalidInput:
+    return InvalidInput(f"the answer is larger than {most} bytes; ask for less in a request")
+
+
+def make_runner(server: SearchServer, grace_s: float = _GRACE_S) -> web.AppRunner:
+    """What listens for a server, once; connections that stay silent are ended."""
+    return web.AppRunner(
+        server.application(),
+        access_log=None,
+        handler_cancellation=True,
+        shutdown_timeout=grace_s,
+        handle_signals=False,
+        keepalive_timeout=server.limits.idle_s,
+        lingering_time=min(_GRACE_S, server.limits.idle_s),
+    )
 
 
 async def listen(server: SearchServer, host: str, port: int, *, tell: Callable[[str], None] = print) -> None:
@@ -335,13 +346,7 @@ async def listen(server: SearchServer, host: str, port: int, *, tell: Callable[[
 
     `port` 0 takes a free one, which `tell` is told. Raises `InvalidInput` when it cannot listen there.
     """
-    runner = web.AppRunner(
-        server.application(),
-        access_log=None,
-        handler_cancellation=True,
-        shutdown_timeout=_GRACE_S,
-        handle_signals=False,
-    )
+    runner = make_runner(server)
     await runner.setup()
     try:
         try:
@@ -352,7 +357,7 @@ async def listen(server: SearchServer, host: str, port: int, *, tell: Callable[[
         stopped = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-        if not _is_loopback(host):
+        if not wire.is_loopback(host):
             tell(f"warning: whoever reaches this machine at {host} can search; nothing asks for a key")
         tell(f"ready: http://{_shown(host)}:{runner.addresses[0][1]}{wire.RETRIEVE}")
         await stopped.wait()
@@ -361,13 +366,6 @@ async def listen(server: SearchServer, host: str, port: int, *, tell: Callable[[
         tell(f"stopping: {server.figures.in_flight} requests are finished first, for {_GRACE_S:g} s at most")
     finally:
         await runner.cleanup()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _shown(host: str) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit
 
 from trailforge.retrieval.backends.declaration import FoundPassage
 from trailforge.schemas import InvalidInput, Passage, parse_json
@@ -103,6 +106,62 @@ def _split_contents(contents: Any) -> tuple[str, str]:
     return (title[1:-1] if is_quoted else title), text
 
 
+# Who asks
+
+
+class Callers:
+    """By which names a server is called. A page elsewhere can have its own name lead to this machine (DNS rebinding),
+    or send us what its reader did not ask for: the browser then says another `Host`, or that page as `Origin`.
+    """
+
+    def __init__(self, host: str, others: Iterable[str] = ()) -> None:
+        """Besides this machine's names for itself and `host`, where it listens: `others`, pages of which may ask, too;
+        `*`: whatever they are called."""
+        self._others = frozenset(map(_bare, others))
+        self._own = {"localhost", _bare(host if ":" not in host else f"[{host}]")}
+        if not is_loopback(host):
+            self._own |= {name.lower() for name in (socket.gethostname(), socket.gethostname().partition(".")[0])}
+        self._is_any_address = host in ("", "0.0.0.0", "::")
+
+    def problem_of(self, hosts: Sequence[str], origins: Sequence[str]) -> str | None:
+        """Why a request with these headers is none of theirs; None where it is."""
+        if "*" in self._others:
+            return None
+        for host in hosts:
+            if not self._knows(_bare(host)):
+                return f"this server is not called {host[:200]!r}; if it is, start it with --allow-host"
+        for origin in origins:
+            is_own = origin.lower() in {f"{kind}://{host.lower()}" for kind in ("http", "https") for host in hosts}
+            if not is_own and _bare(origin.partition("://")[2]) not in self._others:
+                return f"pages of {origin[:200]!r} may not ask here; if they may, start it with --allow-host"
+        return None
+
+    def _knows(self, name: str) -> bool:
+        if is_loopback(name) or name in self._own | self._others:
+            return True
+        return self._is_any_address and _is_ip(name)
+
+
+def _bare(host: str) -> str:
+    """Without port and brackets; empty for what is no host."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _is_ip(name: str) -> bool:
+    try:
+        return bool(ip_address(name))
+    except ValueError:
+        return False
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a host is this machine's name or address for itself alone."""
+    return ip_address(name).is_loopback if _is_ip(name) else name == "localhost"
+
+
 # Requests
 
 
@@ -138,8 +197,9 @@ class Asked:
         return [_text(each, name) for each in value]
 
     def number(self, name: str, default: int, most: int) -> int:
-        """A whole number from 1 on; the default where it is missing, null or 0."""
-        value = self._fields.get(name) or default
+        """A whole number from 1 on; the default where it is missing or null."""
+        value = self._fields.get(name)
+        value = default if value is None else value
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
             raise InvalidInput(f"has to be a whole number from 1 to {most}", field=name)
         return value

@@ -1,7 +1,8 @@
 """Reading a page that a search found: fetched from the public web alone, as text, cut to what fits the query.
 
-The web says which addresses are fetched, so that none may lead into the network this runs in: every host, of redirects
-too, is looked up here, and only public addresses are connected to. A proxy, which would look up by itself, is not used.
+The web says which addresses are fetched, so that none may lead into the network this runs in: only sockets to public
+addresses are opened, of redirects too, however their host was spelled. A proxy, which would look up by itself, is not
+used.
 """
 
 from __future__ import annotations
@@ -13,11 +14,10 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 from errno import EACCES
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 
 from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.plan_tools import LONGEST_PASSAGE, passages_of
@@ -38,6 +38,13 @@ _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset=[\"']?([\w-]{1,40})", re.IGNOR
 _HEAD = 2048
 """Bytes in which a page names its charset."""
 
+_AROUND_IPV4 = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")))
+"""Their last 32 bits are an IPv4 address: compatible and mapped (RFC 4291), translated (2765, 6052, 8215)."""
+_SITE_LOCAL = IPv6Network("fec0::/10")
+"""Of the days before `fc00::/7` (RFC 3879), and still global to the library."""
+_ISATAP = 0x5EFE
+"""Before the IPv4 address in the last 64 bits, under two bits that say whose it is (RFC 5214)."""
+
 
 class _Unreadable(Exception):
     """A page that is not read, and why."""
@@ -45,9 +52,17 @@ class _Unreadable(Exception):
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
     """Whether anybody may reach it: neither this machine nor its network, whatever form the address has."""
-    inner = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    address = inner or address
-    return address.is_global and not address.is_multicast
+    inner = _ipv4_within(address) if isinstance(address, IPv6Address) else ()
+    return all(each.is_global and not each.is_multicast and each not in _SITE_LOCAL for each in inner or (address,))
+
+
+def _ipv4_within(address: IPv6Address) -> tuple[IPv4Address, ...]:
+    """Where a translator or a tunnel on the way would send what is sent to it; empty where there is no such."""
+    if (tunnelled := address.sixtofour) is not None:
+        return (tunnelled,)
+    if any(address in each for each in _AROUND_IPV4) or (int(address) >> 32) & 0xFCFFFFFF == _ISATAP:
+        return (IPv4Address(int(address) & 0xFFFFFFFF),)
+    return ()
 
 
 class PageReader:
@@ -80,10 +95,11 @@ class PageReader:
             raise RetrievalError(f"{url}: {error}") from None
 
     async def _text(self, url: str) -> str:
-        connector = aiohttp.TCPConnector(resolver=_Resolver(self._may_read))
+        connector = aiohttp.TCPConnector(socket_factory=self._socket)
         async with aiohttp.ClientSession(connector=connector, headers=_HEADERS) as session:
             for _ in range(_MOST_REDIRECTS + 1):
-                self._check(url)
+                if urlsplit(url).scheme not in ("http", "https"):
+                    raise _Unreadable("no address of a page")
                 async with session.get(url, allow_redirects=False) as response:
                     if response.status in _REDIRECTS and "Location" in response.headers:
                         url = urljoin(url, response.headers["Location"])
@@ -91,37 +107,13 @@ class PageReader:
                     return await _read_text(response)
         raise _Unreadable("redirected too often")
 
-    def _check(self, url: str) -> None:
-        """The resolver does not see what is an address already."""
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise _Unreadable("no address of a page")
-        try:
-            address = ip_address(parts.hostname)
-        except ValueError:
-            return  # a name, for the resolver
+    def _socket(self, found: aiohttp.AddrInfoType) -> socket.socket:
+        """Asked for every address that is connected to, when hosts have been normalised and looked up."""
+        family, kind, protocol, _, place = found
+        address = ip_address(str(place[0]).partition("%")[0])
         if not self._may_read(address):
-            raise _Unreadable(f"{address} is not public")
-
-
-class _Resolver(AbstractResolver):
-    def __init__(self, may_read: Callable[[IPv4Address | IPv6Address], bool]) -> None:
-        self._may_read = may_read
-        self._inner = aiohttp.ThreadedResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        """All must be such, else `OSError`."""
-        found = await self._inner.resolve(host, port, family)
-        for each in found:
-            if not self._may_read(ip_address(each["host"].partition("%")[0])):
-                raise OSError(EACCES, f"{host} is at {each['host']}, which is not public")
-        return found
-
-    async def close(self) -> None:
-        """Nothing is open."""
-        await self._inner.close()
+            raise OSError(EACCES, f"{address} is not public")
+        return socket.socket(family, kind, protocol)
 
 
 async def _read_text(response: aiohttp.ClientResponse) -> str:

@@ -230,6 +230,9 @@ def test_secrets_do_not_go(finished_run: FinishedRun, hub: Hub, monkeypatch: pyt
     card.write_text(f"{text}\nhttp://ann:hunter22@host/v1\n")
     with pytest.raises(InvalidInput, match=r"README\.md: holds a secret \(a password in an address\)"):
         run(finished_run.folder, "--repo", REPO)
+    card.write_text(f"{text}\nhttp://host/v1?api_key=hunter22\n")
+    with pytest.raises(InvalidInput, match=r"the URL of a server, in the parameter apikey\)"):
+        run(finished_run.folder, "--repo", REPO)
     card.write_text(f"{text}\nsk-made-up-key\n")
     monkeypatch.setenv("SOME_API_KEY", "sk-made-up-key")
     with pytest.raises(InvalidInput, match=r"holds a secret \(SOME_API_KEY\)") as refused:

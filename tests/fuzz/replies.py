@@ -31,6 +31,7 @@ from trailforge.rewards import mcts_reward, mentions, states
 from trailforge.rewards.answers import is_abstention, read_short_answer, read_yes_or_no
 from trailforge.rewards.episode import reward_preset, score
 from trailforge.schemas import InvalidInput, MalformedReply, Message, ServerUnavailable
+from trailforge.schemas.text import chat_token_in, remove_invisible, restore_chat_tokens
 
 _WORDS = (
     b"a ", b"one ", b"hundred ", b"million ", b"and ", b"1,", b"12", b"000", b".", b"-", b"$", b"u.s.", b"may 5 ",
@@ -70,7 +71,10 @@ def _conversation(text: str) -> list[Message]:
 def _escape(case: bytes, _: Path) -> None:
     escaped = base.escape_retrieved(text_of(case))
     assert base.escape_retrieved(escaped) == escaped
-    assert not base.tags_in(escaped)
+    assert not base.tags_in(escaped) and chat_token_in(escaped) is None
+    seen, removed = remove_invisible(text_of(case))
+    assert remove_invisible(seen) == (seen, 0) and len(seen) == len(text_of(case)) - removed
+    restore_chat_tokens(escaped)
     base.one_line(text_of(case)).encode()
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from tests.fuzz.target import Target, text_of
 from tests.retrieval.support import DOCUMENTS
+from trailforge.inference.urls import check_server_url, find_key, find_key_in_text, without_keys
 from trailforge.retrieval import Bm25Retriever
 from trailforge.retrieval.service.pages import OpenedPage
-from trailforge.retrieval.service.wire import MOST_K, Asked, detailed_rows, encode_json, plain_rows, read_rows
+from trailforge.retrieval.service.wire import MOST_K, Asked, Callers, detailed_rows, encode_json, plain_rows, read_rows
 from trailforge.schemas import InvalidInput, parse_json
 
 _JSON = (b"{", b"}", b"[", b"]", b'"', b",", b":", b"null", b"1", b"-1", b"1e999", b"true", b'"\\ud800"', b"\\")
@@ -45,7 +46,49 @@ def _page(case: bytes, _: Path) -> None:
     assert all(1 <= spot.part <= page.parts for spot in found.matches)
 
 
+def _headers(case: bytes, _: Path) -> None:
+    """Whatever a browser sends as Host and Origin; what the server answers fits into JSON."""
+    host, mark, origin = text_of(case).partition("|")
+    for callers in (Callers("127.0.0.1"), Callers("0.0.0.0", ["a.example"]), Callers(host, [origin])):
+        encode_json(callers.problem_of([host], [origin] if mark else []))
+
+
+def _server_url(case: bytes, _: Path) -> None:
+    """What is found to hold a key is refused without it, and passes when it is taken out."""
+    url = text_of(case)
+    plain = without_keys(url)
+    find_key_in_text(url)
+    if url.startswith(("http://", "https://")) and "," not in url and len(url) < 10_000:
+        assert find_key(plain) is None and (plain == url or find_key(url) is not None)
+    find_key(url[:20_000])
+    try:
+        check_server_url(url, "url")
+    except InvalidInput as refused:
+        assert "hunter22" not in str(refused)
+
+
 TARGETS = (
+    Target(
+        name="callers",
+        run=_headers,
+        may_raise=(),
+        samples=lambda: [b"localhost:8990|http://localhost:8990", b"[::1]:8990", b"evil.example|null"],
+        tokens=(b"|", b":", b"[", b"]", b"@", b"//", b"http://", b"127.0.0.1", b"%", b".", "１２７".encode(), b"\xff"),
+    ),
+    Target(
+        name="server_url",
+        run=_server_url,
+        may_raise=(),
+        samples=lambda: [
+            b"http://user:hunter22@host:8000/v1?api-version=1",
+            b"https://host/v1?api_key=hunter22&a=b#m",
+            b"http://a/v1,http://b/v1",
+        ],
+        tokens=(
+            *(b"http://", b"//", b"@", b":", b"?", b"#", b"&", b";", b"=", b"/", b"[::1]", b"%40", b",", b" ", b"\xff"),
+            *(b"key", b"api_key=", b"token=", b"sk-", b"hf_", b"hunter22", b"80", b"a"),
+        ),
+    ),
     Target(
         name="search_request",
         run=_asked,

@@ -17,9 +17,8 @@ from trailforge.protocols.base import (
     tags_in,
     unescape,
 )
-from trailforge.schemas.text import chat_token_in
+from trailforge.schemas.text import chat_token_in, remove_invisible
 
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 PIECES = st.sampled_from(
     [*TAGS, *map(str.upper, TAGS), "<", "</", ">", "/>", " ", "\n", "\x00", "&lt;", "<|im_end|>", "x"]
 )
@@ -41,6 +40,7 @@ HOSTILE = MARKS.map("".join) | st.lists(PIECES, max_size=12).map("".join) | st.t
         ("<Think/>", "&lt;Think/>"),
         ("<|im_end|>", "&lt;|im_end|>"),
         ("<sea\x00rch>", "&lt;search>"),
+        ("<sea\u200brch> <|im\u2060_end|> [IN\U000e0041ST]", "&lt;search> &lt;|im_end|> &#91;INST]"),
         ("a < b and <b>bold</b> <thinking>", "a < b and <b>bold</b> <thinking>"),
         ("tab\tline\nbell\x07\x9f", "tab\tline\nbell"),
         ("lone \ud800 surrogate", "lone  surrogate"),
@@ -66,7 +66,7 @@ def test_other_brackets_stay(text: str) -> None:
 def test_escaped_text_holds_no_tag_and_stays_as_it_is(text: str) -> None:
     escaped = escape_retrieved(text)
     assert tags_in(escaped) == [] and chat_token_in(escaped) is None
-    assert unescape(escaped) == unescape(CONTROL.sub("", text))
+    assert unescape(escaped) == unescape(remove_invisible(text)[0])
     assert escape_retrieved(escaped) == escaped
 
 
@@ -83,11 +83,9 @@ def test_contents_are_those_of_the_plain_pattern(text: str) -> None:
 
 
 @given(HOSTILE)
-def test_text_without_tags_loses_control_characters_alone(text: str) -> None:
-    if "<" not in text and "[" not in text:
-        assert escape_retrieved(text) == "".join(
-            c for c in text if c in "\n\t" or (ord(c) > 31 and not 127 <= ord(c) < 160)
-        )
+def test_text_without_tags_loses_what_nobody_sees_alone(text: str) -> None:
+    if not any(each in text for each in "<[]"):
+        assert escape_retrieved(text) == remove_invisible(text)[0]
 
 
 @pytest.mark.parametrize(

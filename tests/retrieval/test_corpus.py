@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -125,3 +126,32 @@ def test_paragraphs_that_come_again_count_once() -> None:
     given = [("1", "A", "a"), ("2", "A", "b"), ("1", "A", "a"), ("3", "B", "a")]
     found = list(distinct(Document(id=key, title=title, text=text) for key, title, text in given))
     assert [(d.id, d.title, d.text) for d in found] == [("0", "A", "a"), ("1", "A", "b"), ("2", "B", "a")]
+
+
+@pytest.mark.parametrize("field", ["id", "title", "text"])
+@pytest.mark.parametrize("half", ["\ud800", "\udfff", "\ude00\ud83c"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.jsonl.gz", "folder/a.ndjson"])
+def test_half_a_surrogate_pair_is_refused_with_its_row(name: str, half: str, field: str, tmp_path: Path) -> None:
+    """JSON may say it, and no file of ours can hold it. Both halves together are a character."""
+    rows = [{"id": "1", "title": "A 🎬", "text": "\ud83c\udfac b"}, {"id": "2", "title": "B", "text": "c"}]
+    rows[1][field] += half
+    lines = [json.dumps(row) for row in rows]
+    content = (f"[{','.join(lines)}]" if name.endswith(".json") else "\n".join(lines)).encode()
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    documents = read_corpus(path.parent if "/" in name else path)
+    assert next(documents).text == "🎬 b"
+    with pytest.raises(InvalidInput, match="half a surrogate pair") as refused:
+        next(documents)
+    assert (refused.value.file, refused.value.row, refused.value.field) == (path, 2, field)
+    str(refused.value).encode()
+
+
+def test_a_file_name_that_is_no_utf8_is_a_name_all_the_same(tmp_path: Path) -> None:
+    try:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt")).write_text("Tea.")
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    (document,) = read_corpus(tmp_path)
+    assert (document.id, document.title) == ("caf\ufffd.txt", "caf\ufffd")

@@ -34,7 +34,7 @@ from trailforge.schemas import (
 )
 from trailforge.training.sets.config import TEXT_PROTOCOLS, ViewConfig
 from trailforge.training.sets.files import SPLITS, TABLES, SetInput, SetManifest, SplitCount
-from trailforge.training.sets.judging import SPLIT, RowJudge, segments
+from trailforge.training.sets.judging import SPLIT, Row, RowJudge, segments, without_invisible
 from trailforge.training.sets.order import (
     Books,
     Entry,
@@ -113,6 +113,7 @@ def make_training_set(
             stages=tuple(line for table in tables for line in table.lines),
             counts=tuple(count for table in tables for count in table.counts()),
             files=(*files, *rejected.files),
+            invisible=sum(table.invisible for table in tables),
         )
         check(folder, manifest)
         (folder / MANIFEST).write_text(json.dumps(to_dict(manifest), indent=1), encoding="utf-8")
@@ -132,6 +133,14 @@ class SetTable:
     lines: list[StageCount] = field(default_factory=list)
     splits: dict[str, list[Entry]] = field(default_factory=dict)
     """The rows in the order of learning."""
+    invisible: int = 0
+    """Characters that were taken out of its rows."""
+
+    def clean(self, row: Row) -> Row:
+        """The row as it is judged and kept: see `without_invisible`."""
+        cleaned, removed = without_invisible(row)
+        self.invisible += removed
+        return cleaned
 
     def add(
         self, row: SftRow | RlRow | PreferenceRow, dataset: str, curriculum: tuple[int, float], tokens: int
@@ -233,7 +242,7 @@ def _collect_sft(runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge, 
     for run in having:
         known = difficulties(run)
         for batch in run.batches("sft", SftRow):
-            for row in batch:
+            for row in map(table.clean, batch):
                 curriculum = known.get(row.question_id, (stage_of(row.num_hops), float(row.num_hops)))
                 verdict, tokens = judge.conversation(row)
                 if verdict is None:
@@ -268,7 +277,7 @@ def _collect_rl(
     total = sum(map(question_count, runs)) + sum(map(len, files.values()))
     of_runs = (row for run in runs for row in rl_rows(run, protocol))
     of_files = (row for path, asked in files.items() for row in asked_rows(path, asked, protocol or ""))
-    for done, row in enumerate(chain(of_runs, of_files), start=1):
+    for done, row in enumerate(map(table.clean, chain(of_runs, of_files)), start=1):
         verdict, tokens = judge.question(row)
         if verdict is None:
             books.accept()
@@ -290,7 +299,7 @@ def _collect_pairs(runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge
         name, where = declared[run.dataset]
         known = difficulties(run)
         for stored in run.rows(name, where.record):
-            row: PreferenceRow = stored.preference(run.dataset, where.protocol)
+            row: PreferenceRow = table.clean(stored.preference(run.dataset, where.protocol))
             verdict, tokens = judge.pair(row)
             if verdict is None:
                 books.accept()

@@ -25,6 +25,7 @@ from trailforge.schemas import (
     iter_parquet,
     parse_json,
 )
+from trailforge.schemas.versions import Earlier, migration
 from trailforge.training.processes import log
 from trailforge.training.sets.config import TEXT_PROTOCOLS
 
@@ -66,7 +67,8 @@ class SetManifest:
     """A finished training set."""
 
     STORED_AS: ClassVar[str] = "SetManifest"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
 
     inputs: tuple[SetInput, ...]
     config: str
@@ -76,6 +78,8 @@ class SetManifest:
     stages: tuple[StageCount, ...]
     counts: tuple[SplitCount, ...]
     files: tuple[FileEntry, ...]
+    invisible: int = 0
+    """Characters that nobody sees, which were taken out of text of others (`schemas.text.remove_invisible`)."""
     schema_version: str = SCHEMA_VERSION
 
 

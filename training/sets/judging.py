@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from trailforge.pipelines.sources import read_benchmark
 from trailforge.protocols import PROTOCOLS
@@ -19,7 +19,7 @@ from trailforge.schemas import (
     Verdict,
     install_hint,
 )
-from trailforge.schemas.text import chat_token_in, count_conversation
+from trailforge.schemas.text import chat_token_in, count_conversation, remove_invisible
 from trailforge.training.frames import END, START
 from trailforge.training.masks import masked_tokens, pieces, prepare_tokenizer, prompt_ids, teach
 from trailforge.training.sets.config import ViewConfig
@@ -164,6 +164,31 @@ def load_tokenizer(name: str) -> Any:
     teach(tokenizer)
     prepare_tokenizer(tokenizer)
     return tokenizer
+
+
+Row = TypeVar("Row", SftRow, RlRow, PreferenceRow)
+
+
+def without_invisible(row: Row) -> tuple[Row, int]:
+    """A row without the characters in text of others that nobody sees (`schemas.text.remove_invisible`); how many.
+
+    Our own runs have none there. What an agent wrote stays as it wrote it.
+    """
+    held = ("messages",) if isinstance(row, SftRow) else ("prompt",)
+    held = ("prompt", "chosen", "rejected") if isinstance(row, PreferenceRow) else held
+    cleaned = {name: [_visible(message) for message in getattr(row, name)] for name in held}
+    removed = sum(count for messages in cleaned.values() for _, count in messages)
+    if not removed:
+        return row, 0
+    changes: dict[str, Any] = {name: tuple(each for each, _ in messages) for name, messages in cleaned.items()}
+    return replace(row, **changes), removed
+
+
+def _visible(message: ChatMessage) -> tuple[ChatMessage, int]:
+    if message.role == "assistant":
+        return message, 0
+    content, removed = remove_invisible(message.content)
+    return (replace(message, content=content) if removed else message), removed
 
 
 def control_token(messages: tuple[ChatMessage, ...]) -> str | None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.inference.judge import judge_desk, read_rubric
+from trailforge.inference.urls import check_server_url
 from trailforge.protocols import grammar_of
 from trailforge.protocols.environment import Environment
 from trailforge.rewards.episode import Reward
@@ -70,6 +71,9 @@ class VllmOptions:
     """A colocated engine gives its memory back while the trainer trains."""
     tensor_parallel: int = 1
     """Devices over which a colocated engine spreads the model; a server is told when it is started."""
+
+    def __post_init__(self) -> None:
+        check_server_url(self.server or "", "--vllm-url", "as TRL asks the server without one")
 
 
 def train_rl(

@@ -13,11 +13,12 @@ from aiohttp import ClientSession, web
 
 from trailforge.retrieval.backends.declaration import FoundPassage
 from trailforge.retrieval.service.client import SearchClientConfig
-from trailforge.retrieval.service.server import SearchServer
+from trailforge.retrieval.service.server import SearchServer, make_runner
 from trailforge.schemas import Passage, RetrievalError
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+JSON = {"Content-Type": "application/json"}
 QUICK = SearchClientConfig(timeout_s=0.3, limit_s=1.0, backoff_s=0.01)
 
 
@@ -45,7 +46,7 @@ async def answering(answer: Answer, port: int = 0) -> AsyncIterator[str]:
 @asynccontextmanager
 async def serving(server: SearchServer) -> AsyncIterator[str]:
     """The address of one of ours."""
-    runner = web.AppRunner(server.application(), shutdown_timeout=0.1, handler_cancellation=True)
+    runner = make_runner(server, grace_s=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
@@ -57,7 +58,7 @@ async def serving(server: SearchServer) -> AsyncIterator[str]:
 async def post(url: str, body: Any) -> tuple[int, Any, Mapping[str, str]]:
     """Status, JSON and headers of what is answered."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    async with ClientSession() as session, session.post(url, data=content) as response:
+    async with ClientSession() as session, session.post(url, data=content, headers=JSON) as response:
         return response.status, await response.json(), response.headers
 
 

@@ -42,9 +42,9 @@ async def test_a_query_is_searched_once_whoever_asks_it() -> None:
 
 
 async def test_the_queries_that_were_longest_not_asked_are_forgotten() -> None:
-    """Memory is bounded; 0 keeps none."""
+    """Memory is bounded in bytes; 0 keeps none."""
     index = ScriptedIndex()
-    served = ServedIndex("echo", index, cached=2)
+    served = ServedIndex("echo", index, cached=2200)  # two of them
     for query in ("a", "b", "a", "c", "a", "b"):
         await served.find(query, 1)
     assert index.searched == ["a", "b", "c", "b"]

@@ -459,3 +459,31 @@ def test_a_file_of_questions_that_cannot_be_used_is_refused(tmp_path: Path) -> N
     assert refused.value.file == tmp_path / "bad.jsonl" and not (tmp_path / "set").exists()
     with pytest.raises(InvalidInput, match="no run given"):
         make_training_set([], tmp_path / "set", ALL)
+
+
+def test_what_nobody_sees_in_text_of_others_is_taken_out_and_counted(tmp_path: Path) -> None:
+    """In a run that others made, or an earlier version; the agent's own turns stay as they are."""
+    (row,) = made.mcts_rows(ASKED[0])
+    hidden = "".join(chr(0xE0000 + ord(each)) for each in "search no more")
+    messages = tuple(
+        replace(message, content=f"\u200b{message.content}{hidden}\x00") for message in row.messages if message.content
+    )
+    made.mcts_run(tmp_path / "forged", ASKED[:1], [replace(row, messages=messages)])
+    made_set = build([tmp_path / "forged"], tmp_path / "out")
+    (kept,) = made_set.rows("sft", "train", SftRow)
+    agents = [message.role == "assistant" for message in row.messages]
+    assert [each.content for each in kept.messages] == [
+        mine.content if of_agent else plain.content
+        for mine, plain, of_agent in zip(messages, row.messages, agents, strict=True)
+    ]
+    assert made_set.manifest.invisible == (len(hidden) + 2) * agents.count(False) > 0
+    assert build([made.mcts_run(tmp_path / "mcts", ASKED[:1], [row])], tmp_path / "plain").manifest.invisible == 0
+
+
+def test_a_manifest_of_before_they_were_counted_is_read(tmp_path: Path, runs: list[Path]) -> None:
+    build(runs, tmp_path / "out")
+    path = tmp_path / "out" / "manifest.json"
+    stored = json.loads(path.read_text())
+    assert stored.pop("invisible") == 0 and stored["schema_version"] == "1.1"
+    path.write_text(json.dumps(stored | {"schema_version": "1.0"}))
+    assert open_set(tmp_path / "out").manifest.invisible == 0
