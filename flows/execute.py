@@ -195,6 +195,11 @@ def check_inputs(request: RunRequest, dataset: DataSet) -> tuple[RunConfig, RunI
         from trailforge.curation.verdicts import refusals
 
         inputs = replace(inputs, refused=refusals(request.verdicts))
+        if count := inputs.refused.by_id_alone:
+            print_note(
+                f"{count:,} rejections do not tell the text of what was rejected, and hold for all of its id; "
+                "their run tells it: give its folder to --verdicts"
+            )
     return config, inputs
 
 

@@ -91,7 +91,8 @@ class Table:
     is_input: bool = False
     """A row is itself the input of other runs, which a rejection refuses by its uid. Those of `inputs` are."""
     patterns: Mapping[PatternField, Parts] = field(default_factory=dict)
-    """Of inputs: the texts that a pattern of `trailforge curate refuse` can be held against."""
+    """Of inputs: the texts that a pattern of `trailforge curate refuse` can be held against. By `question` or `text`
+    inputs of one id are told apart; without these, the id says all of an input."""
     fixable: tuple[str, ...] = ()
     """Fields that people may set: those from which no figure follows that only the run can measure again."""
     refit: Reference | None = None

@@ -220,7 +220,7 @@ def test_no_question_is_made_of_a_relation_that_people_refuse(
     said = RefusedPattern(field="relation", pattern=f"^{relation}$", detail="ann: too easy")
     chain = next(row.chain.id for row in before.rows("kg_questions") if relation not in _relations(row))
     config, folder = BY_RULE.on_graph(before.graph), tmp_path / "run"
-    refused = Refusals(sources={chain: "ann: no"}, patterns=(said,))
+    refused = Refusals(sources={(chain, ""): "ann: no"}, patterns=(said,))
     settings = work.take_in(RunInputs(dataset="kg_questions", refused=refused), folder, config)
     write_settings(folder, settings)
     run_stages(folder, settings)
