@@ -192,6 +192,8 @@ class DataSet:
     """Files in the run's folder that hold `rows` in another form: by name, `(row) -> line`."""
     about: str = ""
     """What its command and its flow do, in a line; empty: it has none."""
+    hints: Mapping[str, str] = field(default_factory=dict)
+    """What to try when nothing was kept, by the reason that took most."""
     demo: str = ""
     """The preset that runs on the packaged model; empty: there is none."""
     own_options: Mapping[str, RunOption] = field(default_factory=dict)

@@ -50,6 +50,7 @@ from trailforge.schemas.errors import CountMismatch as CountMismatch
 from trailforge.schemas.errors import HubError as HubError
 from trailforge.schemas.errors import InvalidInput as InvalidInput
 from trailforge.schemas.errors import MalformedReply as MalformedReply
+from trailforge.schemas.errors import NothingKept as NothingKept
 from trailforge.schemas.errors import NothingLeft as NothingLeft
 from trailforge.schemas.errors import OutOfBand as OutOfBand
 from trailforge.schemas.errors import OutputError as OutputError

@@ -2,7 +2,7 @@
 
     TrailforgeError
     ├── InvalidInput        a file, row or field that a person gave is wrong
-    │   └── NothingLeft     it was read, and the filters left nothing of it
+    │   └── NothingLeft     it was read, and nothing of it is left to make anything of
     ├── ProviderError       a model server refused or failed
     │   ├── Stalled         no reply from any server for too long, whatever was tried
     │   ├── ServerUnavailable   nothing answers at the URL, or it keeps answering 5xx
@@ -14,6 +14,7 @@
     ├── CountMismatch       inputs != accepted + rejected + failed, or a file is not what the manifest says
     ├── ClusterError        a job of a distributed runner failed, or lost a worker
     ├── OutputError         the output folder cannot be written, or belongs to another run
+    ├── NothingKept         the data is finished, and no row of it was kept
     ├── OutOfBand           the data is finished, and a figure of it is not what people wanted to see
     └── HubError            the Hub refused a push, or cannot be reached
 
@@ -33,7 +34,7 @@ Policy. Plain code raises; nothing catches in order to go on, but for these seve
    (`episodes.run_episode`, `evaluation.agents`). In trainings a search that keeps failing is that, too
    (`environment.respond_or_fail`), until search after search fails.
 5. `flows.nightly` makes the next window when one cannot be finished, and raises the first error after the last window.
-   A window of which `NothingLeft` has no data, and says so.
+   A window of which `NothingLeft` has no data, and says so; one of which nothing was kept is a figure for its bands.
 6. `retrieval.backends`: where the build of an index asks a model about passages and its reply cannot be used, what was
    asked for is made without a model or left out, and counted.
 7. `cli` prints one line, `error: …`, with the mend, and exits with the error's `exit_code`.
@@ -95,9 +96,10 @@ def located(*, file: object = None, row: int | None = None, section: str = "") -
 
 
 class NothingLeft(InvalidInput):
-    """Nothing of what a person gave came through the filters."""
+    """Nothing of what a person gave is left to make anything of; it is not wrong in itself."""
 
     reason = "nothing_left"
+    exit_code = 14
 
 
 class ProviderError(TrailforgeError):
@@ -173,6 +175,13 @@ class ClusterError(TrailforgeError):
 
     reason = "cluster_error"
     exit_code = 10
+
+
+class NothingKept(TrailforgeError):
+    """Data is finished, with its files and its card, and holds no row: of what was given nothing was kept."""
+
+    reason = "nothing_kept"
+    exit_code = 14
 
 
 class OutOfBand(TrailforgeError):

@@ -1,5 +1,6 @@
 """Questions -> search trees -> trajectories and SFT rows (MSearcher)."""
 
+from trailforge.generators.searched import QUESTION_HINTS
 from trailforge.pipelines.dataset import DataSet, Stage, Table
 from trailforge.protocols import REACT
 from trailforge.schemas import Question, SearchTree, SftRow, Trajectory
@@ -45,6 +46,7 @@ DATASET = DataSet(
     show=f"{_HERE}.show:SHOW",
     beside={"plots": r"funnel\.png"},
     about="Turn multi-hop questions into correct and self-reflective search trajectories (MSearcher).",
+    hints=QUESTION_HINTS,
     demo="demo",
     examples=(
         "mcts-trajectories --preset demo --questions sample_data/musique_style_questions.jsonl --out out/demo",
