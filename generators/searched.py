@@ -11,6 +11,7 @@ from trailforge.pipelines.dataset import RunOption
 from trailforge.schemas import InvalidInput
 
 if TYPE_CHECKING:
+    from trailforge.pipelines.runs.intake import RunInputs
     from trailforge.retrieval import RetrievalConfig
 
 QUESTION_HINTS = {
@@ -42,6 +43,13 @@ SEARCHED = {
     ),
 }
 """Options of a data set's command, which `search_given` reads."""
+
+
+def packages(config: Any, inputs: RunInputs) -> tuple[str, ...]:
+    """`DataSet.packages` of those that search: what back end and encoder import, and the names of a graph."""
+    has_graph = bool(inputs.options.get("kg") or getattr(config, "kg", ""))
+    found = search_given(config.retrieval, inputs.options).packages
+    return (*found, "rapidfuzz") if has_graph else found
 
 
 def search_given(config: RetrievalConfig, options: Mapping[str, Any]) -> RetrievalConfig:

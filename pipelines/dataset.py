@@ -167,6 +167,9 @@ class DataSet:
     """Line of the books whose accepted items calls and cost are counted by; empty: that of the last stage."""
     configure: Reference | None = None
     """`(config, RunInputs) -> config` with what a person gives to this data set alone, found to be usable."""
+    packages: Reference | None = None
+    """`(config, RunInputs) -> modules` of extras that a run imports beside those that every run does; `config` is the
+    preset's, before `configure`. They are looked for before any input is read."""
     estimate: Reference | None = None
     """`(RunInputs, config) -> Estimate` of what a run would take, for `--dry-run`. Asks nothing and writes nothing."""
     preview: Mapping[str, int] = field(default_factory=lambda: {"limit": 3})

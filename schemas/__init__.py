@@ -60,6 +60,7 @@ from trailforge.schemas.errors import RetrievalError as RetrievalError
 from trailforge.schemas.errors import ServerUnavailable as ServerUnavailable
 from trailforge.schemas.errors import Stalled as Stalled
 from trailforge.schemas.errors import TrailforgeError as TrailforgeError
+from trailforge.schemas.errors import check_packages as check_packages
 from trailforge.schemas.errors import install_hint as install_hint
 from trailforge.schemas.errors import located as located
 from trailforge.schemas.errors import missing_package as missing_package

@@ -42,7 +42,8 @@ Policy. Plain code raises; nothing catches in order to go on, but for these seve
 A wrong *answer* of a model is data, never an error; a malformed reply is an error, never a score of 0.
 """
 
-from collections.abc import Iterator
+import importlib.util
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 
@@ -233,9 +234,25 @@ EXTRAS: dict[str, str] = {
 """Modules that the core does without, and the smallest extra that brings each."""
 
 
+_DISTRIBUTIONS = {"faiss": "faiss-cpu", "sklearn": "scikit-learn", "umap": "umap-learn"}
+"""What is installed for a module, where it is not called so."""
+
+
 def install_hint(extra: str) -> str:
     """How to install an extra, for who installed trailforge and for who cloned it."""
     return f"pip install 'trailforge[{extra}]' (`make install` in a checkout)"
+
+
+def check_packages(modules: Iterable[str], purpose: str) -> None:
+    """Raise `InvalidInput` for modules of `EXTRAS` that are not installed: all at once, before work that needs them.
+
+    Imports none. `purpose`: what needs them, as the subject of a sentence.
+    """
+    missing = sorted({module for module in modules if importlib.util.find_spec(module) is None})
+    if missing:
+        names = ", ".join(_DISTRIBUTIONS.get(module, module.replace("_", "-")) for module in missing)
+        extras = ",".join(sorted({EXTRAS[module] for module in missing}))
+        raise InvalidInput(f"{purpose} needs {names}; {install_hint(extras)}")
 
 
 def missing_package(error: ImportError) -> InvalidInput | None:

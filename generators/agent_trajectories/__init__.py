@@ -47,6 +47,7 @@ DATASET = DataSet(
     stages=(Stage(name=DRAW, unit="questions", run=f"{_HERE}.work:draw_stage"),),
     counted=FILTER,
     configure=f"{_HERE}.config:configure",
+    packages="trailforge.generators.searched:packages",
     estimate=f"{_HERE}.estimate:estimate",
     take_in=f"{_HERE}.work:take_in",
     checks=f"{_HERE}.checks:AgentRowChecks",

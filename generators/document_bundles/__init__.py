@@ -107,6 +107,7 @@ DATASET = DataSet(
     counted="select",
     configure=f"{_HERE}.config:configure",
     preview={"limit": 24},
+    packages=f"{_HERE}.config:packages",
     estimate=f"{_HERE}.estimate:estimate",
     take_in=f"{_WORK}:take_in",
     checks=f"{_HERE}.checks:BundleRowChecks",

@@ -46,6 +46,7 @@ DATASET = DataSet(
     stages=(Stage(name=SEARCH, unit="questions", run=f"{_HERE}.work:search_stage"),),
     counted=FILTER,
     configure=f"{_HERE}.config:configure",
+    packages="trailforge.generators.searched:packages",
     estimate=f"{_HERE}.estimate:estimate",
     take_in=f"{_HERE}.work:take_in",
     checks=f"{_HERE}.checks:KgRowChecks",

@@ -39,6 +39,7 @@ DATASET = DataSet(
     stages=(Stage(name="search", unit="questions", run=f"{_HERE}.work:search_stage"),),
     counted="filter",
     configure=f"{_HERE}.config:configure",
+    packages="trailforge.generators.searched:packages",
     estimate=f"{_HERE}.estimate:estimate",
     take_in=f"{_HERE}.work:take_in",
     checks=f"{_HERE}.checks:MctsRowChecks",
