@@ -177,16 +177,17 @@ def _retrieval(out: Path) -> str:
 
 def _shortage(missing: dict[str, int], chooser: Chooser, config: WorldConfig, kg: Path) -> InvalidInput:
     found = sum(map(len, chooser.chosen.values()))
-    if not found:
-        problem = (
-            "the graph gives no question at all: no path of its facts leads from a name to one other name alone (facts "
-            "of excluded relations, as kinds, do not count); give a graph with more facts, or --hops 1"
-        )
-        return NothingLeft(problem, file=kg)
     kinds = ", ".join(f"{number:,} of {kind}" for kind, number in missing.items())
-    apart = " --test-questions (whose entities no other question may have)," if config.test_questions else ""
     problem = (
         f"the graph gives {found:,} of {config.questions + config.test_questions:,} questions; missing are {kinds}: "
-        f"ask for fewer --questions,{apart} for other --hops, or raise --found-at-once"
     )
-    return InvalidInput(problem, file=kg)
+    if not found:
+        why = (
+            "no path of its facts leads from a name to one other name alone (kinds and other excluded relations do not "
+            "count); give a graph with more facts, or other --hops"
+        )
+        return NothingLeft(problem + why, file=kg)
+    apart = " --test-questions (whose entities no other question may have)," if config.test_questions else ""
+    return InvalidInput(
+        f"{problem}ask for fewer --questions,{apart} for other --hops, or raise --found-at-once", file=kg
+    )
