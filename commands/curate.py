@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trailforge.commands.options import RunFolder
-from trailforge.schemas import FileEntry, InvalidInput, PatternDecision, RefusedPattern, Ruling
+from trailforge.schemas import FileEntry, InvalidInput, NothingKept, PatternDecision, RefusedPattern, Ruling
 
 if TYPE_CHECKING:
     from trailforge.curation.decisions import Merged
@@ -157,6 +157,8 @@ def apply(
     if merged.conflicts:
         print(f"People differ on {len(merged.conflicts)} of them; trailforge curate stats {quote(str(folder))}")
     print(f"Rows: {out}   Check them: trailforge verify {quote(str(out))}")
+    if not books.accepted:
+        raise NothingKept(f"{out}: nothing was kept of {books.inputs:,} rows ({reasons}); decide on some anew")
 
 
 @app.command(epilog=MERGE_EPILOG)

@@ -14,7 +14,7 @@ import typer
 
 from trailforge.commands.index import documents_of
 from trailforge.commands.options import MaxCalls, MaxCost, MaxTokens, ServerPrices, read_prices
-from trailforge.schemas import InvalidInput
+from trailforge.schemas import InvalidInput, check_packages
 from trailforge.schemas.text import visible
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def evaluate(
     dry_run: _DryRun = False,
 ) -> None:
     """Run every agent over every back end with every seed on the same questions, and write a report."""
-    from trailforge.evaluation.corpora import Corpora, read_asked, read_sources
+    from trailforge.evaluation.corpora import Corpora, packages_of, read_asked, read_sources
     from trailforge.evaluation.grid import choose_agents, describe_evaluation, read_evaluation_config
     from trailforge.inference.urls import check_server_url
     from trailforge.retrieval.service.client import NO_KEY, is_address
@@ -145,13 +145,15 @@ def evaluate(
         check_server_url(str(place or ""), name, NO_KEY)
         if place is not None and not is_address(str(place)) and not Path(place).exists():
             raise InvalidInput("no such file or folder", file=place, field=name)
-    served = _served(config, model, model_name)
+    served, sources = _served(config, model, model_name), read_sources(backends, config.backends)
+    if not dry_run:
+        check_packages(packages_of(sources, config.retrieval, kg), "evaluate")
     asked = _read_held_out(questions, limit) if questions.is_dir() else read_asked(questions, question_format, limit)
     if asked.problem:
         typer.echo(visible(asked.problem), err=True)
     corpora = Corpora(
         folder=out,
-        sources=read_sources(backends, config.backends),
+        sources=sources,
         questions=asked.questions,
         documents=documents,
         read=documents_of,

@@ -26,6 +26,7 @@ from trailforge.commands.options import (
     ask_server,
     prices_of,
 )
+from trailforge.schemas import check_packages
 from trailforge.schemas.text import visible
 
 if TYPE_CHECKING:
@@ -122,7 +123,8 @@ def build(
     from trailforge.inference import Caps
     from trailforge.pipelines.engine.progress import show_parts
     from trailforge.retrieval import Encoder
-    from trailforge.retrieval.backends import load_backend
+    from trailforge.retrieval.backends import backend_packages, load_backend
+    from trailforge.retrieval.encoder import encoder_packages
     from trailforge.retrieval.indexes.store import build_index, check_model
     from trailforge.retrieval.seals import refuse_existing
 
@@ -134,6 +136,8 @@ def build(
         _show_estimate(declared, config, documents, chunking, server)
         return
     refuse_existing(out)
+    of_encoder = encoder_packages(encoder_name) if declared.needs_encoder else ()
+    check_packages((*backend_packages(backend, config), *of_encoder, *(("openai",) if server else ())), "index build")
     if server is None or "build" not in declared.asks_model(config):
         server = None
         check_model(declared, config, None, "build")

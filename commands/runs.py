@@ -73,8 +73,12 @@ def _add_command(app: typer.Typer, dataset: DataSet) -> None:
             return
         manifest = _executor(prefect)(request)
         from trailforge.inspector.terminal import show_end
+        from trailforge.pipelines.runs.finish import check_kept
+        from trailforge.pipelines.runs.intake import read_settings
 
         show_end(manifest, request.out)
+        if (settings := read_settings(request.out)) is not None:
+            check_kept(manifest, settings, request.out)
 
     parameters = [*_own_parameters(dataset), *_shared_parameters(dataset)]
     command.__doc__, command.__annotations__ = dataset.about, {each.name: each.annotation for each in parameters}

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from trailforge.training.config import TrainPreset
     from trailforge.training.searched import Environment
 from trailforge.commands.options import Retrieval, check_training_set
-from trailforge.schemas import InvalidInput
+from trailforge.schemas import InvalidInput, check_packages
+
+_TRAINERS = ("accelerate", "datasets", "peft", "torch", "transformers", "trl")
+"""Modules of extras that a training here imports."""
 
 T = TypeVar("T")
 
@@ -140,6 +143,7 @@ def train_offline(
     """Train on rows as they stand: on conversations, or on pairs of them."""
     if launch_elsewhere(context, launcher, launch, print_files, out):
         return
+    check_packages(_TRAINERS, "a training")
     check_training_set(training_set)
     from trailforge.training.trl.offline import train_dpo, train_sft
 
@@ -194,6 +198,7 @@ def rl(
     recipe = _searching(_recipe(preset, logging, seed, rollouts=rollouts, importance_weights=importance_weights), *said)
     if engine == "verl":
         return _train_on_verl(recipe, context.params)
+    check_packages((*_TRAINERS, "openai", *(("rapidfuzz",) if kg else ())), "a training")
     check_training_set(training_set)
     environment = _environment(recipe, documents, kg)  # what is missing is said before anything heavy is loaded
     from trailforge.training.trl.rl import VllmOptions, train_rl

@@ -281,7 +281,7 @@ def append_records(path: Path, records: Sequence[object]) -> None:
     Raises `OutputError` when the log cannot be written, `InvalidInput` for a line of more than a mebibyte, and for text
     that was no UTF-8 when it was typed.
     """
-    lines = b"".join(map(_line, records))
+    lines = b"".join(map(line_of, records))
     try:
         path.parent.mkdir(exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -314,7 +314,8 @@ def read_records(path: Path, record: type[T], checked: Callable[[T], T]) -> list
     ]
 
 
-def _line(record: object) -> bytes:
+def line_of(record: object) -> bytes:
+    """A record as a line of a log. Raises `InvalidInput` as `append_records`."""
     text = json.dumps(to_dict(record), ensure_ascii=False) + "\n"
     try:
         line = text.encode()

@@ -19,13 +19,16 @@ from trailforge.curation.decisions import (
     append_records,
     check_decision,
     check_filled,
+    line_of,
     merge,
     read_decisions,
     read_records,
 )
+from trailforge.curation.sources import by_source, tell_sources
 from trailforge.pipelines.curated import source_column
+from trailforge.pipelines.dataset import INPUTS
 from trailforge.pipelines.engine.files import output_errors, sha256_of, write_atomically
-from trailforge.pipelines.sources.refused import Refusals, refused_sources
+from trailforge.pipelines.sources.refused import ANY, Refusals, refused_sources
 from trailforge.schemas import (
     DECISIONS_LOG,
     PATTERNS_LOG,
@@ -34,6 +37,7 @@ from trailforge.schemas import (
     InvalidInput,
     PatternDecision,
     RefusedPattern,
+    Ruling,
 )
 
 _LOGS = tuple(Path(log) for log in (DECISIONS_LOG, PATTERNS_LOG))
@@ -45,6 +49,7 @@ COPIES = "verdicts"
 def refusals(verdicts: Sequence[Path]) -> Refusals:
     """What these logs, or the logs in these folders of runs, say together; each counts once.
 
+    What the source of a word says is in the word, or else in the run that its log lies in.
     Raises `InvalidInput` for what is no log, for a folder without, for a pattern that is no regular expression, and for
     a word of which it is not known what it refuses.
     """
@@ -54,21 +59,26 @@ def refusals(verdicts: Sequence[Path]) -> Refusals:
     for path in dict.fromkeys(log for each in verdicts for log in _logs_in(each)):
         digest = sha256_of(path)  # before it is read: what is appended meanwhile shows as another hash
         if path.name == _NAMES[0]:
-            decisions += (words := read_decisions(path, _check_decision))
+            decisions += (words := _read_told(path))
         else:
             patterns += (words := read_patterns(path))
         entries.append(FileEntry(path=str(path), rows=len(words), sha256=digest))
+    alike = by_source(decisions)
+    rulings = {said: merge(words).rulings for said, words in alike.items()}
     return Refusals(
-        sources=refused_sources(merge(decisions).rulings), patterns=refused_patterns(patterns), logs=tuple(entries)
+        sources=refused_sources(rulings),
+        patterns=refused_patterns(patterns),
+        logs=tuple(entries),
+        by_id_alone=sum(_refuses(ruling) for ruling in rulings.get(ANY, ())),
     )
 
 
 def copy_logs(verdicts: Iterable[str], folder: Path) -> tuple[FileEntry, ...]:
     """Copy the logs that names and patterns of files or folders stand for into `folder`, in place of what is there.
 
-    What the copies were made of; their hashes and numbers of words are the copies'. A name has to have a log, as for
-    `refusals`; a pattern may have none yet, and leaves out the copies of other windows. Raises `InvalidInput` for a log
-    that cannot be read.
+    A copy lies in no run, so its words tell themselves what their sources say. Told is what the copies were made of;
+    hashes and numbers of words are the copies'. A name has to have a log, as for `refusals`; a pattern may have none
+    yet, and leaves out the copies of other windows. Raises `InvalidInput` for a log that cannot be read.
     """
     logs = list(dict.fromkeys(log for each in verdicts for log in _logs_called(each)))
     refusals(logs)
@@ -76,7 +86,7 @@ def copy_logs(verdicts: Iterable[str], folder: Path) -> tuple[FileEntry, ...]:
         if folder.exists():
             shutil.rmtree(folder)
     for at, log in enumerate(logs):
-        write_atomically(folder / f"{at:06}" / log.name, partial(shutil.copyfile, log))
+        write_atomically(folder / f"{at:06}" / log.name, partial(_copy_log, log))
     origins = dict(zip(map(str, copies(folder)), map(str, logs), strict=True))
     return tuple(replace(entry, path=origins[entry.path]) for entry in refusals(copies(folder)).logs)
 
@@ -92,6 +102,26 @@ def awaits_curation(log: Path) -> bool:
         return any(ruling.table != "rejected" for ruling in merge(read_decisions(log)).rulings)
     except InvalidInput:
         return True
+
+
+def _read_told(log: Path) -> list[Decision]:
+    """The words of a log, each with the hash of its source where the log or the run around it tells it."""
+    return tell_sources(log.parent.parent, read_decisions(log, _check_decision))
+
+
+def _copy_log(log: Path, target: Path) -> None:
+    """Byte by byte, but for words that do not say what their source says, and whose run does."""
+    words = read_decisions(log, _check_decision) if log.name == _NAMES[0] else []
+    told = tell_sources(log.parent.parent, words)
+    if told == words:
+        shutil.copyfile(log, target)
+    else:
+        target.write_bytes(b"".join(map(line_of, told)))
+
+
+def _refuses(ruling: Ruling) -> bool:
+    """Whether a ruling rejects a source, or what was made of one."""
+    return ruling.action == "reject" and (ruling.table == INPUTS or bool(ruling.source_id))
 
 
 def _check_decision(decision: Decision) -> Decision:

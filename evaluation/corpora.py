@@ -20,12 +20,13 @@ from trailforge.pipelines.runs.finished import MANIFEST
 from trailforge.pipelines.sources import InvalidRow, read_questions
 from trailforge.protocols import KG_SEARCH, SEARCH_R1
 from trailforge.protocols.environment import Environment, EnvironmentConfig, open_environment
-from trailforge.retrieval.backends import BACKENDS
+from trailforge.retrieval.backends import BACKENDS, backend_packages, load_backend
 from trailforge.retrieval.corpus import distinct, read_corpus
+from trailforge.retrieval.encoder import encoder_packages
 from trailforge.retrieval.indexes.manifest import read_manifest
 from trailforge.retrieval.indexes.shards import Report
 from trailforge.retrieval.indexes.store import build_index
-from trailforge.retrieval.retrievers import WEB, check_in_memory, open_encoder, run_apart
+from trailforge.retrieval.retrievers import WEB, RetrieverConfig, check_in_memory, open_encoder, run_apart
 from trailforge.retrieval.scope import ask_server, corpus_hash
 from trailforge.retrieval.seals import describe_files, file_hash
 from trailforge.retrieval.service.client import NO_KEY, is_address
@@ -83,6 +84,24 @@ def read_sources(texts: Iterable[str], options: dict[str, Any]) -> list[BackendS
             raise InvalidInput(f"two back ends are called {source.name}; give each its own name", field="--backend")
         found[source.name] = source
     return list(found.values())
+
+
+def packages_of(sources: Iterable[BackendSource], search: RetrieverConfig, kg: Path | None) -> Iterator[str]:
+    """Modules of extras that an evaluation imports: of its back ends, the graph, the client and the report's plots.
+
+    Raises `RetrievalError` for a folder that holds no index.
+    """
+    yield from ("matplotlib", "openai", *(("rapidfuzz",) if kg else ()))
+    for source in sources:
+        if source.is_remote:
+            continue
+        if source.place:
+            manifest = read_manifest(Path(source.place))
+            encoder, found = manifest.encoder, load_backend(manifest.backend).packages
+        else:
+            over = RetrieverConfig(kind=source.name, options=source.options, encoder=search.encoder)
+            encoder, found = over.encoder_of(source.name), backend_packages(source.name, over.numbers(source.name))
+        yield from (*found, *(encoder_packages(encoder) if encoder else ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,9 +86,11 @@ def describe_table(table: EvaluationTable, plots: Sequence[str] = ()) -> str:
 def _origin(table: EvaluationTable) -> str:
     given = table.evaluation
     seeds = ", ".join(map(str, given.seeds))
+    asked = ", ".join(
+        filter(None, (plain(given.dataset), f"`{plain(given.questions)}`"))
+    )  # own files are of no data set
     lines = [
-        f"- Questions: {given.num_questions:,} of {plain(given.dataset)}, `{plain(given.questions)}`"
-        f" (SHA-256 {given.questions_sha256[:12]})",
+        f"- Questions: {given.num_questions:,} of {asked} (SHA-256 {given.questions_sha256[:12]})",
         f"- Grid: {_count(given.agents, 'agent')}, {_count(given.backends, 'back end')},"
         f" {_count(given.models, 'model')} ({', '.join(map(plain, given.models))}), seeds {seeds}",
         f"- Passages of a search: {given.top_k}",

@@ -15,8 +15,10 @@ from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs import doctor
 from trailforge.pipelines.runs.config import GraphRunConfig, RunConfig, preset_server
 from trailforge.pipelines.runs.doctor import EMBEDDED, Finding, fault, ok, run_check, warning
+from trailforge.pipelines.runs.intake import RunInputs
+from trailforge.pipelines.runs.packages import needed_packages
 from trailforge.presets import load_preset
-from trailforge.schemas import InvalidInput, TrailforgeError
+from trailforge.schemas import InvalidInput, TrailforgeError, check_packages
 
 if TYPE_CHECKING:
     from prefect.settings import Settings
@@ -65,6 +67,7 @@ def _of_data_sets(
         for found in (
             *doctor.thoughts(config, server),
             doctor.window(config, server),
+            *_missing_packages(name, config, kg, documents),
             *_needed_by(config, kg, documents if "documents" in load_dataset(name).own_options else None),
         ):
             wanting.setdefault(found.check, {}).setdefault(found, []).append(name)
@@ -72,6 +75,21 @@ def _of_data_sets(
         for found, names in names_by_finding.items():
             is_of_all = len(names) == len(configs)
             yield found if is_of_all else replace(found, detail=f"{', '.join(names)}: {found.detail}")
+
+
+def _missing_packages(name: str, config: RunConfig, kg: Path | None, documents: Path | None) -> Iterator[Finding]:
+    """Packages of extras that a run imports and that are not there, as one fault; nothing where all are."""
+    dataset = load_dataset(name)
+    given = {"kg": kg, "documents": documents}
+    options = {option: path for option, path in given.items() if path is not None and option in dataset.own_options}
+
+    def look() -> Finding:
+        check_packages(needed_packages(dataset, config, RunInputs(dataset=name, options=options)), "a run")
+        return ok("packages", "all are installed")
+
+    found = run_check("packages", look)
+    if found.level != "ok":
+        yield found
 
 
 def _refuse_unwanted(configs: Mapping[str, RunConfig], kg: Path | None, documents: Path | None) -> None:

@@ -54,6 +54,7 @@ from trailforge.pipelines.runs.own_files import (
     remove_leftovers,
     remove_orphans,
 )
+from trailforge.pipelines.runs.packages import needed_packages
 from trailforge.pipelines.runs.stages import is_complete, planned_stages
 from trailforge.schemas import (
     BudgetExceeded,
@@ -63,6 +64,7 @@ from trailforge.schemas import (
     OutputError,
     ProviderError,
     ServerUnavailable,
+    check_packages,
     read_parquet,
 )
 
@@ -178,11 +180,11 @@ def check_request(request: RunRequest, dataset: DataSet) -> tuple[RunConfig, Run
     """
     check_out(request.out)
     refuse_strangers(request.out, dataset)
-    return check_inputs(request, dataset)
+    return check_inputs(request, dataset, is_run=True)
 
 
-def check_inputs(request: RunRequest, dataset: DataSet) -> tuple[RunConfig, RunInputs]:
-    """`check_request` but for the folder of the run."""
+def check_inputs(request: RunRequest, dataset: DataSet, *, is_run: bool = False) -> tuple[RunConfig, RunInputs]:
+    """`check_request` but for the folder of the run. `is_run`: all packages that it imports have to be there."""
     options = {name: value for name, value in request.options.items() if value is not None}
     check_given(dataset.name, request.preset, request.files, options)
     print_note(
@@ -194,12 +196,19 @@ def check_inputs(request: RunRequest, dataset: DataSet) -> tuple[RunConfig, RunI
     inputs = RunInputs(
         dataset=dataset.name, files=request.files, limit=request.limit, options=options, shown=count_shown
     )
+    if is_run:
+        check_packages(needed_packages(dataset, config, inputs), f"a run of {dataset.command}")
     if dataset.configure is not None:
         config = resolve(dataset.configure)(config, inputs)
     if request.verdicts:
         from trailforge.curation.verdicts import refusals
 
         inputs = replace(inputs, refused=refusals(request.verdicts))
+        if count := inputs.refused.by_id_alone:
+            print_note(
+                f"{count:,} rejections do not tell the text of what was rejected, and hold for all of its id; "
+                "their run tells it: give its folder to --verdicts"
+            )
     return config, inputs
 
 

@@ -11,8 +11,24 @@ from trailforge.pipelines.dataset import RunOption
 from trailforge.schemas import InvalidInput
 
 if TYPE_CHECKING:
+    from trailforge.pipelines.runs.intake import RunInputs
     from trailforge.retrieval import RetrievalConfig
 
+QUESTION_HINTS = {
+    **dict.fromkeys(
+        ("wrong_answer", "no_correct_rollout", "near_miss"),
+        "see whether the model can answer such questions and the search finds what they need; other right spellings of "
+        "an answer go into `answer_aliases`",
+    ),
+    **dict.fromkeys(
+        ("malformed", "malformed_tags", "malformed_reply", "unfinished"),
+        "the model does not keep to the form that it is asked in: take another model, or the reasoning setting that "
+        "fits it (`trailforge doctor --call` tries one reply)",
+    ),
+    "context_overflow": "the prompts are longer than the model's window: serve it with a longer one",
+    "too_long": "rows are longer than the preset's filters allow",
+}
+"""`DataSet.hints` of those that make episodes of questions."""
 _SCOPES = ("question", "corpus")
 GRAPH = RunOption(help="Knowledge graph (from `kg build`). Default: the preset's.", takes=Path)
 SEARCHED = {
@@ -27,6 +43,13 @@ SEARCHED = {
     ),
 }
 """Options of a data set's command, which `search_given` reads."""
+
+
+def packages(config: Any, inputs: RunInputs) -> tuple[str, ...]:
+    """`DataSet.packages` of those that search: what back end and encoder import, and the names of a graph."""
+    has_graph = bool(inputs.options.get("kg") or getattr(config, "kg", ""))
+    found = search_given(config.retrieval, inputs.options).packages
+    return (*found, "rapidfuzz") if has_graph else found
 
 
 def search_given(config: RetrievalConfig, options: Mapping[str, Any]) -> RetrievalConfig:

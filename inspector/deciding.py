@@ -23,6 +23,7 @@ from trailforge.curation.decisions import (
     source_of,
     standing,
 )
+from trailforge.curation.sources import tell_sources
 from trailforge.pipelines.curated import value_at
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.runs.table_index import FILTERS
@@ -58,10 +59,11 @@ def decide(
     uid = row["uid"] if "uid" in row else row["id"]
     takes_back = any(word["action"] == "withdraw" for word in words)  # even on a row that is not there any more
     source_id = "" if takes_back else source_of(table, row)
-    new = [
+    made = (
         check_decision(Decision(run_id=run_id, table=table, uid=uid, who=who, when=now(), source_id=source_id, **word))
         for word in words
-    ]
+    )
+    new = tell_sources(folder, list(made))
     so_far = [each for each in of_run(read_decisions(folder), run_id) if (each.table, each.uid) == (table, uid)]
     stances = standing(so_far)
     if takes_back and not any(each.who == who for each in stances):

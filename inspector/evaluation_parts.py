@@ -50,7 +50,7 @@ def describe_results(table: EvaluationTable, *, is_brief: bool = False) -> Parts
     notes = [Note(f"Not all is there. {line}", "warn") for line in missing]
     chips = Chips(
         [
-            StyledText(f"{given.num_questions:,} questions of {given.dataset}"),
+            StyledText(f"{given.num_questions:,} questions of {given.dataset or given.questions}"),
             StyledText(f"top {given.top_k}", "", "Passages of a search."),
             StyledText(f"seeds {', '.join(map(str, given.seeds))}"),
             StyledText(f"judge {given.judge}" if given.judge else "no judge"),

@@ -91,7 +91,8 @@ class Table:
     is_input: bool = False
     """A row is itself the input of other runs, which a rejection refuses by its uid. Those of `inputs` are."""
     patterns: Mapping[PatternField, Parts] = field(default_factory=dict)
-    """Of inputs: the texts that a pattern of `trailforge curate refuse` can be held against."""
+    """Of inputs: the texts that a pattern of `trailforge curate refuse` can be held against. By `question` or `text`
+    inputs of one id are told apart; without these, the id says all of an input."""
     fixable: tuple[str, ...] = ()
     """Fields that people may set: those from which no figure follows that only the run can measure again."""
     refit: Reference | None = None
@@ -166,6 +167,9 @@ class DataSet:
     """Line of the books whose accepted items calls and cost are counted by; empty: that of the last stage."""
     configure: Reference | None = None
     """`(config, RunInputs) -> config` with what a person gives to this data set alone, found to be usable."""
+    packages: Reference | None = None
+    """`(config, RunInputs) -> modules` of extras that a run imports beside those that every run does; `config` is the
+    preset's, before `configure`. They are looked for before any input is read."""
     estimate: Reference | None = None
     """`(RunInputs, config) -> Estimate` of what a run would take, for `--dry-run`. Asks nothing and writes nothing."""
     preview: Mapping[str, int] = field(default_factory=lambda: {"limit": 3})
@@ -191,6 +195,8 @@ class DataSet:
     """Files in the run's folder that hold `rows` in another form: by name, `(row) -> line`."""
     about: str = ""
     """What its command and its flow do, in a line; empty: it has none."""
+    hints: Mapping[str, str] = field(default_factory=dict)
+    """What to try when nothing was kept, by the reason that took most."""
     demo: str = ""
     """The preset that runs on the packaged model; empty: there is none."""
     own_options: Mapping[str, RunOption] = field(default_factory=dict)

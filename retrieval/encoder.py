@@ -215,11 +215,16 @@ def _environment(name: str, value: str) -> Iterator[None]:
         del os.environ[name]
 
 
+def encoder_packages(name_or_path: str = PACKAGED) -> tuple[str, ...]:
+    """Modules of extras that searches by an encoder import."""
+    if is_served(name_or_path):
+        return ("faiss",)
+    return ("sentence_transformers", "faiss", *((_PACKAGE,) if name_or_path == PACKAGED else ()))
+
+
 def check_encoder(name_or_path: str = PACKAGED) -> Literal["package", "folder", "hub", "server"]:
     """Where its weights are. Raises `RetrievalError` for a missing package; loads nothing, asks no server."""
-    needed = ["faiss"] if is_served(name_or_path) else ["sentence_transformers", "faiss"]
-    needed += [_PACKAGE] if name_or_path == PACKAGED else []
-    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    missing = [name for name in encoder_packages(name_or_path) if importlib.util.find_spec(name) is None]
     if missing:
         raise RetrievalError(
             f"dense retrieval needs {', '.join(missing)}: {install_hint('dense')}, or set retrieval.kind to bm25"

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trailforge.inference.urls import check_server_url
-from trailforge.retrieval.backends import load_backend
+from trailforge.retrieval.backends import backend_packages, load_backend
 from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.corpus import read_corpus
 from trailforge.retrieval.embeddings import encoder_model
-from trailforge.retrieval.encoder import Encoder, check_encoder
+from trailforge.retrieval.encoder import Encoder, check_encoder, encoder_packages
 from trailforge.retrieval.indexes.manifest import IndexManifest, read_manifest
 from trailforge.retrieval.indexes.store import open_index
 from trailforge.retrieval.retrievers import (
@@ -88,6 +88,17 @@ class RetrievalConfig(RetrieverConfig):
             found = read_manifest(Path(self.corpus_index)).encoder
             return (self.encoder or found) if found else None
         return self.encoder_of(self.kind or _USUAL)
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Modules of extras that a search imports. Raises as `encoder_name`."""
+        if self.kind == WEB or self.server:
+            return ()
+        of_encoder = encoder_packages(name) if (name := self.encoder_name) is not None else ()
+        if self.scope == "corpus" and self.corpus_index and Path(self.corpus_index).is_dir():
+            return (*of_encoder, *load_backend(read_manifest(Path(self.corpus_index)).backend).packages)
+        kind = self.kind or _USUAL
+        return (*of_encoder, *backend_packages(kind, self.numbers(kind)))
 
     def over(self, documents: Path | None) -> RetrievalConfig:
         """With this corpus, where one is given, in place of the questions' own paragraphs."""

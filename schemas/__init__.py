@@ -50,6 +50,7 @@ from trailforge.schemas.errors import CountMismatch as CountMismatch
 from trailforge.schemas.errors import HubError as HubError
 from trailforge.schemas.errors import InvalidInput as InvalidInput
 from trailforge.schemas.errors import MalformedReply as MalformedReply
+from trailforge.schemas.errors import NothingKept as NothingKept
 from trailforge.schemas.errors import NothingLeft as NothingLeft
 from trailforge.schemas.errors import OutOfBand as OutOfBand
 from trailforge.schemas.errors import OutOfCredit as OutOfCredit
@@ -61,6 +62,7 @@ from trailforge.schemas.errors import RetrievalError as RetrievalError
 from trailforge.schemas.errors import ServerUnavailable as ServerUnavailable
 from trailforge.schemas.errors import Stalled as Stalled
 from trailforge.schemas.errors import TrailforgeError as TrailforgeError
+from trailforge.schemas.errors import check_packages as check_packages
 from trailforge.schemas.errors import install_hint as install_hint
 from trailforge.schemas.errors import located as located
 from trailforge.schemas.errors import missing_package as missing_package

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from trailforge.schemas.versions import Earlier, migration
+
 DecisionAction = Literal["accept", "reject", "fix", "comment", "withdraw"]
 """`withdraw` takes back all that oneself had decided on the row; one's comments stay."""
 RulingAction = Literal["accept", "reject", "fix"]
@@ -24,7 +26,8 @@ class Decision:
     """One word of one person on one row: a line of `curation/decisions.jsonl` beside the run's tables."""
 
     STORED_AS: ClassVar[str] = "Decision"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration()}  # without `source_hash`
 
     run_id: str
     table: str
@@ -43,6 +46,9 @@ class Decision:
     comment: str = ""
     source_id: str = ""
     """Id of the question, document or path that the row was made of; empty where that is not one thing."""
+    source_hash: str = ""
+    """Of what that says (`pipelines.sources.refused.hash_source`), as other files have other questions of the same id;
+    empty where it is not known, as in logs of version 1.0."""
     schema_version: str = SCHEMA_VERSION
 
 

@@ -2,7 +2,7 @@
 
     TrailforgeError
     ├── InvalidInput        a file, row or field that a person gave is wrong
-    │   └── NothingLeft     it was read, and the filters left nothing of it
+    │   └── NothingLeft     it was read, and nothing of it is left to make anything of
     ├── ProviderError       a model server refused or failed
     │   ├── Stalled         no reply from any server for too long, whatever was tried
     │   ├── ServerUnavailable   nothing answers at the URL, or it keeps answering 5xx
@@ -16,6 +16,7 @@
     ├── CountMismatch       inputs != accepted + rejected + failed, or a file is not what the manifest says
     ├── ClusterError        a job of a distributed runner failed, or lost a worker
     ├── OutputError         the output folder cannot be written, or belongs to another run
+    ├── NothingKept         the data is finished, and no row of it was kept
     ├── OutOfBand           the data is finished, and a figure of it is not what people wanted to see
     └── HubError            the Hub refused a push, or cannot be reached
 
@@ -37,7 +38,7 @@ Policy. Plain code raises; nothing catches in order to go on, but for these seve
    (`episodes.run_episode`, `evaluation.agents`). In trainings a search that keeps failing is that, too
    (`environment.respond_or_fail`), until search after search fails.
 5. `flows.nightly` makes the next window when one cannot be finished, and raises the first error after the last window.
-   A window of which `NothingLeft` has no data, and says so.
+   A window of which `NothingLeft` has no data, and says so; one of which nothing was kept is a figure for its bands.
 6. `retrieval.backends`: where the build of an index asks a model about passages and its reply cannot be used, what was
    asked for is made without a model or left out, and counted.
 7. `cli` prints one line, `error: …`, with the mend, and exits with the error's `exit_code`.
@@ -45,7 +46,8 @@ Policy. Plain code raises; nothing catches in order to go on, but for these seve
 A wrong *answer* of a model is data, never an error; a malformed reply is an error, never a score of 0.
 """
 
-from collections.abc import Iterator
+import importlib.util
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 
@@ -99,9 +101,10 @@ def located(*, file: object = None, row: int | None = None, section: str = "") -
 
 
 class NothingLeft(InvalidInput):
-    """Nothing of what a person gave came through the filters."""
+    """Nothing of what a person gave is left to make anything of; it is not wrong in itself."""
 
     reason = "nothing_left"
+    exit_code = 14
 
 
 class ProviderError(TrailforgeError):
@@ -194,6 +197,13 @@ class ClusterError(TrailforgeError):
     exit_code = 10
 
 
+class NothingKept(TrailforgeError):
+    """Data is finished, with its files and its card, and holds no row: of what was given nothing was kept."""
+
+    reason = "nothing_kept"
+    exit_code = 14
+
+
 class OutOfBand(TrailforgeError):
     """A figure of finished data is outside of its band. The data is there; people are told."""
 
@@ -243,9 +253,25 @@ EXTRAS: dict[str, str] = {
 """Modules that the core does without, and the smallest extra that brings each."""
 
 
+_DISTRIBUTIONS = {"faiss": "faiss-cpu", "sklearn": "scikit-learn", "umap": "umap-learn"}
+"""What is installed for a module, where it is not called so."""
+
+
 def install_hint(extra: str) -> str:
     """How to install an extra, for who installed trailforge and for who cloned it."""
     return f"pip install 'trailforge[{extra}]' (`make install` in a checkout)"
+
+
+def check_packages(modules: Iterable[str], purpose: str) -> None:
+    """Raise `InvalidInput` for modules of `EXTRAS` that are not installed: all at once, before work that needs them.
+
+    Imports none. `purpose`: what needs them, as the subject of a sentence.
+    """
+    missing = sorted({module for module in modules if importlib.util.find_spec(module) is None})
+    if missing:
+        names = ", ".join(_DISTRIBUTIONS.get(module, module.replace("_", "-")) for module in missing)
+        extras = ",".join(sorted({EXTRAS[module] for module in missing}))
+        raise InvalidInput(f"{purpose} needs {names}; {install_hint(extras)}")
 
 
 def missing_package(error: ImportError) -> InvalidInput | None:

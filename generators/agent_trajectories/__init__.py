@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
-from trailforge.generators.searched import SEARCHED
+from trailforge.generators.searched import QUESTION_HINTS, SEARCHED
 from trailforge.pipelines.dataset import DataSet, RunOption, Stage, Table
 from trailforge.protocols import REACT, SEARCH_R1
 from trailforge.schemas import Question, SftRow
@@ -47,6 +47,7 @@ DATASET = DataSet(
     stages=(Stage(name=DRAW, unit="questions", run=f"{_HERE}.work:draw_stage"),),
     counted=FILTER,
     configure=f"{_HERE}.config:configure",
+    packages="trailforge.generators.searched:packages",
     estimate=f"{_HERE}.estimate:estimate",
     take_in=f"{_HERE}.work:take_in",
     checks=f"{_HERE}.checks:AgentRowChecks",
@@ -59,6 +60,7 @@ DATASET = DataSet(
         **SEARCHED,
         "kg": RunOption(help="Knowledge graph (from `kg build`), for agents that search one.", takes=Path),
     },
+    hints=QUESTION_HINTS,
     demo="demo",
     examples=(
         "agent-trajectories --questions musique_train.jsonl.gz --scope question --out out/agents",

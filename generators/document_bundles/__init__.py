@@ -107,6 +107,7 @@ DATASET = DataSet(
     counted="select",
     configure=f"{_HERE}.config:configure",
     preview={"limit": 24},
+    packages=f"{_HERE}.config:packages",
     estimate=f"{_HERE}.estimate:estimate",
     take_in=f"{_WORK}:take_in",
     checks=f"{_HERE}.checks:BundleRowChecks",
@@ -124,6 +125,18 @@ DATASET = DataSet(
         "work/bundling": r"(vectors|sources|days|names|weights)\.npy|part-\d+\.json|made_of",
     },
     about="Turn documents of several sources into bundles, and bundles into multi-hop questions with plans (R-Search).",
+    hints={
+        "no_question": "documents of a bundle share too little that can be asked for: give more documents about the "
+        "same people, places and events; the demo preset's writer needs names that several texts have",
+        "alone": "no document is near another: give more about the same events",
+        "no_shared_name": "documents that are near share no name: give more about the same people, places and events",
+        "single_source": "bundles want several sources: give files of other publishers, or say FILE:source=each where "
+        "each document is a source of its own",
+        "other_time": "documents that are near are too far apart in time: see the preset's time window",
+        "closed_book": "the model knows the answers by heart: give documents that are newer than it",
+        "not_answerable": "the model does not answer from the documents: take another model",
+        "malformed_reply": "the model does not keep to the form that it is asked in: take another model",
+    },
     demo="demo",
     own_options={
         "columns": RunOption(help="Column names, e.g. text=body,title=headline,published=date."),

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from trailforge.filters.answers import AnswerJudgeOptions
 from trailforge.filters.bundle_readings import BundleFilterConfig
-from trailforge.generators.document_bundles.bundling.config import LARGEST, BundleConfig
+from trailforge.generators.document_bundles.bundling.config import LARGEST, PACKAGES, BundleConfig
 from trailforge.generators.document_bundles.bundling.content import ContentConfig
 from trailforge.generators.document_bundles.bundling.duplicates import DuplicateConfig
 from trailforge.generators.document_bundles.episodes import PlannedEpisodeConfig
@@ -17,7 +17,8 @@ from trailforge.generators.document_bundles.write import BundleWriterConfig
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.config import RunConfig
 from trailforge.pipelines.runs.intake import RunInputs
-from trailforge.retrieval.encoder import PACKAGED, Encoder
+from trailforge.retrieval.backends import BACKENDS, backend_packages
+from trailforge.retrieval.encoder import PACKAGED, Encoder, encoder_packages
 from trailforge.retrieval.plan_tools import PlanToolsConfig, check_tools
 from trailforge.schemas import (
     Bundle,
@@ -162,6 +163,16 @@ class BundleRunConfig(RunConfig):
             raise InvalidInput("no such file", file=missing[0], field="selection.benchmarks")
         hashes = tuple(sha256_of(Path(path)) for path in paths)
         return replace(self, selection=replace(self.selection, benchmarks=tuple(paths), benchmark_hashes=hashes))
+
+
+def packages(config: BundleRunConfig, inputs: RunInputs) -> tuple[str, ...]:
+    """`DataSet.packages`: what bundling imports, the encoder, and what plans search, where questions are wanted."""
+    found = (*PACKAGES, *encoder_packages(config.encoder.name))
+    tools, is_asked = config.tools, config.questions and not inputs.options.get("bundles_only")
+    if not is_asked or tools.kind not in BACKENDS:
+        return found
+    of_encoder = encoder_packages(name) if (name := tools.encoder_of(tools.kind)) is not None else ()
+    return (*found, *of_encoder, *backend_packages(tools.kind, tools.numbers(tools.kind)))
 
 
 def configure(config: BundleRunConfig, inputs: RunInputs) -> BundleRunConfig:

@@ -63,6 +63,11 @@ DATASET = DataSet(
     beside={"plots": r"funnel\.png"},
     lists={"questions.jsonl": f"{_HERE}.select:line_of"},
     about="Make multi-hop questions from a knowledge graph's facts, each with one answer in the graph.",
+    hints={
+        "closed_book": "the model knows the answers by heart: sample more paths (--count), or from a less known graph",
+        "malformed": "the model does not keep to the form that it is asked in: take another model",
+        "agreed_otherwise": "the model reads other facts out of the questions: take another model",
+    },
     demo="demo",
     own_options={
         "kg": GRAPH,

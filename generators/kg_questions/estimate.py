@@ -11,7 +11,6 @@ from trailforge.generators.kg_questions.wording import PROMPTS
 from trailforge.pipelines.estimate import Estimate, count_tokens, mean_tokens, stage_estimate
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.retrieval.kg import KgStore
-from trailforge.schemas import InvalidInput
 
 _PATHS = 50
 """Sampled, to see how long their prompts are."""
@@ -22,9 +21,9 @@ _QUESTION_TOKENS = 60
 def estimate(inputs: RunInputs, config: KgQuestionRunConfig) -> Estimate:
     """A bound: every path is found, and every question comes as far as the filter that asks the model."""
     writer, count, prices = config.writer, config.count, config.model.prices
-    chains = list(PathSampler(KgStore.open(Path(config.kg)), config.paths, config.seed).sample(min(count, _PATHS)))
-    if not chains:
-        raise InvalidInput("holds no paths of the wanted forms", file=config.kg)
+    sampler = PathSampler(KgStore.open(Path(config.kg)), config.paths, config.seed)
+    chains = list(sampler.sample(min(count, _PATHS)))
+    sampler.check_any(next(iter(chains), None), inputs.options.get("kg", config.kg))
     draws = count * config.filters.closed_book_samples
     asked = count_tokens(PROMPTS.text("closed_book")) + _QUESTION_TOKENS
     stages = [stage_estimate("closed_book", draws, asked, writer.closed_book_max_tokens, prices)]

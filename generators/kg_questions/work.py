@@ -5,6 +5,7 @@ sample paths | cut into shards | write, filter | select | manifest
 
 from __future__ import annotations
 
+import itertools
 import logging
 from pathlib import Path
 
@@ -41,12 +42,15 @@ def take_in(inputs: RunInputs, folder: Path, config: KgQuestionRunConfig) -> Set
     if earlier is not None and is_same and not any(what_is_wrong(folder, entry) for entry in earlier.files):
         return earlier
     sampler = PathSampler(KgStore.open(Path(config.kg)), config.paths, config.seed)
+    found = iter(inputs.shown(sampler.sample(config.count), "sample: paths", config.count))
+    first = next(found, None)
+    sampler.check_any(first, inputs.options.get("kg", config.kg))
     settings = take_in_rows(
         inputs,
         folder,
         config,
         source=Path(config.kg) / STORE_MANIFEST,
-        rows=inputs.shown(sampler.sample(config.count), "sample: paths", config.count),
+        rows=itertools.chain([first], found),
         record=FactChain,
         nouns="paths of the wanted forms",
         shard_size=config.output.shard_size,

@@ -1,6 +1,6 @@
 """Questions and a knowledge graph -> annotated search episodes, pairs of them and SFT rows (DynaSearcher)."""
 
-from trailforge.generators.searched import GRAPH, SEARCHED
+from trailforge.generators.searched import GRAPH, QUESTION_HINTS, SEARCHED
 from trailforge.pipelines.dataset import DataSet, Stage, Table
 from trailforge.protocols import KG_SEARCH
 from trailforge.schemas import ContrastivePair, KgTrajectory, Question, SftRow
@@ -46,6 +46,7 @@ DATASET = DataSet(
     stages=(Stage(name=SEARCH, unit="questions", run=f"{_HERE}.work:search_stage"),),
     counted=FILTER,
     configure=f"{_HERE}.config:configure",
+    packages="trailforge.generators.searched:packages",
     estimate=f"{_HERE}.estimate:estimate",
     take_in=f"{_HERE}.work:take_in",
     checks=f"{_HERE}.checks:KgRowChecks",
@@ -53,6 +54,7 @@ DATASET = DataSet(
     show=f"{_HERE}.show:SHOW",
     beside={"plots": r"(funnel|rewards)\.png"},
     about="Turn questions into annotated search episodes over documents and a knowledge graph (DynaSearcher).",
+    hints=QUESTION_HINTS,
     demo="demo",
     own_options={"kg": GRAPH, **SEARCHED},
     examples=(

@@ -1,5 +1,6 @@
 """Questions -> search trees -> trajectories and SFT rows (MSearcher)."""
 
+from trailforge.generators.searched import QUESTION_HINTS
 from trailforge.pipelines.dataset import DataSet, Stage, Table
 from trailforge.protocols import REACT
 from trailforge.schemas import Question, SearchTree, SftRow, Trajectory
@@ -38,6 +39,7 @@ DATASET = DataSet(
     stages=(Stage(name="search", unit="questions", run=f"{_HERE}.work:search_stage"),),
     counted="filter",
     configure=f"{_HERE}.config:configure",
+    packages="trailforge.generators.searched:packages",
     estimate=f"{_HERE}.estimate:estimate",
     take_in=f"{_HERE}.work:take_in",
     checks=f"{_HERE}.checks:MctsRowChecks",
@@ -45,6 +47,7 @@ DATASET = DataSet(
     show=f"{_HERE}.show:SHOW",
     beside={"plots": r"funnel\.png"},
     about="Turn multi-hop questions into correct and self-reflective search trajectories (MSearcher).",
+    hints=QUESTION_HINTS,
     demo="demo",
     examples=(
         "mcts-trajectories --preset demo --questions sample_data/musique_style_questions.jsonl --out out/demo",

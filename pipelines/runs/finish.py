@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shlex
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -13,15 +15,27 @@ from pathlib import Path
 
 from trailforge.inference import Usage
 from trailforge.pipelines.dataset import DataSet, resolve
+from trailforge.pipelines.datasets import dataset_of
 from trailforge.pipelines.engine.files import output_errors, plain_files, sha256_of, write_text
 from trailforge.pipelines.engine.shards import file_entry
 from trailforge.pipelines.runs.accounting import add_up, check_balance
 from trailforge.pipelines.runs.finished import MANIFEST, read_manifest
 from trailforge.pipelines.runs.intake import Settings, read_settings, run_configuration
-from trailforge.pipelines.runs.stages import stage_receipts
-from trailforge.schemas import FileEntry, InvalidInput, Manifest, SchemaVersion, stored_name, to_dict, version_of
+from trailforge.pipelines.runs.stages import planned_stages, stage_receipts
+from trailforge.schemas import (
+    FileEntry,
+    InvalidInput,
+    Manifest,
+    NothingKept,
+    SchemaVersion,
+    stored_name,
+    to_dict,
+    version_of,
+)
 
 CARD = "README.md"
+_MOST_REASONS = 3
+"""Of what took the rows of a run that kept none."""
 
 
 def finish_run(folder: Path, settings: Settings, dataset: DataSet, *, seconds: float) -> Manifest:
@@ -119,3 +133,26 @@ def _our_version() -> str:
         return version("trailforge")
     except PackageNotFoundError:
         return "unknown"
+
+
+def check_kept(manifest: Manifest, settings: Settings, folder: Path) -> None:
+    """Raise `NothingKept` for a finished run without rows, with what took most of them and what to try.
+
+    A run that was not asked for rows, as one that ends after its bundles, has kept what it was asked for.
+    """
+    dataset = dataset_of(settings)
+    wanted = {planned.name for planned in planned_stages(dataset, folder, settings)}
+    is_asked = dataset.counted in wanted or dataset.counted not in {stage.name for stage in dataset.stages}
+    if not is_asked or any(entry.path.startswith(f"{dataset.rows}/") for entry in manifest.files):
+        return
+    reasons: Counter[str] = Counter()
+    for line in manifest.stages:
+        reasons.update({each.reason: each.count for each in (*line.rejected, *line.failed)})
+    taken = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common(_MOST_REASONS))
+    first = next(iter(reasons.most_common(1)), ("", 0))[0]
+    look = f"trailforge show {shlex.quote(str(folder))} --table rejected" + f" --kind {first}" * bool(first)
+    hint = f"{dataset.hints[first]}; " if first in dataset.hints else ""
+    raise NothingKept(
+        f"{folder}: nothing was kept of {settings.items:,} {dataset.stages[0].unit} ({taken or 'none was rejected'}): "
+        f"{hint}`{look}` shows them"
+    )

@@ -32,6 +32,7 @@ from trailforge.pipelines.sources.refused import NONE, Refusals
 from trailforge.schemas import (
     FileEntry,
     InvalidInput,
+    NothingLeft,
     OutputError,
     Question,
     RejectedRow,
@@ -312,7 +313,7 @@ class _Intake:
         if not read:
             raise InvalidInput(f"holds no {self.nouns}", file=self.sources[0])
         if not self.shards and self.left_out:
-            raise InvalidInput(f"holds no {self.nouns} that people did not reject", file=self.sources[0])
+            raise NothingLeft(f"holds no {self.nouns} that people did not reject", file=self.sources[0])
         if len(self.invalid) > _MOST_INVALID * read or not self.shards:
             first = self.invalid[0]
             raise InvalidInput(

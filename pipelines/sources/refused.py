@@ -20,6 +20,11 @@ REASON = "rejected_by_curator"
 PATTERN_REASON = "refused_pattern"
 LONGEST_PATTERN = 1000
 """Characters."""
+SourceKey = tuple[str, str]
+"""A source's id and `hash_source`; `ANY` of all sources of this id."""
+ANY = ""
+_TELLING: tuple[PatternField, ...] = ("question", "text")
+"""What tells sources of one id apart, as two files may each have a question `q1`."""
 MATCH_S = 2.0
 """For one text. A pattern that needs more goes through exponentially many ways: the run stops before anything is paid
 for, so what is refused never depends on how fast a machine is."""
@@ -29,11 +34,13 @@ for, so what is refused never depends on how fast a machine is."""
 class Refusals:
     """What people said of earlier runs, as far as the next run's sources go."""
 
-    sources: Mapping[str, str] = field(default_factory=dict)
-    """Who gave which reason, by the id of a refused source."""
+    sources: Mapping[SourceKey, str] = field(default_factory=dict)
+    """Who gave which reason, by the refused source."""
     patterns: tuple[RefusedPattern, ...] = ()
     logs: tuple[FileEntry, ...] = ()
     """The files that this was read from; `rows`: words in them."""
+    by_id_alone: int = 0
+    """Rejections of which nobody knows what their source said: they hold for all sources of its id."""
 
     def __post_init__(self) -> None:
         for each in self.patterns:
@@ -41,17 +48,21 @@ class Refusals:
 
     @property
     def hash(self) -> str:
-        """12 hex digits over all that is refused and why; empty when nothing is."""
+        """12 hex digits over all that is refused and why; empty when nothing is.
+
+        What sources say is no part of it: which of them are left out, the inputs tell.
+        """
         if not (self.sources or self.patterns):
             return ""
-        content = json.dumps([sorted(self.sources.items()), [to_dict(each) for each in self.patterns]])
+        refused = sorted((name, detail) for (name, _), detail in self.sources.items())
+        content = json.dumps([refused, [to_dict(each) for each in self.patterns]])
         return hashlib.sha256(content.encode()).hexdigest()[:12]
 
     def row_of(self, source: Any) -> RejectedRow | None:
         """The row for `rejected/` of a source that is refused; None for all others."""
-        if source.id in self.sources:
-            why = f"people rejected it, or what was made of it: {self.sources[source.id]}"
-            return _reject_source(source, REASON, why)
+        said = self.sources.get((source.id, hash_source(source))) or self.sources.get((source.id, ANY))
+        if said is not None:
+            return _reject_source(source, REASON, f"people rejected it, or what was made of it: {said}")
         for each in self.patterns:
             if is_match(each, source):
                 return _reject_source(source, PATTERN_REASON, f"{each.field} matches {each.pattern!r}: {each.detail}")
@@ -62,33 +73,44 @@ NONE = Refusals()
 """Of a run that nobody said anything before."""
 
 
-def refused_sources(rulings: Iterable[Ruling]) -> dict[str, str]:
-    """Ids of questions, documents and paths that nothing is to be made of again, with who gave which reason.
+def hash_source(source: Any) -> str:
+    """12 hex digits of the hash of what a source says besides its id, white space apart."""
+    fields = pattern_fields(type(source))
+    texts = [" ".join(text.split()) for name in _TELLING if name in fields for text in fields[name](source)]
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
+
+
+def refused_sources(rulings: Mapping[str, Iterable[Ruling]]) -> dict[SourceKey, str]:
+    """Questions, documents and paths that nothing is to be made of again, with who gave which reason.
+
+    `rulings`: by the hash of their source, `ANY` where it is not known.
 
     A source is refused when it was rejected itself; and when a row that was made of it was rejected, and none was
     accepted or fixed. A question made of a graph is such a row, and itself the source of trajectories. Rows of bundles
     refuse no source: it is not told which of its documents was at fault. Raises `InvalidInput` for a rejection of which
     it is not known what it refuses.
     """
-    itself: dict[str, str] = {}
-    against: dict[str, list[str]] = {}
-    in_favour: set[str] = set()
-    for ruling in rulings:
+    itself: dict[SourceKey, str] = {}
+    against: dict[SourceKey, list[str]] = {}
+    in_favour: set[SourceKey] = set()
+    for said, ruling in ((said, ruling) for said, alike in rulings.items() for ruling in alike):
         has_source = bool(source_column(ruling.table))
         if ruling.table == "rejected":
             continue  # filters see to these
         if is_input(ruling.table):
-            if ruling.action == "reject":
-                itself[ruling.uid] = ruling.detail
+            if ruling.action == "reject":  # of rows that others are made of, the uid says all
+                itself[ruling.uid, said if ruling.table == INPUTS else ANY] = ruling.detail
         elif ruling.action == "reject" and has_source and not ruling.source_id:
             problem = f"row {ruling.uid} of {ruling.table} was rejected without its source; reject it again"
             raise InvalidInput(problem, field="source_id")
         if ruling.table != INPUTS and ruling.source_id:
             if ruling.action == "reject":
-                against.setdefault(ruling.source_id, []).append(ruling.detail)
+                against.setdefault((ruling.source_id, said), []).append(ruling.detail)
             else:
-                in_favour.add(ruling.source_id)
-    by_rows = {name: "; ".join(sorted(set(reasons))) for name, reasons in against.items() if name not in in_favour}
+                in_favour.add((ruling.source_id, said))
+    by_rows = {
+        key: "; ".join(sorted(set(reasons))) for key, reasons in against.items() if not {key, (key[0], ANY)} & in_favour
+    }
     return by_rows | itself
 
 

@@ -1,6 +1,7 @@
 """Ways to find passages, one file each behind one declaration (`declaration.Backend`), loaded by name."""
 
 from importlib import import_module
+from typing import Any
 
 from trailforge.retrieval.backends.declaration import (
     Backend,
@@ -24,6 +25,12 @@ def load_backend(name: str) -> Backend:
     return import_module(f"{__name__}.{name}").BACKEND
 
 
+def backend_packages(name: str, config: Any) -> tuple[str, ...]:
+    """Modules of extras that a back end imports to build an index and search it. Raises as `load_backend`."""
+    declared = load_backend(name)
+    return (*declared.packages, *declared.build_packages(config))
+
+
 __all__ = [
     "BACKENDS",
     "Backend",
@@ -33,6 +40,7 @@ __all__ = [
     "PlannedCalls",
     "ShardMap",
     "Workbench",
+    "backend_packages",
     "load_backend",
     "map_here",
 ]

@@ -161,6 +161,10 @@ class Backend:
     """From an index, one of all these documents, of which the first are its own, where that is less work than building
     it anew."""
     needs_encoder: bool = True
+    packages: tuple[str, ...] = ()
+    """Modules of extras that it imports beside those of the encoder."""
+    build_packages: Callable[[Any], tuple[str, ...]] = lambda config: ()
+    """Those that a build alone imports."""
     asks_model: Callable[[Any], Sequence[str]] = lambda config: ()
     """For which of `build` and `find` a configuration asks a model."""
     estimate: Callable[[Sequence[Document], Any], Sequence[PlannedCalls]] = lambda documents, config: ()

@@ -329,6 +329,7 @@ def _estimate(documents: Sequence[Document], config: GraphRagConfig) -> Sequence
 
 BACKEND = Backend(
     name="graph_rag",
+    build_packages=lambda config: ("igraph",),
     config=GraphRagConfig,
     build=_build,
     open=GraphRagIndex.open,

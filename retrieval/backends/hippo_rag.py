@@ -336,6 +336,7 @@ def _asks_model(config: HippoRagConfig) -> list[str]:
 
 BACKEND = Backend(
     name="hippo_rag",
+    packages=("scipy",),
     config=HippoRagConfig,
     build=_build,
     open=_open,

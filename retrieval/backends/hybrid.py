@@ -172,4 +172,4 @@ def _open(folder: Path, documents: Sequence[Document], config: HybridConfig, too
     return HybridIndex(documents, config, tools.vectors, vectors, words, _Titles.open(folder))
 
 
-BACKEND = Backend(name="hybrid", config=HybridConfig, build=_build, open=_open, add=_add)
+BACKEND = Backend(name="hybrid", packages=("scipy",), config=HybridConfig, build=_build, open=_open, add=_add)

@@ -305,6 +305,7 @@ def _open(
 
 BACKEND = Backend(
     name="hyper_graph_rag",
+    packages=("scipy",),
     config=HyperGraphRagConfig,
     build=_build,
     open=_open,

@@ -251,4 +251,4 @@ def _open(folder: Path, documents: Sequence[Document], config: LinearRagConfig, 
     return LinearRagIndex(documents, config, tools.vectors, *parts, passages, sentences)
 
 
-BACKEND = Backend(name="linear_rag", config=LinearRagConfig, build=_build, open=_open, add=_add)
+BACKEND = Backend(name="linear_rag", packages=("scipy",), config=LinearRagConfig, build=_build, open=_open, add=_add)

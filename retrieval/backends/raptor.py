@@ -344,6 +344,7 @@ def _estimate(documents: Sequence[Document], config: RaptorConfig) -> Sequence[P
 
 BACKEND = Backend(
     name="raptor",
+    build_packages=lambda config: ("sklearn", "threadpoolctl", *(() if config.reduction == "pca" else ("umap",))),
     config=RaptorConfig,
     build=_build,
     open=RaptorIndex.open,

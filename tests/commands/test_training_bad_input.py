@@ -187,7 +187,10 @@ def test_rows_longer_than_the_limit(trailforge: Command, tiny_model: Path, recip
     rows = training_set(tmp_path / "set", sft=sft_rows(), rl=[endless, *asked[1:]])
     before = names(tmp_path)
     refused(
-        trailforge("training-set", run, "--out", tmp_path / "out", "--max-tokens", 20), "no rows are left (too_long)"
+        trailforge("training-set", run, "--out", tmp_path / "out", "--max-tokens", 20),
+        "no rows are left (too_long)",
+        "--max-tokens",
+        code=14,
     )
     common = ("--preset", recipe, "--base-model", tiny_model, "--out", tmp_path / "out")
     refused(trailforge("train", "sft", rows, *common), "no conversation has a token to train within 10")

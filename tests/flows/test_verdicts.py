@@ -55,7 +55,7 @@ def runs(tmp_path: Path) -> list[Path]:
 def test_folders_and_logs_add_up_and_each_log_counts_once(runs: list[Path]) -> None:
     one, two = runs
     said = refusals([one, two, two / DECISIONS_LOG])
-    assert said.sources == {"one": "ann: vague", "two": "ann: vague"}
+    assert said.sources == {("one", ""): "ann: vague", ("two", ""): "ann: vague"} and said.by_id_alone == 2
     assert [each.pattern for each in said.patterns] == ["who sang"]
     logs = [one / DECISIONS_LOG, two / DECISIONS_LOG, two / PATTERNS_LOG]
     assert [(each.path, each.rows, each.sha256) for each in said.logs] == [(str(p), 1, sha256_of(p)) for p in logs]
@@ -129,7 +129,7 @@ def test_a_rejection_without_its_source_is_an_error_until_it_is_said_again(runs:
     with pytest.raises(InvalidInput, match="row row of mcts_trajectories was rejected without its source"):
         refusals(runs)
     append(runs[0], [replace(said, source_id="q7")])
-    assert refusals(runs).sources["q7"] == "ann: vague"
+    assert refusals(runs).sources["q7", ""] == "ann: vague"
 
 
 @pytest.mark.slow

@@ -120,6 +120,12 @@ def test_a_terminal_shows_the_table_and_an_episode(folder: Path, opened: OpenEva
     assert show(folder, "--id", "q05", "--count", "3").count("What is q05?\ngold answer") == 3
 
 
+def test_questions_of_an_own_file_are_named_by_it(tmp_path: Path) -> None:
+    cells = {("search_o1", "raptor"): play_cell("search_o1", "raptor")[:3]}
+    write_folder(tmp_path, evaluation(dataset="", questions="mine.jsonl"), cells)
+    assert "20 questions of mine.jsonl" in show(tmp_path)
+
+
 def test_a_terminal_is_not_moved_by_what_an_agent_wrote(tmp_path: Path) -> None:
     first = replace(play_cell("search_o1", "raptor")[0], answer="\x1b[2J[bold]x[/bold]\u202e")
     write_folder(tmp_path, evaluation(), {("search_o1", "raptor"): [first]})

@@ -37,7 +37,7 @@ from trailforge.pipelines.runs.intake import RunInputs, run_configuration, write
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.pipelines.sources import read_questions
 from trailforge.pipelines.sources.refused import Refusals
-from trailforge.schemas import FactChain, InvalidInput, KgQuestion, RefusedPattern, from_dict, read_parquet, read_rows
+from trailforge.schemas import FactChain, KgQuestion, NothingLeft, RefusedPattern, from_dict, read_parquet, read_rows
 
 KINDS = ("written", "by_rule")
 TABLES = (*KG_QUESTIONS.tables, "inputs", "shards", select.JSONL)
@@ -135,8 +135,13 @@ def test_a_graph_with_fewer_paths_gives_fewer_rows(original_kg: Mapping[str, Fin
     settings = work.take_in(RunInputs(dataset="kg_questions"), tmp_path / "few", config)
     assert settings.items == 5
     none = replace(config, paths=replace(config.paths, min_triples=1000, intersections=0.0))
-    with pytest.raises(InvalidInput, match="holds no paths of the wanted forms"):
-        work.take_in(RunInputs(dataset="kg_questions"), tmp_path / "none", none)
+    mine = RunInputs(dataset="kg_questions", options={"kg": Path("my/graph")})
+    with pytest.raises(NothingLeft, match="holds no paths of the wanted forms") as caught:
+        work.take_in(mine, tmp_path / "none", none)
+    told = str(caught.value)
+    assert told.startswith("my/graph: ") and caught.value.exit_code == 14
+    assert "(chain of 1, chain of 2, chain of 3, chain of 4)" in told and "no_path" in told
+    assert "not paths.excluded" in told and "0 of such that lead to one entity (paths.min_triples 1000" in told
     assert not (tmp_path / "none" / "inputs").exists()
 
 
@@ -220,7 +225,7 @@ def test_no_question_is_made_of_a_relation_that_people_refuse(
     said = RefusedPattern(field="relation", pattern=f"^{relation}$", detail="ann: too easy")
     chain = next(row.chain.id for row in before.rows("kg_questions") if relation not in _relations(row))
     config, folder = BY_RULE.on_graph(before.graph), tmp_path / "run"
-    refused = Refusals(sources={chain: "ann: no"}, patterns=(said,))
+    refused = Refusals(sources={(chain, ""): "ann: no"}, patterns=(said,))
     settings = work.take_in(RunInputs(dataset="kg_questions", refused=refused), folder, config)
     write_settings(folder, settings)
     run_stages(folder, settings)

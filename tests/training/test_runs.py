@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -13,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support import finished_runs as made
-from trailforge.schemas import CountMismatch, InvalidInput, SftRow
+from trailforge.schemas import CountMismatch, InvalidInput, RlRow, SftRow
 from trailforge.schemas.versions import migration, version_of
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
-from trailforge.training.sets.files import rows_of
+from trailforge.training.sets.files import held_out_questions, rows_of
 from trailforge.training.sets.runs import open_run, open_runs
 
 ASKED = [made.question(number) for number in range(3)]
@@ -140,3 +141,18 @@ def test_a_run_given_twice_is_refused(run: Path) -> None:
         open_runs([run, run])
     with pytest.raises(InvalidInput, match="no run given"):
         open_runs([])
+
+
+def test_questions_of_two_runs_that_have_one_id_are_all_kept_and_told_apart(tmp_path: Path) -> None:
+    """Two people's files number their questions alike."""
+    mine = [replace(each, dataset="") for each in ASKED]
+    others = [replace(each, question=f"And {each.question[0].lower()}{each.question[1:]}") for each in mine]
+    runs = [
+        made.mcts_run(tmp_path / name, asked, [row for each in asked for row in made.mcts_rows(each)])
+        for name, asked in (("a", mine), ("b", others))
+    ]
+    make_training_set(runs, tmp_path / "set", ViewConfig(validation_share=0.99))
+    found = held_out_questions(tmp_path / "set")
+    texts = {row.question for row in rows_of(tmp_path / "set", "rl", "validation", RlRow)}
+    assert {each.question for each in found} == texts and len(found) == len(texts)
+    assert len({each.id for each in found}) == len(found) > len({each.id.split(" ")[0] for each in found})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from trailforge.schemas import (
     CountMismatch,
     FileEntry,
     InvalidInput,
+    NothingLeft,
     PreferenceRow,
     Question,
     RlRow,
@@ -58,6 +60,12 @@ from trailforge.training.sets.runs import (
     table_of,
 )
 
+_MENDS = {
+    "too_long": "--max-tokens sets the longest row, --long-rows segments cuts rows into turns",
+    "contaminated": "a --benchmark asks the same",
+    "reflective": "--reflective takes them, without --leave-out",
+}
+"""What to change when a reason took every row."""
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how many rows are done, and of how many."""
 
@@ -314,12 +322,23 @@ def _collect_pairs(runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge
 
 def _place(tables: Sequence[SetTable], config: ViewConfig) -> None:
     if not any(table.entries for table in tables):
-        reasons = {count.reason for table in tables for line in table.lines for count in line.rejected}
-        raise InvalidInput(f"no rows are left ({', '.join(sorted(reasons)) or 'the runs hold none'})")
+        raise NothingLeft(f"no rows are left {_reasons(tables)}")
     sft, *others = ({entry.key for entry in table.entries} for table in tables)
     validation = held_out(sft, set().union(*others), config.validation_share, config.seed)
     for table in tables:
         table.place(validation, config)
+
+
+def _reasons(tables: Sequence[SetTable]) -> str:
+    """What took the rows, most first."""
+    counts: Counter[str] = Counter()
+    for line in (line for table in tables for line in table.lines):
+        counts.update({count.reason: count.count for count in line.rejected})
+    if not counts:
+        return "(the runs hold none)"
+    told = ", ".join(f"{count:,} {reason}" for reason, count in counts.most_common())
+    mends = (_MENDS[reason] for reason, _ in counts.most_common(1) if reason in _MENDS)
+    return "; ".join([f"({', '.join(sorted(counts))}): {told}", *mends])
 
 
 def _input(run: FinishedRun) -> SetInput:

@@ -159,20 +159,22 @@ def rows_of(folder: Path, table: str, split: Split, record: type[Row]) -> list[R
 def held_out_questions(folder: Path) -> list[Question]:
     """The questions of `rl/validation`, each once, for evaluations; says how many with options there are besides.
 
-    Options are asked for by letter, which no measure of an evaluation compares. Raises as `rows_of`, and `InvalidInput`
-    when all have options.
+    Options are asked for by letter, which no measure of an evaluation compares. Where questions of two runs have
+    one id, all but the first have the row's uid in it. Raises as `rows_of`, and `InvalidInput` when all have options.
     """
-    rows = {(row.data_source, row.question_id): row for row in rows_of(folder, "rl", "validation", RlRow)}
-    truths = {key: row.reward_model.ground_truth for key, row in rows.items()}
-    plain = [key for key, truth in truths.items() if not truth.correct_options]
+    rows = {(row.data_source, row.question_id, row.question): row for row in rows_of(folder, "rl", "validation", RlRow)}
+    plain = {key: row for key, row in rows.items() if not row.reward_model.ground_truth.correct_options}
     if not plain:
         raise InvalidInput("all questions of rl/validation have options, which are not evaluated", file=folder)
     if len(plain) < len(rows):
         log(f"rl/validation: {len(rows) - len(plain):,} questions have options, and are left out")
-    return [
-        make_question(truths[key], id=rows[key].question_id, question=rows[key].question, dataset=rows[key].data_source)
-        for key in plain
-    ]
+    alike: Counter[tuple[str, str]] = Counter()
+    questions = []
+    for (dataset, id, text), row in plain.items():
+        alike[dataset, id] += 1
+        own = id if alike[dataset, id] == 1 else f"{id} ({row.uid})"
+        questions.append(make_question(row.reward_model.ground_truth, id=own, question=text, dataset=dataset))
+    return questions
 
 
 def make_question(truth: GroundTruth, *, id: str, question: str, dataset: str) -> Question:

@@ -9,7 +9,6 @@ which of them is in which bundle does depend on the order.)
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -22,7 +21,7 @@ from trailforge.generators.document_bundles.bundling.merging import complete, ex
 from trailforge.generators.document_bundles.bundling.recipe import hdbscan_groups, recipe_groups
 from trailforge.generators.document_bundles.bundling.units import Documents, partition, without_source
 from trailforge.retrieval.threads import one_thread
-from trailforge.schemas import InvalidInput, install_hint
+from trailforge.schemas import InvalidInput
 
 _MODULES: dict[Method, tuple[str, ...]] = {
     "recipe": ("sklearn.cluster", "sklearn.decomposition"),
@@ -151,19 +150,6 @@ def _second_chance(
 def _of(part: Group, groups: Iterable[Group]) -> list[Group]:
     """Rows of a part as rows of all."""
     return [[part[row] for row in rows] for rows in groups]
-
-
-def check_packages() -> None:
-    """Raises `InvalidInput`, with the mend, when packages of the extra `bundles` are missing; loads none."""
-    needed = {
-        "faiss": "faiss-cpu",
-        "matplotlib": "matplotlib",
-        "sklearn": "scikit-learn",
-        "threadpoolctl": "threadpoolctl",
-        "umap": "umap-learn",
-    }
-    if missing := [package for module, package in needed.items() if importlib.util.find_spec(module) is None]:
-        raise InvalidInput(f"bundling needs {', '.join(missing)}; {install_hint('bundles')}")
 
 
 def _method(config: BundleConfig) -> Method:

@@ -13,6 +13,8 @@ LeftoverReason = Literal["alone", "single_source", "other_time", "no_shared_name
 Group: TypeAlias = list[int]
 """Rows that belong together."""
 
+PACKAGES = ("faiss", "matplotlib", "sklearn", "threadpoolctl", "umap")
+"""Modules of extras that bundling imports."""
 LARGEST = 4
 """Documents in a bundle at most, as in the paper; at least two, from at least two sources."""
 

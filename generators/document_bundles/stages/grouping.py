@@ -22,11 +22,10 @@ from trailforge.generators.document_bundles.bundling.clustering import (
     Documents,
     PartBundles,
     bundle_part,
-    check_packages,
     join,
     plan,
 )
-from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, LeftoverReason
+from trailforge.generators.document_bundles.bundling.config import PACKAGES, BundleConfig, Bundling, LeftoverReason
 from trailforge.generators.document_bundles.bundling.measures import (
     cohesion,
     name_weights,
@@ -55,6 +54,7 @@ from trailforge.schemas import (
     RejectedRow,
     SourceDocument,
     Verdict,
+    check_packages,
     iter_parquet,
     parse_json,
     read_parquet,
@@ -135,7 +135,7 @@ def group(run: StageRun) -> None:
     Memory on the driver: the vectors two or three times, the names of all documents, no texts but of some shards.
     """
     for shard in missing_shards(run.folder, run.shards):
-        check_packages()
+        check_packages(PACKAGES, "bundling")
         folder, config, seed = run.folder, run.config.bundles, run.config.seed
         meta = _meta(folder, run.before, config)
         vectors = _vectors(folder, run.before)

@@ -102,6 +102,10 @@ class Graph:
         """How many ways it leads; of a symmetric one those of both directions."""
         return sum(int(side.triples[relation]) for side in self._sides_of(relation, is_forward))
 
+    def facts_of_relations(self) -> list[int]:
+        """How many triples each relation has as the graph states them."""
+        return [int(count) for count in self._sides[True].triples]
+
     def functionality(self, relation: int, is_forward: bool) -> float:
         """Entities that it leads from over triples: 1 when it always leads to one. 0 without triples."""
         triples = self.num_triples(relation, is_forward)

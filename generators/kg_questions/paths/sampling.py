@@ -19,7 +19,7 @@ from trailforge.generators.kg_questions.paths.graph import Graph, KindReader, re
 from trailforge.generators.kg_questions.paths.query import Link, PathNode, answers, chain_of, left_without, links_of
 from trailforge.retrieval.kg import KgStore
 from trailforge.rewards import mentions
-from trailforge.schemas import FactChain, KgTriple
+from trailforge.schemas import FactChain, KgTriple, NothingLeft
 
 _TRIES = 6
 """Relations tried for one fact before the path is given up."""
@@ -127,6 +127,29 @@ class PathSampler:
             if chain:
                 found[form] += 1
                 yield chain
+
+    def check_any(self, found: FactChain | None, folder: object) -> None:
+        """Raise `NothingLeft` where the first path is none: what of the graph is asked for, and what to change.
+
+        `folder`: of the graph, as a person gave it.
+        """
+        if found is not None:
+            return
+        config = self._config
+        facts = dict(enumerate(self._graph.facts_of_relations()))
+        asked = facts.keys() - relations_named(self._store, config.excluded)
+        leading = {relation for relation in asked if self._wanted[False][:, relation].any()}
+        forms = ", ".join(sorted({f"{form.shape} of {form.hops}" for form in config.shares}))
+        tried = ", ".join(f"{reason} {number:,}" for reason, number in self.rejected.most_common())
+        raise NothingLeft(
+            f"holds no paths of the wanted forms ({forms}): of {sum(facts.values()):,} facts "
+            f"{sum(facts[each] for each in asked):,} are of relations that are asked for (not paths.excluded), and "
+            f"{sum(facts[each] for each in leading):,} of such that lead to one entity (paths.min_triples "
+            f"{config.min_triples}, the most that one has is {max(facts.values(), default=0):,}; "
+            f"paths.min_functionality {config.min_functionality:g}; not paths.many_tails); attempts that gave none: "
+            f"{tried or 'none'}. Give more facts of these relations, or change the fields `paths` of the preset",
+            file=folder,
+        )
 
     def _of_form(self, form: Form) -> FactChain | None:
         for _ in range(self._config.max_attempts):

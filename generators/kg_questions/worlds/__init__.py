@@ -30,7 +30,7 @@ from trailforge.pipelines.engine.files import new_folder, sha256_of
 from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.kg import KgStore
 from trailforge.retrieval.kg.layout import MANIFEST as STORE_MANIFEST
-from trailforge.schemas import Hop, InvalidInput, Question, SupportingDocument, to_dict
+from trailforge.schemas import Hop, InvalidInput, NothingLeft, Question, SupportingDocument, to_dict
 
 __all__ = ["WorldConfig", "make_world"]
 
@@ -53,7 +53,7 @@ def make_world(kg: Path, out: Path, config: WorldConfig, *, shows_progress: bool
     with new_folder(out) as folder:
         chooser, corpus = _chosen(store, config, shows_progress)
         if missing := chooser.missing():
-            raise InvalidInput(_shortage(missing, chooser, config), file=kg)
+            raise _shortage(missing, chooser, config, kg)
         figures = figures_of(chooser.chosen, corpus, config)
         for split, chosen in chooser.chosen.items():
             _write_lines(folder / f"{split}.jsonl", (to_dict(_record(each)) for each in chosen))
@@ -175,11 +175,19 @@ def _retrieval(out: Path) -> str:
     )
 
 
-def _shortage(missing: dict[str, int], chooser: Chooser, config: WorldConfig) -> str:
+def _shortage(missing: dict[str, int], chooser: Chooser, config: WorldConfig, kg: Path) -> InvalidInput:
     found = sum(map(len, chooser.chosen.values()))
     kinds = ", ".join(f"{number:,} of {kind}" for kind, number in missing.items())
-    apart = " --test-questions (whose entities no other question may have)," if config.test_questions else ""
-    return (
+    problem = (
         f"the graph gives {found:,} of {config.questions + config.test_questions:,} questions; missing are {kinds}: "
-        f"ask for fewer --questions,{apart} for other --hops, or raise --found-at-once"
+    )
+    if not found:
+        why = (
+            "no path of its facts leads from a name to one other name alone (kinds and other excluded relations do not "
+            "count); give a graph with more facts, or other --hops"
+        )
+        return NothingLeft(problem + why, file=kg)
+    apart = " --test-questions (whose entities no other question may have)," if config.test_questions else ""
+    return InvalidInput(
+        f"{problem}ask for fewer --questions,{apart} for other --hops, or raise --found-at-once", file=kg
     )

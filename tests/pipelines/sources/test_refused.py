@@ -139,7 +139,9 @@ def test_rows_refuse_their_source_unless_another_row_of_it_is_good() -> None:
         ruling("kg_questions", "7", "reject", "path"),
         ruling("kg_questions", "8", "accept", "other"),
     ]
-    assert refused_sources(rulings) == {"a": "ann: 1; ann: 2", "c": "ann: c", "path": "ann: 7", "7": "ann: 7"}
+    assert refused_sources({"h": rulings}) == {
+        ("a", "h"): "ann: 1; ann: 2", ("c", "h"): "ann: c", ("path", "h"): "ann: 7", ("7", ""): "ann: 7",
+    }  # fmt: skip
 
 
 def test_refused_sources_are_put_aside_and_the_books_balance(tmp_path: Path) -> None:
@@ -148,7 +150,8 @@ def test_refused_sources_are_put_aside_and_the_books_balance(tmp_path: Path) -> 
     ids = spooled(tmp_path / "before")
     asked = next(iter(read_rows(sorted((tmp_path / "before" / "inputs").glob("*.parquet")), Question)))
     said = Refusals(
-        sources={ids[3]: "ann: vague"}, patterns=(pattern("question", f"^{module.regex.escape(asked.question)}$"),)
+        sources={(ids[3], ""): "ann: vague"},
+        patterns=(pattern("question", f"^{module.regex.escape(asked.question)}$"),),
     )
     folder = tmp_path / "run"
     made, manifest = make_run(folder, source, refusals=said)
@@ -182,7 +185,10 @@ IDS = [f"q{number}" for number in range(12)]
 @given(st.sets(st.sampled_from(IDS), max_size=11), st.lists(st.sampled_from(["q1", "[34]$", "none"]), max_size=2))
 def test_whatever_is_refused_what_goes_in_is_accepted_or_put_aside_once(ids: set[str], texts: list[str]) -> None:
     rows = [replace(ASKED, id=name, question=f"Who sang {name}") for name in IDS]
-    said = Refusals(sources=dict.fromkeys(ids, "ann: no"), patterns=tuple(pattern("question", text) for text in texts))
+    said = Refusals(
+        sources=dict.fromkeys(((name, "") for name in ids), "ann: no"),
+        patterns=tuple(pattern("question", text) for text in texts),
+    )
     wanted = [row.id for row in rows if said.row_of(row) is None]
     with tempfile.TemporaryDirectory() as name:
         folder, source = Path(name) / "run", Path(name) / "q.jsonl"
@@ -203,7 +209,7 @@ def test_whatever_is_refused_what_goes_in_is_accepted_or_put_aside_once(ids: set
 def test_a_limit_counts_what_is_left(tmp_path: Path) -> None:
     source = questions_file(tmp_path / "q.jsonl", count=20, broken_row=None)
     ids = [row.id for row in _taken(source, tmp_path / "all", Refusals(), None)]
-    left = [row.id for row in _taken(source, tmp_path / "some", Refusals(sources={ids[0]: "ann: no"}), 3)]
+    left = [row.id for row in _taken(source, tmp_path / "some", Refusals(sources={(ids[0], ""): "ann: no"}), 3)]
     assert left == ids[1:4]
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.generators.document_bundles.bundling.support import LAX, at, check, documents, nameless
 from tests.support.bundling import bundle_documents
-from trailforge.generators.document_bundles.bundling.clustering import bundle_part, check_packages, join, plan
+from trailforge.generators.document_bundles.bundling.clustering import bundle_part, join, plan
 from trailforge.generators.document_bundles.bundling.config import BundleConfig, Leftover
 from trailforge.generators.document_bundles.bundling.merging import complete, explain
 from trailforge.generators.document_bundles.bundling.recipe import cut
@@ -288,11 +288,3 @@ def test_bad_window() -> None:
     """No length below none."""
     with pytest.raises(InvalidInput, match="0 or more days"):
         BundleConfig(window_days=-1)
-
-
-def test_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Named as they are installed."""
-    check_packages()
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in {"umap", "sklearn"} else object())
-    with pytest.raises(InvalidInput, match=r"scikit-learn, umap-learn; pip install 'trailforge\[bundles\]'"):
-        check_packages()

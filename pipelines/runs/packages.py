@@ -1,0 +1,30 @@
+"""Which packages of extras a run imports, so that one that is missing is named before any input is read."""
+
+from __future__ import annotations
+
+from trailforge.pipelines.dataset import DataSet, resolve
+from trailforge.pipelines.runs.config import EMBEDDED, RunConfig
+from trailforge.pipelines.runs.intake import RunInputs
+
+_EVERY_RUN = ("apache_beam", "matplotlib", "openai")
+"""The engine, the figures of the card, the client."""
+
+
+def needed_packages(dataset: DataSet, config: RunConfig, inputs: RunInputs) -> tuple[str, ...]:
+    """Modules of extras that a run imports sooner or later. `config`: the preset's, before `DataSet.configure`.
+
+    Raises as `DataSet.packages`, and where what is given decides which stages run as `DataSet.configure`.
+    """
+    found = [*_EVERY_RUN, *(resolve(dataset.packages)(config, inputs) if dataset.packages else ())]
+    if config.ledger:
+        found.append("asyncpg")
+    if config.model.url == EMBEDDED and _asks_model(dataset, config, inputs):
+        found.append("xllamacpp")
+    return tuple(dict.fromkeys(found))
+
+
+def _asks_model(dataset: DataSet, config: RunConfig, inputs: RunInputs) -> bool:
+    if dataset.configure is not None and any(stage.is_wanted for stage in dataset.stages):
+        config = resolve(dataset.configure)(config, inputs)
+    wanted = (stage for stage in dataset.stages if stage.is_wanted is None or resolve(stage.is_wanted)(config))
+    return any(stage.asks_model for stage in wanted)
