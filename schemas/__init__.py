@@ -51,11 +51,13 @@ from trailforge.schemas.errors import HubError as HubError
 from trailforge.schemas.errors import InvalidInput as InvalidInput
 from trailforge.schemas.errors import MalformedReply as MalformedReply
 from trailforge.schemas.errors import NothingLeft as NothingLeft
+from trailforge.schemas.errors import NotReady as NotReady
 from trailforge.schemas.errors import OutOfBand as OutOfBand
 from trailforge.schemas.errors import OutputError as OutputError
 from trailforge.schemas.errors import ProviderError as ProviderError
 from trailforge.schemas.errors import RequestRefused as RequestRefused
 from trailforge.schemas.errors import RetrievalError as RetrievalError
+from trailforge.schemas.errors import SearchFailed as SearchFailed
 from trailforge.schemas.errors import ServerUnavailable as ServerUnavailable
 from trailforge.schemas.errors import Stalled as Stalled
 from trailforge.schemas.errors import TrailforgeError as TrailforgeError

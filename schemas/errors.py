@@ -2,7 +2,8 @@
 
     TrailforgeError
     ├── InvalidInput        a file, row or field that a person gave is wrong
-    │   └── NothingLeft     it was read, and the filters left nothing of it
+    │   ├── NothingLeft     it was read, and the filters left nothing of it
+    │   └── NotReady        what a night needs is not there, found out before its first call
     ├── ProviderError       a model server refused or failed
     │   ├── Stalled         no reply from any server for too long, whatever was tried
     │   ├── ServerUnavailable   nothing answers at the URL, or it keeps answering 5xx
@@ -10,6 +11,7 @@
     │   └── ContextOverflow the prompt is longer than the model's window
     ├── MalformedReply      the reply broke its schema or grammar, and the repair try did too
     ├── RetrievalError      an index is missing, damaged or of another encoder
+    │   └── SearchFailed    searches or their server fail; another try may pass
     ├── BudgetExceeded      a hard cap was reached
     ├── CountMismatch       inputs != accepted + rejected + failed, or a file is not what the manifest says
     ├── ClusterError        a job of a distributed runner failed, or lost a worker
@@ -100,6 +102,21 @@ class NothingLeft(InvalidInput):
     reason = "nothing_left"
 
 
+class NotReady(InvalidInput):
+    """What data sets need is not there, as `trailforge doctor` says, too. `faults`: all that is, a line each."""
+
+    reason = "not_ready"
+    exit_code = 11
+
+    def __init__(self, *faults: str) -> None:
+        self.faults = faults
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        super().__init__(f"{faults[0]}{more}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return NotReady, self.faults
+
+
 class ProviderError(TrailforgeError):
     """The model server refused the request (wrong key, unknown model) or failed in a way no retry mends."""
 
@@ -145,6 +162,12 @@ class RetrievalError(TrailforgeError):
 
     reason = "retrieval_error"
     exit_code = 6
+
+
+class SearchFailed(RetrievalError):
+    """A search failed each time that it was tried, or its server does not answer. Another try may pass."""
+
+    reason = "search_failed"
 
 
 class BudgetExceeded(TrailforgeError):

@@ -13,7 +13,7 @@ import contextlib
 import glob
 import gzip
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from trailforge.curation.verdicts import COPIES, copy_logs
 from trailforge.flows.given import check_named
 from trailforge.flows.nights.makes import Make
+from trailforge.flows.nights.replanning import check_changes
 from trailforge.pipelines.engine.files import exclusive, sha256_of, write_atomically, write_text
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.sources.documents import read_documents
@@ -136,37 +137,27 @@ class Window:
         return lines + [f"  outside its band   {breach}" for breach in self.breaches]
 
 
-def begin(root: Path, plan: WindowPlan) -> None:
+def begin(root: Path, plan: WindowPlan, replan: Collection[str] = ()) -> None:
     """`keep_plan` in the folder of the plan's day. Raises `OutputError` when another process makes the window."""
     folder = root / plan.day
     with exclusive(folder):
-        keep_plan(folder, plan)
+        keep_plan(folder, plan, replan)
 
 
-def keep_plan(folder: Path, plan: WindowPlan) -> None:
+def keep_plan(folder: Path, plan: WindowPlan, replan: Collection[str] = ()) -> None:
     """Write the plan of a window, unless it was begun with the same one. Only under the folder's lock.
 
-    Raises `OutputError` when its documents were taken by another plan, or something else is in the folder.
+    Entries that have no row yet take other parameters; `replan`: those that may though they paid for calls. Raises
+    `OutputError` as `check_changes`, for a complete window, and when something else is in the folder.
     """
     begun = _read(folder / PLAN, WindowPlan) if (folder / TAKEN).is_file() else None
-    if begun is not None and begun != plan:
-        old, new = _parameters(begun), _parameters(plan)
-        names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-        changed = "; ".join(f"{name}: {old.get(name)} -> {new.get(name)}" for name in names)
-        problem = f"was begun with other parameters ({changed}); give these, or move it away"
-        raise OutputError(f"{folder} {problem}. A run for a later day finishes it as it was begun")
-    strange = {path.name for path in folder.glob("[!.]*")} - {PLAN, DOCUMENTS, VERDICTS}
-    if begun is None and strange:
+    if begun == plan:
+        return
+    if begun is not None:
+        check_changes(folder, begun, plan, replan, is_complete=(folder / DONE).is_file())
+    elif strange := {path.name for path in folder.glob("[!.]*")} - {PLAN, DOCUMENTS, VERDICTS}:
         raise OutputError(f"{folder} holds no window, but {min(strange)}; give another --out")
-    if begun is None:
-        write_text(folder / PLAN, json.dumps(to_dict(plan), indent=1))
-
-
-def _parameters(plan: WindowPlan) -> dict[str, Any]:
-    """By name; those of the data sets as `FOLDER.name`."""
-    values = to_dict(plan)
-    makes = values.pop("makes")
-    return values | {f"{make['folder']}.{name}": value for make in makes for name, value in make.items()}
+    write_text(folder / PLAN, json.dumps(to_dict(plan), indent=1))
 
 
 def run_folders(folder: Path) -> list[Path]:

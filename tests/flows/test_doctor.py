@@ -99,7 +99,7 @@ def test_each_data_set_of_a_preset_is_looked_at_and_what_all_need_comes_once(tmp
     (read,) = found_by(path, "preset", tmp_path)
     assert read.detail.endswith("for kg_questions, kg_trajectories, mcts_trajectories")
     encoders = found_by(path, "encoder", tmp_path)
-    assert [found.level for found in encoders] == ["ok", "warning"] and "nobody/has-it" in encoders[1].detail
+    assert [found.level for found in encoders] == ["ok", "fault"] and "nobody/has-it" in encoders[1].detail
     graphs = found_by(path, "graph", tmp_path)
     assert [found.level for found in graphs] == ["fault", "warning"] and "add --kg" in graphs[1].mend
     named = [found.detail.partition(":")[0] for found in (*encoders, *graphs)]
