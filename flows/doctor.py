@@ -114,7 +114,7 @@ def fetch_encoders(configs: Iterable[RunConfig]) -> Iterator[Finding]:
         yield ok("fetch", f"the encoder {name} {'was fetched' if fetch_encoder(name) else 'was there'}")
 
 
-def named(found: Finding, names: Collection[str], everyone: Collection[str]) -> Finding:
+def named(found: Finding, names: Collection[str], everyone: Collection[object]) -> Finding:
     """With the names of the runs that it is of, where it is not of all."""
     return found if len(names) == len(everyone) else replace(found, detail=f"{', '.join(names)}: {found.detail}")
 
@@ -186,8 +186,9 @@ def _servers(configs: Mapping[str, RunConfig], *, call: bool) -> Iterator[Found]
         if server.url == EMBEDDED:
             continue
         yield run_check("model server", partial(doctor.model_server, server)), names
-        for style in dict.fromkeys(configs[name].call_style for name in names if call):
-            yield run_check("model call", partial(doctor.model_call, server, style=style)), names
+        asked = {configs[name].call_style: configs[name] for name in names if call}
+        for each in asked.values():
+            yield run_check("model call", partial(doctor.model_call, server, style=each.call_style)), names
 
 
 def embedded_model(name: str, *, is_wanted: bool) -> Finding:

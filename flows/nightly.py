@@ -25,7 +25,7 @@ from trailforge.flows.nights import retention, windows
 from trailforge.flows.nights.bands import Bands, Breach, outside, outside_of_window, read_bands
 from trailforge.flows.nights.makes import OF_DOCUMENTS, Make, read_makes
 from trailforge.flows.nights.readiness import NOT_GIVEN, check_ready, configured_plan, given_to, lacking
-from trailforge.flows.nights.replanning import is_begun
+from trailforge.flows.nights.replanning import begin, is_begun, keep_plan
 from trailforge.flows.nights.windows import Made, Taken, Window, WindowPlan
 from trailforge.inference import Caps
 from trailforge.pipelines.dataset import resolve
@@ -105,7 +105,7 @@ def nightly(
     own = configured_plan(plan)
     retention.check_keep(1 if keep_windows is None else keep_windows)
     windows.find_files(own.documents)  # of no file, the plan would stay unfinished for ever
-    windows.begin(out, own, replan or ())
+    begin(out, own, replan or ())
     before = [folder for folder in windows.unfinished_windows(out, before=own.day) if not is_held(folder)]
     folders = [*before, out / own.day]
     made, errors = _each(folders, own, means)
@@ -165,12 +165,12 @@ def make_window(folder: Path, plan: WindowPlan, means: Means) -> Window:
     """Make what is missing of a window. A complete one stays as it is, and nobody is told of it again."""
     with exclusive(folder):
         remove_temporary_files(folder, windows.FILES.__contains__)
-        windows.keep_plan(folder, plan)
+        keep_plan(folder, plan)
         done = windows.read_window(folder)
         if done is not None:
             return replace(done, breaches=())
         plan = configured_plan(plan)
-        windows.keep_plan(folder, plan)
+        keep_plan(folder, plan)
         taken = windows.take(folder, plan)
         if taken.books.accepted:
             unfinished = [make for make in plan.makes if not (folder / make.folder / MANIFEST).is_file()]

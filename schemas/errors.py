@@ -108,10 +108,9 @@ class NotReady(InvalidInput):
     reason = "not_ready"
     exit_code = 11
 
-    def __init__(self, *faults: str) -> None:
-        self.faults = faults
-        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        super().__init__(f"{faults[0]}{more}")
+    def __init__(self, first: str, *others: str) -> None:
+        self.faults = (first, *others)
+        super().__init__(f"{first} (and {len(others)} more)" if others else first)
 
     def __reduce__(self) -> tuple[object, ...]:
         return NotReady, self.faults

@@ -1,23 +1,25 @@
-"""Other parameters for a window that was begun: what of it may still take them, because nothing would be lost."""
+"""The plan by which a window begins, and another one for a window that was begun: what of it may still go by that, since
+nothing is lost.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trailforge.flows.nights.makes import OF_DOCUMENTS
+from trailforge.flows.nights.windows import DOCUMENTS, DONE, PLAN, TAKEN, VERDICTS, WindowPlan, read_record
 from trailforge.inference import SqliteLedger
 from trailforge.pipelines.dataset import LEDGER
+from trailforge.pipelines.engine.files import exclusive, write_text
 from trailforge.pipelines.engine.shards import RECEIPTS
 from trailforge.pipelines.runs.finish import MANIFEST
 from trailforge.pipelines.runs.intake import config_of, read_settings
 from trailforge.schemas import OutputError, to_dict
-
-if TYPE_CHECKING:
-    from trailforge.flows.nights.windows import WindowPlan
 
 _CONTENT = "content of {}'s preset, benchmarks or graph"
 _OF_ALL = ("seed", "model_name")
@@ -33,12 +35,35 @@ class _Change:
     """Folders of the entries that it is of; None: the window itself, whose documents are taken."""
 
 
+def begin(root: Path, plan: WindowPlan, replan: Collection[str] = ()) -> None:
+    """`keep_plan` in the folder of the plan's day. Raises `OutputError` when another process makes the window."""
+    folder = root / plan.day
+    with exclusive(folder):
+        keep_plan(folder, plan, replan)
+
+
+def keep_plan(folder: Path, plan: WindowPlan, replan: Collection[str] = ()) -> None:
+    """Write the plan of a window, unless it was begun with the same one. Only under the folder's lock.
+
+    Entries that have no row yet take other parameters; `replan`: those that may though they paid for calls. Raises
+    `OutputError` where rows would not be as the plan says, for a complete window, and when something else is in there.
+    """
+    begun = read_record(folder / PLAN, WindowPlan) if (folder / TAKEN).is_file() else None
+    if begun == plan:
+        return
+    if begun is not None:
+        _check_changes(folder, begun, plan, replan, is_complete=(folder / DONE).is_file())
+    elif strange := {path.name for path in folder.glob("[!.]*")} - {PLAN, DOCUMENTS, VERDICTS}:
+        raise OutputError(f"{folder} holds no window, but {min(strange)}; give another --out")
+    write_text(folder / PLAN, json.dumps(to_dict(plan), indent=1))
+
+
 def is_begun(run: Path) -> bool:
     """Whether a run has a shard or more: its rows are then of the parameters that it was begun with."""
     return (run / MANIFEST).exists() or any((run / RECEIPTS).glob("*.json"))
 
 
-def check_changes(
+def _check_changes(
     folder: Path, begun: WindowPlan, plan: WindowPlan, asked: Collection[str], *, is_complete: bool
 ) -> None:
     """Whether a window may go on by another plan than it was begun with.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prefect.settings import Settings
@@ -83,7 +84,7 @@ def test_examine_asks_the_model_only_when_told(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def found_by(preset: object, check: str, out: Path, **given: Path | None) -> list[Finding]:
+def found_by(preset: object, check: str, out: Path, **given: Any) -> list[Finding]:
     return [each for each in examine(str(preset), None, None, out, call=False, **given) if each.check == check]
 
 

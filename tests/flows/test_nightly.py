@@ -24,6 +24,7 @@ from trailforge.flows import nightly as module
 from trailforge.flows.nightly import nightly
 from trailforge.flows.nights import windows
 from trailforge.flows.nights.makes import read_makes
+from trailforge.flows.nights.replanning import begin
 from trailforge.flows.nights.windows import Window, WindowPlan, read_window
 from trailforge.pipelines.engine.files import exclusive
 from trailforge.pipelines.engine.shards import Receipt, write_receipt
@@ -93,7 +94,7 @@ class Lab:
 
     def begin(self, day: date, **changes: Any) -> Path:
         """Begin a window and stop at once; its plan's file."""
-        windows.begin(self.out, self.asked(day, **changes))
+        begin(self.out, self.asked(day, **changes))
         return self.out / day.isoformat() / windows.PLAN
 
     def plan(self, day: date) -> WindowPlan:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from trailforge.flows.nights import windows
 from trailforge.flows.nights.makes import Make
-from trailforge.flows.nights.windows import WindowPlan, begin, read_plan
+from trailforge.flows.nights.replanning import begin
+from trailforge.flows.nights.windows import WindowPlan, read_plan
 from trailforge.inference import Reply, Request, Sampling, SqliteLedger
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.engine.shards import Receipt, write_receipt

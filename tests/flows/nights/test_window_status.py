@@ -9,6 +9,7 @@ import pytest
 
 from trailforge.flows.nights import windows
 from trailforge.flows.nights.makes import Make
+from trailforge.flows.nights.replanning import begin
 from trailforge.flows.nights.status import read_windows
 from trailforge.flows.nights.windows import Made, Window, WindowPlan
 from trailforge.pipelines.engine.files import exclusive
@@ -29,11 +30,11 @@ DONE = Window(
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A complete window, one that was begun, and one whose plan is something else."""
-    windows.begin(tmp_path, PLAN)
+    begin(tmp_path, PLAN)
     windows.finish(tmp_path / PLAN.day, DONE)
-    windows.begin(tmp_path, replace(PLAN, day="2026-11-21"))
+    begin(tmp_path, replace(PLAN, day="2026-11-21"))
     (tmp_path / "2026-11-21" / "bundles").mkdir()
-    windows.begin(tmp_path, replace(PLAN, day="2026-11-22"))
+    begin(tmp_path, replace(PLAN, day="2026-11-22"))
     (tmp_path / "2026-11-22" / windows.PLAN).write_text("{}")
     (tmp_path / "curated").mkdir()
     return tmp_path

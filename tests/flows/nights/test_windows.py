@@ -18,7 +18,8 @@ from tests.support.bundle_world import write_documents
 from trailforge.flows.given import check_named
 from trailforge.flows.nights import windows
 from trailforge.flows.nights.makes import Make
-from trailforge.flows.nights.windows import Choice, WindowPlan, begin, find_files, read_plan, take, unfinished_windows
+from trailforge.flows.nights.replanning import begin
+from trailforge.flows.nights.windows import Choice, WindowPlan, find_files, read_plan, take, unfinished_windows
 from trailforge.pipelines.engine.files import exclusive, sha256_of
 from trailforge.pipelines.engine.shards import Receipt, write_receipt
 from trailforge.pipelines.sources.documents import read_documents
