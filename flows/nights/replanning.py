@@ -1,6 +1,4 @@
-"""The plan by which a window begins, and another one for a window that was begun: what of it may still go by that, since
-nothing is lost.
-"""
+"""The plan by which a window begins, and which other plan a window that was begun may go by, so that nothing is lost."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_each_window_says_how_it_stands(root: Path) -> None:
     done, begun, other = read_windows(root)
     assert (done.state, done.window) == ("complete", DONE) and "12 rows, 34 calls" in "\n".join(done.lines)
     assert (begun.state, begun.runs) == ("stopped", {"bundles": "empty"})
-    assert begun.lines[0] == "2026-11-21: stopped" and "goes on" in begun.lines[-1]
+    assert begun.lines[0] == "2026-11-21: stopped" and "goes on; with --day 2026-11-21, " in begun.lines[-1]
     assert other.state == "unreadable" and "plan.json was not written by this trailforge" in other.next
 
 
