@@ -1,4 +1,4 @@
-"""The plan by which a window begins, and which other plan a window that was begun may go by, so that nothing is lost."""
+"""The plan by which a window begins, and which other plan one that was begun may go by, so that nothing is lost."""
 
 from __future__ import annotations
 
