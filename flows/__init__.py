@@ -6,6 +6,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+from trailforge.schemas.errors import TrailforgeError
+
 for _name, _value in {
     "DO_NOT_TRACK": "1",
     # Prefect's server and Beam's workers are started as modules, and must not import a user's of the same name.
@@ -39,6 +41,20 @@ def stop_server() -> None:
 
 # Beam says at import, by the root logger, that it was installed without its Google parts.
 logging.getLogger().addFilter(lambda record: "apitools not found" not in record.getMessage())
+
+
+def _in_a_line(record: logging.LogRecord) -> bool:
+    """An error of ours says in its line what is wrong, and what to do: no traceback in the log, nor on the page."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, TrailforgeError):
+        said = record.getMessage()
+        record.msg, record.args = said if str(error) in said else f"{said}: {error}", None
+        record.exc_info = record.exc_text = None
+    return True
+
+
+for _name in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine"):
+    logging.getLogger(_name).addFilter(_in_a_line)
 
 # bm25s tells of every index at the level DEBUG, which Prefect's workers show: a line per question.
 logging.getLogger("bm25s").addFilter(lambda record: record.levelno >= logging.WARNING)

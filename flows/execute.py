@@ -63,6 +63,8 @@ from trailforge.schemas import (
     Manifest,
     OutputError,
     ProviderError,
+    RetrievalError,
+    SearchFailed,
     ServerUnavailable,
     check_packages,
     read_parquet,
@@ -260,9 +262,12 @@ def at_work(task: StageToRun, report: Callable[[float], None] | None = None) -> 
 
 def is_mendable(error: object) -> bool:
     """A retry helps when a server was away or a worker died; not with wrong input, a full disk or unbalanced books, nor
-    at a cap, nor with a refused key, nor when the client itself has waited for long enough."""
+    at a cap, nor with a refused key, nor when the client itself has waited for long enough, nor where an encoder or an
+    index is missing."""
     if isinstance(error, ProviderError):
         return isinstance(error, ServerUnavailable)
+    if isinstance(error, RetrievalError):
+        return isinstance(error, SearchFailed)
     return not isinstance(error, InvalidInput | OutputError | CountMismatch | BudgetExceeded)
 
 

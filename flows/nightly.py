@@ -1,6 +1,7 @@
 """The flow of a night: the data sets of a window of documents, each by its own flow.
 
-Windows of earlier days that are in the same root and not complete are finished first, as they were begun. Whatever goes
+Windows of earlier days that are in the same root and not complete are finished first, as they were begun. Of each,
+all that its data sets need is looked for before the first of them is begun (`flows.nights.readiness`). Whatever goes
 wrong with one, the others are made and retention is done; then the run fails with the first error, or for the figures
 that are outside of their bands.
 """
@@ -19,28 +20,27 @@ from prefect.events import emit_event
 from prefect.runtime import flow_run
 
 from trailforge.curation.verdicts import copies
-from trailforge.flows.configuration import configuration_of
 from trailforge.flows.data_sets import flow_of
 from trailforge.flows.nights import retention, windows
 from trailforge.flows.nights.bands import Bands, Breach, outside, outside_of_window, read_bands
 from trailforge.flows.nights.makes import OF_DOCUMENTS, Make, read_makes
+from trailforge.flows.nights.readiness import NOT_GIVEN, check_ready, configured_plan, given_to, lacking
+from trailforge.flows.nights.replanning import begin, is_begun, keep_plan
 from trailforge.flows.nights.windows import Made, Taken, Window, WindowPlan
 from trailforge.inference import Caps
 from trailforge.pipelines.dataset import resolve
 from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.engine.files import exclusive, is_held, remove_temporary_files
 from trailforge.pipelines.runs.accounting import stage
-from trailforge.pipelines.runs.intake import RunInputs
+from trailforge.pipelines.runs.finish import MANIFEST
 from trailforge.presets import load_bands, load_night
-from trailforge.schemas import InvalidInput, Manifest, NothingLeft, OutOfBand, StageCount, TrailforgeError
+from trailforge.schemas import InvalidInput, Manifest, NothingLeft, NotReady, OutOfBand, StageCount, TrailforgeError
 
 EVENT = "trailforge.band.breached"
 """What an automation listens for."""
 _NO_DOCUMENTS = "no document of these days"
 _NO_QUESTIONS = "the bundles gave no factual question"
 _QUESTIONS = "questions"
-_NOT_GIVEN = {"kg": "no knowledge graph was given", "benchmarks": "no benchmarks were given"}
-"""Why a data set that needs a parameter of the night is left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +72,7 @@ def nightly(
     keep_windows: int | None = None,
     curated: list[Path] | None = None,
     seed: int = 0,
+    replan: list[str] | None = None,
 ) -> Window:
     """Make the data of one window in `out/DAY/`: of the documents published in the `window_days` days before `day`.
 
@@ -80,8 +81,9 @@ def nightly(
     out what needs one. `most_…`: the first so many. `verdicts`: folders of curated runs or logs of theirs, or patterns
     of these, as they are when the window takes its documents.
     `bands`: a file of bands; None: nobody is told. `caps`: of each data set of a window. `keep_windows`, `curated`: see
-    `flows.nights.retention`; None removes nothing, and never what this run made goes. Raises at the end: the first
-    error, with the figures outside of their bands in its message, or `OutOfBand` when there was none.
+    `flows.nights.retention`; None removes nothing, and never what this run made goes. `replan`: entries of the day's
+    window that paid for calls, have no row, and are to go by other parameters than they were begun with. Raises at the
+    end: the first error, with the figures outside of their bands in its message, or `OutOfBand` when there was none.
     """
     held = {} if bands is None else read_bands(load_bands(bands), source=bands, datasets=dataset_names())
     means = Means(model=model, caps=caps, bands=held)
@@ -99,10 +101,11 @@ def nightly(
         seed=seed,
         verdicts=tuple(verdicts or ()),
     )
+    _check_entries(replan or (), plan, makes)
     own = configured_plan(plan)
     retention.check_keep(1 if keep_windows is None else keep_windows)
     windows.find_files(own.documents)  # of no file, the plan would stay unfinished for ever
-    windows.begin(out, own)
+    begin(out, own, replan or ())
     before = [folder for folder in windows.unfinished_windows(out, before=own.day) if not is_held(folder)]
     folders = [*before, out / own.day]
     made, errors = _each(folders, own, means)
@@ -112,53 +115,11 @@ def nightly(
     return made[-1]
 
 
-def configured_plan(plan: WindowPlan) -> WindowPlan:
-    """The plan with the hashes of what its presets, benchmarks and graph give now.
-
-    Raises `InvalidInput` for those that cannot be used, before anything is paid.
-    """
-    return replace(plan, makes=tuple(_configured_make(plan, make) for make in plan.makes))
-
-
-def _configured_make(plan: WindowPlan, make: Make) -> Make:
-    if _lacking(plan, make):
-        return make
-    given = _given(plan, make)
-    dataset = load_dataset(make.dataset)
-    config: Any = configuration_of(dataset, make.preset, None, plan.model_name, seed=plan.seed)
-    if dataset.configure is not None:
-        config = resolve(dataset.configure)(config, RunInputs(dataset=make.dataset, options=given))
-    if make.input != OF_DOCUMENTS and config.needs_decompositions:
-        problem = "its episodes want gold decompositions, which the questions of bundles have not"
-        raise InvalidInput(problem, file=make.preset, field=make.folder)
-    return replace(make, config_hash=config.hash)
-
-
-def _parameters(plan: WindowPlan) -> dict[str, Any]:
-    """Those that data sets may take, where they were given."""
-    values = {"kg": Path(plan.kg) if plan.kg else None, "benchmarks": [*map(Path, plan.benchmarks)]}
-    return {name: value for name, value in values.items() if value}
-
-
-def _given(plan: WindowPlan, make: Make) -> dict[str, Any]:
-    """What a data set is given beside its input."""
-    values = _parameters(plan)
-    given = {name: values[name] for name in (*make.takes, *make.needs) if name in values}
-    return given | ({"scope": make.scope} if make.scope else {})
-
-
-def _lacking(plan: WindowPlan, make: Make) -> str | None:
-    """The first parameter that a data set needs and that was not given."""
-    return next((name for name in make.needs if name not in _parameters(plan)), None)
-
-
-def check_plan(plan: WindowPlan) -> None:
-    """Raises `InvalidInput` as `configured_plan`, and for a preset that gives another configuration than it did."""
-    for then, now in zip(plan.makes, configured_plan(plan).makes, strict=True):
-        if then.config_hash != now.config_hash:
-            change = f"the preset, its benchmarks or its graph changed since {plan.day} was begun"
-            hashes = f"{then.config_hash} -> {now.config_hash}"
-            raise InvalidInput(f"{change} ({hashes}); put them back, or move the window away", file=then.preset)
+def _check_entries(named: Sequence[str], plan: WindowPlan, source: str) -> None:
+    folders = [make.folder for make in plan.makes]
+    for name in named:
+        if name not in folders:
+            raise InvalidInput(f"no entry {name!r}; there are {', '.join(folders)}", file=source, field="replan")
 
 
 def _each(folders: Sequence[Path], own: WindowPlan, means: Means) -> tuple[list[Window], list[TrailforgeError]]:
@@ -170,7 +131,8 @@ def _each(folders: Sequence[Path], own: WindowPlan, means: Means) -> tuple[list[
             plan = own if folder.name == own.day else windows.read_plan(folder)
             made.append(make_window(folder, plan, means))
         except TrailforgeError as error:
-            get_run_logger().error("window %s: %s", folder.name, error)
+            for line in error.faults if isinstance(error, NotReady) else [str(error)]:
+                get_run_logger().error("window %s: %s", folder.name, line)
             error.args = (f"window {folder}: {error}",)
             errors.append(error)
     return made, errors
@@ -203,12 +165,16 @@ def make_window(folder: Path, plan: WindowPlan, means: Means) -> Window:
     """Make what is missing of a window. A complete one stays as it is, and nobody is told of it again."""
     with exclusive(folder):
         remove_temporary_files(folder, windows.FILES.__contains__)
-        windows.keep_plan(folder, plan)
+        keep_plan(folder, plan)
         done = windows.read_window(folder)
         if done is not None:
             return replace(done, breaches=())
-        check_plan(plan)
+        plan = configured_plan(plan)
+        keep_plan(folder, plan)
         taken = windows.take(folder, plan)
+        if taken.books.accepted:
+            unfinished = [make for make in plan.makes if not (folder / make.folder / MANIFEST).is_file()]
+            check_ready(plan, [make for make in unfinished if not lacking(plan, make)], means.model)
         making = _Making(folder, plan, means)
         questions, datasets = making.all(taken)
         counted = {"documents": taken.books.accepted, "questions": questions.accepted}
@@ -257,11 +223,12 @@ class _Making:
         return stage(_QUESTIONS, inputs=inputs, accepted=len(questions), rejected=left_out)
 
     def _make(self, make: Make, why_not: str) -> Made:
-        lacking = _lacking(self._plan, make)
-        if lacking or why_not:
-            return Made(dataset=make.dataset, folder=make.folder, skipped=_NOT_GIVEN[lacking] if lacking else why_not)
+        if not_given := lacking(self._plan, make):
+            why_not = NOT_GIVEN[not_given]
+        if why_not:
+            return Made(dataset=make.dataset, folder=make.folder, skipped=why_not)
         try:
-            manifest = self._run(make, _given(self._plan, make))
+            manifest = self._run(make, given_to(self._plan, make))
         except NothingLeft as error:
             return Made(dataset=make.dataset, folder=make.folder, skipped=error.problem)
         self.alert_outside(outside(manifest, self._means.bands))
@@ -290,6 +257,7 @@ class _Making:
             seed=plan.seed,
             caps=means.caps,
             verdicts=self._verdicts,
+            replace_run=not is_begun(self._folder / make.folder),
             limit=plan.most_documents if is_first else plan.most_questions,
             **{dataset.option.removeprefix("--"): given_file},
             **given,

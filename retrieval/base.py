@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from trailforge.schemas import BudgetExceeded, InvalidInput, Passage, RetrievalError
+from trailforge.schemas import BudgetExceeded, InvalidInput, Passage, RetrievalError, SearchFailed
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ class SearchPatience:
                 raise InvalidInput("has to be above 0", field=name)
 
     async def wait_for(self, search: Callable[[], Awaitable[T]]) -> T:
-        """What a search finds. Raises `RetrievalError` when all attempts fail or hang.
+        """What a search finds. Raises `SearchFailed` when all attempts fail or hang.
 
         What a person has to mend (`InvalidInput`) and a cap that is reached pass at once.
         """
@@ -126,7 +126,7 @@ class SearchPatience:
             except Exception as error:
                 problem = str(error) if isinstance(error, RetrievalError) else f"{type(error).__name__}: {error}"
         times = f" {self.attempts} times" if self.attempts > 1 else ""
-        raise RetrievalError(f"a search failed{times}: {problem}")
+        raise SearchFailed(f"a search failed{times}: {problem}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +150,12 @@ class FailureCount:
         self._lock, self._failures = threading.Lock(), 0
 
     def add(self, problem: str) -> None:
-        """Count one. Raises `RetrievalError` when there are too many."""
+        """Count one. Raises `SearchFailed` when there are too many."""
         with self._lock:
             self._failures += 1
             failures = self._failures
         if failures >= _MOST_FAILURES:
-            raise RetrievalError(f"{failures} searches failed one after the other; the last one: {problem}")
+            raise SearchFailed(f"{failures} searches failed one after the other; the last one: {problem}")
 
     def clear(self) -> None:
         """One has not failed."""

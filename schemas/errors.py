@@ -2,7 +2,8 @@
 
     TrailforgeError
     ├── InvalidInput        a file, row or field that a person gave is wrong
-    │   └── NothingLeft     it was read, and nothing of it is left to make anything of
+    │   ├── NothingLeft     it was read, and nothing of it is left to make anything of
+    │   └── NotReady        what a night needs is not there, found out before its first call
     ├── ProviderError       a model server refused or failed
     │   ├── Stalled         no reply from any server for too long, whatever was tried
     │   ├── ServerUnavailable   nothing answers at the URL, or it keeps answering 5xx
@@ -12,6 +13,7 @@
     │   └── ContextOverflow the prompt is longer than the model's window
     ├── MalformedReply      the reply broke its schema or grammar, and the repair try did too
     ├── RetrievalError      an index is missing, damaged or of another encoder
+    │   └── SearchFailed    searches or their server fail; another try may pass
     ├── BudgetExceeded      a hard cap was reached
     ├── CountMismatch       inputs != accepted + rejected + failed, or a file is not what the manifest says
     ├── ClusterError        a job of a distributed runner failed, or lost a worker
@@ -107,6 +109,20 @@ class NothingLeft(InvalidInput):
     exit_code = 14
 
 
+class NotReady(InvalidInput):
+    """What data sets need is not there, as `trailforge doctor` says, too. `faults`: all that is, a line each."""
+
+    reason = "not_ready"
+    exit_code = 11
+
+    def __init__(self, first: str, *others: str) -> None:
+        self.faults = (first, *others)
+        super().__init__(f"{first} (and {len(others)} more)" if others else first)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return NotReady, self.faults
+
+
 class ProviderError(TrailforgeError):
     """The model server refused the request (wrong key, unknown model) or failed in a way no retry mends."""
 
@@ -167,6 +183,12 @@ class RetrievalError(TrailforgeError):
 
     reason = "retrieval_error"
     exit_code = 6
+
+
+class SearchFailed(RetrievalError):
+    """A search failed each time that it was tried, or its server does not answer. Another try may pass."""
+
+    reason = "search_failed"
 
 
 class BudgetExceeded(TrailforgeError):

@@ -34,7 +34,7 @@ _SHARED = {
         for name in ("demo", "document_bundles", "kg_trajectories", "kg_questions", "inspect", "readme")
     ],
     "prefect": [
-        *("end_to_end/test_schedule.py", "end_to_end/test_nightly.py"),
+        *(f"end_to_end/test_{name}.py" for name in ("schedule", "nightly", "replanned_night")),
         *(f"flows/test_{name}.py" for name in ("data_sets", "nightly", "runs", "train")),
     ],
     "wheel": ["end_to_end/test_package.py", "end_to_end/test_portable.py"],

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from trailforge.flows.nights.replanning import is_begun
 from trailforge.flows.nights.windows import PLAN, Window, folders, read_plan, read_window, run_folders
 from trailforge.pipelines.engine.files import is_held
 from trailforge.pipelines.runs.status import EVERY_S, read_status
@@ -56,7 +57,7 @@ def follow_windows(root: Path) -> Iterator[list[WindowStatus]]:
 def _status(folder: Path) -> WindowStatus:
     day = folder.name
     try:
-        read_plan(folder)
+        plan = read_plan(folder)
         window = read_window(folder)
         runs = {} if window else {run.name: read_status(run).state for run in run_folders(folder)}
     except TrailforgeError as error:
@@ -65,5 +66,7 @@ def _status(folder: Path) -> WindowStatus:
         return WindowStatus(day=day, state="complete", next="", runs={}, window=window)
     if is_held(folder):
         return WindowStatus(day=day, state="running", next="wait; `trailforge status` of a run tells more", runs=runs)
-    mend = f"`trailforge nightly` for this day or a later one goes on; or move {folder} away"
+    mend = "`trailforge nightly` for this day or a later one goes on"
+    if free := [make.folder for make in plan.makes if not is_begun(folder / make.folder)]:
+        mend += f"; with --day {day}, {', '.join(free)} may be given other parameters"
     return WindowStatus(day=day, state="stopped", next=mend, runs=runs)

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from trailforge.curation.verdicts import COPIES, copy_logs
 from trailforge.flows.given import check_named
 from trailforge.flows.nights.makes import Make
-from trailforge.pipelines.engine.files import exclusive, sha256_of, write_atomically, write_text
+from trailforge.pipelines.engine.files import sha256_of, write_atomically, write_text
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.pipelines.sources.rows import InvalidRow
@@ -136,39 +136,6 @@ class Window:
         return lines + [f"  outside its band   {breach}" for breach in self.breaches]
 
 
-def begin(root: Path, plan: WindowPlan) -> None:
-    """`keep_plan` in the folder of the plan's day. Raises `OutputError` when another process makes the window."""
-    folder = root / plan.day
-    with exclusive(folder):
-        keep_plan(folder, plan)
-
-
-def keep_plan(folder: Path, plan: WindowPlan) -> None:
-    """Write the plan of a window, unless it was begun with the same one. Only under the folder's lock.
-
-    Raises `OutputError` when its documents were taken by another plan, or something else is in the folder.
-    """
-    begun = _read(folder / PLAN, WindowPlan) if (folder / TAKEN).is_file() else None
-    if begun is not None and begun != plan:
-        old, new = _parameters(begun), _parameters(plan)
-        names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-        changed = "; ".join(f"{name}: {old.get(name)} -> {new.get(name)}" for name in names)
-        problem = f"was begun with other parameters ({changed}); give these, or move it away"
-        raise OutputError(f"{folder} {problem}. A run for a later day finishes it as it was begun")
-    strange = {path.name for path in folder.glob("[!.]*")} - {PLAN, DOCUMENTS, VERDICTS}
-    if begun is None and strange:
-        raise OutputError(f"{folder} holds no window, but {min(strange)}; give another --out")
-    if begun is None:
-        write_text(folder / PLAN, json.dumps(to_dict(plan), indent=1))
-
-
-def _parameters(plan: WindowPlan) -> dict[str, Any]:
-    """By name; those of the data sets as `FOLDER.name`."""
-    values = to_dict(plan)
-    makes = values.pop("makes")
-    return values | {f"{make['folder']}.{name}": value for make in makes for name, value in make.items()}
-
-
 def run_folders(folder: Path) -> list[Path]:
     """The runs of a window that were begun, as its plan names them; none where that cannot be read."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -185,7 +152,7 @@ def unfinished_windows(root: Path, *, before: str) -> list[Path]:
 
 def read_plan(folder: Path) -> WindowPlan:
     """The plan with which a window was begun. Raises `OutputError` where there is none that can be read."""
-    plan = _read(folder / PLAN, WindowPlan)
+    plan = read_record(folder / PLAN, WindowPlan)
     if plan is None:
         raise OutputError(f"{folder} holds no window")
     return plan
@@ -199,7 +166,7 @@ def folders(root: Path) -> list[Path]:
 
 def read_window(folder: Path) -> Window | None:
     """The complete window in a folder; None when it is not complete."""
-    return _read(folder / DONE, Window)
+    return read_record(folder / DONE, Window)
 
 
 def take(folder: Path, plan: WindowPlan) -> Taken:
@@ -209,7 +176,7 @@ def take(folder: Path, plan: WindowPlan) -> Taken:
     `InvalidInput` for a pattern without files, a file that cannot be read or does not stand still, and when over 5 % of
     all rows are invalid.
     """
-    done = _read(folder / TAKEN, Taken)
+    done = read_record(folder / TAKEN, Taken)
     if done is not None:
         return done
     verdicts = copy_logs(plan.verdicts, folder / VERDICTS)
@@ -328,7 +295,8 @@ def finish(folder: Path, window: Window) -> None:
     write_text(folder / DONE, json.dumps(to_dict(window), indent=1))
 
 
-def _read(path: Path, record: type[R]) -> R | None:
+def read_record(path: Path, record: type[R]) -> R | None:
+    """What a file of a window holds; None where there is none. Raises `OutputError` for one that cannot be read."""
     try:
         return from_dict(record, parse_json(path.read_bytes()))
     except FileNotFoundError:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from trailforge.inference import Reply
     from trailforge.inference.vllm.server import VllmConfig
     from trailforge.pipelines.runs.config import ModelConfig, RunConfig
-    from trailforge.retrieval import RetrievalConfig
 
 EMBEDDED = "embedded"
 _GIB = 2**30
@@ -171,58 +170,9 @@ def key(url: str) -> Finding:
     return ok("key", f"{name} is set")
 
 
-def encoder(name: str | None) -> Finding:
-    """The packages and weights of a sentence encoder. Raises `RetrievalError` for what is missing."""
-    from trailforge.retrieval.encoder import MEND, check_encoder, is_cached
-
-    if name is None:
-        return ok("encoder", "none wanted: what is searched needs none here")
-    place = check_encoder(name)
-    if place == "hub" and not is_cached(name):
-        return warning("encoder", f"{name} is no folder and not in the model hub's cache: it has to be fetched", MEND)
-    where = {"hub": "in the cache", "server": "asked over HTTP, which a build or a search will show"}
-    return ok("encoder", f"{name} is {where.get(place, 'installed')}")
-
-
-def documents(config: RetrievalConfig) -> Finding:
-    """What is searched is there and of the preset's back end, encoder and prefixes, and a server answers.
-
-    Raises as `scope.with_hash`.
-    """
-    from trailforge.retrieval.retrievers import WEB
-    from trailforge.retrieval.scope import check_retrieval, resolved, with_hash
-    from trailforge.retrieval.web.providers import TAVILY_KEY
-
-    if config.searches_paragraphs:
-        check_retrieval(config)
-        return ok("documents", f"each question's own paragraphs are searched ({resolved(config).kind})")
-    found = with_hash(config)
-    if config.kind == WEB:
-        return ok("documents", f"the web is searched, and {TAVILY_KEY} is set")
-    known = f"{found.corpus_hash[:12] or 'which does not say what it serves'}"
-    if config.server:
-        return ok("documents", f"{config.server} answers ({known})")
-    return ok("documents", f"{config.corpus_index} can be searched ({resolved(config).kind} {known})")
-
-
-def graph(folder: Path | None) -> Finding:
-    """The knowledge graph opens, and every byte of it is as it was written. Raises as `KgStore.check_once`."""
-    from trailforge.retrieval.kg import KgStore
-    from trailforge.retrieval.kg.vocabulary import check_package
-
-    check_package()
-    if folder is None:
-        return warning(
-            "graph", "none is named, and a run wants one", "add --kg, a folder that `trailforge kg build` made"
-        )
-    store = KgStore.open(folder)
-    store.check_once()
-    return ok("graph", f"{folder} is sound: {store.stats.entities:,} entities, {store.stats.triples:,} triples")
-
-
 def model_server(config: ModelConfig) -> Finding:
     """The server answers and lists the model. Raises `ProviderError` and its kinds when it does not answer."""
-    served = asyncio.run(_list_models(config))
+    served = asyncio.run(list_models(config))
     if not served:
         return warning("model server", f"{config.url} answers and lists no models", "add --call: one tiny request")
     if config.name in served:
@@ -357,30 +307,14 @@ def _tables(run: Path) -> dict[Path, type]:
     return dict(sorted(found, key=lambda each: each[0]))
 
 
-def search_key(news: Literal["gnews", "serper"] | None) -> Finding:
-    """Whether the keys of the web's search are there, where plans search the web. They are never shown.
-
-    `news`: where their News looks first; None where no plan searches the web.
-    """
-    from trailforge.retrieval.web.providers import GNEWS_KEY, SERPER_KEY
-
-    if news is None:
-        return ok("search key", "none wanted: no plan searches the web")
-    wanted = [SERPER_KEY, *([GNEWS_KEY] if news == "gnews" else [])]
-    missing = [name for name in wanted if not os.environ.get(name, "").strip()]
-    if missing:
-        mend = " ".join(("export", *(f"{name}=…" for name in missing)))
-        return fault("search key", f"plans search the web, and {' and '.join(missing)} is not set", mend)
-    return ok("search key", f"{' and '.join(wanted)} is set")
-
-
 def is_here(url: str) -> bool:
     """Whether a URL names this machine."""
     host = urlsplit(url).hostname or ""
     return host in {"localhost", "::1"} or host.startswith("127.")
 
 
-async def _list_models(config: ModelConfig) -> list[str]:
+async def list_models(config: ModelConfig) -> list[str]:
+    """What a server lists, within seconds. Raises `ProviderError` and its kinds when it does not answer."""
     from trailforge.inference import Caps, ModelClient
 
     async with aclosing(ModelClient(replace(config.client(Caps()), timeout_s=_CHECK_WITHIN_S))) as client:

@@ -28,7 +28,7 @@ from trailforge.retrieval.base import Passing
 from trailforge.retrieval.kg import KgResult
 from trailforge.retrieval.service import wire
 from trailforge.retrieval.service.pages import FoundWords, PagePart
-from trailforge.schemas import InvalidInput, Passage, RetrievalError, from_dict, parse_json
+from trailforge.schemas import InvalidInput, Passage, RetrievalError, SearchFailed, from_dict, parse_json
 
 if TYPE_CHECKING:
     import aiohttp
@@ -165,7 +165,7 @@ class _Line(LoopThread):
         self._session: aiohttp.ClientSession | None = None
 
     async def ask(self, url: str, body: bytes | None, config: SearchClientConfig) -> Any:
-        """The JSON that comes. Raises `RetrievalError` for a refusal, and when the time is over."""
+        """The JSON that comes. Raises `RetrievalError` for a refusal, and `SearchFailed` when the time is over."""
         clock = asyncio.get_running_loop().time
         began, attempts, failure = clock(), 0, Passing("no reply in time")
         try:
@@ -184,7 +184,7 @@ class _Line(LoopThread):
         except TimeoutError:
             pass
         spent = f"{attempts} attempt{'s' if attempts > 1 else ''} in {clock() - began:.1f} s"
-        raise RetrievalError(f"{url}: {failure} ({spent}); is the search server up, and not overloaded?")
+        raise SearchFailed(f"{url}: {failure} ({spent}); is the search server up, and not overloaded?")
 
     async def _attempt(self, url: str, body: bytes | None, config: SearchClientConfig) -> Any:
         import aiohttp

@@ -236,6 +236,12 @@ def test_a_run_of_a_deployment_leaves_rows_and_artifacts(site: Site, nights: Nig
     assert not [path for path in site.home.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
 
 
+def test_a_run_that_fails_says_why_in_lines_and_not_in_tracebacks(site: Site, nights: Nights) -> None:
+    told = [each["message"] for each in site.ask("logs/filter", logs={"level": {"ge_": 40}})]
+    assert any("should be at most 1" in message for message in told)
+    assert not [message for message in (*told, nights.log) if "Traceback (most recent call last)" in message]
+
+
 def test_a_prefect_command_in_the_root_reports_nothing_outside(nights: Nights) -> None:
     """By `prefect.toml`, without any help of the environment."""
     assert "analytics: False" in nights.said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prefect.settings import Settings
@@ -83,7 +84,7 @@ def test_examine_asks_the_model_only_when_told(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def found_by(preset: object, check: str, out: Path, **given: Path | None) -> list[Finding]:
+def found_by(preset: object, check: str, out: Path, **given: Any) -> list[Finding]:
     return [each for each in examine(str(preset), None, None, out, call=False, **given) if each.check == check]
 
 
@@ -99,7 +100,7 @@ def test_each_data_set_of_a_preset_is_looked_at_and_what_all_need_comes_once(tmp
     (read,) = found_by(path, "preset", tmp_path)
     assert read.detail.endswith("for kg_questions, kg_trajectories, mcts_trajectories")
     encoders = found_by(path, "encoder", tmp_path)
-    assert [found.level for found in encoders] == ["ok", "warning"] and "nobody/has-it" in encoders[1].detail
+    assert [found.level for found in encoders] == ["ok", "fault"] and "nobody/has-it" in encoders[1].detail
     graphs = found_by(path, "graph", tmp_path)
     assert [found.level for found in graphs] == ["fault", "warning"] and "add --kg" in graphs[1].mend
     named = [found.detail.partition(":")[0] for found in (*encoders, *graphs)]

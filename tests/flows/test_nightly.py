@@ -24,12 +24,15 @@ from trailforge.flows import nightly as module
 from trailforge.flows.nightly import nightly
 from trailforge.flows.nights import windows
 from trailforge.flows.nights.makes import read_makes
+from trailforge.flows.nights.replanning import begin
 from trailforge.flows.nights.windows import Window, WindowPlan, read_window
 from trailforge.pipelines.engine.files import exclusive
+from trailforge.pipelines.engine.shards import Receipt, write_receipt
 from trailforge.presets import load_night
 from trailforge.schemas import (
     PATTERNS_LOG,
     InvalidInput,
+    NotReady,
     OutOfBand,
     OutputError,
     PatternDecision,
@@ -91,7 +94,7 @@ class Lab:
 
     def begin(self, day: date, **changes: Any) -> Path:
         """Begin a window and stop at once; its plan's file."""
-        windows.begin(self.out, self.asked(day, **changes))
+        begin(self.out, self.asked(day, **changes))
         return self.out / day.isoformat() / windows.PLAN
 
     def plan(self, day: date) -> WindowPlan:
@@ -128,7 +131,9 @@ def test_a_stopped_window_is_finished_as_it_was_begun_and_complete_ones_stay(
     monkeypatch.setattr(module, "emit_event", lambda **event: events.append(event))
     (lab.folder / "bands.yaml").write_text(BANDS)
     bands = str(lab.folder / "bands.yaml")
-    with pytest.raises(ServerUnavailable):
+    with pytest.raises(
+        NotReady, match=r"bundles .*, mcts .*: model server: http://127\.0\.0\.1:9/v1: nothing answers; "
+    ):
         lab.run(FIRST, model=NOBODY, most_questions=1)
     begun = lab.out / FIRST.isoformat()
     assert read_window(begun) is None and (begun / windows.TAKEN).exists()
@@ -165,17 +170,24 @@ def test_windows_that_are_held_or_cannot_be_finished_keep_no_other_from_being_ma
     assert [read_window(lab.out / day.isoformat()) for day in (held, unread, gone)] == [None] * 3
 
 
-def test_a_preset_that_has_changed_since_is_named(lab: Lab) -> None:
-    plan = module.configured_plan(lab.asked(FIRST))
-    module.check_plan(plan)
-    module.check_plan(replace(plan, most_questions=1))
+def test_a_preset_that_has_changed_since_is_named_and_keeps_the_rows_that_it_made(lab: Lab) -> None:
+    folder = lab.out / FIRST.isoformat()
+    with pytest.raises(NotReady):
+        lab.run(FIRST, model=NOBODY)
+    then = lab.plan(FIRST)
     preset = lab.folder / "preset.yaml"
     preset.write_text(preset.read_text().replace("grounded: false", "grounded: true"))
-    with pytest.raises(InvalidInput, match=r"preset\.yaml: .* changed since 2026-11-19 was begun") as caught:
-        module.check_plan(plan)
-    assert plan.makes[1].config_hash in caught.value.problem
-    with pytest.raises(InvalidInput, match="no preset 'nowhere'"):
-        module.check_plan(replace(plan, makes=(replace(plan.makes[0], preset="nowhere"),)))
+    with pytest.raises(NotReady):  # a later night goes by the preset as it is now: nothing was made by the other
+        lab.run(EMPTY, model=NOBODY)
+    now = lab.plan(FIRST)
+    assert [a.config_hash == b.config_hash for a, b in zip(then.makes, now.makes, strict=True)] == [True, False, True]
+    write_receipt(folder / "mcts", Receipt(shard="part-00000-0123456789ab", files=(), stages=()))
+    preset.write_text(preset.read_text().replace("grounded: true", "grounded: false"))
+    changed = (
+        f"content of mcts's preset, benchmarks or graph: {now.makes[1].config_hash} -> {then.makes[1].config_hash}"
+    )
+    with pytest.raises(OutputError, match=rf"{changed}\), and mcts had begun; give these, or move \S+/mcts away"):
+        lab.run(EMPTY + timedelta(days=1), model=NOBODY)
 
 
 def test_errors_breaches_and_retention_keep_none_of_each_other_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +231,7 @@ def test_a_window_hears_people_as_they_spoke_when_it_began(lab: Lab) -> None:
     before.mkdir(parents=True)
     append_pattern(before, word)
     heard = {"verdicts": [str(lab.out / "*" / "*")]}
-    with pytest.raises(ServerUnavailable):
+    with pytest.raises(NotReady):
         lab.run(FIRST, model=NOBODY, **heard)
     append_pattern(before, replace(word, pattern="."))
     window = lab.run(FIRST, **heard)
@@ -246,10 +258,14 @@ def test_what_cannot_be_is_refused_before_anything_is_made(lab: Lab) -> None:
     for message, options in wrong:
         with pytest.raises(InvalidInput, match=message):
             lab.run(FIRST, **options)
-    with pytest.raises(InvalidInput, match="want gold decompositions"):
+    with pytest.raises(NotReady, match="want gold decompositions"):
         lab.run(FIRST, kg=graph, makes=lab.makes(kg_preset="demo"))
-    with pytest.raises(InvalidInput, match="no preset 'nowhere'"):
-        lab.run(FIRST, makes=lab.makes(preset="nowhere"))
+    with pytest.raises(NotReady, match=r"no preset 'nowhere'.*\(and 2 more\)$") as caught:
+        lab.run(FIRST, kg=graph, makes=lab.makes(preset="nowhere", kg_preset="demo"))
+    named = [line.partition(": ")[0] for line in caught.value.faults]
+    assert named == ["bundles (preset nowhere)", "mcts (preset nowhere)", "kg (preset demo)"]
+    with pytest.raises(InvalidInput, match="no entry 'kgs'; there are bundles, mcts, kg"):
+        lab.run(FIRST, replan=["kgs"])
     assert not lab.out.exists()
 
 

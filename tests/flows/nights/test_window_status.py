@@ -9,6 +9,7 @@ import pytest
 
 from trailforge.flows.nights import windows
 from trailforge.flows.nights.makes import Make
+from trailforge.flows.nights.replanning import begin
 from trailforge.flows.nights.status import read_windows
 from trailforge.flows.nights.windows import Made, Window, WindowPlan
 from trailforge.pipelines.engine.files import exclusive
@@ -29,11 +30,11 @@ DONE = Window(
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A complete window, one that was begun, and one whose plan is something else."""
-    windows.begin(tmp_path, PLAN)
+    begin(tmp_path, PLAN)
     windows.finish(tmp_path / PLAN.day, DONE)
-    windows.begin(tmp_path, replace(PLAN, day="2026-11-21"))
+    begin(tmp_path, replace(PLAN, day="2026-11-21"))
     (tmp_path / "2026-11-21" / "bundles").mkdir()
-    windows.begin(tmp_path, replace(PLAN, day="2026-11-22"))
+    begin(tmp_path, replace(PLAN, day="2026-11-22"))
     (tmp_path / "2026-11-22" / windows.PLAN).write_text("{}")
     (tmp_path / "curated").mkdir()
     return tmp_path
@@ -43,7 +44,7 @@ def test_each_window_says_how_it_stands(root: Path) -> None:
     done, begun, other = read_windows(root)
     assert (done.state, done.window) == ("complete", DONE) and "12 rows, 34 calls" in "\n".join(done.lines)
     assert (begun.state, begun.runs) == ("stopped", {"bundles": "empty"})
-    assert begun.lines[0] == "2026-11-21: stopped" and "goes on" in begun.lines[-1]
+    assert begun.lines[0] == "2026-11-21: stopped" and "goes on; with --day 2026-11-21, " in begun.lines[-1]
     assert other.state == "unreadable" and "plan.json was not written by this trailforge" in other.next
 
 

