@@ -235,7 +235,7 @@ def test_processes_share_one_store(store: KgStore) -> None:
     maps = [Path(f"/proc/{reader.pid}/maps") for reader in readers]
     mapped = [path.read_text() for path in maps if path.exists()]
     for reader in readers:
-        reader.communicate("\n", timeout=30)
+        reader.communicate("\n", timeout=200)
     assert said == ["Q1 2\n"] * 2
     assert all(str(store.folder / "out.neighbours.npy") in text for text in mapped)
 

@@ -18,7 +18,7 @@ from trailforge.schemas import Passage, RetrievalError
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-QUICK = SearchClientConfig(timeout_s=0.3, limit_s=1.0, backoff_s=0.01)
+QUICK = SearchClientConfig(timeout_s=1.0, limit_s=3.0, backoff_s=0.01)
 
 
 def closed_port() -> int:
