@@ -45,7 +45,7 @@ _BROWSED = """
 from streamlit.testing.v1 import AppTest
 
 sys.argv[1:] = [{folder!r}, "ann"]
-page = AppTest.from_file({page!r}, default_timeout=60).run()
+page = AppTest.from_file({page!r}, default_timeout=300).run()
 assert not page.exception, page.exception
 assert page.metric
 """

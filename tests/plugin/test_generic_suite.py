@@ -307,6 +307,6 @@ def test_its_rows_are_shown_on_the_page(finished: Path) -> None:
         overview.show(run)
         show_rows(run, show_of(run.dataset))
 
-    page = testing.AppTest.from_function(script, args=(str(finished),), default_timeout=60).run()
+    page = testing.AppTest.from_function(script, args=(str(finished),), default_timeout=300).run()
     assert not page.exception
     assert "remark" in "".join(each.proto.body for each in page.get("html"))

@@ -79,7 +79,7 @@ def test_all_visits_share_the_wait_and_failures_are_counted_aloud(
     clock = Clock()
     monkeypatch.setenv(PASSWORD, "swordfish")
     monkeypatch.setattr(server, "GUESSES", Guesses(clock=clock))
-    one, two = (AppTest.from_function(page, default_timeout=60).run() for _ in range(2))
+    one, two = (AppTest.from_function(page, default_timeout=300).run() for _ in range(2))
     assert ask(one, "guess") == [WRONG]
     assert ask(two, "swordfish") == ["Too many wrong passwords. Try again in 1 s."]
     clock.now += 1
