@@ -165,9 +165,10 @@ class _Components:
                 self.roots[above] = self.roots[self.roots[above]]
 
     def _root(self, number: int) -> int:
-        while (above := self.roots[number]) != number:
-            self.roots[number] = number = self.roots[above]
-        return int(number)
+        while (above := int(self.roots[number])) != number:
+            self.roots[number] = self.roots[above]
+            number = above
+        return number
 
 
 def _encoded(text: str) -> bytes:

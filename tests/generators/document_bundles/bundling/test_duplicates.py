@@ -142,7 +142,7 @@ def test_it_finds_what_every_pair_by_itself_gives(
     own = (own << np.uint64(8)) | (frame[0] & np.uint64(255))  # as the last byte says, all are the same
     shared = numbers.random((documents, SIGNATURE)) < numbers.random((documents, 1))
     signatures = np.where(shared, frame[numbers.integers(0, values, documents)], own)
-    orders = [order_of(numbers.choice([None, "2025-01-01"]), f"{n:x}") for n in range(documents)]
+    orders = [order_of(rng.choice([None, "2025-01-01"]), f"{n:x}") for n in range(documents)]
     given_signatures = dict(zip(orders, signatures, strict=True))
     with mock.patch.object(duplicates, "_BLOCK", block):
         assert find_near_copies(given_signatures, config) == near_duplicates(given_signatures, config)
