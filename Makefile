@@ -93,7 +93,7 @@ test-vllm: install $(VLLM_WEIGHTS)  ## tests against a real vLLM on this CPU: .v
 	@TRAILFORGE_VLLM=$(CURDIR)/$(VLLM_VENV) $(BIN)/python -m pytest -m vllm $(ARGS)
 
 test-engine: $(ENGINE_VENV)/.installed  ## our parts inside ENGINE=verl, trl or verifiers (default), in .venv-ENGINE/; no part of check
-	@$(ENGINE_VENV)/bin/python -m pytest -o timeout=600 $(TESTS_$(ENGINE)) $(ARGS)
+	@$(ENGINE_VENV)/bin/python -m pytest -o timeout=1800 $(TESTS_$(ENGINE)) $(ARGS)
 
 $(ENGINE_VENV)/.installed: $(ENGINE_LOCK) | $(STAMP)
 	@test -x $(ENGINE_VENV)/bin/python || $(PYTHON) -m venv $(ENGINE_VENV)

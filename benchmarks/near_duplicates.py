@@ -18,13 +18,13 @@ from itertools import accumulate
 
 import numpy as np
 
-from tests.support.bundling import near_duplicates
+from tests.support.bundling import keep_one
 from trailforge.generators.document_bundles.bundling.duplicates import (
     SHINGLE_WORDS,
     SIGNATURE,
     DuplicateConfig,
     Order,
-    keep_one,
+    find_near_copies,
     shingle_hashes,
     signature,
 )
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def _ours(corpus: Corpus, config: DuplicateConfig) -> dict[str, str]:
-    return near_duplicates({document: signature(text) for document, text in corpus.items()}, config)
+    return find_near_copies({document: signature(text) for document, text in corpus.items()}, config)
 
 
 def _datasketch(corpus: Corpus, config: DuplicateConfig) -> dict[str, str]:

@@ -712,7 +712,7 @@ def loaded_by(statements: str) -> set[str]:
     script = (
         f"import sys\n{statements}\nprint('\\n'.join({{m.partition('.')[0] for m in sys.modules}}), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
     return set(done.stderr.split())
 
@@ -750,23 +750,32 @@ def test_the_client_comes_without_arrow() -> None:
     assert "trailforge" in loaded and not loaded & {"pyarrow", "numpy", "openai"}
 
 
-def test_help_answers_within_a_second() -> None:
-    """Of the processor's time, to which other processes can only add: one of four starts is enough."""
+def test_help_takes_little_more_than_the_packages_that_print_it() -> None:
+    """Of the processor's time. Other programs disturb it now and then: one of four tries is enough."""
     command = Path(sys.executable).with_name("trailforge")
     if not command.exists():
         missing = pytest.fail if os.environ.get("CI") else pytest.skip
         missing("the command is not installed beside this interpreter: make install")
-    seconds = []
-    for _ in range(4):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run([command, "--help"], capture_output=True, text=True, timeout=60)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        assert done.returncode == 0, done.stderr
-        assert "mcts-trajectories" in done.stdout
-        if seconds[-1] < 1.0:
-            return
-    pytest.fail(f"each start takes more than a second: {seconds}")
+    ratios = list[float]()
+    while len(ratios) < 4 and (not ratios or ratios[-1] >= _MOST_OF_HELP):
+        said, seconds = started([str(command), "--help"])
+        assert "mcts-trajectories" in said
+        _, alone = started([sys.executable, "-c", "import typer.main, typer.rich_utils"])
+        ratios.append(seconds / alone)
+    assert ratios[-1] < _MOST_OF_HELP, f"times what Typer and Rich alone take: {ratios}"
+
+
+_MOST_OF_HELP = 4.5
+"""Beam or Prefect alone take more than Typer and Rich five times."""
+
+
+def started(command: list[str]) -> tuple[str, float]:
+    """What a command says, and the seconds that it takes the processor."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 # Names and declarations

@@ -61,7 +61,7 @@ def _python(tree: Path, folder: Path, *arguments: str) -> str:
     """What Python prints, in a folder, with the tree's own trailforge."""
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=280
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=800
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,12 +56,12 @@ class ProgressFile:
         self._path = run_folder / FOLDER / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
         self._last = ""
 
-    def write(self, counters: dict[str, int], trouble: str = "") -> None:
+    def write(self, counters: Mapping[str, int], trouble: str = "") -> None:
         """Replace the file, or its time. Progress is a courtesy: a full disk must not end the run here.
 
         `trouble`: what a server that is waited for said last.
         """
-        text = json.dumps({**counters, **({_TROUBLE: trouble} if trouble else {})}, sort_keys=True)
+        text = json.dumps({**counters, **({_TROUBLE: trouble} if trouble else {})})
         temporary = self._path.with_suffix(".new")
         try:
             if text == self._last:
@@ -80,6 +80,46 @@ class ProgressFile:
         self.write(counters)
         with contextlib.suppress(OSError):
             self._path.rename(self._path.with_suffix(_LEFT))
+
+
+_STEP = "step "
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Counts what workers of a stage that asks no model do with its items before any shard is finished.
+
+    It is shipped to them with their functions; all threads of a process count together.
+    """
+
+    folder: Path
+    """Of the run."""
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def count(self, step: str, number: int = 1, *, at_once: bool = False) -> None:
+        """So many items more have taken a step: `judged`. `at_once`: this is written now, not soon."""
+        with _lock:
+            here = _steps_here.setdefault(self.name, _StepsHere(ProgressFile(self.folder)))
+            here.counters[_STEP + step] += number
+            if at_once or step != here.step or time.monotonic() >= here.next_write:
+                here.file.write(here.counters)
+                here.next_write = time.monotonic() + _EVERY_S
+            here.step = step
+
+
+@dataclass(slots=True)
+class _StepsHere:
+    """What this process has counted."""
+
+    file: ProgressFile
+    counters: Counter[str] = field(default_factory=Counter)
+    step: str = ""
+    """The last."""
+    next_write: float = 0.0
+
+
+_lock = threading.Lock()
+_steps_here: dict[str, _StepsHere] = {}
 
 
 def live_files(run_folder: Path) -> Iterator[tuple[Path, int]]:
@@ -113,7 +153,14 @@ def _written(run_folder: Path) -> Iterator[dict[str, Any]]:
 
 def row_kinds(counters: Counter[str]) -> Counter[str]:
     """The counters that are rows, by kind."""
-    return Counter({name: count for name, count in counters.items() if name not in OPERATIONAL})
+    return Counter(
+        {name: count for name, count in counters.items() if name not in OPERATIONAL and not name.startswith(_STEP)}
+    )
+
+
+def describe_steps(counters: Counter[str]) -> str:
+    """How many items have taken which of the `Steps`."""
+    return ", ".join(f"{name.removeprefix(_STEP)} {n:,}" for name, n in counters.items() if name.startswith(_STEP))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,9 +304,9 @@ class _Watch:
                     return
 
     def _look(self) -> tuple[int, str]:
-        if not self.counts_items:
-            return self._finished(), ""
         counters = read_progress(self.folder)
+        if not self.counts_items:
+            return self._finished(), describe_steps(counters)
         return self.done_before + counters["items"], _status(counters, read_trouble(self.folder))
 
     def _finished(self) -> int:

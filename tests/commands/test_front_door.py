@@ -1,4 +1,4 @@
-"""The first second of a run: what is wrong costs next to nothing and leaves nothing, what is right says so at once."""
+"""The beginning of a run: what is wrong costs next to nothing and leaves nothing, what is right says so at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ COMMANDS = {
     "document-bundles": ("--documents", "--benchmark"),
     "agent-trajectories": ("--questions", "--documents"),
 }
-MOST_CPU_S = 1.0
+MOST_CPU = 2.0
+"""Times what `--help` takes. Beam or Prefect alone would be two or three times that."""
 
 _ONE_BY_ONE = """
 import json, os, resource, sys
@@ -32,6 +33,7 @@ from trailforge import cli
 for given in json.load(sys.stdin):
     out, child_in = os.pipe()
     if not (child := os.fork()):
+        os.dup2(child_in, 1)
         os.dup2(child_in, 2)
         cli.main(given)
     os.close(child_in)
@@ -45,16 +47,16 @@ for given in json.load(sys.stdin):
 
 
 def ends(commands: list[list[str]]) -> Iterator[tuple[int, str, float]]:
-    """Exit code of each command, what it says on stderr, and the seconds of the processor from a cold start to it."""
+    """Exit code of each command, what it says, and the seconds of the processor from a cold start to it."""
     done = subprocess.run(
         [sys.executable, "-c", _ONE_BY_ONE],
-        cwd=ROOT, input=json.dumps(commands), capture_output=True, text=True, timeout=60,
+        cwd=ROOT, input=json.dumps(commands), capture_output=True, text=True, timeout=250,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return (tuple(json.loads(line)) for line in done.stdout.splitlines())
 
 
-def test_what_is_wrong_costs_less_than_a_second_and_leaves_nothing(tmp_path: Path) -> None:
+def test_what_is_wrong_costs_hardly_more_than_help_and_leaves_nothing(tmp_path: Path) -> None:
     there, nowhere, out = tmp_path / "there.jsonl", tmp_path / "nowhere", tmp_path / "out"
     write_questions(there, 2)
     cases = list[tuple[list[str], *tuple[str, ...]]]()
@@ -72,12 +74,12 @@ def test_what_is_wrong_costs_less_than_a_second_and_leaves_nothing(tmp_path: Pat
     for stage in ("sft", "dpo", "rl"):
         words = ["train", stage, str(nowhere), "--preset", "msearcher", "--out", str(out)]
         cases.append((words, "nowhere", "no training set"))
-    for _ in range(2):  # those once more that take too many seconds
-        ended = zip(cases, ends([words for words, *_ in cases]), strict=True)
-        cases = list[tuple[list[str], *tuple[str, ...]]]()
-        for (words, *parts), (code, said, seconds) in ended:
+    for _ in range(3):  # those once more that take too long
+        (_, _, helped), *ended = ends([["--help"], *(words for words, *_ in cases)])
+        cases, tried = list[tuple[list[str], *tuple[str, ...]]](), cases
+        for (words, *parts), (code, said, seconds) in zip(tried, ended, strict=True):
             assert code in (2, 9) and all(part in said for part in parts), f"{words}: {code}, {said}"
-            if seconds >= MOST_CPU_S:
+            if seconds >= MOST_CPU * helped:
                 cases.append((words, *parts))
     assert not cases
     assert list(tmp_path.iterdir()) == [there]
@@ -116,7 +118,7 @@ print({{"prefect"}} & {{*sys.modules}})
     with running() as url:
         done = subprocess.run(
             [sys.executable, "-c", script, "--model", url],
-            cwd=ROOT, env={**os.environ, "COLUMNS": "400"}, capture_output=True, text=True, timeout=120,
+            cwd=ROOT, env={**os.environ, "COLUMNS": "400"}, capture_output=True, text=True, timeout=250,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

@@ -133,9 +133,9 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh environment with the wheel; its dependencies are those of this one, without our checkout."""
     folder = tmp_path_factory.mktemp("environment") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=120)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=800)
     pip = [sys.executable, "-m", "pip", "--python", folder, "install", "--quiet", "--no-deps", "--no-index", wheel]
-    subprocess.run(pip, check=True, capture_output=True, env=unpythonic(), timeout=120)
+    subprocess.run(pip, check=True, capture_output=True, env=unpythonic(), timeout=800)
     site = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
     # A line in a .pth file puts a folder on the path, and does not read the .pth files in it: ours names the checkout.
     (Path(site) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")

@@ -36,7 +36,7 @@ output: {shard_size: 16}
 """
 """For the scripted model of `tests.support.model_server`."""
 SERVER = "PREFECT_API_URL"
-_PATIENCE_S = 30
+_PATIENCE_S = 150
 """While a server's database is busy it answers 503, which Prefect's own clients wait out, too."""
 REPLIES = Path(__file__).parent / "replies"
 DEPLOYMENTS = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
@@ -76,7 +76,7 @@ class Site:
         done = subprocess.run(
             [sys.executable, *map(str, arguments)],
             cwd=ROOT, env={**self.environment, **more}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=800,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout
         return done.stdout
@@ -89,7 +89,7 @@ class Site:
         until = time.monotonic() + _PATIENCE_S
         while True:
             try:
-                with urllib.request.urlopen(request, timeout=30) as reply:
+                with urllib.request.urlopen(request, timeout=150) as reply:
                     return json.load(reply)
             except urllib.error.HTTPError as error:
                 if error.code != HTTPStatus.SERVICE_UNAVAILABLE or time.monotonic() > until:
@@ -178,7 +178,7 @@ def prefect_server(log: Path, *, home: Path | None = None) -> Iterator[dict[str,
             yield {SERVER: url, **own}
         finally:
             process.terminate()
-            process.wait(timeout=30)
+            process.wait(timeout=150)
             listing = subprocess.run(["ps", "-eww", "-o", "args"], capture_output=True, text=True, check=True).stdout
             left = [line for line in listing.splitlines() if f"--port {port}" in line]
             assert not left, f"the server that tests started is still there: {left}"
@@ -202,13 +202,13 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def wait_for(url: str, process: subprocess.Popen[bytes] | Running, log: Path, *, seconds: float = 60) -> None:
+def wait_for(url: str, process: subprocess.Popen[bytes] | Running, log: Path, *, seconds: float = 300) -> None:
     """Until something answers there, which the process has to bring about."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         assert process.poll() is None, log.read_text()
         try:
-            with urllib.request.urlopen(url, timeout=5):
+            with urllib.request.urlopen(url, timeout=30):
                 return
         except OSError:
             time.sleep(0.1)
@@ -218,7 +218,7 @@ def wait_for(url: str, process: subprocess.Popen[bytes] | Running, log: Path, *,
 def build(folder: Path, kind: str, out: Path) -> Path:
     """Build an sdist or a wheel of the sources in a folder."""
     script = f"from setuptools import build_meta; build_meta.build_{kind}({str(out)!r})"
-    done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stderr
     (built,) = out.iterdir()
     return built

@@ -11,7 +11,7 @@ from tests.end_to_end.support import QUESTIONS, Made, trailforge
 from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.schemas import SftRow, Trajectory, read_rows
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_model, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.real_model, pytest.mark.timeout(3600)]
 
 
 def test_every_kind_of_trajectory_comes_out(demo_trajectories: Made) -> None:

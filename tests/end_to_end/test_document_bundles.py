@@ -17,7 +17,7 @@ from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import Bundle, BundleQuestion, SearchEpisode, SftRow, read_rows, to_dict
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2700)]
 
 NOBODY = "http://127.0.0.1:9/v1"
 """The discard port: nothing answers."""

@@ -26,7 +26,7 @@ from trailforge.protocols import PROTOCOLS
 from trailforge.retrieval.backends import BACKENDS
 from trailforge.schemas.agent_episode import AgentEpisode
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 QUESTIONS, SHARD = 6, 2
 ALL_AGENTS = (*AGENTS, *PROTOCOLS)

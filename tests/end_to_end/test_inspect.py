@@ -18,7 +18,7 @@ from tests.support.evaluations import evaluation, play_cell, write_folder
 from trailforge.curation.decisions import read_decisions
 from trailforge.schemas import BundleQuestion, Message, SourceDocument, read_rows, write_parquet
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_model, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.real_model, pytest.mark.timeout(1800)]
 
 KEYS = "a1a4"
 """Accept, or reject for a reason."""
@@ -86,7 +86,7 @@ def check_that_a_click_on_a_reason_lists_its_rows(visit: Visit) -> None:
     visit.page.mouse.move(*middle)
     visit.page.wait_for_timeout(500)  # a drawing finds out first what the mouse is over
     visit.page.mouse.click(*middle)
-    visit.page.get_by_text("Rejected: ").wait_for(timeout=20_000)
+    visit.page.get_by_text("Rejected: ").wait_for(timeout=100_000)
     assert visit.shows("Row 1 of")
 
 
@@ -125,13 +125,13 @@ def test_decisions_from_a_view_and_by_keyboard_outlive_the_server(
 def check_the_way_from_a_view_to_a_fix_and_back(visit: Visit, row: BundleQuestion, folder: Path) -> None:
     visit.go("bundles")
     visit.page.get_by_role("link", name="Decide on this row").click()
-    visit.page.get_by_text(re.compile(r"^0 of \d+ rows decided by you")).first.wait_for(timeout=20_000)
+    visit.page.get_by_text(re.compile(r"^0 of \d+ rows decided by you")).first.wait_for(timeout=100_000)
     assert "table=bundles&row=" in visit.page.url
     visit.go(f"decide?row={row.uid}")
-    visit.page.get_by_text("Fix fields").click(timeout=20_000)
+    visit.page.get_by_text("Fix fields").click(timeout=100_000)
     visit.page.get_by_role("textbox", name="Value").fill(f"Please tell me: {row.question}")
     visit.page.locator(".st-key-decide_row").click(position={"x": 5, "y": 5})
-    visit.page.get_by_text("What the fix changes").wait_for(timeout=20_000)
+    visit.page.get_by_text("What the fix changes").wait_for(timeout=100_000)
     assert visit.page.locator(".change mark.added").inner_text().startswith("Please tell me")
     visit.settle()
     assert read_decisions(folder) == []
@@ -141,7 +141,7 @@ def check_the_way_from_a_view_to_a_fix_and_back(visit: Visit, row: BundleQuestio
 
 def test_no_page_elsewhere_may_connect(demo_kg_questions: Made) -> None:
     def asked(url: str, host: str, origin: str) -> int:
-        connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
+        connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=150)
         headers = {"Host": host, "Origin": origin, "Connection": "Upgrade", "Upgrade": "websocket"}
         key = {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
         connection.request("GET", "/_stcore/stream", headers=headers | key)
@@ -159,7 +159,7 @@ def test_no_page_elsewhere_may_connect(demo_kg_questions: Made) -> None:
 def press(visit: Visit, key: str, count: int) -> None:
     """Decide, and wait until the page counts it."""
     visit.page.keyboard.press(key)
-    visit.page.get_by_text(re.compile(rf"^{count} of \d+ rows decided by you")).first.wait_for(timeout=20_000)
+    visit.page.get_by_text(re.compile(rf"^{count} of \d+ rows decided by you")).first.wait_for(timeout=100_000)
     visit.settle()
 
 
@@ -193,7 +193,7 @@ def test_what_rows_hold_is_shown_and_does_nothing(browser: Any, port: int, demo_
     with inspecting(folder, "--who", "<b>ann</b>", port=port) as url:
         visit = Visit(browser, url)
         visit.go("bundles?table=bundle_questions")
-        visit.page.locator("svg text", has_text="<script>document.title").first.wait_for(timeout=20_000)
+        visit.page.locator("svg text", has_text="<script>document.title").first.wait_for(timeout=100_000)
         assert visit.page.locator("svg script, svg img, svg a[href^=javascript]").count() == 0
         visit.go("decide")
         choose_table(visit, "inputs")

@@ -17,7 +17,7 @@ import pytest
 from tests.end_to_end.kills import CASES, Moment, Site, draw_moments, kill_runs, site_of
 from trailforge.pipelines.runs.finish import read_manifest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 KILLS = 2
 SIZES = {

@@ -30,7 +30,7 @@ from trailforge.flows.nights.windows import read_window
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import KgTrajectory, Trajectory, read_rows
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 IN_FLIGHT = 4
 KILLED, NEXT = "2026-11-20", "2026-11-21"

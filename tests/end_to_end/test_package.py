@@ -35,7 +35,7 @@ def users_folder(tmp_path: Path) -> Path:
 def run(environment: Path, folder: Path, *words: str | Path) -> str:
     """What a program of the environment prints, started in a folder."""
     command = [environment / "bin" / words[0], *words[1:]]
-    done = subprocess.run(command, cwd=folder, env=unpythonic(), capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=folder, env=unpythonic(), capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -85,17 +85,17 @@ def test_the_command_works_in_a_folder_with_modules_of_the_users(environment: Pa
 def test_the_core_is_installed_with_its_own_dependencies_and_works(wheel: Path, users_folder: Path) -> None:
     """As a person installs it: no package is there but those that the wheel's metadata asks for."""
     fresh = users_folder / "fresh"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", fresh], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", fresh], check=True, timeout=800)
     pip = (sys.executable, "-m", "pip", "--python", str(fresh))
     for words in (("install", "--quiet", str(wheel)), ("check",)):
-        done = subprocess.run([*pip, *words], cwd=fresh, env=unpythonic(), capture_output=True, text=True, timeout=240)
+        done = subprocess.run([*pip, *words], cwd=fresh, env=unpythonic(), capture_output=True, text=True, timeout=800)
         assert done.returncode == 0, done.stdout + done.stderr
     assert "Make data" in run(fresh, users_folder, "trailforge", "--help")
     names = "import trailforge; print(all(getattr(trailforge, name) is not None for name in trailforge.__all__))"
     assert run(fresh, users_folder, "python", "-P", "-c", names) == "True\n"
     asked = [fresh / "bin" / "trailforge", "mcts-trajectories", "--questions", QUESTIONS, "--preset", "demo"]
     asked += ["--out", "out"]
-    done = subprocess.run(asked, cwd=users_folder, env=unpythonic(), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(asked, cwd=users_folder, env=unpythonic(), capture_output=True, text=True, timeout=800)
     assert done.returncode == 6 and "pip install 'trailforge[dense]'" in done.stderr, done.stderr
 
 

@@ -22,7 +22,7 @@ from trailforge.generators.mcts_trajectories import DATASET as MCTS
 from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs.verify import verify_run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 QUESTIONS = 18

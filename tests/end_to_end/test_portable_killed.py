@@ -27,7 +27,7 @@ from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.schemas import SearchTree, read_rows
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2700)]
 
 ROOT = Path(__file__).parents[2]
 QUESTIONS = 24

@@ -94,7 +94,7 @@ def check_read_by_verifiers(words: list[str], folder: Path) -> None:
     program = shutil.which("vf-eval", path=str(Path(sys.executable).parent))
     assert program is not None
     command = [program, *words, "--dry-run", "--output-dir", str(folder), "--run.name", "read"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stdout + done.stderr
     assert list(folder.rglob("eval.json"))
 

@@ -19,7 +19,7 @@ from trailforge.presets import load_training_preset
 from trailforge.schemas import CountMismatch, InvalidInput
 from trailforge.training.sets.config import ViewConfig
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")

@@ -103,7 +103,7 @@ class ModelServer:
 
     async def reached(self, calls: int) -> None:
         """Wait until so many calls were received."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while self.calls < calls:
                 await asyncio.sleep(0.002)
 

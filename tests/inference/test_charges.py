@@ -59,7 +59,7 @@ async def test_what_usage_does_not_say_is_counted_by_us(
     server.replies = [web.Response(text=json.dumps(body), content_type="application/json")]
     request, path = ask(), tmp_path / "ledger.sqlite"
     async with client_of(server.url, path) as client:
-        reply = await asyncio.wait_for(client.complete(request), 10)
+        reply = await asyncio.wait_for(client.complete(request), 60)
         assert (client.figures["disbelieved_usage"], client.counters.retries) == (1, 0)
     async with client_of(server.url, path) as client:
         kept = await client.complete(request)

@@ -252,7 +252,7 @@ async def test_a_ledger_whose_writer_cannot_open_it_says_so_and_does_not_wait_fo
         path.mkdir(parents=True)  # opened for reading before, can no longer be opened for writing
         for _ in range(2):
             with pytest.raises(OutputError, match="cannot use the ledger"):
-                await asyncio.wait_for(ledger.put(request, reply_to(request)), 10)
+                await asyncio.wait_for(ledger.put(request, reply_to(request)), 60)
         path.rmdir()
 
 
@@ -263,7 +263,7 @@ async def test_who_reads_does_not_wait_for_who_writes(path: Path) -> None:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
         other.execute("DELETE FROM calls")
-        found = await asyncio.wait_for(asyncio.to_thread(ledger.get, request.key), 10)
+        found = await asyncio.wait_for(asyncio.to_thread(ledger.get, request.key), 60)
         other.execute("ROLLBACK")
         other.close()
     assert found is not None
@@ -387,6 +387,6 @@ async def test_a_thread_that_cannot_be_started_is_a_clear_error_and_nobody_waits
             patch.setattr(threading.Thread, "start", refuse)
             for _ in range(2):
                 with pytest.raises(OutputError, match=r"cannot use the ledger .*can't start new thread"):
-                    await asyncio.wait_for(ledger.put(request, reply_to(request)), 5)
-        await asyncio.wait_for(ledger.put(again, reply_to(again)), 5)
+                    await asyncio.wait_for(ledger.put(request, reply_to(request)), 60)
+        await asyncio.wait_for(ledger.put(again, reply_to(again)), 60)
         assert ledger.get(request.key) is None and ledger.get(again.key) is not None

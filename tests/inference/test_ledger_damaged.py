@@ -20,7 +20,7 @@ from trailforge.inference import Caps, ModelClient, SqliteLedger, Usage
 from trailforge.inference.ledgers import sqlite
 from trailforge.schemas import OutputError
 
-WITHIN_S = 5.0
+WITHIN_S = 60.0
 DAMAGES = {
     "no zstd": b"nonsense",
     "empty": b"",

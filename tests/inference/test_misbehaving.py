@@ -10,7 +10,6 @@ import asyncio
 import json
 import math
 import resource
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from trailforge.schemas import (
 
 TIMEOUT_S, STALL_S = 0.25, 2.5
 WITHIN_S = 60.0
-"""Far more than any mode takes, for a machine that does other things, too."""
+"""Ends a hang: far more than any mode takes, for a machine that does other things, too."""
 MOST_MEMORY = 200 * 2**20
 PRICES = Prices(prompt_per_million=1e6, completion_per_million=1e6)
 REQUESTS = (chat("Who directed M?"), completion("M was directed by"), chat("Who shot M?"))
@@ -273,7 +272,6 @@ class Seen:
     """What is looked at in every mode."""
 
     ends: list[Reply | BaseException] = field(default_factory=list)
-    seconds: float = 0.0
     memory: int = 0
     unheard: list[Any] = field(default_factory=list)
     """Errors that nobody caught, as the event loop was told of them."""
@@ -286,14 +284,13 @@ async def asked(server: bad.Server, ledger: SqliteLedger, **changes: Any) -> See
     settings = {"timeout_s": TIMEOUT_S, "stall_s": STALL_S, "max_attempts": 2, "prices": PRICES}
     client = ModelClient(config(server.url, **settings | changes), ledger)
     await client.check()
-    memory, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
         async with asyncio.timeout(WITHIN_S):
             for request in REQUESTS:
                 seen.ends += await asyncio.gather(client.complete(request), return_exceptions=True)
     finally:
         await client.aclose()
-    seen.seconds = time.monotonic() - begun
     seen.memory = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory)
     return seen
 

@@ -226,7 +226,7 @@ async def test_leave_that_nobody_waits_for_any_more_goes_to_the_next() -> None:
     await asyncio.sleep(0)
     throttle.replied(held)
     first.cancel()
-    assert (await asyncio.wait_for(second, 5)).lane.url == "a"
+    assert (await asyncio.wait_for(second, 60)).lane.url == "a"
 
 
 # The client against servers that misbehave
@@ -236,9 +236,9 @@ async def test_it_can_be_seen_that_a_server_is_waited_for(server: ModelServer) -
     server.replies = [failure(429, **{"Retry-After": "0.5"})]
     client = ModelClient(config(server.url))
     asked = asyncio.create_task(client.complete(chat()))
-    await server.reached(1)
-    await asyncio.sleep(0.1)
-    assert client.figures["servers_waited_for"] == 1
+    while client.figures["servers_waited_for"] == 0:
+        assert not asked.done()
+        await asyncio.sleep(0.01)
     await asked
     assert client.figures["servers_waited_for"] == 0
     await client.aclose()
@@ -247,12 +247,12 @@ async def test_it_can_be_seen_that_a_server_is_waited_for(server: ModelServer) -
 async def test_a_time_that_a_server_names_is_waited_for_by_every_call(server: ModelServer) -> None:
     server.replies = [failure(429, **{"Retry-After": "0.4"})]
     client = ModelClient(config(server.url))
-    first = asyncio.create_task(client.complete(chat("first")))
-    await server.reached(1)
-    await asyncio.sleep(0.05)
     started = time.monotonic()
+    first = asyncio.create_task(client.complete(chat("first")))
+    while client.figures["servers_waited_for"] == 0:
+        await asyncio.sleep(0.01)
     await client.complete(chat("second"))
-    assert time.monotonic() - started >= 0.3
+    assert time.monotonic() - started >= 0.4
     await first
     await client.aclose()
 
@@ -278,13 +278,15 @@ async def test_an_overloaded_server_is_left_alone_as_long_as_it_asks(server: Mod
 @pytest.mark.slow
 @pytest.mark.parametrize(("retry_after", "count"), [("1", 250), ("", 150)])
 def test_a_rate_limit_is_used(retry_after: str, count: int) -> None:
-    """Below what `benchmarks/rate_limit.py` measures, for a machine that does other things too. Whole seconds to wait
-    take more of a short run."""
+    """Six tenths of it, beside what the calls take where there is none; `benchmarks/rate_limit.py` measures more. Whole
+    seconds to wait take more of a short run."""
+    with running(latency=0.05) as url:
+        _, unlimited_s = asyncio.run(ask_all(url, count))
     with running(latency=0.05, rate=50, burst=20, retry_after=retry_after) as url:
         replies, _ = asyncio.run(ask_all(url, count))
         times = reply_times(url)
     assert len(replies) == len(times) == count
-    assert (count - 20) / 50 / (times[-1] - times[0]) > 0.6
+    assert times[-1] - times[0] < (count - 20) / 50 / 0.6 + unlimited_s
 
 
 def test_a_storm_of_refusals_loses_nothing_and_is_soon_forgotten() -> None:
@@ -300,16 +302,15 @@ def test_a_storm_of_refusals_loses_nothing_and_is_soon_forgotten() -> None:
 
     with running(latency=0.02) as url:
         weather(url, limited=0.9)
-        assert asyncio.run(through(url)) < 10
+        assert asyncio.run(through(url)) < 60  # a call a second would take more than three minutes
         assert stats(url)["unique"] == 200
 
 
 def test_broken_replies_errors_and_hangs_lose_nothing() -> None:
     with running(latency=0.01) as url:
         weather(url, malformed=0.1, half=0.05, error=0.05, hang=0.01)
-        replies, seconds = asyncio.run(ask_all(url, 200, timeout_s=1.0, backoff_s=0.05))
+        replies, _ = asyncio.run(ask_all(url, 200, timeout_s=1.0, backoff_s=0.05))
     assert len(replies) == 200 and all(text.endswith("by name") for text in replies)
-    assert seconds < 40
 
 
 def free_port() -> int:
@@ -387,13 +388,14 @@ async def test_servers_that_hang_end_in_a_stall_that_reaches_every_caller(server
 
 
 async def test_a_server_that_makes_progress_does_not_stall(server: ModelServer) -> None:
-    server.replies = [reply for _ in range(12) for reply in (failure(429), answer())]
-    client = ModelClient(config(server.url, stall_s=0.4, backoff_s=0.1))
-    replies = [await client.complete(chat(str(n))) for n in range(12)]
-    await asyncio.sleep(0.5)  # nothing is wanted
+    """Though all that it does takes longer than `stall_s`, and so does a rest."""
+    server.replies = [reply for _ in range(45) for reply in (failure(429), answer())]
+    client = ModelClient(config(server.url, stall_s=2.0, backoff_s=0.1))
+    replies = [await client.complete(chat(str(n))) for n in range(45)]
+    await asyncio.sleep(2.5)  # nothing is wanted
     replies.append(await client.complete(chat("after a rest")))
     await client.aclose()
-    assert [reply.text for reply in replies] == ["Fritz Lang"] * 13
+    assert [reply.text for reply in replies] == ["Fritz Lang"] * 46
 
 
 async def test_after_a_stall_a_new_client_goes_on_from_the_ledger(server: ModelServer, tmp_path: Any) -> None:

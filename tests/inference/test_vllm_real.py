@@ -34,7 +34,7 @@ ENVIRONMENT = os.environ.get("TRAILFORGE_VLLM", "")
 pytestmark = [
     pytest.mark.vllm,
     pytest.mark.slow,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(2700),
     pytest.mark.skipif(
         not ENVIRONMENT, reason="make test-vllm builds vLLM's environment and names it in TRAILFORGE_VLLM"
     ),
@@ -95,7 +95,7 @@ def post(server: VllmServer, path: str, **body: Any) -> dict[str, Any]:
         json.dumps({"model": NAME, "max_tokens": 6} | body).encode(),
         {"Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=300) as reply:
+    with urllib.request.urlopen(request, timeout=800) as reply:
         return json.loads(reply.read())
 
 
@@ -118,7 +118,7 @@ def test_vllm_knows_every_option_of_the_production_preset(tmp_path: Path) -> Non
         load_preset("msearcher", "mcts_trajectories"), source="msearcher", record=MctsRunConfig
     )
     words = [f"{ENVIRONMENT}/bin/python", "-c", PARSES, *vllm_arguments(section, name)]
-    done = subprocess.run(words, cwd=tmp_path, env=server_environment(()), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(words, cwd=tmp_path, env=server_environment(()), capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stderr
     known = json.loads(done.stdout.splitlines()[-1])
     assert (known["model_tag"], known["served_model_name"]) == (name, f"['{name}']")

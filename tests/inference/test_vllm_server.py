@@ -173,14 +173,14 @@ class Fake:
             "port": free_port(),
             "extra_args": ("--fake", *fake) if fake else (),
             "variables": (f"FAKE_VLLM_PIDS={self._pids}",),
-            "ready_within_s": 30.0,
+            "ready_within_s": 150.0,
         }
         return VllmConfig(**section | changes)
 
     @property
     def pids(self) -> list[int]:
         """Of the server and of the child that it started."""
-        assert happens(lambda: self._pids.exists() and self._pids.read_text() != "", within_s=10)
+        assert happens(lambda: self._pids.exists() and self._pids.read_text() != "", within_s=120)
         return [int(pid) for pid in self._pids.read_text().split()]
 
     @property
@@ -190,7 +190,7 @@ class Fake:
 
     def is_gone(self) -> bool:
         """Whether server and child have ended. Who is killed lives on until the system has taken it down."""
-        return happens(lambda: not any(is_running(pid) for pid in self.pids), within_s=5)
+        return happens(lambda: not any(is_running(pid) for pid in self.pids), within_s=60)
 
 
 @pytest.fixture
@@ -232,8 +232,8 @@ def test_one_that_dies_at_its_start_is_an_error_with_the_end_of_its_log(fake: Fa
 
 
 def test_one_that_never_gets_healthy_is_ended_with_its_children(fake: Fake) -> None:
-    server = VllmServer(fake.config("mute", ready_within_s=2.0), NAME)
-    with pytest.raises(ServerUnavailable, match=rf"vLLM did not come up within 2 s: loading {NAME}"):
+    server = VllmServer(fake.config("mute", ready_within_s=6.0), NAME)
+    with pytest.raises(ServerUnavailable, match=rf"vLLM did not come up within 6 s: loading {NAME}"):
         server.start()
     assert fake.is_gone()
 
@@ -259,7 +259,7 @@ def test_one_that_ends_by_itself_later_is_an_error_with_the_end_of_its_log(fake:
                 ended.append(str(error))
             return bool(ended)
 
-        assert happens(has_ended, within_s=10)
+        assert happens(has_ended, within_s=120)
     assert ended == [f"vLLM ended: loading {NAME} | RuntimeError: engine lost"]
     assert fake.is_gone()
 
@@ -308,7 +308,7 @@ def test_it_does_not_outlive_its_parent(fake: Fake, number: signal.Signals) -> N
         assert all(is_running(pid) for pid in fake.pids)
         os.kill(parent.pid, number)
         parent.wait()
-        assert happens(fake.is_gone, within_s=10)
+        assert happens(fake.is_gone, within_s=120)
     finally:
         parent.kill()
         parent.communicate()
@@ -384,7 +384,7 @@ def test_the_command_serves_until_ctrl_c(fake: Fake, tmp_path: Path) -> None:
             assert line
         assert f"http://127.0.0.1:{port}/v1" in line
         process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(timeout=30)
+        rest, _ = process.communicate(timeout=200)
         assert (rest, process.returncode) == ("stopped\n", 0)
         assert fake.is_gone()
     finally:

@@ -15,10 +15,14 @@ from tests.pipelines.bundles_support import CONFIG, FinishedBundles, begin_run, 
 from tests.pipelines.forging import Changes, Forgeries, flip_bytes, not_found
 from tests.pipelines.support import edit_manifest, forge
 from tests.support.bundle_world import FLAWS
-from tests.support.bundling import near_duplicates
 from tests.support.files import contents
 from trailforge.generators.document_bundles import DATASET as BUNDLES
-from trailforge.generators.document_bundles.bundling.duplicates import DuplicateConfig, order_of, signature
+from trailforge.generators.document_bundles.bundling.duplicates import (
+    DuplicateConfig,
+    find_near_copies,
+    order_of,
+    signature,
+)
 from trailforge.generators.document_bundles.stages.grouping import MAP
 from trailforge.pipelines.runs import verify
 from trailforge.pipelines.runs.finish import finish_run
@@ -88,7 +92,7 @@ def test_the_run_has_a_row_for_every_reason_and_verifies(original_bundles: Finis
 def test_no_bundle_holds_near_duplicates(original_bundles: FinishedBundles) -> None:
     for item in read_rows(sorted(original_bundles.folder.glob("bundle_inputs/*.parquet")), BundleInput):
         signatures = {order_of(d.published, d.id): signature(d.text) for d in item.documents}
-        assert near_duplicates(signatures, DuplicateConfig()) == {}
+        assert find_near_copies(signatures, DuplicateConfig()) == {}
 
 
 def test_verifying_changes_nothing(finished_bundles: FinishedBundles) -> None:

@@ -45,7 +45,7 @@ _BROWSED = """
 from streamlit.testing.v1 import AppTest
 
 sys.argv[1:] = [{folder!r}, "ann"]
-page = AppTest.from_file({page!r}, default_timeout=60).run()
+page = AppTest.from_file({page!r}, default_timeout=300).run()
 assert not page.exception, page.exception
 assert page.metric
 """
@@ -97,7 +97,7 @@ def test_runs_are_read_and_decided_on_with_the_core_alone_and_then_curated_and_b
         browsed = _BROWSED.format(folder=str(folder), page=page)
         parts.append(f"{'' if number else _WITH_PAGE}\n{_COMMANDS.format(commands=commands)}{browsed}")
     script = _WITHOUT_EXTRAS + f"\nprint({_END!r})\n".join([*parts, ""])
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=200)
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stderr
     *said, _ = done.stdout.split(_END)
     read, curated = said[: len(folders)], said[len(folders) :]

@@ -162,7 +162,7 @@ def test_a_run_that_was_killed_goes_on_and_runs_no_finished_shard_again(finished
     )
     paths = os.pathsep.join([str(INSTALLED), *filter(None, sys.path)])
     environment = {**os.environ, "PYTHONPATH": paths, "TOY_SUMS_DIES_AFTER": "1"}
-    ended = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=800)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     before, dataset, settings = stamps(out), load_dataset("toy_sums"), read_settings(out)
     assert settings is not None and not is_complete(dataset, out, settings)
@@ -307,6 +307,6 @@ def test_its_rows_are_shown_on_the_page(finished: Path) -> None:
         overview.show(run)
         show_rows(run, show_of(run.dataset))
 
-    page = testing.AppTest.from_function(script, args=(str(finished),), default_timeout=60).run()
+    page = testing.AppTest.from_function(script, args=(str(finished),), default_timeout=300).run()
     assert not page.exception
     assert "remark" in "".join(each.proto.body for each in page.get("html"))

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from trailforge.retrieval.base import SearchPatience
 from trailforge.schemas import Document, Passage
 
 Result = TypeVar("Result")
@@ -27,11 +26,6 @@ def run(awaited: Awaitable[Result]) -> Result:
         return await awaited
 
     return asyncio.run(wait())
-
-
-def longest_s(patience: SearchPatience) -> float:
-    """Of a search with all its attempts and pauses."""
-    return patience.attempts * patience.timeout_s + (2 ** (patience.attempts - 1) - 1) * patience.backoff_s
 
 
 def ids(passages: list[Passage]) -> list[str]:

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from tests.retrieval.support import longest_s
 from trailforge.retrieval import LazyRetriever
 from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.base import PatientRetriever, SearchPatience
@@ -71,11 +70,9 @@ async def test_a_search_that_fails_or_hangs_is_tried_again_after_a_pause() -> No
 )
 async def test_a_search_is_given_up_after_its_attempts(trouble: Exception | None, why: str) -> None:
     failing = Failing(*[trouble] * 5)
-    began = asyncio.get_running_loop().time()
     with pytest.raises(RetrievalError, match=f"failed 3 times: .*{why}"):
         await PatientRetriever(failing, QUICK).retrieve("Rome", 1)
     assert len(failing.times) == 3
-    assert asyncio.get_running_loop().time() - began < longest_s(QUICK) + 2
 
 
 @pytest.mark.parametrize("trouble", [InvalidInput("no such corpus"), BudgetExceeded("10 calls")])

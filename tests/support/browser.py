@@ -91,9 +91,9 @@ class Visit:
 
     def settle(self) -> None:
         """Wait until nothing on the page moves any more."""
-        self.page.wait_for_selector(_SETTLED, timeout=60_000)
+        self.page.wait_for_selector(_SETTLED, timeout=200_000)
         self.page.wait_for_timeout(300)
-        self.page.wait_for_selector(_SETTLED, timeout=60_000)
+        self.page.wait_for_selector(_SETTLED, timeout=200_000)
 
     def text(self) -> str:
         """All that a person can read."""
@@ -102,7 +102,7 @@ class Visit:
     def shows(self, text: str) -> bool:
         """Whether a text can be read on the page, or comes to be within a while."""
         exactly = re.compile(re.escape(text))  # a plain text is found whatever its case: "accepted" for "Accept"
-        self.page.get_by_text(exactly).first.wait_for(timeout=20_000)
+        self.page.get_by_text(exactly).first.wait_for(timeout=100_000)
         return text in self.text()
 
     def problems(self) -> list[str]:

@@ -24,7 +24,7 @@ import pytest
 
 USER = "forger"
 _PLACES = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin")
-_READY_WITHIN_S = 60.0
+_READY_WITHIN_S = 300.0
 
 
 class Server:

@@ -168,7 +168,7 @@ def test_threads_that_ask_at_once_share_a_desk(recipe: Path) -> None:
     start = threading.Barrier(8)
 
     def ask(number: int) -> JudgeDesk:
-        start.wait(timeout=20)
+        start.wait(timeout=120)
         return judge_desk(config)
 
     with ThreadPoolExecutor(8) as threads:
@@ -185,7 +185,7 @@ def test_another_process_finds_the_verdicts(recipe: Path, server: str) -> None:
     before = calls(server)
     for _ in range(2):
         desk = JudgeDesk(config)
-        assert desk.score(judged).result(timeout=20) == 0.333
+        assert desk.score(judged).result(timeout=120) == 0.333
         desk.close()
         desk.close()
     assert calls(server) - before == 1

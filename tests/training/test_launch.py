@@ -172,7 +172,7 @@ def test_slurm_runs_every_node_with_its_rank(tmp_path: Path) -> None:
         "accelerate": f"printf '%s\\n' \"$*\" >> {tmp_path}/log",
     }
     environment = stand_in(tmp_path, stands_for) | {"SLURM_JOB_NODELIST": "n[1-2]"}
-    subprocess.run(["bash", "-c", script], env=environment, check=True, timeout=30)
+    subprocess.run(["bash", "-c", script], env=environment, check=True, timeout=200)
     lines = (tmp_path / "log").read_text().splitlines()
     assert [f"--machine_rank {n} --main_process_ip n1 --main_process_port 29500 -m cli" in lines[n] for n in (0, 1)]
     assert (
@@ -195,7 +195,7 @@ def test_slurm_starts_a_job_anew_whose_time_ends(tmp_path: Path, ended: int, cod
   touch {home}/started
   until [ -e {home}/told ]; do sleep 0.02; done
   sleep 0.2; echo trained >> {home}/log; exit {ended};;
-*) exec sleep 60;;
+*) exec sleep 600;;
 esac""",
         "squeue": "printf '7.0 bash\\n7.1 train\\n7.batch batch\\n'",
         "scancel": f'echo "cancel $*" >> {home}/log; touch {home}/told',
@@ -203,12 +203,12 @@ esac""",
     environment = stand_in(tmp_path, stands_for) | {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_ID": "7"}
     with subprocess.Popen(["bash", "-c", script], env=environment) as job:
         try:
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 120
             while not (tmp_path / "started").exists():
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
             job.send_signal(signal.SIGUSR1)
-            assert job.wait(timeout=20) == code
+            assert job.wait(timeout=120) == code
         finally:
             job.kill()
     lines = (tmp_path / "log").read_text().splitlines()

@@ -10,7 +10,6 @@ import pytest
 from aiohttp import web
 
 from tests.retrieval.service.support import answering, serving
-from tests.retrieval.support import longest_s
 from tests.support.timed_agents import Script, TimedGenerator, TimedServer, time_episodes
 from tests.training.tiny import retriever
 from trailforge.protocols.environment import Environment, EnvironmentConfig
@@ -36,16 +35,15 @@ def scripted(tokenizer: Any, turn_s: float) -> Script:
 
 @pytest.mark.parametrize("kind", [TimedServer, TimedGenerator])
 async def test_sixteen_episodes_take_about_as_long_as_the_longest(tokenizer: Any, kind: Any) -> None:
-    """Short form of `benchmarks/rollouts.py`, with room for a busy machine: one after the other would be ten times."""
-    script = scripted(tokenizer, 0.2)
+    """Short form of `benchmarks/rollouts.py`: in less than half of what their turns alone take one after the other."""
+    script = scripted(tokenizer, 0.5)
     async with serving(SearchServer([ServedIndex("sample", retriever())])) as url:
         environment = await asyncio.to_thread(opened, url)
-        alone, _ = await asyncio.to_thread(time_episodes, script, kind(script), environment, [0])
         together, episodes = await asyncio.to_thread(time_episodes, script, kind(script), environment, range(16))
     assert [each.run.num_searches + 1 for each in episodes] == TURNS
     assert {each.run.stop for each in episodes} == {"answered"}
     assert all(len(step.observation.passages) == 2 for each in episodes for step in each.run.steps if step.observation)
-    assert alone >= 5 * 0.2 and together < 3 * alone
+    assert together < sum(TURNS) * script.turn_s / 2
 
 
 async def test_a_server_that_fails_for_one_and_hangs_for_another_costs_two_episodes(tokenizer: Any) -> None:
@@ -54,7 +52,7 @@ async def test_a_server_that_fails_for_one_and_hangs_for_another_costs_two_episo
         if query.startswith("Webb 3 "):
             return web.json_response({"error": "the index is damaged"}, status=424)
         if query.startswith("Webb 5 "):
-            await asyncio.sleep(60)
+            await asyncio.sleep(9999)
         row = {"document": {"id": "1", "title": "Webb", "text": "A telescope."}, "score": 1.0}
         return web.Response(body=json.dumps({"result": [[row]]}), content_type="application/json")
 
@@ -62,7 +60,6 @@ async def test_a_server_that_fails_for_one_and_hangs_for_another_costs_two_episo
     patience = SearchPatience(timeout_s=1.0, attempts=2, backoff_s=0.05)
     async with answering(answer) as url:
         environment = Environment(documents=connect(url), top_k=1, patience=patience)
-        seconds, episodes = await asyncio.to_thread(time_episodes, script, TimedServer(script), environment, range(16))
+        _, episodes = await asyncio.to_thread(time_episodes, script, TimedServer(script), environment, range(16))
     assert [number for number, each in enumerate(episodes) if each.failed] == [3, 5]
     assert "the index is damaged" in episodes[3].run.error and "within 1 s" in episodes[5].run.error
-    assert seconds < longest_s(patience) + 3

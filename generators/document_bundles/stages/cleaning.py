@@ -2,9 +2,9 @@
 
     read -> normalise -> content -> exact duplicates -> near duplicates -> write by shard
 
-Every comparison of documents is a GroupByKey, so no worker holds all of them; only the twins that were found are in one
-place. What becomes of a document depends on no order in which a runner brings them. `normalise` and what it calls are
-idempotent: what they return they leave as it is.
+Exact copies meet in a GroupByKey, so no worker holds all texts; for near copies the signatures of all documents, 1 KB
+each, are in one place. What becomes of a document depends on no order in which a runner brings them. `normalise` and
+what it calls are idempotent: what they return they leave as it is.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -24,17 +25,16 @@ from trailforge.generators.document_bundles.bundling.content import ContentConfi
 from trailforge.generators.document_bundles.bundling.duplicates import (
     DuplicateConfig,
     Order,
-    band_keys,
-    candidate_pairs,
     exact_key,
-    keep_one,
+    find_near_copies,
     order_of,
     signature,
-    verify_pairs,
 )
+from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.inference import Usage
 from trailforge.pipelines.dataset import StageRun
 from trailforge.pipelines.engine.model_stage import rejected_row
+from trailforge.pipelines.engine.progress import Steps
 from trailforge.pipelines.engine.shards import Receipt, Shard, missing_shards, write_receipt, write_table
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.schemas import RejectedRow, SourceDocument, StageCount, Verdict, read_parquet, to_dict
@@ -81,8 +81,9 @@ def clean(run: StageRun) -> None:
     names = frozenset(shard.name for shard in missing)
     folder, config = str(run.folder), run.config
     with beam_pipeline(run.folder, run.arguments) as begin:
-        read = begin.spread("Shards", run.shards).flat_map("Read", _read, folder)
-        outcomes = _outcomes(begin, read, config.content, config.duplicates)
+        steps = Steps(run.folder)
+        read = begin.spread("Shards", run.shards).flat_map("Read", _read, folder, steps)
+        outcomes = _outcomes(begin, read, config, steps)
         by_shard = outcomes.map("By shard", lambda outcome: (outcome.shard, outcome)).group("Of a shard")
         by_shard.filter("Missing", lambda group: group[0] in names).map("Write", _write, folder)
 
@@ -100,20 +101,21 @@ def next_shards(receipts: Sequence[Receipt], suffix: str) -> tuple[Shard, ...]:
     return tuple(shards)
 
 
-def _outcomes(begin: Begin, read: Collection, content: ContentConfig, duplicates: DuplicateConfig) -> Collection:
-    judged = read.map("Normalise and judge", _judge, _repeated(begin, read), content)
+def _outcomes(begin: Begin, read: Collection, config: BundleRunConfig, steps: Steps) -> Collection:
+    judged = read.map("Normalise and judge", _judge, _repeated(begin, read), config.content, steps)
     rejected = judged.filter("Unfit", lambda outcome: outcome.rejection is not None)
     fit = judged.filter("Fit", lambda outcome: outcome.rejection is None)
     once = _without(begin, fit, _exact_twins(fit), EXACT)
     twice = once.filter("Exact copies", lambda outcome: outcome.rejection is not None)
     single = once.filter("No exact copies", lambda outcome: outcome.rejection is None)
-    rest = _without(begin, single, _near_twins(begin, single, duplicates), NEAR)
+    rest = _without(begin, single, _near_twins(begin, single, config.duplicates, steps), NEAR)
     return begin.merge("All", rejected, twice, rest)
 
 
-def _read(shard: Shard, folder: str) -> Iterator[Placed]:
+def _read(shard: Shard, folder: str, steps: Steps) -> Iterator[Placed]:
     for index, document in enumerate(read_parquet(Path(folder) / shard.input, SourceDocument)):
         yield Placed(shard.name, index, document)
+        steps.count("read")
 
 
 def _repeated(begin: Begin, read: Collection) -> Collection:
@@ -135,8 +137,9 @@ def _repeated_by_source(lines: Iterable[tuple[tuple[str, str], int]], documents:
     return {source: repeated_lines(of_source, totals[source]) for source, of_source in counts.items()}
 
 
-def _judge(placed: Placed, repeated: Repeated, config: ContentConfig) -> Placed:
+def _judge(placed: Placed, repeated: Repeated, config: ContentConfig, steps: Steps) -> Placed:
     document = normalise_document(placed.document, repeated.get(placed.document.source, frozenset()))
+    steps.count("judged")
     return replace(placed, document=document, rejection=first_rejection(judge_content(document, config)))
 
 
@@ -150,34 +153,22 @@ def _stars(orders: Sequence[Order]) -> Iterator[tuple[str, str]]:
     return ((other[1], orders[0][1]) for other in orders[1:])
 
 
-def _near_twins(begin: Begin, single: Collection, config: DuplicateConfig) -> Collection:
-    """(id of a near copy, id of the document that stays). Signatures travel once per pair, not once per band."""
+def _near_twins(begin: Begin, single: Collection, config: DuplicateConfig, steps: Steps) -> Collection:
+    """(id of a near copy, id of the document that stays)."""
     signatures = single.map("Signatures", lambda o: (o.order, signature(o.document.text)))
-    pairs = (
-        signatures.flat_map("Bands", lambda signed: [(key, signed[0]) for key in band_keys(signed[1], config)])
-        .group("Same band")
-        .flat_map("Pairs", lambda group: candidate_pairs(group[1]))
-        .distinct("Each once")
-    )
-    halves = begin.join("Of the first", values=signatures, others=pairs).flat_map("Halves", _halves)
-    edges = begin.join("Of the second", values=signatures, halves=halves).flat_map("Edges", _edges, config)
-    return begin.gather("Stars", _stars_of, edges).flat_map("Near twins", dict.items)
+    search = partial(_search_copies, config=config, steps=steps)
+    return begin.gather("Near copies", search, signatures).flat_map("Near twins", dict.items)
 
 
-def _stars_of(edges: Iterable[tuple[Order, Order]]) -> dict[str, str]:
-    return keep_one(sorted(edges))
+def _search_copies(signed: list[tuple[Order, np.ndarray]], config: DuplicateConfig, steps: Steps) -> dict[str, str]:
+    done = 0
 
+    def show(share: float) -> None:
+        nonlocal done
+        steps.count("compared", int(share * len(signed)) - done, at_once=True)
+        done = int(share * len(signed))
 
-def _halves(group: tuple[Order, Mapping[str, Sequence]]) -> Iterator[tuple[Order, tuple[Order, np.ndarray]]]:
-    first, found = group
-    for second in found["others"]:
-        yield second, (first, found["values"][0])
-
-
-def _edges(group: tuple[Order, Mapping[str, Sequence]], config: DuplicateConfig) -> Iterator[tuple[Order, Order]]:
-    second, found = group
-    for first, values in found["halves"]:
-        yield from verify_pairs([(first, second)], {first: values, second: found["values"][0]}, config)
+    return find_near_copies(dict(signed), config, show)
 
 
 def _without(begin: Begin, outcomes: Collection, twins: Collection, reason: str) -> Collection:

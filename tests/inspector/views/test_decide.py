@@ -48,7 +48,7 @@ def curation_of(who: str) -> Curation:
 
 
 def opened(run: OpenRun, who: str = "ann") -> Any:
-    app = AppTest.from_function(page, args=(run, curation_of(who)), default_timeout=60).run()
+    app = AppTest.from_function(page, args=(run, curation_of(who)), default_timeout=300).run()
     assert not app.exception
     return app
 
@@ -153,7 +153,7 @@ def test_the_name_outlives_a_visit_to_another_view(run: OpenRun) -> None:
     app = opened(run, who="server")
     app.text_input(key="decide.who").input(" ben ").run()
     kept = {"decide.name": app.session_state["decide.name"]}  # what widgets held is lost there, and so is the address
-    again = AppTest.from_function(page, args=(run, curation_of("server")), default_timeout=60)
+    again = AppTest.from_function(page, args=(run, curation_of("server")), default_timeout=300)
     again.session_state["decide.name"] = kept["decide.name"]
     again.run()
     press(again, "Accept")
@@ -181,7 +181,7 @@ def test_the_row_decided_last_is_found_again_where_new_files_came(run: OpenRun) 
         folder=run.folder, run_id="run", dataset=TABLE, config={}, sources=(), manifest=None, books=(), tables=(TABLE,)
     )
     assert grown.row(TABLE, 0)["uid"] == "z"
-    later = AppTest.from_function(page, args=(grown, curation_of("ann")), default_timeout=60)
+    later = AppTest.from_function(page, args=(grown, curation_of("ann")), default_timeout=300)
     later.run()
     press(later, "Back to the row decided last")
     press(later, "wrong answer")
@@ -190,7 +190,7 @@ def test_the_row_decided_last_is_found_again_where_new_files_came(run: OpenRun) 
 
 def test_nothing_is_decided_on_a_curated_data_set(run: OpenRun) -> None:
     curation = Curation(tables=(), fixable=lambda table: (), check=partial(check_row, TABLE), who="ann")
-    app = AppTest.from_function(page, args=(run, curation), default_timeout=60).run()
+    app = AppTest.from_function(page, args=(run, curation), default_timeout=300).run()
     assert "curated" in app.info[0].value and not app.button
 
 
@@ -322,7 +322,7 @@ def test_undo_leads_to_the_table_of_the_last_decision(run: OpenRun) -> None:
 
 
 def test_an_address_leads_to_a_row_once(run: OpenRun) -> None:
-    app = AppTest.from_function(page, args=(run, curation_of("ann")), default_timeout=60)
+    app = AppTest.from_function(page, args=(run, curation_of("ann")), default_timeout=300)
     app.query_params["row"] = "c"
     app.run()
     assert app.query_params == {"table": TABLE, "row": "c"}
@@ -331,7 +331,7 @@ def test_an_address_leads_to_a_row_once(run: OpenRun) -> None:
     app.query_params["row"] = "c"  # as a slow browser sends it again
     app.run()
     assert app.query_params["row"] == "a"
-    other = AppTest.from_function(page, args=(run, curation_of("ann")), default_timeout=60)
+    other = AppTest.from_function(page, args=(run, curation_of("ann")), default_timeout=300)
     other.query_params.update({"table": "trees", "row": "c"})
     other.run()
     assert "not in this run" in other.warning[0].value and row_on(other) == "a"

@@ -79,7 +79,7 @@ def test_all_visits_share_the_wait_and_failures_are_counted_aloud(
     clock = Clock()
     monkeypatch.setenv(PASSWORD, "swordfish")
     monkeypatch.setattr(server, "GUESSES", Guesses(clock=clock))
-    one, two = (AppTest.from_function(page, default_timeout=60).run() for _ in range(2))
+    one, two = (AppTest.from_function(page, default_timeout=300).run() for _ in range(2))
     assert ask(one, "guess") == [WRONG]
     assert ask(two, "swordfish") == ["Too many wrong passwords. Try again in 1 s."]
     clock.now += 1
@@ -102,17 +102,17 @@ def test_nothing_of_the_run_is_told_before_the_password(
         visit.page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: sent.append(_bytes(frame))))
         visit.go("")
         given = visit.page.get_by_label("Password").first
-        given.wait_for(timeout=20_000)
+        given.wait_for(timeout=100_000)
         visit.settle()
         known = visit.page.title() + visit.page.content() + str(b"".join(sent))
         assert sent and "mcts" not in known and many_rows.name not in known
         given.fill("guess")
         visit.page.get_by_role("button", name="Open").click()
-        visit.page.get_by_text("That is not the password.").wait_for(timeout=20_000)
+        visit.page.get_by_text("That is not the password.").wait_for(timeout=100_000)
         visit.page.wait_for_timeout(1_000)
         given.fill("swordfish")
         visit.page.get_by_role("button", name="Open").click()
-        visit.page.get_by_text("Funnel").first.wait_for(timeout=20_000)
+        visit.page.get_by_text("Funnel").first.wait_for(timeout=100_000)
         visit.settle()
         assert visit.page.title() == "mcts_trajectories · trailforge"
         visit.page.close()
@@ -124,9 +124,9 @@ def test_no_page_elsewhere_shows_this_one_in_a_frame(browser: Any, many_rows: Pa
     with inspecting(many_rows) as url, elsewhere(f'<h1>Win!</h1><iframe src="{url}/decide"></iframe>') as trap:
         page = browser.new_page()
         page.goto(trap)
-        page.get_by_text("Win!").wait_for(timeout=20_000)
+        page.get_by_text("Win!").wait_for(timeout=100_000)
         (framed,) = page.frames[1:]
-        framed.wait_for_url(lambda address: not address.startswith("about:"), timeout=20_000)
+        framed.wait_for_url(lambda address: not address.startswith("about:"), timeout=100_000)
         page.wait_for_timeout(1_000)
         assert framed.url.startswith("chrome-error:") and framed.locator("[data-testid=stApp]").count() == 0
         page.close()

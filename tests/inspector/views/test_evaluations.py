@@ -51,7 +51,7 @@ def trained_page(name: str, folder: str) -> None:
 
 
 def opened(name: str, folder: Path, other: Path | None = None, **asked: str) -> AppTest:
-    app = AppTest.from_function(page, args=(name, str(folder), str(other or "")), default_timeout=60)
+    app = AppTest.from_function(page, args=(name, str(folder), str(other or "")), default_timeout=300)
     app.query_params.update(asked)
     app.run()
     assert not app.exception
@@ -134,7 +134,7 @@ def test_an_episode_is_shown_with_its_transcript_its_searches_and_when_what_was_
 
 
 def opened_at_tab(folder: Path, uid: str, tab: str) -> str:
-    app = AppTest.from_function(page, args=("episodes", str(folder), ""), default_timeout=60)
+    app = AppTest.from_function(page, args=("episodes", str(folder), ""), default_timeout=300)
     app.query_params["row"] = uid
     app.session_state["episodes.tab"] = tab
     app.run()
@@ -200,9 +200,9 @@ def test_a_damaged_folder_is_said_in_a_line(folder: Path, tmp_path: Path) -> Non
     broken = tmp_path / "broken"
     shutil.copytree(folder, broken)
     next(broken.glob("episodes/*/*.parquet")).write_bytes(b"<b>no</b>")
-    app = AppTest.from_function(whole_page, args=(str(broken),), default_timeout=60).run()
+    app = AppTest.from_function(whole_page, args=(str(broken),), default_timeout=300).run()
     assert not app.exception and "not a readable Parquet file" in app.code[0].value
-    app = AppTest.from_function(whole_page, args=(str(folder),), default_timeout=60).run()
+    app = AppTest.from_function(whole_page, args=(str(folder),), default_timeout=300).run()
     assert not app.exception and not app.error and len(lists(app)[0]) == 9
 
 
@@ -212,7 +212,7 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def trained(name: str, folder: Path, **asked: str) -> AppTest:
-    app = AppTest.from_function(trained_page, args=(name, str(folder)), default_timeout=60)
+    app = AppTest.from_function(trained_page, args=(name, str(folder)), default_timeout=300)
     app.query_params.update(asked)
     app.run()
     assert not app.exception

@@ -21,7 +21,7 @@ import pytest
 from tests.support.browser import Visit, inspecting
 from trailforge.curation.decisions import read_decisions
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2700)]
 
 PAIRS = int(os.environ.get("TRAILFORGE_PRESSES", "3"))
 KEYS = {"a": ("accept", ""), "1": ("reject", "wrong answer"), "2": ("reject", "not supported by the passages")}
@@ -77,7 +77,7 @@ def arrive(browser: Any, url: str) -> Visit:
     visit = Visit(browser, url)
     visit.page.add_init_script(WATCH)
     visit.go("decide")
-    visit.page.locator(".st-key-decide_row").wait_for(timeout=30_000)
+    visit.page.locator(".st-key-decide_row").wait_for(timeout=150_000)
     visit.settle()
     return visit
 
@@ -156,7 +156,7 @@ def test_a_key_pressed_many_times_or_held_is_no_line_twice(visit: Visit, many_ro
         assert sum(each.repeat for each in presses) > 15
         assert said(many_rows) == before + lines_of(presses) and len(said(many_rows)) == len(before) + 1
         visit.page.get_by_role("button", name="Accept").dblclick()
-        visit.page.get_by_text("“Accept” was not taken").wait_for(timeout=10_000)
+        visit.page.get_by_text("“Accept” was not taken").wait_for(timeout=100_000)
         pressed(visit)
         assert len(said(many_rows)) == len(before) + 2
     rows = [uid for uid, *_ in said(many_rows)]
@@ -170,7 +170,7 @@ def test_keys_leave_alone_what_is_not_shown_and_undo_works_after_a_reload(
     visit.page.get_by_role("tab", name="Progress and agreement").click()
     visit.settle()
     visit.page.keyboard.press("a")
-    visit.page.get_by_text("“a” was not taken: no row is shown").wait_for(timeout=10_000)
+    visit.page.get_by_text("“a” was not taken: no row is shown").wait_for(timeout=100_000)
     visit.page.get_by_role("tab", name="Rows").click()
     visit.settle()
     visit.page.get_by_role("textbox", name="Search in all texts").press("a")  # what is typed is no key

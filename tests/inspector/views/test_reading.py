@@ -29,7 +29,7 @@ def shown(dataset: str, folder: Path, tab: str = "") -> AppTest:
 
         show_rows(opened(Path(folder), dataset), show_of(dataset))
 
-    page = AppTest.from_function(script, args=(dataset, str(folder)), default_timeout=20)
+    page = AppTest.from_function(script, args=(dataset, str(folder)), default_timeout=300)
     if tab:
         page.session_state[f"{dataset}.tab"] = tab
     page.run()
@@ -84,7 +84,7 @@ def test_a_click_on_the_map_chooses_its_bundle(tmp_path: Path) -> None:
         st.button("go", on_click=go_to, args=(run, "bundles", "alone"))
         show_rows(run, show_of(run.dataset))
 
-    page = AppTest.from_function(script, args=(str(tmp_path),), default_timeout=20).run()
+    page = AppTest.from_function(script, args=(str(tmp_path),), default_timeout=300).run()
     page.button[0].click().run()
     assert not page.exception
     assert chosen(page) == "alone" and "no_question" in html_of(page)

@@ -53,7 +53,7 @@ def test_rejected_rows(tmp_path: Path) -> None:
     )  # fmt: skip
     shown: list[Any] = []
     for number in range(len(payloads)):
-        app = AppTest.from_function(page, args=(run, number), default_timeout=60).run()
+        app = AppTest.from_function(page, args=(run, number), default_timeout=300).run()
         assert not app.exception
         shown.append("".join(str(each.proto.body) for each in app.get("html")))
         assert "no passage says it" in shown[-1] and "&lt;b&gt;bad&lt;/b&gt;" in shown[-1]

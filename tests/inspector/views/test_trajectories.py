@@ -115,7 +115,7 @@ def opened(folder: Path, table: str = "", row: str = "", tab: str = "") -> AppTe
     """The page at an address."""
     tables = sorted(path.name for path in folder.iterdir())
     dataset = dataset_of(table)
-    app = AppTest.from_function(page, args=(str(folder), dataset, tables), default_timeout=30)
+    app = AppTest.from_function(page, args=(str(folder), dataset, tables), default_timeout=300)
     app.query_params.update({name: value for name, value in (("table", table), ("row", row)) if value})
     if tab:
         app.session_state[f"{table}.tab"] = tab
@@ -181,7 +181,7 @@ def test_other_tables_have_their_own_rows(folder: Path, table: str, words: list[
 
 @pytest.mark.parametrize("table", ["mcts_trajectories", "trees", "episodes", "sft"])
 def test_a_row_alone_is_shown_by_its_table(folder: Path, table: str) -> None:
-    app = AppTest.from_function(one_row, args=(str(folder), dataset_of(table), table), default_timeout=30).run()
+    app = AppTest.from_function(one_row, args=(str(folder), dataset_of(table), table), default_timeout=300).run()
     assert not app.exception
     assert "gold answer" in html(app) and not app.button
 

@@ -38,7 +38,7 @@ def test_the_last_attempt_is_the_current_one(tmp_path: Path) -> None:
     assert not is_current(tmp_path, second)
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(150)
 def test_a_worker_of_an_earlier_attempt_stops_in_the_midst_of_its_work_and_writes_nothing(tmp_path: Path) -> None:
     (shard,) = spooled(tmp_path, 2)
     do_fn = RunShards(echo_work(tmp_path, q0="slow"), str(tmp_path), begin_attempt(tmp_path))
@@ -62,10 +62,10 @@ def test_a_worker_of_an_earlier_attempt_stops_in_the_midst_of_its_work_and_write
 
 def test_workers_that_give_signs_of_life_are_left_alone(tmp_path: Path) -> None:
     job, worker = Job(), ProgressFile(tmp_path)
-    patient = Patience(start_s=1.0, silence_s=1.0)  # a busy machine may hold up a sign for half a second
+    patient = Patience(start_s=3.0, silence_s=3.0)  # a busy machine may hold up a sign
     with watching(tmp_path, job.cancel, patient):
-        for number in range(18):
-            worker.write({"questions": 1, "in_flight": int(number < 12)})  # a call may take its time
+        for number in range(54):
+            worker.write({"questions": 1, "in_flight": int(number < 36)})  # a call may take its time
             time.sleep(0.07)
         worker.close({"questions": 2})
         time.sleep(0.2)
@@ -80,7 +80,7 @@ def test_a_worker_that_falls_silent_ends_the_job_though_another_one_works(tmp_pa
         pytest.raises(ClusterError, match="no sign of life for"),
         watching(tmp_path, job.cancel, Patience(start_s=60, silence_s=0.4)),
     ):
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while not job.is_cancelled.wait(0.05) and time.monotonic() < deadline:
             alive.write({})
 
@@ -94,7 +94,7 @@ def test_a_worker_that_dies_before_its_first_sign_ends_the_job_when_the_others_a
         pytest.raises(ClusterError, match="no worker has done anything for"),
         watching(tmp_path, job.cancel, Patience(start_s=0.4, silence_s=60)),
     ):
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while not job.is_cancelled.wait(0.05) and time.monotonic() < deadline:
             for worker in done:
                 worker.write({"questions": 3, "in_flight": 0})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -120,10 +119,8 @@ def test_what_is_no_pattern_or_fits_everything_is_refused(text: str) -> None:
 def test_a_pattern_that_never_ends_stops_with_the_mend(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MATCH_S", 0.2)
     endless = pattern("question", "(a|aa)+$")
-    began = time.monotonic()
     with pytest.raises(InvalidInput, match=r"takes more than 0\.2 s on one question; write it more plainly"):
         is_match(endless, Question(id="q", question="a" * 200 + "b", answer="a"))
-    assert time.monotonic() - began < 20
 
 
 def test_rows_refuse_their_source_unless_another_row_of_it_is_good() -> None:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.retrieval.kg.support import Given, Ids, small_store, store_of, write_wikidata5m
+from tests.support.growth import growth
 from trailforge.retrieval.kg import KgStore, Wikidata5M, build_kg
 from trailforge.retrieval.seals import building
 from trailforge.schemas import InvalidInput, KgEntity, KgTriple, OutputError, RetrievalError
@@ -235,7 +235,7 @@ def test_processes_share_one_store(store: KgStore) -> None:
     maps = [Path(f"/proc/{reader.pid}/maps") for reader in readers]
     mapped = [path.read_text() for path in maps if path.exists()]
     for reader in readers:
-        reader.communicate("\n", timeout=30)
+        reader.communicate("\n", timeout=200)
     assert said == ["Q1 2\n"] * 2
     assert all(str(store.folder / "out.neighbours.npy") in text for text in mapped)
 
@@ -254,13 +254,16 @@ def test_the_same_source_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_opening_reads_no_column(tmp_path: Path) -> None:
-    """Opening a store of a hundred thousand triples takes far less than a second."""
+    """Opening a store takes as long as one with an eighth of its hundred thousand triples."""
     rng = np.random.default_rng(0)
-    ends = rng.integers(0, 20_000, (2, 100_000)).tolist()
-    build_kg(Given((f"Q{h}", f"P{h % 7}", f"Q{t}") for h, t in zip(*ends, strict=True)), tmp_path / "store")
-    started = time.process_time()
-    KgStore.open(tmp_path / "store")
-    assert time.process_time() - started < 0.5
+
+    def built(size: int) -> Path:
+        ends = rng.integers(0, size // 5, (2, size)).tolist()
+        folder = tmp_path / f"{size}"
+        build_kg(Given((f"Q{h}", f"P{h % 7}", f"Q{t}") for h, t in zip(*ends, strict=True)), folder)
+        return folder
+
+    assert growth(built, KgStore.open, 100_000, most=2.0) < 2.0
 
 
 if __name__ == "__main__":

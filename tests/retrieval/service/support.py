@@ -19,7 +19,7 @@ from trailforge.schemas import Passage, RetrievalError
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 JSON = {"Content-Type": "application/json"}
-QUICK = SearchClientConfig(timeout_s=0.3, limit_s=1.0, backoff_s=0.01)
+QUICK = SearchClientConfig(timeout_s=1.0, limit_s=3.0, backoff_s=0.01)
 
 
 def closed_port() -> int:

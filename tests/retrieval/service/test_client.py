@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -113,30 +112,27 @@ def test_a_server_that_stalls_is_given_up_within_the_limit() -> None:
             while True:
                 await response.write(b" ")
                 await asyncio.sleep(0.02)
-        await asyncio.sleep(60)
+        await asyncio.sleep(9999)
         raise AssertionError
 
     async def search() -> None:
         async with answering(stall) as url:
             for query in ("silent", "drip"):
-                began = time.monotonic()
                 with pytest.raises(RetrievalError, match="no reply in time"):
                     await connect(url, config=QUICK).retrieve(query, 1)
-                assert time.monotonic() - began < QUICK.limit_s + 1.0
 
     run(search())
 
 
 def test_a_server_that_asks_for_more_time_than_is_left_is_given_up_at_once() -> None:
-    """Nothing is gained by waiting."""
+    """Nothing is gained by waiting, which would go on beyond the end of the test."""
+    patient = SearchClientConfig(limit_s=3000.0)
 
     async def search() -> None:
         answer, asked = saying((503, {"Retry-After": "3600"}))
         async with answering(answer) as url:
-            began = time.monotonic()
             with pytest.raises(RetrievalError, match=r"status 503 \(too busy\)"):
-                await connect(url, config=QUICK).retrieve("?", 1)
-            assert time.monotonic() - began < QUICK.limit_s
+                await connect(url, config=patient).retrieve("?", 1)
         assert len(asked) == 1
 
     run(search())
@@ -164,10 +160,9 @@ def test_no_server_is_an_error_and_a_restarted_one_is_found_again() -> None:
 
 def test_before_a_run_a_server_that_is_not_there_is_not_waited_for() -> None:
     """What opens the server in a run has its patience all the same: it may be started anew."""
-    config, began = RetrievalConfig(kind=f"http://127.0.0.1:{closed_port()}"), time.monotonic()
+    config = RetrievalConfig(kind=f"http://127.0.0.1:{closed_port()}")
     with pytest.raises(RetrievalError, match=r"\(1 attempt in .*is the search server up"):
         with_hash(config)
-    assert time.monotonic() - began < 2.0
     answer, _ = saying({"corpora": {"films": {"backend": "bm25", "hash": "0" * 64}}})
 
     async def search() -> None:

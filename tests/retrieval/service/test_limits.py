@@ -20,7 +20,7 @@ from trailforge.retrieval.service.searching import ServedIndex
 from trailforge.retrieval.service.server import SearchServer, ServerLimits
 from trailforge.schemas import RetrievalError
 
-PATIENT = SearchClientConfig(timeout_s=10.0, limit_s=20.0, backoff_s=0.01)
+PATIENT = SearchClientConfig(timeout_s=60.0, limit_s=120.0, backoff_s=0.01)
 
 
 async def test_a_query_is_searched_once_whoever_asks_it() -> None:
@@ -167,10 +167,10 @@ async def test_a_request_that_takes_too_long_is_given_up() -> None:
     """With status 504; what waited leaves the queue, and the next is answered."""
     index = ScriptedIndex()
     index.gate.clear()
-    limits = ServerLimits(timeout_s=0.1, queue=5)
+    limits = ServerLimits(timeout_s=1.0, queue=5)
     async with serving(SearchServer([ServedIndex("echo", index, at_once=1)], limits=limits)) as url:
         status, reply, _ = await post(f"{url}/retrieve", {"queries": ["a", "b", "c"]})
-        assert (status, reply) == (504, {"error": "no answer within 0.1 s"})
+        assert (status, reply) == (504, {"error": "no answer within 1 s"})
         figures = await get(f"{url}/stats")
         assert (figures["timed_out"], figures["waiting"], figures["in_flight"]) == (1, 0, 0)
         index.gate.set()
@@ -185,7 +185,7 @@ async def test_who_goes_away_leaves_the_queue() -> None:
     async with serving(SearchServer([ServedIndex("echo", index, at_once=1)])) as url:
         with pytest.raises(RetrievalError):
             await connect(url, config=QUICK).find_many(["a", "b", "c"], 1)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 120
         while (await get(f"{url}/stats"))["waiting"] and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
         figures = await get(f"{url}/stats")

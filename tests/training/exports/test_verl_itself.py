@@ -135,7 +135,7 @@ def test_a_training_that_we_start_is_read_by_verls_own_command(made_set: Trainin
     words = shlex.split(script.read_text().replace("\\\n", " "))
     overrides = words[words.index("verl.trainer.main_ppo") + 1 :]
     command = [sys.executable, "-m", "verl.trainer.main_ppo", "--cfg", "job", *overrides]
-    done = subprocess.run(command, cwd=script.parent, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=script.parent, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stderr[-2000:]
     settings = OmegaConf.create(done.stdout)
     assert settings.trainer.nnodes == 2 and settings.trainer.total_training_steps == 5 and settings.data.seed == 3

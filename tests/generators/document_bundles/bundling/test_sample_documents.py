@@ -8,11 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.bundling import bundle_documents, exact_duplicates, near_duplicates
+from tests.support.bundling import bundle_documents, exact_duplicates
 from trailforge.filters import first_rejection
 from trailforge.generators.document_bundles.bundling.config import BundleConfig
 from trailforge.generators.document_bundles.bundling.content import ContentConfig, judge_content
-from trailforge.generators.document_bundles.bundling.duplicates import DuplicateConfig, exact_key, order_of, signature
+from trailforge.generators.document_bundles.bundling.duplicates import (
+    DuplicateConfig,
+    exact_key,
+    find_near_copies,
+    order_of,
+    signature,
+)
 from trailforge.generators.document_bundles.stages.cleaning import normalise_document
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.retrieval.encoder import Encoder
@@ -39,7 +45,7 @@ def copies(documents: list[SourceDocument]) -> tuple[dict[str, str], dict[str, s
     orders = {document.id: order_of(document.published, document.id) for document in documents}
     exact = exact_duplicates({orders[d.id]: exact_key(d.title, d.text) for d in documents})
     rest = [document for document in documents if document.id not in exact]
-    return exact, near_duplicates({orders[d.id]: signature(d.text) for d in rest}, DuplicateConfig())
+    return exact, find_near_copies({orders[d.id]: signature(d.text) for d in rest}, DuplicateConfig())
 
 
 def test_all_sample_documents_are_worth_keeping(documents: list[SourceDocument]) -> None:
