@@ -11,7 +11,19 @@ from typing import Annotated
 import typer
 from typer.models import CommandInfo, TyperInfo
 
-from trailforge.commands import curate, evaluate, export, fetch, index, kg, look, operate, runs, serve, training
+from trailforge.commands import (
+    curate,
+    evaluate,
+    export,
+    fetch,
+    index,
+    kg,
+    look,
+    operate,
+    runs,
+    serve,
+    training,
+)
 from trailforge.schemas.errors import TrailforgeError, missing_package
 from trailforge.schemas.text import visible
 

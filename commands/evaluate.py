@@ -1,11 +1,10 @@
-"""`trailforge evaluate`: agents over back ends on questions, as a grid that can go on; `compare`: two of them."""
+"""`trailforge evaluate`: agents over back ends on questions, as a grid that can go on."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import dataclasses
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -18,7 +17,6 @@ from trailforge.schemas import InvalidInput, check_packages
 from trailforge.schemas.text import visible
 
 if TYPE_CHECKING:
-    from trailforge.evaluation.compare import Comparison
     from trailforge.evaluation.corpora import Corpora, QuestionSet
     from trailforge.evaluation.folder import Evaluation
     from trailforge.evaluation.grid import EvaluationConfig, EvaluationGrid, GridModel
@@ -134,17 +132,12 @@ def evaluate(
     """Run every agent over every back end with every seed on the same questions, and write a report."""
     from trailforge.evaluation.corpora import Corpora, packages_of, read_asked, read_sources
     from trailforge.evaluation.grid import choose_agents, describe_evaluation, read_evaluation_config
-    from trailforge.inference.urls import check_server_url
-    from trailforge.retrieval.service.client import NO_KEY, is_address
 
     config = _configure(read_evaluation_config(preset), top_k, encoder, judge, prices)
     caps = _read_caps(config, max_cost, max_calls, max_tokens)
     chosen = choose_agents(agents, config.agents, prompt, has_graph=kg is not None)
     numbers = _read_seeds(seeds)
-    for place, name in ((documents, "--documents"), (kg, "--kg")):
-        check_server_url(str(place or ""), name, NO_KEY)
-        if place is not None and not is_address(str(place)) and not Path(place).exists():
-            raise InvalidInput("no such file or folder", file=place, field=name)
+    _check_places(documents, kg)
     served, sources = _served(config, model, model_name), read_sources(backends, config.backends)
     if not dry_run:
         check_packages(packages_of(sources, config.retrieval, kg), "evaluate")
@@ -168,6 +161,17 @@ def evaluate(
         _show_plan(request, out)
         return
     _run(request, served, out, redo_refused=redo is not None)
+
+
+def _check_places(documents: Path | None, kg: str | None) -> None:
+    """Raises `InvalidInput` for a place that is not there, or an address with a key in it."""
+    from trailforge.inference.provider.urls import check_server_url
+    from trailforge.retrieval.service.client import NO_KEY, is_address
+
+    for place, name in ((documents, "--documents"), (kg, "--kg")):
+        check_server_url(str(place or ""), name, NO_KEY)
+        if place is not None and not is_address(str(place)) and not Path(place).exists():
+            raise InvalidInput("no such file or folder", file=place, field=name)
 
 
 def _run(request: _Request, served: _Served, out: Path, *, redo_refused: bool) -> None:
@@ -260,7 +264,7 @@ def _configure(
 ) -> EvaluationConfig:
     """A preset with what was said in its place; another encoder's prefixes are not taken over."""
     from trailforge.inference.judge import JudgeConfig
-    from trailforge.inference.urls import check_server_url
+    from trailforge.inference.provider.urls import check_server_url
 
     if top_k is not None:
         config = dataclasses.replace(config, top_k=top_k)
@@ -284,7 +288,7 @@ def _configure(
 
 
 def _served(config: EvaluationConfig, model: str | None, model_name: str | None) -> _Served:
-    from trailforge.inference.urls import check_server_url
+    from trailforge.inference.provider.urls import check_server_url
 
     url = model or config.model.url
     check_server_url(url, "--model")
@@ -345,53 +349,6 @@ def _show_plan(request: _Request, out: Path) -> None:
         print(f"{source.name}: {what}")
 
 
-def compare(
-    first: Annotated[str, typer.Argument(help="Folder of an evaluation, or some of its cells.", metavar="A")],
-    second: Annotated[str, typer.Argument(help="The evaluation to compare with, on the same questions.", metavar="B")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-) -> None:
-    """Compare two evaluations question by question: paired bootstrap, and McNemar's test of right and wrong."""
-    from trailforge.evaluation.compare import compare as compare_episodes
-    from trailforge.evaluation.compare import pair_cells, read_cells
-
-    left, right = read_cells(first), read_cells(second)
-    pairs = [(one, other, compare_episodes(left[one], right[other])) for one, other in pair_cells(left, right)]
-    if as_json:
-        rows = [{"first": one, "second": other, **dataclasses.asdict(made)} for one, other, made in pairs]
-        print(json.dumps(rows, indent=1, ensure_ascii=False))
-        return
-    for one, other, comparison in pairs:
-        _show_comparison(" ".join(one), " ".join(other), comparison)
-
-
-def _show_comparison(first: str, second: str, comparison: Comparison) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    print(visible(f"A: {first}"), visible(f"B: {second}"), sep="\n")
-    table = Table(box=None)
-    for name in ("measure", "A", "B", "B - A", "95%", "questions"):
-        table.add_column(name, justify="left" if name == "measure" else "right", no_wrap=True)
-    for name, each in comparison.differences.items():
-        interval = f"{each.low:+.3f} to {each.high:+.3f}"
-        means = f"{each.first:.3f}", f"{each.second:.3f}", f"{each.difference:+.3f}"
-        table.add_row(name.replace("_", " "), *means, interval, f"{each.questions:,}")
-    console = Console()
-    console.print(table)
-    tested = comparison.right
-    print(
-        f"right: both {tested.both:,}, A alone {tested.only_first:,}, B alone {tested.only_second:,}, neither "
-        f"{tested.neither:,}; McNemar's exact p {tested.exact:.3g}"
-    )
-    for name, missing in (("A", comparison.only_in_second), ("B", comparison.only_in_first)):
-        if missing:
-            print(f"not in {name}, and not compared: {len(missing):,} questions")
-
-
-_COMPARE_EPILOG = """Examples:\n
-    trailforge compare evaluations/sft evaluations/rl               each agent over each back end that both have\n
-    trailforge compare "evaluations/musique#agent=react,backend=dense" "evaluations/musique#agent=react,backend=bm25"\n
-    trailforge compare A B --json"""
 _EPILOG = """Examples:\n
     trailforge evaluate musique_dev.jsonl --limit 500 --agent search_o1 --agent react --backend dense \\\n
         --backend bm25 --model http://127.0.0.1:8000/v1 --seeds 0,1,2 --out evaluations/musique\n
@@ -404,6 +361,5 @@ _EPILOG = """Examples:\n
 
 
 def register(root: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the command."""
     root.command(epilog=_EPILOG)(evaluate)
-    root.command(epilog=_COMPARE_EPILOG)(compare)

@@ -15,11 +15,17 @@ import typer
 
 from trailforge.commands.options import RunFolder
 from trailforge.schemas import InvalidInput
+from trailforge.schemas.text import visible
 
 if TYPE_CHECKING:
+    from trailforge.evaluation.compare import Comparison
     from trailforge.training.score_file import ScoredRow
 
 
+COMPARE_EPILOG = """Examples:\n
+    trailforge compare evaluations/sft evaluations/rl               each agent over each back end that both have\n
+    trailforge compare "evaluations/musique#agent=react,backend=dense" "evaluations/musique#agent=react,backend=bm25"\n
+    trailforge compare A B --json"""
 INSPECT_EPILOG = """Examples:\n
     trailforge inspect datasets_out/demo\n
     trailforge inspect datasets_out/demo --port 8600 --who ann --no-open\n
@@ -197,8 +203,52 @@ def rewards(
         print(json.dumps({"row": row.row, "uid": row.uid, **parts, "recorded": row.recorded}, ensure_ascii=False))
 
 
+def compare(
+    first: Annotated[str, typer.Argument(help="Folder of an evaluation, or some of its cells.", metavar="A")],
+    second: Annotated[str, typer.Argument(help="The evaluation to compare with, on the same questions.", metavar="B")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Compare two evaluations question by question: paired bootstrap, and McNemar's test of right and wrong."""
+    from trailforge.evaluation.compare import compare as compare_episodes
+    from trailforge.evaluation.compare import pair_cells, read_cells
+
+    left, right = read_cells(first), read_cells(second)
+    pairs = [(one, other, compare_episodes(left[one], right[other])) for one, other in pair_cells(left, right)]
+    if as_json:
+        rows = [{"first": one, "second": other, **dataclasses.asdict(made)} for one, other, made in pairs]
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        return
+    for one, other, comparison in pairs:
+        _show_comparison(" ".join(one), " ".join(other), comparison)
+
+
+def _show_comparison(first: str, second: str, comparison: Comparison) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    print(visible(f"A: {first}"), visible(f"B: {second}"), sep="\n")
+    table = Table(box=None)
+    for name in ("measure", "A", "B", "B - A", "95%", "questions"):
+        table.add_column(name, justify="left" if name == "measure" else "right", no_wrap=True)
+    for name, each in comparison.differences.items():
+        interval = f"{each.low:+.3f} to {each.high:+.3f}"
+        means = f"{each.first:.3f}", f"{each.second:.3f}", f"{each.difference:+.3f}"
+        table.add_row(name.replace("_", " "), *means, interval, f"{each.questions:,}")
+    console = Console()
+    console.print(table)
+    tested = comparison.right
+    print(
+        f"right: both {tested.both:,}, A alone {tested.only_first:,}, B alone {tested.only_second:,}, neither "
+        f"{tested.neither:,}; McNemar's exact p {tested.exact:.3g}"
+    )
+    for name, missing in (("A", comparison.only_in_second), ("B", comparison.only_in_first)):
+        if missing:
+            print(f"not in {name}, and not compared: {len(missing):,} questions")
+
+
 def register(root: typer.Typer) -> None:
     """Add the commands."""
+    root.command(epilog=COMPARE_EPILOG)(compare)
     root.command("verify", epilog=VERIFY_EPILOG)(verify)
     root.command("show", epilog=SHOW_EPILOG)(show)
     root.command("status", epilog=STATUS_EPILOG)(status)

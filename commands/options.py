@@ -124,7 +124,7 @@ class ModelServer:
         if url is None:
             return None
         from trailforge.inference import Caps
-        from trailforge.inference.urls import check_server_url
+        from trailforge.inference.provider.urls import check_server_url
         from trailforge.pipelines.runs.config import ModelConfig
 
         check_server_url(url, "--model")

@@ -145,7 +145,7 @@ def _open_corpus(name: str, what: str, asker: Asker | None, options: Mapping[str
 
 def _by_name(indexes: list[str]) -> dict[str, str]:
     """What to open, by name: the one that is given, else the folder's, the file's or the server's own."""
-    from trailforge.inference.urls import check_server_url
+    from trailforge.inference.provider.urls import check_server_url
     from trailforge.retrieval.service.client import NO_KEY, is_address
     from trailforge.schemas import InvalidInput
 

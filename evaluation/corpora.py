@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.evaluation.folder import INDEXES, BackendChoice
-from trailforge.inference.urls import check_server_url
+from trailforge.inference.provider.urls import check_server_url
 from trailforge.pipelines.runs.finished import MANIFEST
 from trailforge.pipelines.sources import InvalidRow, read_questions
 from trailforge.protocols import KG_SEARCH, SEARCH_R1

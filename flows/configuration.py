@@ -8,7 +8,7 @@ from typing import Any
 from trailforge.inference import Caps, ledger_url
 from trailforge.inference.client import split_urls
 from trailforge.inference.packaged import PACKAGED_MODELS
-from trailforge.inference.urls import check_server_url
+from trailforge.inference.provider.urls import check_server_url
 from trailforge.pipelines.dataset import DataSet, resolve
 from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.runs.config import EMBEDDED, RunConfig, read_config

@@ -21,10 +21,10 @@ from trailforge.inference.endpoint import Dialect, Endpoint, Failure
 from trailforge.inference.ledgers.sqlite import Ledger
 from trailforge.inference.provider.endings import read_ending
 from trailforge.inference.provider.parameters import Parameters
+from trailforge.inference.provider.urls import check_server_url
 from trailforge.inference.request import CONTROL, Reply, Request
 from trailforge.inference.thoughts import Reasoning, ThoughtReader
 from trailforge.inference.throttle import Permit, Throttle, ThrottleConfig
-from trailforge.inference.urls import check_server_url
 from trailforge.schemas import (
     BudgetExceeded,
     ContextOverflow,

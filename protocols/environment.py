@@ -14,7 +14,7 @@ from pathlib import Path
 
 from trailforge.inference import Meter
 from trailforge.inference.desk import ServedModel, open_desk
-from trailforge.inference.urls import check_server_url
+from trailforge.inference.provider.urls import check_server_url
 from trailforge.protocols.episodes import Respond
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.r_search import run_plan

@@ -15,8 +15,8 @@ from trailforge.inference.budget import estimated_tokens
 from trailforge.inference.endpoint import retry_after
 from trailforge.inference.provider.errors import ServerError, read_error
 from trailforge.inference.provider.replies import find_error
+from trailforge.inference.provider.urls import check_server_url
 from trailforge.inference.threads import LoopThread, all_or_error
-from trailforge.inference.urls import check_server_url
 from trailforge.inference.wire import KEY_VARIABLES, Unanswered, Untaken, Wire, first_line
 from trailforge.retrieval.base import Passing
 from trailforge.schemas import InvalidInput, OutOfCredit, ProviderError, ServerUnavailable, parse_json

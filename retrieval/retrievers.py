@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
-from trailforge.inference.urls import check_server_url
+from trailforge.inference.provider.urls import check_server_url
 from trailforge.retrieval.backends import BACKENDS, BackendRetriever, ShardMap, Workbench, load_backend, map_here
 from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.embeddings import is_served

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from trailforge.inference.urls import check_server_url
+from trailforge.inference.provider.urls import check_server_url
 from trailforge.retrieval.backends import backend_packages, load_backend
 from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.corpus import read_corpus

@@ -14,8 +14,8 @@ from trailforge.inference import Caps, ClientConfig, Prices, check_ledger_url
 from trailforge.inference.client import split_urls
 from trailforge.inference.endpoint import Dialect
 from trailforge.inference.provider.parameters import Parameters
+from trailforge.inference.provider.urls import check_server_url
 from trailforge.inference.thoughts import Reasoning
-from trailforge.inference.urls import check_server_url
 from trailforge.inference.vllm.server import VllmConfig
 from trailforge.pipelines.engine.attempts import Patience
 from trailforge.pipelines.engine.files import sha256_of

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from trailforge.inference.urls import without_keys
+from trailforge.inference.provider.urls import without_keys
 from trailforge.pipelines.dataset import INPUTS, DataSet, resolve
 from trailforge.pipelines.engine.files import (
     output_errors,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.inference.judge import judge_desk, read_rubric
-from trailforge.inference.urls import check_server_url
+from trailforge.inference.provider.urls import check_server_url
 from trailforge.protocols import grammar_of
 from trailforge.protocols.environment import Environment
 from trailforge.rewards.episode import Reward
