@@ -18,6 +18,7 @@ from trailforge.commands.options import (
     MaxTokens,
     ModelServer,
     ServerModel,
+    ServerParameters,
     ServerPrices,
     ServerSeed,
     ServerThoughts,
@@ -112,6 +113,7 @@ def build(
     model: ServerUrl = None,
     model_name: ServerModel = SERVED_MODEL,
     reasoning: ServerThoughts = ThoughtsPlace.SEPARATE,
+    parameters: ServerParameters = "",
     prices: ServerPrices = "",
     seed: ServerSeed = 0,
     max_cost: MaxCost = None,
@@ -131,7 +133,7 @@ def build(
     declared, chunking = load_backend(backend), _read_chunking(chunk_tokens, chunk_overlap)
     config, documents = _read_settings(declared.config, settings or ()), documents_of(corpus)
     caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
-    server = ModelServer.of(model, model_name, reasoning, prices, seed=seed, caps=caps)
+    server = ModelServer.of(model, model_name, reasoning, prices, seed=seed, caps=caps, parameters=parameters)
     if dry_run:
         _show_estimate(declared, config, documents, chunking, server)
         return
@@ -168,6 +170,7 @@ def add(
     model: ServerUrl = None,
     model_name: ServerModel = SERVED_MODEL,
     reasoning: ServerThoughts = ThoughtsPlace.SEPARATE,
+    parameters: ServerParameters = "",
     prices: ServerPrices = "",
     seed: ServerSeed = 0,
     max_cost: MaxCost = None,
@@ -180,7 +183,7 @@ def add(
     from trailforge.retrieval.indexes.store import add_to_index
 
     caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
-    server = ModelServer.of(model, model_name, reasoning, prices, seed=seed, caps=caps)
+    server = ModelServer.of(model, model_name, reasoning, prices, seed=seed, caps=caps, parameters=parameters)
     documents = documents_of(corpus)
 
     async def make() -> IndexManifest:
@@ -236,13 +239,14 @@ def query(
     model: ServerUrl = None,
     model_name: ServerModel = SERVED_MODEL,
     reasoning: ServerThoughts = ThoughtsPlace.SEPARATE,
+    parameters: ServerParameters = "",
     seed: ServerSeed = 0,
 ) -> None:
     """Search an index: passages with scores and the reason each was found."""
     from trailforge.retrieval.indexes.store import open_index
     from trailforge.schemas import to_dict
 
-    server = ModelServer.of(model, model_name, reasoning, "", seed=seed)
+    server = ModelServer.of(model, model_name, reasoning, "", seed=seed, parameters=parameters)
 
     async def search() -> tuple[list[FoundPassage], float]:
         async with ask_server(server, folder) as asker:

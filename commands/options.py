@@ -16,6 +16,7 @@ from trailforge.schemas import InvalidInput
 if TYPE_CHECKING:
     from trailforge.inference import Caps, Prices
     from trailforge.inference.asker import Asker
+    from trailforge.inference.provider.parameters import Parameters
     from trailforge.pipelines.runs.config import ModelConfig
 
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DIR")]
@@ -100,6 +101,14 @@ ServerModel = Annotated[str, typer.Option(help="Model as the server calls it.")]
 ServerThoughts = Annotated[
     ThoughtsPlace, typer.Option(help="Whether the server separates the model's thoughts from its reply.")
 ]
+ServerParameters = Annotated[
+    str,
+    typer.Option(
+        "--parameters",
+        help="What the server wants otherwise, as `model.parameters` of presets: '{stream: true}'.",
+        metavar="YAML",
+    ),
+]
 ServerPrices = Annotated[
     str,
     typer.Option(help="Price of a million prompt tokens and completion tokens, e.g. 0.15,0.6.", metavar="PROMPT,REPLY"),
@@ -118,7 +127,15 @@ class ModelServer:
 
     @classmethod
     def of(
-        cls, url: str | None, name: str, reasoning: ThoughtsPlace, prices: str, *, seed: int, caps: Caps | None = None
+        cls,
+        url: str | None,
+        name: str,
+        reasoning: ThoughtsPlace,
+        prices: str,
+        *,
+        seed: int,
+        caps: Caps | None = None,
+        parameters: str = "",
     ) -> ModelServer | None:
         """As the options say; None without a URL."""
         if url is None:
@@ -133,12 +150,27 @@ class ModelServer:
             url=url,
             name=name,
             reasoning=reasoning.value,
+            parameters=_read_parameters(parameters),
             prompt_price_per_million=prompt,
             completion_price_per_million=completion,
         )
         if caps is not None and caps.max_cost is not None and not prices:
             raise typer.BadParameter("--max-cost caps nothing without --prices", param_hint="--max-cost")
         return cls(config, bool(prices), caps or Caps(), seed)
+
+
+def _read_parameters(text: str) -> Parameters:
+    import yaml
+
+    from trailforge.inference.provider.parameters import Parameters
+    from trailforge.schemas import from_dict, located
+
+    try:
+        given = yaml.safe_load(text) or {}
+    except yaml.YAMLError:
+        raise typer.BadParameter(f"{text!r} is no YAML, as {{omit: [seed]}} is", param_hint="--parameters") from None
+    with located(section="--parameters"):
+        return from_dict(Parameters, given)
 
 
 def check_training_set(folder: Path) -> None:

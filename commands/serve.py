@@ -18,11 +18,13 @@ from trailforge.commands.options import (
     SERVED_MODEL,
     ModelServer,
     ServerModel,
+    ServerParameters,
     ServerThoughts,
     ServerUrl,
     ThoughtsPlace,
     ask_server,
 )
+from trailforge.schemas import InvalidInput
 
 if TYPE_CHECKING:
     from trailforge.inference.asker import Asker
@@ -81,6 +83,7 @@ def serve_search(
     model: ServerUrl = None,
     model_name: ServerModel = SERVED_MODEL,
     reasoning: ServerThoughts = ThoughtsPlace.SEPARATE,
+    parameters: ServerParameters = "",
     one_by_one: Annotated[
         bool, typer.Option("--one-by-one", help="Encode each query alone, so that scores are equal to the last digit.")
     ] = False,
@@ -90,13 +93,12 @@ def serve_search(
     from trailforge.retrieval.service.searching import AT_ONCE
     from trailforge.retrieval.service.server import SearchServer, ServerLimits, listen
     from trailforge.retrieval.service.wire import Callers
-    from trailforge.schemas import InvalidInput
 
     if not indexes and kg is None and not web:
         raise InvalidInput("nothing to serve: give an index, --kg or --web")
     named, limits = _by_name(indexes or []), ServerLimits(k=k, timeout_s=timeout, queue=queue)
     options: dict[str, Any] = {"cached": cached << 20, "at_once": at_once or AT_ONCE, "is_together": not one_by_one}
-    model_server = ModelServer.of(model, model_name, reasoning, "", seed=0)
+    model_server = ModelServer.of(model, model_name, reasoning, "", seed=0, parameters=parameters)
 
     async def run() -> None:
         async with _open_corpora(named, model_server, options) as corpora:
