@@ -45,6 +45,12 @@ class ScriptedModel:
             "servers_waited_for": 0,
         }
 
+    trouble = ""
+    """As `ModelClient.trouble`."""
+
+    def check_replies(self) -> None:
+        """As `ModelClient.check_replies`: all replies have a text."""
+
     async def aclose(self) -> None:
         """As `ModelClient.aclose`."""
 

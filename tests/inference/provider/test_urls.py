@@ -16,7 +16,7 @@ from trailforge.cli import app
 from trailforge.evaluation.corpora import read_source
 from trailforge.flows.configuration import configuration_of
 from trailforge.inference import ClientConfig
-from trailforge.inference.client import ServedModel
+from trailforge.inference.desk import ServedModel
 from trailforge.inference.provider.urls import check_server_url, find_key, find_key_in_text, without_keys
 from trailforge.pipelines.dataset import resolve
 from trailforge.pipelines.datasets import load_dataset
