@@ -22,7 +22,7 @@ from trailforge.inference.ledgers.sqlite import Ledger
 from trailforge.inference.provider.endings import read_ending
 from trailforge.inference.provider.parameters import Parameters
 from trailforge.inference.provider.urls import check_server_url
-from trailforge.inference.request import CONTROL, Reply, Request
+from trailforge.inference.request import Reply, Request
 from trailforge.inference.thoughts import Reasoning, ThoughtReader
 from trailforge.inference.throttle import Permit, Throttle, ThrottleConfig
 from trailforge.schemas import (
@@ -43,7 +43,7 @@ _CLOSING_S = 5.0
 _LOOKS = 2
 """A prompt is refused when it was so often, each time while others were answered after it."""
 _ATTEMPTS_AGAIN = 2
-"""At a prompt that this process has seen refused."""
+"""At a prompt that this process has seen refused, or that others were answered after."""
 _CONTROL_ATTEMPTS = 2
 _LOG = logging.getLogger("trailforge")
 
@@ -129,13 +129,14 @@ class ModelClient:
         self._stopped: TrailforgeError | None = None
         self._answered: defaultdict[str, float] = defaultdict(lambda: float("-inf"))
         """By form, when the latest call that was answered had been sent."""
+        self._unanswered: defaultdict[str, float] = defaultdict(lambda: float("-inf"))
+        """By form, when the latest control that was not answered was sent."""
         self._good: dict[str, Request] = {}
         """By form, one that was answered."""
         self._asking: Counter[str] = Counter()
         """By form, how many are under way."""
         self._changed = asyncio.Event()
         self._controlling: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._controls = 0
         self._refused: set[str] = set()
         self._unknown_endings: set[str] = set()
 
@@ -250,7 +251,7 @@ class ModelClient:
             except _GivenUp as given_up:
                 if not await self._answers_others(request, given_up.at):
                     raise given_up.error from None
-                attempts, why = 1, given_up.why
+                attempts, why = _ATTEMPTS_AGAIN, given_up.why
         self._refused.add(request.key)
         raise PromptRefused(f"{PromptRefused.opening} ({why})")
 
@@ -265,14 +266,13 @@ class ModelClient:
             while form not in self._good and self._asking[form] and self._answered[form] <= since:
                 self._changed.clear()
                 await self._changed.wait()
-            if self._answered[form] > since:
-                return True
-            self._controls += 1
+            if max(self._answered[form], self._unanswered[form]) > since:
+                return self._answered[form] > since
+            sent_at = asyncio.get_running_loop().time()
             try:
-                good = self._good.get(form)
-                control = replace(good, purpose=CONTROL) if good else request.control(self._controls)
-                await self._pay(control, _CONTROL_ATTEMPTS)
+                await self._pay(request.control(self._good.get(form)), _CONTROL_ATTEMPTS)
             except (_GivenUp, ContextOverflow):
+                self._unanswered[form] = sent_at
                 return False
             return True
 
@@ -312,7 +312,9 @@ class ModelClient:
             reply = await self._endpoints[permit.lane.url].exchange(request)
         except Failure as failure:
             if failure.kind == "failed":
-                throttle.failed(permit, failure.why or "what it sends is no OpenAI-compatible reply")
+                said = failure.why and f" ({failure.why})"
+                unread = f"what it sends is no OpenAI-compatible reply{said}"
+                throttle.failed(permit, unread if failure.is_unreadable else failure.why)
             elif failure.kind == "overloaded":
                 throttle.overloaded(permit, failure.wait_s, failure.why)
             elif failure.kind == "refused":

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from trailforge.inference.budget import charged_tokens
 from trailforge.inference.provider.endings import read_ending
-from trailforge.inference.provider.errors import ServerError, read_error
+from trailforge.inference.provider.errors import ServerError, read_error, read_page
 from trailforge.inference.provider.parameters import Parameters
 from trailforge.inference.provider.replies import find_error, read_body, read_models, read_reply
 from trailforge.inference.request import Reply, Request
@@ -47,6 +47,8 @@ class Failure(Exception):
     """Something came with status 200 that is no reply."""
     is_heard: bool = False
     """The server answered, if only with an error."""
+    error: ProviderError | None = None
+    """What to raise when it is no matter of this request alone."""
 
 
 class Endpoint:
@@ -67,8 +69,8 @@ class Endpoint:
     async def exchange(self, request: Request) -> Reply:
         """Send a request once.
 
-        Raises `Failure`, which may be a matter of this request alone; else `ContextOverflow`, `OutOfCredit`, or another
-        `ProviderError` that all requests to this server would meet.
+        Raises `Failure`, which may be a matter of this request alone; `ContextOverflow`, which is; `OutOfCredit`, or
+        another `ProviderError` that all requests to this server would meet.
         """
         is_text = isinstance(request.prompt, str)
         try:
@@ -85,7 +87,7 @@ class Endpoint:
                 raise await self._refusal(read_error(answer.status, error), answer.headers)
             read = read_reply(body, is_text=is_text)
         except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-            raise _unreadable() from None
+            raise _unreadable(first_line("; ".join(read_page(answer.body.decode("utf-8", "replace"))))) from None
         if read.error or read_ending(read.finish_reason) == "broken":
             said = read_error(500, read.error).words if isinstance(read.error, dict) else read.finish_reason
             raise Failure("failed", f"the server broke its reply off{said and f' ({first_line(said)})'}", is_heard=True)
@@ -124,7 +126,8 @@ class Endpoint:
             if answer.status in _NOT_THERE:
                 raise self.unavailable(str(read_error(answer.status, answer.body)))
             if 300 <= answer.status < 400:
-                raise await self._refusal(read_error(answer.status, answer.body), answer.headers)
+                refusal = await self._refusal(read_error(answer.status, answer.body), answer.headers)
+                raise refusal.error if isinstance(refusal, Failure) and refusal.error else refusal
         await self._knock()
         return []
 
@@ -134,6 +137,8 @@ class Endpoint:
 
     def given_up(self, failure: Failure, attempts: int) -> ProviderError:
         """What to raise after the last attempt, when it is no matter of one request."""
+        if failure.error is not None:
+            return failure.error
         if failure.is_unreadable:
             return self._not_understood(failure.why)
         if failure.kind == "refused":
@@ -220,14 +225,14 @@ class Endpoint:
                 return ProviderError(f"{self._where}: the key is refused ({said}); set {KEY_VARIABLES[0]}")
             case "moved":
                 target = first_line(headers.get("location", "nowhere"))
-                return ProviderError(f"{self._where}: it sends us on to {target}; give the URL where the model is")
+                what = f"it sends us on to {target}; give the URL where the model is"
             case "parameter":
-                return ProviderError(f"{self._where}: refused with {said}; {error.mend}, {_AGAIN}")
+                what = f"refused with {said}; {error.mend}, {_AGAIN}"
             case _:
-                return ProviderError(
-                    f"{self._where}: not found; check the URL (it ends in /v1) and --model-name ({said})"
-                    f"{await self._names() if error.kind == 'model' else ''}"
-                )
+                names = await self._names() if error.kind == "model" else ""
+                what = f"not found; check the URL (it ends in /v1) and --model-name ({said}){names}"
+        # A firewall says such things of one prompt, too.
+        return Failure("refused", said, is_heard=True, error=ProviderError(f"{self._where}: {what}"))
 
     async def _names(self) -> str:
         """The models that are there, for who asked for another."""

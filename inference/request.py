@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -109,8 +110,12 @@ class Request:
         has = {name: getattr(self, name) is not None for name in ("json_schema", "grammar")}
         return _hash(shared | has | {"roles": roles})
 
-    def control(self, number: int) -> Request:
-        """The `number`-th request of the same form with harmless words: whether a server answers it is not for them."""
+    def control(self, good: Request | None = None) -> Request:
+        """A request of the same form that a server which answers any should answer: the words of `good`, which it has
+        answered, or harmless ones. Nobody has made it before, so it is paid and counted."""
+        number = secrets.randbits(48)
+        if good is not None:
+            return replace(good, sample=number, purpose=CONTROL, priority=_FIRST)
         turns = self.prompt if not isinstance(self.prompt, str) else ()
         harmless = tuple(ChatTurn(role=turn.role, content=_HARMLESS.get(turn.role, _HARMLESS_TURN)) for turn in turns)
         prompt = harmless or _HARMLESS_TEXT

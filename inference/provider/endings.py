@@ -35,8 +35,19 @@ _DOCUMENTED: dict[str, dict[Ending, str]] = {
     "Gemini, ai.google.dev/api/generate-content (FinishReason)": {
         "whole": "stop",
         "cut": "max_tokens safety recitation language blocklist prohibited_content spii other",
-        "broken": "malformed_function_call unexpected_tool_call",
+        "broken": "malformed_function_call unexpected_tool_call malformed_response missing_thought_signature",
     },
+    "Vertex AI, pictures (FinishReason)": {"cut": "image_safety image_prohibited_content image_recitation image_other"},
+    "LM Studio, lmstudio.ai/docs (stopReason)": {
+        "whole": "eosfound stopstringfound toolcalls",
+        "cut": "maxpredictedtokensreached contextlengthreached",
+        "broken": "userstopped modelunloaded failed",
+    },
+    "Llama Stack (StopReason)": {"whole": "end_of_turn end_of_message", "cut": "out_of_tokens"},
+    "TensorRT-LLM (finish_reason)": {"whole": "stop", "cut": "length", "broken": "cancelled timeout"},
+    "AI21, on Bedrock (finishReason)": {"whole": "endoftext", "cut": "length"},
+    "SenseNova, platform.sensenova.cn (finish_reason)": {"whole": "stop", "cut": "length sensitive context"},
+    "Aleph Alpha (finish_reason)": {"whole": "end_of_text", "cut": "maximum_tokens"},
     "Cohere, docs.cohere.com/reference/chat": {
         "whole": "complete stop_sequence tool_call",
         "cut": "max_tokens error_toxic error_limit",
@@ -74,5 +85,6 @@ _ENDINGS: dict[str, Ending] = {
 
 def read_ending(reason: str) -> Ending:
     """How a reply of this finish reason ended. Without one (`null`) it counts as whole: some servers give none."""
-    reason = reason.strip().casefold()
-    return _ENDINGS.get(reason, "unknown") if reason and reason not in ("null", "none") else "whole"
+    # `content_filter: SAFETY` and `FinishReason.STOP` are Gemini's behind gateways.
+    reason = reason.strip().casefold().partition(":")[0].rpartition(".")[2].removeprefix("finish_reason_")
+    return _ENDINGS.get(reason, "unknown") if reason and reason not in ("null", "none", "unspecified") else "whole"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,6 +16,46 @@ FORMED = ("response_format", "structured_outputs", "json_schema", "grammar")
 _STREAMED = "stream_options"
 KNOWN = (*SAMPLED, *FORMED, _STREAMED)
 """What can be left out or renamed; what else is sent is the model and the prompt."""
+
+_NAMED = (*KNOWN, "stream", "encoding_format")
+"""What errors are about."""
+_ALIASES = {
+    name: "max_tokens" for name in ("max_completion_tokens", "max_new_tokens", "max_output_tokens", "maxOutputTokens")
+} | {"topP": "top_p", "responseFormat": "response_format", "response_schema": "response_format"}
+"""What a gateway calls them on their way."""
+_WORDS = ("stop", "seed", "stream", "grammar")
+"""Words of other sentences, too: they count where they are marked as a parameter."""
+_COMPLAINT = re.compile(
+    r"support|unrecognized|unknown|unexpected|invalid|not permitted|not allowed|extra_forbidden|only|must|should be"
+    r"|cannot|range|too (?:large|small|high|low|many)|at most|unavailable|deprecated|no longer",
+    re.IGNORECASE,
+)
+_WANTS_STREAM = re.compile(
+    r"\bstream['\"`]?\s*(?:=|:|to|is|must be)\s*['\"`]?true|only supports? stream|enable the stream"
+    r"|stream(?:ing)? (?:mode|is required)",
+    re.IGNORECASE,
+)
+
+
+def find_parameter(named: Iterable[str], text: str) -> str:
+    """Which parameter an error is about: one named in its fields, or in words that complain of one. Else empty."""
+    if found := [name for each in named if (name := _ALIASES.get(each, each)) in _NAMED]:
+        return found[-1]
+    if _WANTS_STREAM.search(text):
+        return "stream"
+    if not _COMPLAINT.search(text):
+        return ""
+    said = {name for name in _NAMED if _is_named(name, text)}
+    said |= {name for alias, name in _ALIASES.items() if _is_named(alias, text)}
+    first = next((name for name in (*SAMPLED, *_NAMED) if name in said), "")
+    return "top_p" if {"temperature", "top_p"} <= said else first
+
+
+def _is_named(name: str, text: str) -> bool:
+    if name not in _WORDS:
+        return bool(re.search(rf"(?<![\w.]){name}(?!\w)", text))
+    marked = rf"['\"`\[]{name}['\"`\]]|\b(?:parameters?|arguments?|field|property|name|model):? {name}\b"
+    return bool(re.search(rf"{marked}|\b{name} (?:is|must|parameter|argument|sequences?|value)\b", text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

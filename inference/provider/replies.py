@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from trailforge.inference.provider.endings import TOOL_CALLS
+from trailforge.inference.provider.errors import has_words
 from trailforge.schemas import parse_json
 
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking", "thinking_blocks", "thoughts")
@@ -14,8 +17,11 @@ _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking", 
 OpenRouter; Ollama; LiteLLM; Gemini's gateways."""
 _THOUGHT_TYPES = ("thinking", "reasoning", "redacted_thinking", "thought")
 """Types of parts that are thoughts, within a reply's content (Mistral's Magistral, Anthropic's gateways)."""
-_TEXTS = ("text", "content", "thinking", "reasoning", "summary", "refusal")
+_TEXTS = ("text", "content", "thinking", "reasoning", "summary", "refusal", "value", "parts")
 """Fields of a part that hold its text, the first that holds any."""
+_LISTS = ("data", "models", "result", "resources", "endpoints")
+"""Fields that hold the list of models: OpenAI; Ollama and Gemini; Cloudflare; watsonx; Databricks."""
+_NAMES = ("id", "model", "model_id", "name", "key")
 _MOST_DEPTH = 6
 """Parts in parts."""
 
@@ -38,25 +44,30 @@ def read_body(content: bytes, kind: str) -> Any:
 
     `kind`: its content type. Raises `ValueError` for what is neither.
     """
-    start = content.lstrip()[:6]
-    if kind.startswith("text/event-stream") or start.startswith((b"data:", b"event:", b"id:", b":")):
-        return _join(_events(content))
-    return parse_json(content)
+    text = content.decode("utf-8-sig", "replace").strip()
+    is_stream = kind.startswith("text/event-stream") or text.startswith(("data:", "event:", "id:", "retry:", ":"))
+    if not is_stream or text.startswith(("{", "[")):
+        try:
+            return parse_json(content)
+        except ValueError:  # lines of JSON, or one that is followed by an end of stream
+            if not is_stream and ("choices" not in text or not re.search(r"[\r\n]", text)):
+                raise
+    return _join(_events(text))
 
 
 def find_error(body: Any) -> Any:
-    """The error in a body that says it has succeeded; None for a reply. A reply has choices, and no error beside."""
+    """The error in a body that says it has succeeded; None for a reply, and for what says nothing that is known."""
     if isinstance(body, list) and body and isinstance(body[0], dict):
         body = body[0] if "error" in body[0] else body
     if not isinstance(body, dict):
         return None
-    if body.get("error"):
+    has_reply = isinstance(body.get("choices"), list) and body["choices"]
+    if (error := body.get("error")) and (not has_reply or has_words({"error": error})):
         return body
     status = body.get("base_resp")  # MiniMax
     if isinstance(status, dict) and status.get("status_code"):
         return status
-    has_reply = isinstance(body.get("choices"), list) and body["choices"]
-    return body if not has_reply and any(body.get(name) for name in ("message", "msg", "detail", "error_msg")) else None
+    return body if not has_reply and has_words(body) else None
 
 
 def read_reply(body: Any, *, is_text: bool) -> ReadReply:
@@ -90,9 +101,9 @@ def read_models(body: Any) -> list[str]:
     Raises `ValueError` for what lists none.
     """
     listed = body
-    if isinstance(body, dict):
-        listed = next((body[name] for name in ("data", "models", "result") if body.get(name) is not None), None)
-    if isinstance(listed, dict):
+    while isinstance(listed, dict) and (held := [name for name in _LISTS if listed.get(name) is not None]):
+        listed = listed[held[0]]
+    if isinstance(listed, dict) and listed is not body:
         return sorted(map(_plain, listed))
     if not isinstance(listed, list):
         raise ValueError("no list of models")
@@ -102,17 +113,19 @@ def read_models(body: Any) -> list[str]:
 
 def _model_name(listed: Any) -> str:
     if isinstance(listed, dict):
-        listed = next((listed[name] for name in ("id", "model", "name") if listed.get(name)), "")
+        listed = next((listed[name] for name in _NAMES if listed.get(name)), "")
     return _plain(listed) if isinstance(listed, str) else ""
 
 
 def _first_thoughts(message: Mapping[str, Any]) -> str:
-    beside = (flatten(message[name]) for name in _THOUGHTS if message.get(name))
+    beside = (flatten(message[name]) for name in _THOUGHTS if message.get(name) not in (None, True, False))
     return next((text for text in beside if text), "") or flatten(_parts(message.get("content"), thoughts=True))
 
 
 def _text(content: Any) -> str:
     """The text of a reply's content: of parts those that are no thoughts. Empty for null."""
+    if isinstance(content, dict) and not any(name in content for name in ("type", *_TEXTS)):
+        return _plain(json.dumps(content, ensure_ascii=False))  # the JSON that was asked for, parsed by the server
     return flatten(content if content is None or isinstance(content, str) else _parts(content, thoughts=False))
 
 
@@ -157,54 +170,81 @@ def _plain(value: Any) -> str:
 
 # Event streams
 
+_DONE, _END = "[DONE]", object()
+_BROKE_OFF = "the stream broke off"
 
-def _events(content: bytes) -> list[Any]:
-    """The data of a stream's events, `[DONE]` as None. Raises `ValueError` for an event that is no JSON."""
-    events: list[Any] = []
+
+def _events(text: str) -> Iterator[Any]:
+    """The objects that a stream's events hold, `[DONE]` as None."""
     lines: list[str] = []
-    for line in (*content.decode("utf-8", "replace").splitlines(), ""):
+    # Not splitlines(): JSON may hold U+2028 and U+0085 as they are.
+    for line in (*re.split(r"\r\n|\n|\r", text), ""):
         name, _, value = line.partition(":")
         if name == "data":
-            lines.append(value.removeprefix(" "))
+            lines.append(value.strip())
+        elif line.startswith("{"):  # without its name
+            lines.append(line)
         elif not line and lines:
-            data, lines = "\n".join(lines).strip(), []
-            events += [None if each == "[DONE]" else parse_json(each) for each in _documents(data)]
-    return events
+            yield from _read_event(lines)
+            lines = []
 
 
-def _documents(data: str) -> list[str]:
-    """The JSON texts of an event: some servers end events by one line break instead of two."""
-    lines = [line for line in data.split("\n") if line.strip()]
-    are_whole = len(lines) > 1 and all(line.startswith(("{", "[DONE]")) for line in lines)
-    return lines if are_whole else [data] if data else []
+def _read_event(lines: list[str]) -> Iterator[Any]:
+    """One event may have several lines of data; some servers end events by one line break instead of two."""
+    try:
+        documents = [parse_json("\n".join(lines))]
+    except ValueError:
+        documents = [_read_line(line) for line in lines]
+    for document in documents:
+        for each in document if isinstance(document, list) else [document]:
+            if each is _END or each == _DONE:
+                yield None
+            elif isinstance(each, dict):  # else a heartbeat, as `null` and `ping`
+                yield each
+
+
+def _read_line(line: str) -> Any:
+    if line.upper() in (_DONE, "DONE"):
+        return _END
+    try:
+        return parse_json(line)
+    except ValueError:
+        return {"error": {"message": _BROKE_OFF}} if line.startswith(("{", "[")) else None
 
 
 def _join(events: Iterable[Any]) -> dict[str, Any]:
-    """The one reply that a stream's events are the parts of. One that did not come to its end holds an error."""
+    """The one reply that a stream's events are the parts of. One that did not come to its end holds an error.
+
+    Raises `ValueError` for a stream without any.
+    """
     text: list[str] = []
     reasoning: list[str] = []
-    reason, usage, error = None, None, None
+    reason, usage, error, said = None, None, None, None
     ended = called = has_choice = False
     for event in events:
         if event is None:
             ended = True
             continue
-        if not isinstance(event, dict):
-            raise ValueError("an event that is no object")
-        error, usage = error or find_error(event) if "choices" not in event else error, event.get("usage") or usage
-        error, has_choice = error or event.get("error"), has_choice or bool(event.get("choices"))
-        for choice in event.get("choices") or ():
-            if choice.get("index") not in (0, None):
+        usage, error = event.get("usage") or usage, error or event.get("error")
+        if not event.get("choices"):
+            said = said or find_error(event)
+            continue
+        has_choice = True
+        for choice in event["choices"]:
+            if not isinstance(choice, dict) or choice.get("index") not in (0, None):
                 continue
-            part = choice.get("delta") or choice.get("message") or {}
+            part = choice.get("delta") or {}
+            if not part and not any(text):  # the whole at once
+                part = choice.get("message") or {}
             text.append(_text(part.get("content")) or _text(part.get("refusal")) or _text(choice.get("text")))
             reasoning.append(_first_thoughts(part))
             called = called or bool(part.get("tool_calls") or part.get("function_call"))
             reason, error = choice.get("finish_reason") or reason, error or choice.get("error")
-    if not (has_choice or error):
+    if not (ended or reason):
+        error = error or said or {"message": _BROKE_OFF}
+    error = error or (said if not has_choice else None)
+    if not (has_choice or said or error) or (error == {"message": _BROKE_OFF} and not has_choice):
         raise ValueError("a stream without a choice")
-    if not (ended or reason or error):
-        error = {"message": "the stream broke off"}
     joined = "".join(text)
     message = {"content": joined, "reasoning_content": "".join(reasoning), "tool_calls": [{}] if called else None}
     choice = {"index": 0, "message": message, "text": joined, "finish_reason": reason, "error": error}

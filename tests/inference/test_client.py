@@ -428,7 +428,7 @@ async def test_a_key_that_the_server_repeats_is_in_no_traceback(
 
 
 async def test_a_wrong_path_or_model_names_both(server: ModelServer) -> None:
-    server.replies = [failure(404, "The model `some-model` does not exist.")]
+    server.always = lambda: failure(404, "The model `some-model` does not exist.")
     async with client_of(server.url) as client:
         with pytest.raises(ProviderError, match=r"not found; check the URL .*--model-name") as caught:
             await client.complete(chat())
