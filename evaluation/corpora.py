@@ -86,7 +86,7 @@ def read_sources(texts: Iterable[str], options: dict[str, Any]) -> list[BackendS
     return list(found.values())
 
 
-def packages_of(sources: Iterable[BackendSource], search: RetrieverConfig, kg: Path | None) -> Iterator[str]:
+def packages_of(sources: Iterable[BackendSource], search: RetrieverConfig, kg: str | Path | None) -> Iterator[str]:
     """Modules of extras that an evaluation imports: of its back ends, the graph, the client and the report's plots.
 
     Raises `RetrievalError` for a folder that holds no index.

@@ -96,10 +96,11 @@ class Parameters:
         return tuple(sorted({name for name in self.omit if name != _STREAMED}))
 
     def shape(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The request as this server wants it."""
+        """The request as this server wants it. A null, as `extra_body` may say it, leaves a parameter out, too."""
         streamed = {"stream": True, _STREAMED: {"include_usage": True}} if self.stream else {}
         sent = {**body, **streamed}
-        return {self.rename.get(name, name): value for name, value in sent.items() if name not in self.omit}
+        left_out = {*self.omit, *(name for name in KNOWN if sent.get(name, ...) is None)}
+        return {self.rename.get(name, name): value for name, value in sent.items() if name not in left_out}
 
     def read_reason(self, reason: str) -> str:
         """A finish reason in OpenAI's words where it is one that a person has declared, else as it came."""

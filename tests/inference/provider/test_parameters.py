@@ -37,6 +37,12 @@ async def test_every_parameter_can_be_left_out_and_renamed(name: str, tmp_path: 
     assert set(body) == USUAL - {name} | {f"max_{name}"}
 
 
+async def test_a_null_of_extra_body_leaves_a_parameter_out() -> None:
+    async with model_server() as server, client_of(server.url, extra_body='{"seed": null, "top_k": null}') as client:
+        await client.complete(ASKED)
+        assert set(server.bodies[-1]) == USUAL - {"seed"} | {"top_k"}
+
+
 async def test_a_stream_is_asked_for_with_its_usage_unless_that_is_left_out(tmp_path: Path) -> None:
     body, _ = await sent(Parameters(stream=True), tmp_path / "with")
     assert (body["stream"], body["stream_options"]) == (True, {"include_usage": True})
