@@ -162,7 +162,12 @@ class _Worker:
             async with self._shards:
                 self._check_attempt()
                 items = read_parquet(self._folder / shard.input, self._work.stage.item)
-                results = await self._run_items(items)
+                results = await all_or_error([asyncio.ensure_future(self._run_item(item)) for item in items])
+                # A prompt may have been refused for a time only: its item is run once more, after all others.
+                for number in [n for n, result in enumerate(results) if has_refused_prompt(result)]:
+                    results[number] = await asyncio.ensure_future(self._run_item(items[number]))
+                    if has_refused_prompt(results[number]):
+                        self._count(results[number])
                 self._client.check_replies()
                 self._check_attempt()
                 await asyncio.to_thread(write_shard, self._work, self._folder, shard, results)
@@ -173,17 +178,6 @@ class _Worker:
             raise
         finally:
             self._running.discard(this)
-
-    async def _run_items(self, items: Sequence[Any]) -> list[ItemResult]:
-        """All items; at the end once more those of which a prompt was refused, which may have been for a time only."""
-        results = await all_or_error(self._run_item(item) for item in items)
-        refused = [number for number, result in enumerate(results) if has_refused_prompt(result)]
-        again = await all_or_error(self._run_item(items[number]) for number in refused)
-        for number, result in zip(refused, again, strict=True):
-            results[number] = result
-            if has_refused_prompt(result):
-                self._count(result)
-        return results
 
     async def _run_item(self, item: Any) -> ItemResult:
         work = self._work

@@ -138,7 +138,7 @@ def test_documents_of_which_none_is_fit_end_the_run_with_a_line(lab: Lab, tmp_pa
     source = tmp_path / "d.jsonl"
     source.write_text(json.dumps(document(0, text="Too short.")) + "\n")
     ended = lab.make(tmp_path / "run", "--bundles-only", documents=source)
-    assert ended.code == 2
+    assert ended.code == 14
     assert ended.err.splitlines()[-1].endswith("run: no document is left to bundle; `rejected/` says why")
     assert leftovers(tmp_path / "run") == []
 

@@ -196,7 +196,7 @@ def test_a_broken_line_elsewhere_is_named(tmp_path: Path) -> None:
         ("{", "not valid JSON"),
         ("[]", "expected an object"),
         (lines[1].replace('"accept"', '"like"'), "'like' is none of"),
-        (lines[1].replace('"1.0"', '"9.0"'), "schema version 9.0"),
+        (lines[1].replace('"1.1"', '"9.0"'), "schema version 9.0"),
         (lines[1].replace('"accept"', '"reject"'), "must not be empty"),
     ):
         path.write_text(f"{lines[0]}\n{bad}\n{lines[1]}\n")

@@ -32,7 +32,7 @@ from trailforge.protocols.environment import Environment
 from trailforge.protocols.episodes import EpisodeConfig, EpisodeRun, run_episode
 from trailforge.retrieval.indexes.store import build_index
 from trailforge.retrieval.service.client import SearchClientConfig, connect
-from trailforge.schemas import InvalidInput, RetrievalError
+from trailforge.schemas import InvalidInput, RetrievalError, SearchFailed
 
 LIMIT_S = 6.0
 TURNS = 400
@@ -120,7 +120,7 @@ async def test_a_killed_server_ends_episodes_with_errors_and_a_restarted_one_ser
         assert not any(each.done() for each in episodes)
         command.process.send_signal(signal.SIGKILL)
         ends = await asyncio.gather(*episodes, return_exceptions=True)
-    assert [type(end) for end in ends] == [RetrievalError] * len(ends)
+    assert [type(end) for end in ends] == [SearchFailed] * len(ends)
     assert "is the search server up" in str(ends[0])
     with started(*words):
         again = await asyncio.gather(*(episode(environment, number, 2) for number in range(4)))
