@@ -82,7 +82,7 @@ def test_an_evaluation_has_a_row_for_the_refused_question_and_redo_asks_for_it_a
     rows = [json.loads(line) for line in questions.read_text().splitlines()]
     rows[0]["question"] += " Mind the unmentionable."
     questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    out, mode = tmp_path / "out", bad.status("500 Internal Server Error", body={"error": "CUDA error"})
+    out, mode = tmp_path / "out", bad.status("400 Bad Request", body=FILTERED)
     with bad.misbehaving_beside(poisoned("unmentionable", mode), agent_model.Model()) as server:
         command = ["evaluate", questions, "--agent", "single_shot", "--backend", "bm25", "--out", out]
         command += ["--model", server.url, "--model-name", bad.MODEL]
