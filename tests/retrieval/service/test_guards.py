@@ -146,6 +146,7 @@ async def test_a_silent_connection_is_ended(sent: bytes) -> None:
         async with asyncio.timeout(60):
             while await reader.read(1 << 16):
                 pass
+        assert reader.at_eof()
         drips.cancel()
         writer.close()
 
