@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trailforge.rewards import is_near_miss, mcts_reward, mentions, other_names, same_answer, score_answer, states
-from trailforge.rewards.reading import fold, spell_in_figures
+from trailforge.rewards.figures import spell_in_figures
+from trailforge.rewards.reading import fold
 
 NATIONS = files("trailforge.rewards").joinpath("nations.txt").read_text(encoding="utf-8")
 PIECES = st.sampled_from(
