@@ -49,7 +49,7 @@ _SHORT_SCALES |= {"b": "billion", "bn": "billion", "tn": "trillion", "trn": "tri
 _SHORTENED = re.compile(rf"{_AMOUNT}(?: ?(?P<long>bn|mn|mln|tn|trn)|(?P<letter>[KkMB]))(?!\w)")
 """In lower case "m" may be metres."""
 _HAN_SCALES = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
-_HAN = re.compile(r"(?<![\d.,])(?P<number>\d[\d,]*(?:\.\d+)?) ?(?P<scale>[万萬亿億])(?!\d)")
+_HAN = re.compile(r"(?<![\d.,])(?P<number>\d[\d,]*(?:\.\d+)?) ?(?P<scale>[万萬亿億])(?![\d万萬亿億])")
 _SEPARATED = re.compile(
     r"(?<![\w.,])(?:\d{1,3}([.' \u2019\xa0\u2009\u202f])\d{3}(?:\1\d{3})+"  # 1.500.000, 1 500 000
     r"|\d{1,3}['\u2019\xa0\u2009\u202f]\d{3}|\d{1,2}(?:,\d\d)+,\d{3})(?!\w|[.,]\d)"  # 40'000; 15,00,000

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import replace
+from typing import Literal, get_args
 
 import pytest
 from hypothesis import assume, given
@@ -29,6 +30,8 @@ from trailforge.rewards import (
     score_batch,
 )
 
+Form = Literal["NFC", "NFD"]
+FORMS: tuple[Form, ...] = get_args(Form)
 EMPTIED = ["A", "An", "The", "The The", "The A", "a an the", "!!!", "%", "+", "-", "...", "?", "A.", "The!", "$", "&"]
 OTHERS = [
     "。",
@@ -99,14 +102,14 @@ def check_is_right(answer: str, gold: str) -> None:
 
 @pytest.mark.parametrize("gold", [*EMPTIED, *OTHERS])
 def test_gold_answers_without_words_are_right(gold: str) -> None:
-    for form in ("NFC", "NFD"):
+    for form in FORMS:
         answer = f" {unicodedata.normalize(form, gold)}\n"
         check_is_right(answer, gold)
     assert mentions(gold, gold)
 
 
-@given(VISIBLE, st.sampled_from(["NFC", "NFD"]), st.sampled_from(["NFC", "NFD"]), st.sampled_from(["", " ", "\n\t "]))
-def test_the_gold_answer_is_right_by_every_measure(text: str, form: str, other: str, space: str) -> None:
+@given(VISIBLE, st.sampled_from(FORMS), st.sampled_from(FORMS), st.sampled_from(["", " ", "\n\t "]))
+def test_the_gold_answer_is_right_by_every_measure(text: str, form: Form, other: Form, space: str) -> None:
     assume(is_visible(text))
     gold, answer = unicodedata.normalize(form, text), space + unicodedata.normalize(other, text) + space
     check_is_right(answer, gold)

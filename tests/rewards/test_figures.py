@@ -138,7 +138,7 @@ def test_a_roman_numeral_is_one_number_only(number: int, other: int) -> None:
 
 
 @given(st.text(max_size=30) | st.text("0123456789.,/: ½⅓pmKMI万", max_size=30))
-def test_restating_needs_a_number(text: str) -> None:
+def test_only_numbers_are_restated(text: str) -> None:
     if not any(map(str.isnumeric, text)):
         assert restate_quantities(text) == text
-    assert mcts_reward(restate_quantities(text), [text]) == float(bool(text.strip()))
+    assert mcts_reward(text, [text]) == float(bool(text.strip()))
