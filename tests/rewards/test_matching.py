@@ -9,8 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.rewards import is_near_miss, mcts_reward, mentions, other_names, same_answer, score_answer, states
-from trailforge.rewards.reading import fold, spell_in_figures
+from trailforge.rewards import (
+    is_near_miss,
+    mcts_reward,
+    mentions,
+    normalize_answer,
+    other_names,
+    same_answer,
+    score_answer,
+    states,
+)
+from trailforge.rewards.figures import spell_in_figures
+from trailforge.rewards.reading import fold
 
 NATIONS = files("trailforge.rewards").joinpath("nations.txt").read_text(encoding="utf-8")
 PIECES = st.sampled_from(
@@ -310,7 +320,9 @@ def test_same_answer_is_symmetric(first: str, second: str) -> None:
 
 @given(TEXTS, TEXTS, TEXTS)
 def test_a_text_mentions_what_stands_in_it_as_whole_words(before: str, answer: str, after: str) -> None:
-    assert mentions(f"{before} {answer} {after}", answer) == mentions(answer, answer)
+    assert mentions(answer, answer) == bool(answer.strip())
+    if normalize_answer(answer):  # of articles and signs alone nobody can say where they are the answer
+        assert mentions(f"{before} {answer} {after}", answer)
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9))
