@@ -15,6 +15,8 @@ from importlib.resources import files
 from operator import add
 from typing import NamedTuple
 
+WORDS_VERSION = 2
+"""Of what is a word: indexes that keep words of another version would be asked for words that they do not hold."""
 _WORD = re.compile(r"\w+")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _UNSPACED = (
@@ -31,6 +33,7 @@ _SAYS_NOTHING = re.compile(
 )
 """The points for vowels of Hebrew and Arabic, which most texts leave out (hamza and madda are part of a letter and
 stay), and what only says how a letter is drawn."""
+_ACCENTS = re.compile("[\u0300-\u036f]+")
 _BREAK = "\u200b"
 """The space of no width, which some texts put between Thai and Khmer words."""
 COMMON_WORDS = frozenset((files("trailforge.retrieval") / "common_words.txt").read_text(encoding="utf-8").split())
@@ -39,9 +42,16 @@ COMMON_WORDS = frozenset((files("trailforge.retrieval") / "common_words.txt").re
 
 def words_of(text: str) -> list[str]:
     """The words of a text in order, each as it is compared. Of ASCII: runs of letters, digits and `_` in lower case."""
-    if text.isascii():
-        return _WORD.findall(text.lower())
-    text, patterns = fold_text(text), _patterns()
+    return _WORD.findall(text.lower()) if text.isascii() else _split_text(fold_text(text))
+
+
+def written_words(text: str) -> list[str]:
+    """The same words with their capitals."""
+    return _WORD.findall(text) if text.isascii() else _split_text(_normalise(text))
+
+
+def _split_text(text: str) -> list[str]:
+    patterns = _patterns()
     if not patterns.special.search(text):
         return _WORD.findall(text)
     words: list[str] = []
@@ -75,9 +85,19 @@ def fold_text(text: str) -> str:
     """
     if text.isascii():
         return text.lower()
+    return unicodedata.normalize("NFC", _normalise(text).casefold()).replace("i\u0307", "i")
+
+
+def _normalise(text: str) -> str:
     text = unicodedata.normalize("NFC", text)
-    folded = _NOT_ASCII.sub(lambda found: found[0].translate(_FOLDED), text).casefold()
-    return unicodedata.normalize("NFC", folded).replace("i\u0307", "i")
+    return unicodedata.normalize("NFC", _NOT_ASCII.sub(lambda found: found[0].translate(_FOLDED), text))
+
+
+def strip_accents(text: str) -> str:
+    """A text whose Latin, Greek and Cyrillic letters have no marks; those of other scripts tell words apart."""
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text)))
 
 
 class _Folded(dict[int, str]):

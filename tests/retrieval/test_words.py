@@ -1,4 +1,4 @@
-"""Words of any script. The instances were reported elsewhere or follow from Unicode's standards; the sources are named."""
+"""Words of any script. Instances were reported elsewhere or follow from Unicode's standards; sources are named."""
 
 from __future__ import annotations
 

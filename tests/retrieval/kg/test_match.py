@@ -205,13 +205,13 @@ def test_brackets_and_commas_may_be_left_out_and_other_words_may_not(
     assert all(match.score < 0.98 for match in matches if match.kind == "unqualified")
 
 
-def test_a_store_of_the_format_before_still_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "FORMAT", 1)
-    store = store_of(tmp_path / "store", [("Q1", "r", "Q2")], QUALIFIED)
-    assert best(store, "Paris") == "Q6"
-    monkeypatch.setattr(layout, "FORMAT", 3)
-    with pytest.raises(RetrievalError, match="is not of store format"):
-        store_of(tmp_path / "newer", [("Q1", "r", "Q2")], QUALIFIED)
+@pytest.mark.parametrize("format", [1, 2, 4])
+def test_a_store_of_other_words_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: int) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(layout, "FORMAT", format)
+        store_of(tmp_path / "store", [("Q1", "r", "Q2")], QUALIFIED)
+    with pytest.raises(RetrievalError, match="is not of store format 3: build the store again"):
+        KgStore.open(tmp_path / "store")
 
 
 class Labelled(Given):
