@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import tempfile
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -281,3 +282,47 @@ def test_a_missing_package_comes_with_its_mend(store: KgStore, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "rapidfuzz", None)
     with pytest.raises(RetrievalError, match=r"needs rapidfuzz: pip install 'trailforge\[kg\]'"):
         match_entity(store, "Paris")
+
+
+SCRIPTS = {
+    "Q1": ["青海湖"],
+    "Q2": ["富士山", "ふじさん"],
+    "Q3": ["ประเทศไทย"],
+    "Q4": ["ताज महल"],
+    "Q5": ["İzmir"],
+    "Q6": [unicodedata.normalize("NFD", "Hạ Long")],
+    "Q7": ["서울특별시"],
+    "Q8": ["ガンダム"],
+    "Q9": ["محمد علي"],
+    "Q10": ["カンタム"],
+}
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> KgStore:
+    """Names in several scripts."""
+    return store_of(tmp_path_factory.mktemp("scripts") / "store", [("Q1", "位于", "Q2")], SCRIPTS)
+
+
+@pytest.mark.parametrize(
+    ("mention", "entity"),
+    [
+        ("青海湖", "Q1"),
+        ("ふじさん", "Q2"),
+        ("ประเทศไทย", "Q3"),
+        ("ताज महल", "Q4"),
+        ("izmir", "Q5"),
+        ("IZMIR", "Q5"),
+        ("Hạ Long", "Q6"),
+        (unicodedata.normalize("NFD", "서울특별시"), "Q7"),
+        ("ｶﾞﾝﾀﾞﾑ", "Q8"),
+        ("カンタム", "Q10"),
+        ("مُحَمَّد علي", "Q9"),
+        ("ﻣﺤﻤﺪ ﻋﻠﻲ", "Q9"),
+    ],
+)
+def test_names_of_any_script_are_found(scripts: KgStore, mention: str, entity: str) -> None:
+    matches = match_entity(scripts, mention)
+    assert matches[0].entity_id == entity and matches[0].kind in ("label", "alias")
+    assert match_entity(scripts, "黄河") == match_entity(scripts, "москва") == []
+    assert match_relation(scripts, "位于")[0].score == 1.0
