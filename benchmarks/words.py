@@ -14,6 +14,7 @@ import time
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import trailforge
 from trailforge.retrieval.backends import bm25
@@ -21,6 +22,7 @@ from trailforge.retrieval.words import words_of
 from trailforge.schemas import Document
 
 _LISTS = Path(trailforge.__file__).parent.parent / "tests" / "retrieval" / "scripts"
+_FORMS: tuple[Literal["NFC"], Literal["NFD"]] = ("NFC", "NFD")
 _LENGTH, _TIMES, _ROUNDS = 600, 400, 5
 _ENGLISH = "The quick brown fox jumps over the lazy dog near the river, and nobody knows why. "
 
@@ -40,7 +42,7 @@ def _microseconds(split: Callable[[str], list[str]], text: str) -> float:
     return min(rounds) / _TIMES * 1e6
 
 
-def _right_first(split: Callable[[str], list[str]], rows: list[list[str]], form: str) -> int:
+def _right_first(split: Callable[[str], list[str]], rows: list[list[str]], form: Literal["NFC", "NFD"]) -> int:
     """Queries whose passage comes first, of passages in a normal form."""
     bm25.words_of = split
     texts = [unicodedata.normalize(form, passage) for passage, _ in rows]
@@ -60,7 +62,7 @@ def main() -> None:
     for name, text in texts.items():
         long = (text * _LENGTH)[:_LENGTH]
         cells = [
-            " / ".join(str(_right_first(split, lists[name], form)) for form in ("NFC", "NFD")) if name in lists else ""
+            " / ".join(str(_right_first(split, lists[name], form)) for form in _FORMS) if name in lists else ""
             for split in (words_of, _plain_words)
         ]
         cells += [f"{_microseconds(split, long):.0f}" for split in (words_of, _plain_words)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -83,7 +84,7 @@ def test_runs_of_words_are_of_pairs_too() -> None:
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 @pytest.mark.parametrize("path", _LISTS, ids=[path.stem for path in _LISTS])
-async def test_bm25_finds_the_passage_that_answers(path: Path, form: str) -> None:
+async def test_bm25_finds_the_passage_that_answers(path: Path, form: Literal["NFC", "NFD"]) -> None:
     rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
     texts = [unicodedata.normalize(form, passage) for passage, _ in rows]
     retriever = Bm25Retriever([Document(id=str(row), title="", text=text) for row, text in enumerate(texts)])
