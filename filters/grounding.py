@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Collection, Sequence
 
 from trailforge.filters.base import is_never_quoted
 from trailforge.mcts.plan import references
+from trailforge.retrieval.words import strip_accents, words_of
 from trailforge.rewards import mentions, normalize_answer, same_answer, states
 from trailforge.schemas import Passage, Step
 
@@ -17,7 +17,6 @@ _GRAMMAR = frozenset(
     "what which who whom whose when where why how in on at of for from to by with is was are were be been did does do "
     "has have had the a an and or s".split()
 )
-_WORD = re.compile(r"\w+")
 _NAME = re.compile(r"\b[A-Z\d][\w'’.&-]*")
 _NUMBER = re.compile(r"(?<![\w.,])\d+(?:,\d{3})*(?![\w,]|\.\d)")
 _ITEMS = re.compile(r",\s*(?:and\s+)?|;\s*|\s+and\s+")
@@ -117,6 +116,4 @@ class _Words:
 
 def _words(text: str) -> set[str]:
     """The words that mean something: lower case, without accents."""
-    plain = unicodedata.normalize("NFKD", text)
-    plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
-    return {word for word in _WORD.findall(plain.casefold()) if word not in _GRAMMAR}
+    return {word for word in words_of(strip_accents(text)) if word not in _GRAMMAR}

@@ -155,7 +155,7 @@ class PlanRunner:
         found = None
         for query in wordings:
             passages = tuple(await self.retriever.retrieve(query, self.config.top_k))
-            is_other = {p.id for p in passages} != known
+            is_other = bool(passages) and {p.id for p in passages} != known
             if variation.misses and before is not None:
                 is_other = is_other and not any(mentions(f"{p.title}. {p.text}", before.answer) for p in passages)
             if is_other:
