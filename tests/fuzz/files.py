@@ -17,7 +17,7 @@ from tests.fuzz.target import Target, text_of
 from trailforge.curation.decisions import append, merge, read_decisions
 from trailforge.curation.verdicts import read_patterns, refused_patterns
 from trailforge.pipelines.sources import read_benchmark, read_questions
-from trailforge.pipelines.sources.columns import parse_column_map
+from trailforge.pipelines.sources.columns import parse_columns
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.presets import load_bands, load_preset, load_training_preset
 from trailforge.retrieval.corpus import Chunking, cut, read_corpus
@@ -155,6 +155,9 @@ _XML = (
     b"<p>", b"</p>", b"<", b">", b"&", b" ", b'type="html"', b"\xff", b"\x00",
     b'encoding="utf-7"', b"<content type='html'>",
 )  # fmt: skip
+
+
+_WRAPPED = {"question": "q", "answer": "a", "idx": 3, "aliases": None}
 
 
 def _documents(path: Path) -> Iterable[object]:
@@ -378,8 +381,38 @@ TARGETS = (
         tokens=_PARQUET,
     ),
     Target(
+        name="questions_table",
+        run=_file("questions", read_questions),
+        may_raise=(InvalidInput,),
+        samples=lambda: [
+            b'query,gold,aliases,paragraphs,num_hops\nq,a,b|c,"[""One.""]",2\n',
+            b"question\tanswer\tparagraphs\nq\ta\t['One.', {'title': 'T', 'text': 'x'}]\n",
+        ],
+        tokens=(*_JSON, b"\t", b"|", b";", b"answers", b"question", b"nan", b"'", b"(", b"{'a': ", b"-" * 50),
+        aimed=lambda: [
+            b'question,answer,paragraphs\nq,a,"' + _deep(5000) + b'"',
+            b"question,answer\n" + b"a|" * 50_000,
+        ],
+    ),
+    Target(
+        name="questions_wrapped",
+        run=_file("questions", read_questions),
+        may_raise=(InvalidInput,),
+        samples=lambda: [
+            json.dumps({"version": "1", "data": [_WRAPPED, _WRAPPED]}, indent=1).encode(),
+            json.dumps({"response": {"docs": [_WRAPPED]}, "empty": []}).encode(),
+        ],
+        tokens=(*_JSON, b'"data": [', b"]}", b"}\n{"),
+        aimed=lambda: [
+            b'{"a":' * 5000,
+            b'{\n"a":[' * 3000,
+            _bomb(b'{"data":[{"a":"', fill=b"a"),
+            b'{"data":[' + b"{}," * 99_999,
+        ],
+    ),
+    Target(
         name="column_map",
-        run=lambda case, _: parse_column_map(text_of(case)),
+        run=lambda case, _: parse_columns(text_of(case)),
         may_raise=(InvalidInput,),
         samples=lambda: [b"title=headline,text=body,authors="],
         tokens=(b"=", b",", b"title", b"text", b" ", b"\n", b"kind"),
