@@ -59,8 +59,8 @@ def test_the_first_answer_that_cannot_stand_is_mended_for_what_follows_rests_on_
         assert tries(leaf(), "Lang", "Vienna?", reward=reward) == [("query", 1)] * 2
 
 
-def test_where_each_answer_stands_each_is_drawn_again_the_last_one_first() -> None:
-    assert tries(leaf(), "Lang", "Berlin", reward=0.0) == [("answer", 1), ("answer", 0)] * 2
+def test_where_each_answer_stands_each_is_drawn_again_the_first_one_first() -> None:
+    assert tries(leaf(), "Lang", "Berlin", reward=0.0) == [("answer", 0), ("answer", 1)] * 2
 
 
 def test_a_plan_is_faulty_only_while_no_right_rollout_has_answers_that_stand() -> None:
@@ -104,4 +104,4 @@ def test_each_query_of_a_right_rollout_is_reworded_once_to_miss_and_each_answer_
             assert target[0] is node and variation.kind == kind and variation.misses == (kind == "query")
             steps.append(variation.step)
             made.append(rollout(node, "Lang", "Vienna", reward=1.0, varied=variation, index=len(made)))
-        assert steps == [1, 0] * times
+        assert steps == [0, 1] * times
