@@ -17,7 +17,7 @@ from trailforge.mcts.inputs import CallBounds, OracleTurn, Proposal, SearchConfi
 from trailforge.mcts.plan import plan_key
 from trailforge.mcts.search import search
 from trailforge.mcts.tree import Tree
-from trailforge.schemas import Plan, Question, SearchTree
+from trailforge.schemas import Hop, Plan, Question, SearchTree
 
 GOLD_FIRST = SearchConfig(oracle="first", errors="provoked")
 PROVOKED = SearchConfig(errors="provoked")
@@ -270,6 +270,82 @@ def test_a_question_that_its_own_decomposition_solves_is_split_by_the_policy_all
     assert tree.rollouts[0].node == 1 and tree.nodes[1].origin == "oracle"
     assert any(node.origin == "policy" and not any(node.decomposable) for node in tree.nodes)
     check_statistics(tree)
+
+
+@pytest.mark.parametrize("errors", ["sampled", "provoked"])
+def test_gold_is_not_rolled_out_once_a_plan_of_the_policy_was_right(errors: Errors) -> None:
+    hops = (*QUESTION.decomposition[:2], Hop(question="Where is #2 from?", answer="Vienna"))
+    question = replace(QUESTION, decomposition=hops)
+    config = SearchConfig(errors=errors)
+    for seed in range(10):
+        tree = run(coin_roll_out(0.5, seed), config=config, question=question, progress=rows_by_reward)
+        first = next((r.index for r in tree.rollouts if r.reward and r.node in _leaves(tree)), None)
+        of_gold = [r.index for r in tree.rollouts if tree.nodes[r.node].origin == "oracle"]
+        assert first is not None and (not of_gold or of_gold[0] <= first)
+        assert tree.oracle_used == bool(of_gold)
+
+
+def test_gold_joins_last_when_the_policy_has_spent_its_calls_and_never_where_that_is_said() -> None:
+    made = 0
+
+    async def costly(plan: Plan, variation: Variation):
+        nonlocal made
+        made += len(plan)
+        return await coin_roll_out(0.0, 1)(plan, variation)
+
+    def search_with(config: SearchConfig) -> SearchTree:
+        nonlocal made
+        made = 0
+        hops = (*QUESTION.decomposition[:2], Hop(question="Where is #2 from?", answer="Vienna"))
+        question = replace(QUESTION, decomposition=hops)
+        return run(costly, calls=lambda: made, config=config, question=question)
+
+    tree = search_with(SearchConfig(policy_calls=25))
+    origins = [tree.nodes[r.node].origin for r in tree.rollouts]
+    assert origins == sorted(origins, reverse=True) and set(origins) == {"policy", "oracle"}, "gold is last"
+    of_policy = sum(len(r.steps) for r, origin in zip(tree.rollouts, origins, strict=True) if origin == "policy")
+    assert of_policy <= 25
+    tree = search_with(SearchConfig(policy_calls=25, oracle="never"))
+    assert not tree.oracle_used and {node.origin for node in tree.nodes} == {"policy"} and made <= 25
+
+
+def test_sampled_rollouts_keep_nothing_of_each_other() -> None:
+    seen: list[Variation] = []
+
+    async def noting(plan: Plan, variation: Variation):
+        seen.append(variation)
+        return await coin_roll_out(0.5, 3)(plan, variation)
+
+    tree = run(noting, config=SearchConfig(), progress=lambda tree: Counter())
+    assert {r.base for r in tree.rollouts} == {None} and not any(variation.misses for variation in seen)
+    assert {(variation.kind, variation.step is None) for variation in seen} == {
+        ("none", True),
+        ("answer", True),
+        ("query", False),
+    }
+
+
+def test_a_plan_that_would_bring_nothing_new_is_closed_and_the_search_ends() -> None:
+    """A model that is sure of everything: each prompt is answered twice, each query reworded, and then it is over."""
+    splits = {QUESTION.question: GOOD_SPLITS[QUESTION.question][:1]}
+
+    async def steady(plan: Plan, variation: Variation):
+        done = simulation(plan, ["x"] * (len(plan) - 1) + ["Vienna"], 1.0, variation)
+        return replace(done, steps=tuple(replace(step, answer_sample=variation.sample) for step in done.steps))
+
+    config = SearchConfig(max_leaf_rollouts=50, step_tries=1)
+    tree = run(steady, policy=ToyPolicy(splits), config=config, progress=lambda tree: Counter())
+    assert tree.stop_reason == "exhausted"
+    assert [(r.variation, r.varied_step) for r in tree.rollouts] == [
+        ("none", None),
+        ("answer", None),
+        ("query", 0),
+        ("query", 1),
+    ]
+
+
+def _leaves(tree: SearchTree) -> set[int]:
+    return {node.id for node in tree.nodes if not any(node.decomposable)}
 
 
 def test_no_oracle_without_a_gold_decomposition() -> None:
