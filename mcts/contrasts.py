@@ -11,10 +11,10 @@ ledger and costs nothing.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Literal
 
 from trailforge.mcts.plan import normalized, question_of
@@ -38,9 +38,8 @@ class DrawnAnswers:
     """What a model answered to the prompts of a search so far, and which of them it is not asked again.
 
     A model that gave one answer twice mostly gives it a third time: such a call is paid for and teaches nothing. So a
-    prompt, which is a question over passages, is settled once `enough` draws of it agree and none differs. A prompt
-    that was answered in two ways is never settled. All follows from the numbered rollouts, not from the order of
-    replies.
+    prompt, which is a question over passages, is settled while its last `enough` draws agree. All follows from the
+    numbered rollouts, not from the order of replies.
     """
 
     def __init__(self, rollouts: Iterable[Rollout], enough: int, same_answer: SameAnswer) -> None:
@@ -55,27 +54,29 @@ class DrawnAnswers:
                 self._drawn.setdefault(prompt, {}).setdefault(draw, step)
 
     def settled(self, question: str, passages: Sequence[Passage]) -> Step | None:
-        """A step with the answer that this prompt always had; None while it is to be drawn."""
-        drawn = self._of(question, passages)
-        return drawn[0] if len(drawn) >= self._enough and self._agree(drawn) else None
+        """The first step of this prompt's last draws that agree; None while they are fewer than `enough`."""
+        agreeing = self._agreeing(question, passages)
+        return agreeing[-1] if len(agreeing) >= self._enough else None
 
     def room(self, question: str, passages: Sequence[Passage]) -> int:
-        """How often this prompt may be drawn until it is settled, if each draw agrees; without end for one whose
-        draws differ already."""
-        drawn = self._of(question, passages)
-        return max(0, self._enough - len(drawn)) if self._agree(drawn) else sys.maxsize
+        """How often this prompt is to be drawn until it is settled, if every draw agrees with the last one."""
+        return max(0, self._enough - len(self._agreeing(question, passages)))
 
-    def is_settled(self, rollout: Rollout) -> bool:
-        """Would a rollout by the same queries draw nothing?"""
-        searched = [step for step in rollout.steps if step.passages]
-        return all(self.settled(question_of(rollout.steps, step), step.passages) for step in searched)
+    def would_repeat(self, rollout: Rollout) -> bool:
+        """Would another rollout by the same queries draw nothing, and say the same?"""
+        for step in (step for step in rollout.steps if step.passages):
+            known = self.settled(question_of(rollout.steps, step), step.passages)
+            if known is None or not self._agree(known, step):
+                return False
+        return True
 
-    def _of(self, question: str, passages: Sequence[Passage]) -> list[Step]:
-        return list(self._drawn.get(_prompt(question, passages), {}).values())
+    def _agreeing(self, question: str, passages: Sequence[Passage]) -> list[Step]:
+        """The last draws that agree, the last one first."""
+        drawn = list(self._drawn.get(_prompt(question, passages), {}).values())
+        return list(takewhile(lambda step: self._agree(step, drawn[-1]), reversed(drawn)))
 
-    def _agree(self, drawn: Sequence[Step]) -> bool:
-        first = drawn[0].answer if drawn else ""
-        return all(step.answer == first or self._same_answer(step.answer, first) for step in drawn)
+    def _agree(self, left: Step, right: Step) -> bool:
+        return left.answer == right.answer or self._same_answer(left.answer, right.answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +188,7 @@ class Contrasts:
         tried = self._of[node.id]
         varied = self._varied(node, "query")
         steps = [s.index for s in tried[0].steps if s.passages and varied[s.index] < self._step_tries]
-        is_new = not self._draws.is_settled(tried[0])
+        is_new = not any(r.variation != "query" and self._draws.would_repeat(r) for r in tried)
         if is_new and (not steps or varied.total() >= len(tried) - varied.total() - 1):
             return self._anew(sample)
         if not steps:

@@ -57,7 +57,7 @@ class SearchConfig:
     step_tries: int = 2
     """Rewordings of one query, or further draws of one answer, before they are given up."""
     agreeing_draws: int = 2
-    """A prompt whose answers all agree is drawn no more once there are so many of them; see `mcts.contrasts`."""
+    """A prompt whose last answers agree is drawn no more once there are so many of them; see `mcts.contrasts`."""
     plan_tries: int = 2
     """Rollouts of a leaf plan that fails, once another one is known to succeed: a plan is not to be blamed for one
     unlucky rollout (section 3.1.4: "both branches have undergone multiple rollouts")."""
