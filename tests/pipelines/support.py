@@ -34,7 +34,7 @@ from trailforge.schemas import Manifest, Question, read_parquet, write_parquet
 IN_PROCESS = ("--runner=FnApiRunner",)
 CONFIG = MctsRunConfig(
     model=ModelConfig(name="scripted", prompt_price_per_million=1.0, completion_price_per_million=2.0),
-    generator=GeneratorConfig(rollout=RolloutConfig(top_k=2), search=SearchConfig(errors="provoked")),
+    generator=GeneratorConfig(rollout=RolloutConfig(top_k=2), search=SearchConfig(errors="provoked", agreeing_draws=4)),
     retrieval=RetrievalConfig(kind="bm25"),
     output=OutputConfig(shard_size=8),
 )
