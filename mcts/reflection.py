@@ -61,13 +61,14 @@ def leaf_rollouts(tree: SearchTree) -> list[Rollout]:
 
 
 def correct_rollouts(tree: SearchTree) -> list[Rollout]:
-    """Correct rollouts of leaf plans without repeats, each plan's first one before any plan's second."""
+    """Correct rollouts of leaf plans without repeats, each plan's first one before any plan's second, and the model's
+    own plans, which have its words, before the gold decomposition."""
     rank: Counter[int] = Counter()
     ranked: list[tuple[int, Rollout]] = []
     for rollout in _without_repeats(r for r in leaf_rollouts(tree) if r.reward > 0):
         ranked.append((rank[rollout.node], rollout))
         rank[rollout.node] += 1
-    ranked.sort(key=lambda item: (item[0], item[1].index))
+    ranked.sort(key=lambda item: (item[0], _is_gold(tree, item[1]), item[1].index))
     return [rollout for _, rollout in ranked]
 
 
@@ -79,8 +80,8 @@ def reflections(
 ) -> list[Reflection]:
     """All usable pairs of a tree, one for each mistake: by error type, the most telling first.
 
-    Most telling is a pair with one difference alone, then the one that differs most. An abstention leaves its answer
-    empty and is no mistake.
+    Most telling is a pair of the model's own plans, then one whose error nobody provoked, then one with one difference
+    alone, then the one that differs most. An abstention leaves its answer empty and is no mistake.
     """
     rules = _Rules(tree=tree, same_answer=same_answer, mentions=mentions)
     found: dict[ErrorType, list[Reflection]] = {"retrieval": [], "reasoning": [], "decomposition": []}
@@ -88,7 +89,12 @@ def reflections(
         found[reflection.error].append(reflection)
     chosen: list[Reflection] = []
     for of_type in found.values():
-        of_type.sort(key=lambda r: (not r.parts_there, -r.difference, r.wrong.index, r.right.index))
+        of_type.sort(
+            key=lambda r: (
+                _is_gold(tree, r.wrong) or _is_gold(tree, r.right), is_provoked(r), not r.parts_there, -r.difference,
+                r.wrong.index, r.right.index,
+            )
+        )  # fmt: skip
         chosen += _with_distinct_mistakes(of_type)
     return chosen
 
@@ -104,6 +110,11 @@ def mended_steps(reflection: Reflection) -> tuple[Step, ...]:
     if reflection.error == "reasoning":
         mended = replace(mended, query=wrong.query, query_rephrased=wrong.query_rephrased, passages=wrong.passages)
     return (*before, replace(wrong, is_mistake=True), mended, *reflection.right.steps[pair.right_step + 1 :])
+
+
+def is_provoked(reflection: Reflection) -> bool:
+    """Does the mistake rest on a step that was made to err? A plain step that a later one mends was not."""
+    return any(step.is_provoked for step in reflection.wrong.steps[: reflection.pair.wrong_step + 1])
 
 
 def holds_answer(step: Step, answer: str, mentions: Mentions) -> bool:
@@ -234,6 +245,10 @@ def _reflection(error: ErrorType, wrong: Rollout, right: Rollout, *, wrong_step:
 def _is_varied(rollout: Rollout, base: Rollout, step: int) -> bool:
     """Was the rollout made from that base, by another query or draw at that step?"""
     return rollout.base == base.index and rollout.varied_step == step
+
+
+def _is_gold(tree: SearchTree, rollout: Rollout) -> bool:
+    return tree.nodes[rollout.node].origin == "oracle"
 
 
 def _failed_plans(tree: SearchTree, config: ReflectionConfig) -> set[int]:

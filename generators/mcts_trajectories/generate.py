@@ -25,6 +25,7 @@ from trailforge.mcts.reflection import (
     Reflection,
     ReflectionConfig,
     correct_rollouts,
+    is_provoked,
     leaf_rollouts,
     mended_steps,
     reflections,
@@ -128,6 +129,7 @@ async def generate(
             row.reflection_error or "correct" for row in accept(trajectories(question, tree, context))
         ),
         find_fault=lambda step: _find_fault(step, question),
+        same_answer=same_answer,
         bounds=CallBounds(vary=context.config.rollout.tries, verdict=2 * context.config.judge.near_misses),
         parallel=parallel,
     )
@@ -284,6 +286,7 @@ def _row(
             retriever=context.retrieval.name,
         ),
         follows_gold=follows_gold(steps, question),
+        error_source=("provoked" if is_provoked(reflection) else "sampled") if reflection else None,
     )
 
 
