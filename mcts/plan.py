@@ -233,8 +233,13 @@ def _as_question(hop: str) -> str:
     if subject and relation:
         usual = f"{'Who' if relation in _PERSONS else 'What'} is the {relation} of {subject}?"
         text = _QUESTIONS[relation].format(subject) if relation in _QUESTIONS else usual
-    text = _LOOSE.sub(r"\1", text).strip().rstrip("? ").strip()
+    text = join_marks(text).strip().rstrip("? ").strip()
     return f"{text[:1].upper()}{text[1:]}?"
+
+
+def join_marks(text: str) -> str:
+    """A text with possessives and marks at their words: `#2 's era , please ?` becomes `#2's era, please?`."""
+    return _LOOSE.sub(r"\1", text)
 
 
 def _shift(sub_question: str, position: int) -> str:
