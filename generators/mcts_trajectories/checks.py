@@ -15,7 +15,7 @@ from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import CAP, over_cap
 from trailforge.generators.mcts_trajectories.spans import span_problem
 from trailforge.generators.mcts_trajectories.story import mismatch, rereads, sft_row, story_of
-from trailforge.generators.mcts_trajectories.thoughts import UNSUPPORTED
+from trailforge.generators.mcts_trajectories.thoughts import DOUBTS
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks
 from trailforge.rewards import mcts_reward, score_answer
@@ -66,12 +66,12 @@ class MctsRowChecks(RowChecks):
     def _check_caps(self, name: str, accepted: Mapping[str, list[Trajectory]]) -> None:
         """A row is turned away for want of room only where there was none.
 
-        Rows that the model found unsupported afterwards had taken theirs.
+        Rows that the model doubted afterwards had taken theirs.
         """
         taken = {question: list(rows) for question, rows in accepted.items()}
         capped: list[Trajectory] = []
         for row in self.rows("rejected", name, RejectedRow):
-            if row.reason in (CAP, UNSUPPORTED):
+            if row.reason in (CAP, *DOUBTS):
                 payload = from_dict(Trajectory, json.loads(row.payload))
                 rows = capped if row.reason == CAP else taken.setdefault(payload.question_id, [])
                 rows.append(payload)

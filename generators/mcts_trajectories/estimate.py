@@ -160,12 +160,15 @@ class ImaginaryModel:
 
 
 def _thoughts(schema: str) -> str:
-    """As many words in each field as a sentence or two have; every claim is stated."""
-    turns = json.loads(schema)["properties"]
+    """As many words in each field as a sentence or two have; every claim is stated but that which is taken back."""
+    turns = {name: turn["properties"] for name, turn in json.loads(schema)["properties"].items()}
     reply = {
-        name: {field: kind["type"] == "boolean" or "word " * 25 for field, kind in turn["properties"].items()}
-        for name, turn in turns.items()
+        name: {field: kind["type"] == "boolean" or "word " * 25 for field, kind in fields.items()}
+        for name, fields in turns.items()
     }
+    for fields in reply.values():
+        if "reflection" in fields and "stated" in fields:
+            fields["stated"] = False
     return json.dumps(reply)
 
 

@@ -14,7 +14,7 @@ from trailforge.filters.gold_hops import follows_gold, misses_own_hop
 from trailforge.filters.grounding import is_grounded, supports
 from trailforge.filters.trajectories import too_long
 from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows, Story, narrate, story_of
-from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, unsupported_claim, write_thoughts
+from trailforge.generators.mcts_trajectories.thoughts import Doubt, ThoughtsConfig, doubtful, write_thoughts
 from trailforge.inference import Meter, Usage
 from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judged, JudgeOptions, grade
@@ -151,10 +151,10 @@ def _asker(question: Question, context: Context, meter: Meter, parallel: int) ->
 async def reword(
     question: Question, rows: Sequence[Trajectory], context: Context, filters: FilterConfig
 ) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]], Usage]:
-    """The accepted rows of a question with the model's thoughts where these hold; the rows of which the model says that
-    an accepted claim is not stated, with that verdict; and what the calls took.
+    """The accepted rows of a question with the model's thoughts where these hold; the rows that the model doubts, with
+    that verdict; and what the calls took.
 
-    The first row is told before the others: those that rest on a claim that is not stated there are not told at all. A
+    The first row is told before the others: those that rest on a step that is doubted there are not told at all. A
     row that its thoughts would make too long keeps those it had. A row that is rejected here frees no place: those over
     the cap of its kind, and its duplicates, have been turned away by then.
     """
@@ -162,10 +162,10 @@ async def reword(
         return list(rows), [], Usage()
     kept: list[Trajectory] = []
     rejected: list[tuple[Trajectory, Verdict]] = []
-    unsupported: list[Step] = []
+    doubts: list[Doubt] = []
     meters: list[Meter] = []
     for told in (rows[:1], rows[1:]):
-        known = [(row, unsupported_claim(row, unsupported)) for row in told]
+        known = [(row, doubtful(row, doubts)) for row in told]
         rejected += [(row, verdict) for row, verdict in known if not verdict.keep]
         told = [row for row, verdict in known if verdict.keep]
         own = [Meter() for _ in told]
@@ -173,9 +173,9 @@ async def reword(
             *(_reword_one(question, row, context, meter) for row, meter in zip(told, own, strict=True))
         )
         meters += own
-        for row, (new, steps) in zip(told, written, strict=True):
-            unsupported += steps
-            if not (verdict := unsupported_claim(row, steps)).keep:
+        for row, (new, own_doubts) in zip(told, written, strict=True):
+            doubts += own_doubts
+            if not (verdict := doubtful(row, own_doubts)).keep:
                 rejected.append((new, verdict))
             elif too_long(new, max_tokens=filters.max_tokens, max_tool_calls=filters.max_tool_calls).keep:
                 kept.append(new)
@@ -186,7 +186,7 @@ async def reword(
 
 async def _reword_one(
     question: Question, row: Trajectory, context: Context, meter: Meter
-) -> tuple[Trajectory, list[Step]]:
+) -> tuple[Trajectory, list[Doubt]]:
     config = context.config
     story, prompt = story_of(row, config.reasoning_rows), PROMPTS.text(config.prompts.thoughts)
     return await write_thoughts(row, story, _asker(question, context, meter, 1), prompt, config.thoughts)
