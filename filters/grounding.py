@@ -71,7 +71,7 @@ def says(passage: Passage | Document, answer: str) -> bool:
     All things that it lists, in any order; a number and what it counts either way round: "third season" is "season 3".
     """
     text = _text_of(passage)
-    return states(text, answer) or _states_all(text, answer) or _states_turned(text, answer)
+    return states(text, answer) or _states_all(text, answer) or says_turned(text, answer)
 
 
 def _text_of(passage: Passage | Document) -> str:
@@ -92,7 +92,8 @@ def _speaks_of(passage: Passage | Document, query: str, given: Collection[str]) 
     return bool(there.count(names)) or 2 * there.count(asked) >= len(asked)
 
 
-def _states_turned(text: str, answer: str) -> bool:
+def says_turned(text: str, answer: str) -> bool:
+    """Does a text have a number and what it counts the other way round: "season three" for "third season"?"""
     words = spell_in_figures(fold(answer)).split()
     if len(words) != 2 or sum(map(is_number, words)) != 1:
         return False

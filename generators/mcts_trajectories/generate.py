@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
-from trailforge.filters.gold_hops import follows_gold, misses_own_hop
+from trailforge.filters.gold_hops import follows_gold, misses_own_hop, own_hop
 from trailforge.filters.grounding import is_grounded, supports
 from trailforge.filters.trajectories import too_long
 from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows, Story, narrate, story_of
@@ -59,6 +59,7 @@ class PromptNames:
     answer: str = "answer_or_unknown"
     rephrase: str = "rephrase"
     thoughts: str = "thoughts"
+    word: str = "word_question"
 
     @property
     def version(self) -> str:
@@ -110,16 +111,23 @@ Accept = Callable[[Sequence[Trajectory]], Sequence[Trajectory]]
 
 
 async def generate(
-    question: Question, context: Context, *, parallel: int = 1, accept: Accept = lambda candidates: candidates
+    question: Question,
+    context: Context,
+    *,
+    parallel: int = 1,
+    accept: Accept = lambda candidates: candidates,
+    worded: Question | None = None,
 ) -> Generated:
     """Search a question and tell what was found. `parallel` as in `mcts.search.search`.
 
-    The search goes on until each kind of row is among those that `accept` keeps.
+    The search goes on until each kind of row is among those that `accept` keeps. `worded`: the question with its gold
+    sub-questions as they are to be searched (`asking`); rows are judged by the question itself.
     """
+    searched = worded or question
     meter = Meter()
-    asker = _asker(question, context, meter, parallel)
+    asker = asker_for(question, context, meter, parallel)
     tree = await search(
-        question,
+        searched,
         policy=open_policy(asker, policy_prompts(context.config.prompts), context.config.policy),
         roll_out=plan_runner(question, asker, context),
         calls=lambda: meter.calls,
@@ -127,7 +135,7 @@ async def generate(
         progress=lambda tree: Counter(
             row.reflection_error or "correct" for row in accept(trajectories(question, tree, context))
         ),
-        find_fault=lambda step: _find_fault(step, question),
+        find_fault=lambda step: _find_fault(step, searched),
         bounds=CallBounds(vary=context.config.rollout.tries, verdict=2 * context.config.judge.near_misses),
         parallel=parallel,
     )
@@ -142,7 +150,8 @@ async def generate(
     return Generated(tree=tree, candidates=tuple(trajectories(question, tree, context)), usage=usage)
 
 
-def _asker(question: Question, context: Context, meter: Meter, parallel: int) -> Asker:
+def asker_for(question: Question, context: Context, meter: Meter, parallel: int) -> Asker:
+    """Who asks the model about a question. Long searches come first in its queue."""
     # Long searches first; among equals, those of the tail last: they are the ones that end quickly.
     priority = 2 * expected_hops(question) + int(parallel == 1)
     return context.asker(meter, context.config.rollout.style, priority=priority)
@@ -189,7 +198,7 @@ async def _reword_one(
 ) -> tuple[Trajectory, list[Doubt]]:
     config = context.config
     story, prompt = story_of(row, config.reasoning_rows), PROMPTS.text(config.prompts.thoughts)
-    return await write_thoughts(row, story, _asker(question, context, meter, 1), prompt, config.thoughts)
+    return await write_thoughts(row, story, asker_for(question, context, meter, 1), prompt, config.thoughts)
 
 
 def sift(
@@ -320,8 +329,8 @@ def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunne
 
 def _find_fault(step: Step, question: Question) -> Fault | None:
     """An answer that no passage states, or that is not its gold hop's, which a passage may state."""
-    if misses_own_hop(step, question):
-        gold = question.decomposition[step.index].answer
+    if misses_own_hop(step, question) and (hop := own_hop(step, question)) is not None:
+        gold = question.decomposition[hop].answer
         return "misread" if any(supports(passage, step.query, gold) for passage in step.passages) else "missed"
     return None if is_grounded(step) else "missed"
 
