@@ -33,8 +33,8 @@ _ALIKE = 0.8
 
 
 def searched_texts(question: Question, *, own_paragraphs: bool) -> tuple[Document, ...]:
-    """What an agent may find for a question, as far as the row tells: its paragraphs; of a corpus the documents that the
-    question rests on. Empty where that is not known."""
+    """What an agent may find for a question, as far as the row tells: its paragraphs; of a corpus the documents that
+    the question rests on. Empty where that is not known."""
     if own_paragraphs:
         return question.paragraphs
     known = [(n, each, question.support_text(each)) for n, each in enumerate(question.supporting_documents)]
@@ -121,6 +121,16 @@ def gold_not_stated(question: Question, passages: _TEXTS) -> Verdict:
     is_known = not passages or follows_from_hops(question) or stated_hops(question, passages)[-1] is not None
     detail = "" if is_known else f"no text of {len(passages)} that it may search states {question.answer!r}"
     return Verdict(keep=is_known, reason="gold_not_stated", score=float(not is_known), detail=detail)
+
+
+def can_be_asked(question: Question, *, own_paragraphs: bool) -> Verdict:
+    """By code alone: the first reason for which a question is set aside. Score: 0.0 where there is none.
+
+    `own_paragraphs`: whether they are what is searched.
+    """
+    texts = searched_texts(question, own_paragraphs=own_paragraphs)
+    named = answer_in_question(question)
+    return named if not named.keep else gold_not_stated(question, texts)
 
 
 def garbled_places(question: Question, passages: _TEXTS) -> list[str]:

@@ -280,12 +280,14 @@ def _is_to_blame(reflection: Reflection, tree: SearchTree, config: ReflectionCon
 
 
 def _is_own(rollout: Rollout, step: int, tree: SearchTree) -> bool:
-    """Was this step searched or drawn for this rollout, and not kept from the one that it varies?"""
-    if rollout.base is None:
+    """Was this step put to the test for this rollout, by another query or draw, and not kept from the one it varies?
+
+    Other words that find nothing else are a test, too.
+    """
+    if rollout.base is None or rollout.varied_step == step:
         return True
     before = tree.rollouts[rollout.base].steps[step]
-    drawn = rollout.varied_step == step and rollout.variation == "answer"
-    return drawn or replace(rollout.steps[step], call_keys=()) != replace(before, call_keys=())
+    return replace(rollout.steps[step], call_keys=()) != replace(before, call_keys=())
 
 
 def _without_repeats(rollouts: Iterable[Rollout]) -> list[Rollout]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from trailforge.filters.base import first_rejection, mentions_any
+from trailforge.filters.base import mentions_any
 from trailforge.filters.gold_hops import golds_of_hops
-from trailforge.filters.questions import answer_in_question, garbled_places, gold_not_stated, searched_texts
+from trailforge.filters.questions import garbled_places, searched_texts
 from trailforge.filters.thoughts import find_unseen_names
 from trailforge.inference import Meter, Sampling
 from trailforge.inference.asker import Asker, fill
@@ -26,7 +26,7 @@ UNCLEAR = "unclear_question"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PreparedQuestion:
     """A question as it is searched."""
 
     question: Question
@@ -37,20 +37,13 @@ class Asked:
     """Of the calls behind it."""
 
 
-def can_be_asked(question: Question, retrieval: RetrievalConfig) -> Verdict:
-    """By code alone: the first reason for which a question is set aside."""
-    texts = searched_texts(question, own_paragraphs=retrieval.searches_paragraphs)
-    verdicts = [answer_in_question(question), gold_not_stated(question, texts)]
-    return first_rejection(verdicts) or Verdict(keep=True, reason=verdicts[0].reason, score=0.0)
-
-
 def is_worth_a_call(question: Question, retrieval: RetrievalConfig, policy: PolicyConfig) -> bool:
     """Has a question that can be asked marks of garbled text, and is there a model that words questions freely?"""
     texts = searched_texts(question, own_paragraphs=retrieval.searches_paragraphs)
     return policy.kind == "model" and bool(garbled_places(question, texts))
 
 
-async def word_question(question: Question, asker: Asker, prompt: str, config: PolicyConfig) -> Asked:
+async def word_question(question: Question, asker: Asker, prompt: str, config: PolicyConfig) -> PreparedQuestion:
     """The question with its gold sub-questions in the model's words, in one call; set aside where it is not clear.
 
     A sub-question whose new words refer to other answers, bring a name or say an answer stays as it was; all do where
@@ -64,12 +57,12 @@ async def word_question(question: Question, asker: Asker, prompt: str, config: P
     try:
         reply = await asker.json(text, reply_schema(len(plan)), purpose=PURPOSE, sampling=sampling)
     except MalformedReply:
-        return Asked(question=question, verdict=kept, call_keys=_keys(asker.meter))
+        return PreparedQuestion(question=question, verdict=kept, call_keys=_keys(asker.meter))
     verdict = kept
     if not reply["clear"]:
         verdict = Verdict(keep=False, reason=UNCLEAR, score=1.0, detail=f"by the model's word: {question.question!r}")
     worded = with_words(question, reply["sub_questions"])
-    return Asked(question=worded, verdict=verdict, call_keys=_keys(asker.meter))
+    return PreparedQuestion(question=worded, verdict=verdict, call_keys=_keys(asker.meter))
 
 
 def reply_schema(hops: int) -> dict[str, object]:

@@ -9,9 +9,9 @@ from functools import cached_property
 
 from trailforge.filters import first_rejection, judge_trajectory
 from trailforge.filters.gold_hops import follows_gold
+from trailforge.filters.questions import can_be_asked
 from trailforge.filters.thoughts import unfounded_thoughts
 from trailforge.generators.mcts_trajectories import NAME as DATASET
-from trailforge.generators.mcts_trajectories.asking import can_be_asked
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import CAP, over_cap
 from trailforge.generators.mcts_trajectories.spans import span_problem
@@ -103,9 +103,11 @@ class MctsRowChecks(RowChecks):
     def _check_trees(self, name: str, questions: Mapping[str, Question]) -> None:
         for tree in self.rows("trees", name, SearchTree):
             self.accepted["search"] += 1
-            asked = questions.get(tree.question_id)
-            if asked is not None and not (verdict := can_be_asked(asked, self.config.retrieval)).keep:
-                self.problem(name, tree.question_id, f"filter {verdict.reason} sets it aside: {verdict.detail}")
+            if tree.question_id in questions:
+                own = self.config.retrieval.searches_paragraphs
+                verdict = can_be_asked(questions[tree.question_id], own_paragraphs=own)
+                if not verdict.keep:
+                    self.problem(name, tree.question_id, f"filter {verdict.reason} sets it aside: {verdict.detail}")
             golds = questions[tree.question_id].golds if tree.question_id in questions else ()
             for rollout in tree.rollouts:
                 is_judged_right = self.config.generator.judge.accepts(rollout.judge_score)

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from trailforge.filters.questions import can_be_asked
 from trailforge.generators.mcts_trajectories import DATASET, NAME
-from trailforge.generators.mcts_trajectories.asking import Asked, can_be_asked, is_worth_a_call, word_question
+from trailforge.generators.mcts_trajectories.asking import PreparedQuestion, is_worth_a_call, word_question
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import (
     Context,
@@ -93,11 +94,11 @@ async def search_question(question: Question, context: Context, config: MctsRunC
     return rows_of(question, generated, accepted, [*rejected, *doubted])
 
 
-async def _ask_about(question: Question, context: Context, config: MctsRunConfig) -> tuple[Asked, Usage]:
+async def _ask_about(question: Question, context: Context, config: MctsRunConfig) -> tuple[PreparedQuestion, Usage]:
     """The question as it is searched, or why it is not, and what that took."""
-    verdict = can_be_asked(question, config.retrieval)
+    verdict = can_be_asked(question, own_paragraphs=config.retrieval.searches_paragraphs)
     if not verdict.keep or not is_worth_a_call(question, config.retrieval, config.generator.policy):
-        return Asked(question=question, verdict=verdict), Usage()
+        return PreparedQuestion(question=question, verdict=verdict), Usage()
     meter = Meter()
     prompt = PROMPTS.text(config.generator.prompts.word)
     asker = asker_for(question, context, meter, 1)
