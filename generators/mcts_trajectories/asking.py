@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from trailforge.filters.base import mentions_any
 from trailforge.filters.gold_hops import golds_of_hops
-from trailforge.filters.questions import garbled_places, searched_texts
+from trailforge.filters.questions import can_be_asked, garbled_places, searched_texts
 from trailforge.filters.thoughts import find_unseen_names
-from trailforge.inference import Meter, Sampling
+from trailforge.generators.mcts_trajectories.generate import Context, asker_for
+from trailforge.generators.mcts_trajectories.story import PROMPTS
+from trailforge.inference import Meter, Sampling, Usage
 from trailforge.inference.asker import Asker, fill
 from trailforge.inference.structured import list_schema, object_schema
 from trailforge.mcts.plan import gold_plan, plan_problem, references
 from trailforge.mcts.policy import PolicyConfig
-from trailforge.retrieval import RetrievalConfig
 from trailforge.schemas import MalformedReply, Plan, Question, Verdict
 
 PURPOSE = "word"
@@ -37,10 +39,20 @@ class PreparedQuestion:
     """Of the calls behind it."""
 
 
-def is_worth_a_call(question: Question, retrieval: RetrievalConfig, policy: PolicyConfig) -> bool:
-    """Has a question that can be asked marks of garbled text, and is there a model that words questions freely?"""
-    texts = searched_texts(question, own_paragraphs=retrieval.searches_paragraphs)
-    return policy.kind == "model" and bool(garbled_places(question, texts))
+async def prepare_question(
+    question: Question, context: Context, *, own_paragraphs: bool
+) -> tuple[PreparedQuestion, Usage]:
+    """The question as it is searched, or why it is not, and what that took: nothing, or one call.
+
+    `own_paragraphs`: whether they are what is searched. A model that does not word questions freely is not asked.
+    """
+    config, verdict = context.config, can_be_asked(question, own_paragraphs=own_paragraphs)
+    texts = searched_texts(question, own_paragraphs=own_paragraphs)
+    if not verdict.keep or config.policy.kind != "model" or not garbled_places(question, texts):
+        return PreparedQuestion(question=question, verdict=verdict), Usage()
+    meter = Meter()
+    prompt, asker = PROMPTS.text(config.prompts.word), asker_for(question, context, meter, 1)
+    return await word_question(question, asker, prompt, config.policy), meter.usage(context.prices)
 
 
 async def word_question(question: Question, asker: Asker, prompt: str, config: PolicyConfig) -> PreparedQuestion:
@@ -65,7 +77,7 @@ async def word_question(question: Question, asker: Asker, prompt: str, config: P
     return PreparedQuestion(question=worded, verdict=verdict, call_keys=_keys(asker.meter))
 
 
-def reply_schema(hops: int) -> dict[str, object]:
+def reply_schema(hops: int) -> dict[str, Any]:
     """JSON schema of a reply on a question of so many gold hops."""
     texts = list_schema({"type": "string"}, minItems=hops, maxItems=hops)
     return object_schema(clear={"type": "boolean"}, sub_questions=texts)

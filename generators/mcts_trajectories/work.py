@@ -9,21 +9,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from trailforge.filters.questions import can_be_asked
 from trailforge.generators.mcts_trajectories import DATASET, NAME
-from trailforge.generators.mcts_trajectories.asking import PreparedQuestion, is_worth_a_call, word_question
+from trailforge.generators.mcts_trajectories.asking import prepare_question
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import (
     Context,
     Generated,
-    asker_for,
     expected_hops,
     generate,
     reword,
     sift,
 )
-from trailforge.generators.mcts_trajectories.story import PROMPTS, sft_row
-from trailforge.inference import Meter, ModelClient, Usage
+from trailforge.generators.mcts_trajectories.story import sft_row
+from trailforge.inference import ModelClient, Usage
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import stage
@@ -75,7 +73,8 @@ def open_context(work: ModelWork, client: ModelClient) -> Context:
 
 async def search_question(question: Question, context: Context, config: MctsRunConfig) -> ItemResult:
     """Search one question, filter its trajectories, keep the books. One that cannot be asked is set aside."""
-    asked, asking = await _ask_about(question, context, config)
+    own_paragraphs = config.retrieval.searches_paragraphs
+    asked, asking = await prepare_question(question, context, own_paragraphs=own_paragraphs)
     if not asked.verdict.keep:
         return _set_aside(question, asked.verdict, asking)
     parallel = config.schedule.tail_parallel if question in context.tail else 1
@@ -92,18 +91,6 @@ async def search_question(question: Question, context: Context, config: MctsRunC
     accepted, doubted, usage = await reword(question, accepted, context, config.filters)
     generated = replace(generated, candidates=candidates, usage=asking + generated.usage + usage)
     return rows_of(question, generated, accepted, [*rejected, *doubted])
-
-
-async def _ask_about(question: Question, context: Context, config: MctsRunConfig) -> tuple[PreparedQuestion, Usage]:
-    """The question as it is searched, or why it is not, and what that took."""
-    verdict = can_be_asked(question, own_paragraphs=config.retrieval.searches_paragraphs)
-    if not verdict.keep or not is_worth_a_call(question, config.retrieval, config.generator.policy):
-        return PreparedQuestion(question=question, verdict=verdict), Usage()
-    meter = Meter()
-    prompt = PROMPTS.text(config.generator.prompts.word)
-    asker = asker_for(question, context, meter, 1)
-    asked = await word_question(question, asker, prompt, config.generator.policy)
-    return asked, meter.usage(context.prices)
 
 
 def _resting_on(keys: tuple[str, ...], row: Trajectory) -> Trajectory:
