@@ -104,11 +104,13 @@ def follows_from_hops(question: Question) -> bool:
 def answer_in_question(question: Question) -> Verdict:
     """It names its answer: nothing has to be found. Score: 1.0 if it does.
 
-    "The third season" names "season three". Where a choice is asked for, it has to name what is chosen from.
+    "The third season" names "season three". Where a choice is asked for, it has to name what is chosen from: "A and B
+    were founded in the same year. Which served it first?".
     """
-    text = question.question
-    named = [gold for gold in question.golds[:1] if mentions_any(text, [gold]) or says_turned(text, gold)]
-    named = [] if follows_from_hops(question) else named
+    text, answer = question.question, question.answer
+    named = [answer] if mentions_any(text, [answer]) or says_turned(text, answer) else []
+    if follows_from_hops(question) or mentions_any(text, [f"{answer} and", f"and {answer}"]):
+        named = []
     detail = f"{named[0]!r} stands in {text!r}" if named else ""
     return Verdict(keep=not named, reason="answer_in_question", score=float(len(named)), detail=detail)
 

@@ -103,7 +103,7 @@ def _may_be_worded(question: Question, number: int, wording: str) -> bool:
     known = [question.question, *gold_plan(question.decomposition).sub_questions]
     golds = [gold for gold in golds_of_hops(question)[number] if not mentions_any(f"{known[0]} {asked}", [gold])]
     return (
-        bool(wording.strip())
+        any(letter.isalpha() for letter in wording)
         and "\n" not in wording.strip()
         and ">>" not in wording
         and set(references(wording)) == set(references(asked))
