@@ -42,6 +42,13 @@ _LeaveOut = Annotated[
     list[str] | None,
     typer.Option(help="Leave out reflective rows that correct this kind of error. Repeatable.", metavar="retrieval|…"),
 ]
+_Errors = Annotated[
+    Literal["all", "sampled"],
+    typer.Option(help="sampled: leave out reflective rows whose error was provoked. Rows that do not say stay."),
+]
+_Protocol = Annotated[
+    str | None, typer.Option(help="Protocol for RL questions without options. Default: each data set's own.")
+]
 
 
 def training_set(
@@ -52,10 +59,7 @@ def training_set(
     validation: Annotated[float, typer.Option(min=0.0, max=0.99, help="Share of questions held out; 0: none.")] = 0.05,
     order: _Order = "curriculum",
     mix: _Mix = None,
-    protocol: Annotated[
-        str | None,
-        typer.Option(help="Protocol for RL questions without options. Default: each data set's own."),
-    ] = None,
+    protocol: _Protocol = None,
     tokenizer: Annotated[
         str | None,
         typer.Option(help="Tokenizer (path or name) to measure rows. Default: estimates."),
@@ -74,6 +78,7 @@ def training_set(
     ] = "train",
     reflective: Annotated[bool, typer.Option(help="Include rows that make a mistake and correct it.")] = True,
     leave_out: _LeaveOut = None,
+    errors: _Errors = "all",
     benchmark: _Benchmark = None,
     ngram: Annotated[int, typer.Option(min=1, help="Words in a row that count as a benchmark match.")] = 8,
     seed: Annotated[int, typer.Option(help="Seed of the split, the mixture and the order.")] = 0,
@@ -97,6 +102,7 @@ def training_set(
         mistakes=mistakes,
         with_reflective=reflective,
         leave_out=tuple(leave_out or ()),  # type: ignore[arg-type]
+        errors=errors,
         benchmarks=tuple(map(str, benchmark or ())),
         ngram=ngram,
     )

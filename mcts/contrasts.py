@@ -1,25 +1,82 @@
-"""Which rollout comes next where a plan is known to succeed, or was seen to fail: one thing is varied at a time.
+"""Which rollout of a plan comes next: the plan as a whole, sampled again, or one step of a rollout, varied.
 
-A rollout that keeps another one's steps but for a single search, or a single answer, says where the two part. So a
-retrieval error comes of one query put in other words, a reasoning error of one answer drawn again over the same
-passages; both may break a right rollout or mend a wrong one. Everything else stands in the ledger and costs nothing.
+A sampled rollout keeps nothing: each answer is the model's, drawn again, and one query may be in other words, which are
+searched whatever they find. So its errors are those that an agent makes.
+
+A varied rollout keeps another one's steps but for a single search, or a single answer, and so says where the two part.
+A retrieval error comes of one query put in other words, a reasoning error of one answer drawn again over the same
+passages; both may break a right rollout, which provokes an error, or mend a wrong one. Everything else stands in the
+ledger and costs nothing.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Literal
 
-from trailforge.mcts.plan import question_of
+from trailforge.mcts.plan import normalized, question_of
+from trailforge.mcts.reflection import SameAnswer
 from trailforge.mcts.tree import TreeNode
-from trailforge.schemas import Rollout, Step, VariationKind
+from trailforge.schemas import Passage, Rollout, Step, VariationKind
 
+Errors = Literal["sampled", "provoked"]
+"""`sampled`: plans are rolled out again as a whole, and every rollout counts. `provoked`: right rollouts are varied
+until they err, too, and wrong ones where they are known to."""
 Fault = Literal["missed", "misread"]
 """Why an answer cannot stand: its passages do not say it, or they say another one."""
 FindFault = Callable[[Step], Fault | None]
 """What is known to be wrong with a step, before anybody knows what comes of it."""
+
+
+_Prompt = tuple[str, tuple[str, ...]]
+
+
+class DrawnAnswers:
+    """What a model answered to the prompts of a search so far, and which of them it is not asked again.
+
+    A model that gave one answer twice mostly gives it a third time: such a call is paid for and teaches nothing. So a
+    prompt, which is a question over passages, is settled while its last `enough` draws agree. All follows from the
+    numbered rollouts, not from the order of replies.
+    """
+
+    def __init__(self, rollouts: Iterable[Rollout], enough: int, same_answer: SameAnswer) -> None:
+        """`enough`: as `mcts.inputs.SearchConfig.agreeing_draws`."""
+        self._enough, self._same_answer = enough, same_answer
+        self._drawn: dict[_Prompt, dict[object, Step]] = {}
+        for rollout in rollouts:
+            for step in rollout.steps:
+                # One call may stand behind the steps of several rollouts: it is one draw.
+                draw = step.call_keys[-1] if step.call_keys else (step.answer_sample, step.answer)
+                prompt = _prompt(question_of(rollout.steps, step), step.passages)
+                self._drawn.setdefault(prompt, {}).setdefault(draw, step)
+
+    def settled(self, question: str, passages: Sequence[Passage]) -> Step | None:
+        """The first step of this prompt's last draws that agree; None while they are fewer than `enough`."""
+        agreeing = self._agreeing(question, passages)
+        return agreeing[-1] if len(agreeing) >= self._enough else None
+
+    def room(self, question: str, passages: Sequence[Passage]) -> int:
+        """How often this prompt is to be drawn until it is settled, if every draw agrees with the last one."""
+        return max(0, self._enough - len(self._agreeing(question, passages)))
+
+    def would_repeat(self, rollout: Rollout) -> bool:
+        """Would another rollout by the same queries draw nothing, and say the same?"""
+        for step in (step for step in rollout.steps if step.passages):
+            known = self.settled(question_of(rollout.steps, step), step.passages)
+            if known is None or not self._agree(known, step):
+                return False
+        return True
+
+    def _agreeing(self, question: str, passages: Sequence[Passage]) -> list[Step]:
+        """The last draws that agree, the last one first."""
+        drawn = list(self._drawn.get(_prompt(question, passages), {}).values())
+        return list(takewhile(lambda step: self._agree(step, drawn[-1]), reversed(drawn)))
+
+    def _agree(self, left: Step, right: Step) -> bool:
+        return left.answer == right.answer or self._same_answer(left.answer, right.answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,34 +92,51 @@ class Variation:
     """The rollout whose steps are kept where they do not rest on the varied one; None: nothing is kept."""
     seen: tuple[str, ...] = ()
     """Queries by which the varied step was searched already."""
+    read: tuple[frozenset[str], ...] = ()
+    """Ids of the passages that each of them found."""
     misses: bool = False
     """For a reworded query: search it only if its passages do not hold the base's answer."""
+    draws: DrawnAnswers | None = None
+    """What need not be drawn again; None: everything may be."""
 
 
 PLAIN = Variation(kind="none")
 
 
-def whole_anew(node: TreeNode, sample: int) -> Variation:
-    """Every answer drawn again: where the plain rollout was cut, there is nothing to keep."""
-    return Variation(kind="answer", sample=sample)
+def are_alike(left: str, right: str) -> bool:
+    """Are two answers the same but for case and punctuation?"""
+    return normalized(left) == normalized(right)
 
 
 class Contrasts:
     """The rollouts of a search so far, asked for the next variation."""
 
-    def __init__(self, rollouts: Sequence[Rollout], find_fault: FindFault, step_tries: int) -> None:
-        """`step_tries`: as in `mcts.inputs.SearchConfig`."""
-        self._find_fault, self._step_tries = find_fault, step_tries
+    def __init__(
+        self,
+        rollouts: Sequence[Rollout],
+        find_fault: FindFault,
+        step_tries: int,
+        *,
+        errors: Errors = "provoked",
+        agreeing_draws: int = 2,
+        same_answer: SameAnswer = are_alike,
+    ) -> None:
+        """`step_tries`, `errors` and `agreeing_draws`: as in `mcts.inputs.SearchConfig`."""
+        self._find_fault, self._step_tries, self._errors = find_fault, step_tries, errors
+        self._draws = DrawnAnswers(rollouts, agreeing_draws, same_answer)
         self._of: dict[int, list[Rollout]] = {}
         for rollout in rollouts:
             self._of.setdefault(rollout.node, []).append(rollout)
 
-    def repeat(self, node: TreeNode, sample: int) -> Variation:
-        """The next rollout of a plan that is rolled out again, whatever came of it."""
-        if not self._of.get(node.id):
-            return whole_anew(node, sample) if sample else PLAIN
+    def repeat(self, node: TreeNode, sample: int) -> Variation | None:
+        """The next rollout of a plan that is rolled out again, whatever came of it; None when it would bring nothing
+        new."""
+        if not self._of.get(node.id):  # the plain one was cut, if there was one: there is nothing to keep
+            return self._anew(sample) if sample else PLAIN
+        if self._errors == "sampled":
+            return self._sampled(node, sample)
         if (right := self._right(node)) is None:
-            return self.mend(node, sample) or whole_anew(node, sample)
+            return self.mend(node, sample) or self._sampled(node, sample)
         kinds = Counter(r.variation for r in self._of[node.id])
         kind: VariationKind = "query" if kinds["query"] <= kinds["answer"] else "answer"
         return self._vary(node, right, kind, self._rarest_step(node, kind, range(len(right.steps))), sample)
@@ -71,7 +145,8 @@ class Contrasts:
         """Another try at a plan that failed, or came through on an answer that cannot stand; None when all was tried.
 
         The first such answer is mended, for what follows rests on it: where it was missed, by other words of the query;
-        where it was misread, by drawing it again. Where each answer stands, one of them is drawn again.
+        where it was misread, by drawing it again. Where each answer stands, one of them is drawn again, and again the
+        first before what rests on it.
         """
         tried = self._of[node.id]
         base = max(reversed([r for r in tried if r.reward > 0] or tried), key=self._sound_steps)
@@ -80,9 +155,8 @@ class Contrasts:
             is_left = self._varied(node, "query")[place] < self._step_tries
             return self._vary(node, base, "query", place, sample) if is_left else None
         read = [step.index for step in base.steps if step.passages] if place is None else [place]
-        step = self._rarest_step(node, "answer", read or [0])
-        is_left = self._varied(node, "answer")[step] < self._step_tries
-        return self._vary(node, base, "answer", step, sample) if is_left else None
+        steps = [step for step in read if self._may_be_drawn(node, base, step)]
+        return self._vary(node, base, "answer", self._rarest_step(node, "answer", steps), sample) if steps else None
 
     def is_faulty(self, node: TreeNode) -> bool:
         """Does the plan come through, but never by answers that can all stand?"""
@@ -90,22 +164,50 @@ class Contrasts:
         return right is not None and self._first_fault(right)[0] is not None
 
     def break_right(self, nodes: Collection[TreeNode], kind: VariationKind) -> tuple[TreeNode, Variation] | None:
-        """The step of a right rollout that was varied least so, of these the last; None when each was often enough.
+        """The step of a right rollout that was varied least so, of these the first; None when each was often enough.
 
-        A query is put in other words once: of several wordings one that loses the answer is searched, and where none
-        does, others will not either.
+        The first, for an agent that went wrong there has to go on from the mend. The model's own plans come before the
+        gold decomposition. A query is put in other words once: of several wordings one that loses the answer is
+        searched, and where none does, others will not either.
         """
-        most = 1 if kind == "query" else self._step_tries
         found = []
         for node in nodes:
             right, varied = self._right(node), self._varied(node, kind)
-            searched = [step.index for step in right.steps if step.passages] if right else []
-            found += [(varied[step], node.id, -step, node, right) for step in searched if varied[step] < most]
+            if right is None:
+                continue
+            for step in (step.index for step in right.steps if step.passages):
+                is_left = varied[step] < 1 if kind == "query" else self._may_be_drawn(node, right, step)
+                found += [(varied[step], node.origin == "oracle", node.id, step, node, right)] * is_left
         if not found:
             return None
-        *_, step, node, right = min(found, key=lambda each: each[:3])
-        variation = self._vary(node, right, kind, -step, node.repeats)
+        *_, step, node, right = min(found, key=lambda each: each[:4])
+        variation = self._vary(node, right, kind, step, node.repeats)
         return node, replace(variation, misses=kind == "query")
+
+    def _sampled(self, node: TreeNode, sample: int) -> Variation | None:
+        """The whole plan once more, with its own queries or with one of them in other words, in turn; None when each
+        was tried and each prompt is settled."""
+        tried = self._of[node.id]
+        varied = self._varied(node, "query")
+        steps = [s.index for s in tried[0].steps if s.passages and varied[s.index] < self._step_tries]
+        is_new = not any(r.variation != "query" and self._draws.would_repeat(r) for r in tried)
+        if is_new and (not steps or varied.total() >= len(tried) - varied.total() - 1):
+            return self._anew(sample)
+        if not steps:
+            return None
+        step = self._rarest_step(node, "query", steps)
+        seen = [step_of.query for rollout in tried for step_of in rollout.steps if step_of.index == step]
+        return Variation(kind="query", step=step, sample=sample, seen=tuple(dict.fromkeys(seen)), draws=self._draws)
+
+    def _anew(self, sample: int) -> Variation:
+        """Every answer drawn again."""
+        return Variation(kind="answer", sample=sample, draws=self._draws)
+
+    def _may_be_drawn(self, node: TreeNode, base: Rollout, step: int) -> bool:
+        """Is a step's answer neither settled nor drawn again often enough?"""
+        of_base = base.steps[step]
+        is_open = self._draws.room(question_of(base.steps, of_base), of_base.passages) > 0
+        return is_open and self._varied(node, "answer")[step] < self._step_tries
 
     def _right(self, node: TreeNode) -> Rollout | None:
         """The right rollout of a plan whose answers stand furthest; of several the first."""
@@ -125,15 +227,23 @@ class Contrasts:
         return len(rollout.steps) if place is None else place
 
     def _vary(self, node: TreeNode, base: Rollout, kind: VariationKind, step: int, sample: int) -> Variation:
-        seen = tuple(dict.fromkeys(self._queries(node, base, step))) if kind == "query" else ()
-        return Variation(kind=kind, step=step, sample=sample, base=base, seen=seen)
+        searched = list(self._searched(node, base, step)) if kind == "query" else []
+        return Variation(
+            kind=kind,
+            step=step,
+            sample=sample,
+            base=base,
+            seen=tuple(dict.fromkeys(each.query for each in searched)),
+            read=tuple(dict.fromkeys(frozenset(p.id for p in each.passages) for each in searched)),
+            draws=self._draws,
+        )
 
-    def _queries(self, node: TreeNode, base: Rollout, step: int) -> Iterator[str]:
-        """By which the plan's rollouts searched for what the base's step asks."""
+    def _searched(self, node: TreeNode, base: Rollout, step: int) -> Iterator[Step]:
+        """The steps of the plan's rollouts that searched for what the base's step asks."""
         asked = question_of(base.steps, base.steps[step])
         for rollout in self._of[node.id]:
             if question_of(rollout.steps, rollout.steps[step]) == asked:
-                yield rollout.steps[step].query
+                yield rollout.steps[step]
 
     def _varied(self, node: TreeNode, kind: VariationKind) -> Counter[int]:
         rollouts = [each for each in self._of.get(node.id, ()) if each.variation == kind]
@@ -141,4 +251,8 @@ class Contrasts:
 
     def _rarest_step(self, node: TreeNode, kind: VariationKind, steps: Collection[int]) -> int:
         counts = self._varied(node, kind)
-        return min(steps, key=lambda step: (counts[step], -step))
+        return min(steps, key=lambda step: (counts[step], step))
+
+
+def _prompt(question: str, passages: Sequence[Passage]) -> _Prompt:
+    return question, tuple(passage.id for passage in passages)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Literal, Protocol
 
-from trailforge.mcts.contrasts import Variation
+from trailforge.mcts.contrasts import Errors, Variation
 from trailforge.schemas import Origin, Plan, SearchTree, Step, VariationKind
+
+OracleTurn = Literal["last", "first", "never"]
+"""`last`: where the policy failed, as in the paper (section 4.1). `first`: before the policy is asked; a question that
+it does not solve, with all its mends, is given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +28,11 @@ class WantedRows:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchConfig:
     """How one question is searched. Defaults follow the paper where it gives a number."""
+
+    GONE: ClassVar[Mapping[str, str]] = {
+        "oracle_first": "say oracle: first or last; the preset that had it is gold-first",
+    }
+    """What to write in place of fields that there were."""
 
     width: int = 4
     """w: splits proposed per expansion, shared over the decomposable sub-questions."""
@@ -43,16 +52,22 @@ class SearchConfig:
     """Rounds spent on a kind of error that is wanted, without a row of it, before it is given up."""
     patience: int = 80
     """Calls without a new row before a question is given up."""
+    errors: Errors = "sampled"
+    """Where rollouts that err come from; see `mcts.contrasts.Errors`."""
     step_tries: int = 2
-    """Rewordings of one query that missed its answer, or draws of one answer, before they are given up."""
+    """Rewordings of one query, or further draws of one answer, before they are given up."""
+    agreeing_draws: int = 2
+    """A prompt whose last answers agree is drawn no more once there are so many of them; see `mcts.contrasts`."""
     plan_tries: int = 2
     """Rollouts of a leaf plan that fails, once another one is known to succeed: a plan is not to be blamed for one
     unlucky rollout (section 3.1.4: "both branches have undergone multiple rollouts")."""
+    oracle: OracleTurn = "last"
+    """When the gold decomposition is rolled out."""
     oracle_rollouts: int = 6
-    """Rollouts of the gold decomposition while there is no correct one; 0: it is never rolled out."""
-    oracle_first: bool = False
-    """The gold decomposition is rolled out before the policy is asked; a question that it does not solve, with all its
-    mends, is given up. False: it comes last, as in the paper (section 4.1)."""
+    """Rollouts of the gold decomposition while there is no correct one."""
+    policy_calls: int = 40
+    """Calls without a right rollout after which the policy has failed: the gold decomposition's turn, where that is
+    `last`, else the end of the search."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,9 @@ from trailforge.mcts.plan import execution_levels, normalized, question_of, refe
 from trailforge.retrieval import Retriever
 from trailforge.retrieval.english import WIDE_PREPOSITIONS
 from trailforge.rewards.answers import is_abstention, read_first_line, read_memory_mark, read_short_answer
+from trailforge.rewards.figures import spell_in_figures
 from trailforge.rewards.matching import is_near_miss, mcts_reward, mentions, same_answer
+from trailforge.rewards.reading import fold
 from trailforge.schemas import Passage, Plan, Rollout, Step
 
 _SAMPLES_PER_TRY = 1000
@@ -34,6 +36,7 @@ _ENDS_CUT = re.compile(rf"(?!{_WH}).* {_PREPOSITION}$")
 """Search words that begin or end with a preposition; a question may: "In which city …", "Who was it built by"."""
 _STATES = re.compile(rf"(?!{_WH})([A-Z][\w'’-]*)(?:,| (?:is|was|are|were)\b)")
 """A first word that may be an answer: "Paris, the capital of France", "Paris is …"."""
+_REMARK = re.compile(r"([^()]*[^()\s]) +\([^()]*\)")
 _ARTICLE = re.compile(r"(?:The|An?) ")
 
 _ACRONYMS = frozenset({"TV", "US", "USA", "UK", "UN", "EU", "CEO", "DNA", "NATO", "GDP", "CD", "DVD", "AD", "BC"})
@@ -142,36 +145,57 @@ class PlanRunner:
         if before is not None:
             return before
         passages = tuple(await self.retriever.retrieve(question, self.config.top_k))
-        sample = variation.sample if variation.kind == "answer" and variation.step is None else 0
-        return await self._answered(replace(plain, passages=passages, answer_sample=sample), question)
+        return await self._drawn(replace(plain, passages=passages), question, variation)
+
+    async def _drawn(self, step: Step, question: str, variation: Variation) -> Step | None:
+        """The step of a rollout that keeps nothing answered by a draw of its own, unless it is settled what that would
+        be; of one that keeps others' steps by the first draw."""
+        sample = variation.sample if variation.base is None else 0
+        known = variation.draws.settled(question, step.passages) if sample and variation.draws else None
+        if known is None:
+            return await self._answered(replace(step, answer_sample=sample), question)
+        return replace(
+            step,
+            answer=known.answer,
+            from_memory=known.from_memory,
+            reasoning=known.reasoning,
+            answer_sample=known.answer_sample,
+            call_keys=(*step.call_keys, *known.call_keys[-1:]),
+        )
 
     async def _reworded(self, plain: Step, before: Step | None, question: str, variation: Variation) -> Step | None:
-        """The step searched in words that find other passages, if there are such; its draws are those of before.
+        """The step searched in other words, of a rollout that keeps nothing in the first that come; else in words that
+        find passages which nobody has read yet, or, of a right answer (`misses`), passages that lose it.
 
-        Of a right answer (`misses`) words are wanted that lose it: passages that hold it err in no search.
+        When none of a reply does so, others are asked for; but where they should lose the answer, others will not
+        either.
         """
-        wordings, keys = await self._rephrase(question, tuple(dict.fromkeys((question, *variation.seen))), variation)
-        known = {p.id for p in before.passages} if before else set[str]()
-        found = None
-        for query in wordings:
-            passages = tuple(await self.retriever.retrieve(query, self.config.top_k))
-            is_other = bool(passages) and {p.id for p in passages} != known
-            if variation.misses and before is not None:
-                is_other = is_other and not any(mentions(f"{p.title}. {p.text}", before.answer) for p in passages)
-            if is_other:
-                found = replace(plain, query=query, passages=passages, query_rephrased=True)
+        seen, keys, found = [question, *variation.seen], list[str](), None
+        for attempt in range(self.config.tries):
+            wordings, key = await self._rephrase(question, tuple(dict.fromkeys(seen)), variation, attempt)
+            keys.append(key)
+            for query in wordings:
+                passages = tuple(await self.retriever.retrieve(query, self.config.top_k))
+                if _is_wanted(passages, before, variation):
+                    found = replace(plain, query=query, passages=passages, query_rephrased=True)
+                    break
+            if found is not None or (wordings and variation.misses):
                 break
+            seen += wordings
+        if found is None and before is not None:
+            return before
         if found is None:
-            if before is not None:
-                return before
             found = replace(plain, passages=tuple(await self.retriever.retrieve(question, self.config.top_k)))
-        sample = before.answer_sample if before else 0
-        return await self._answered(replace(found, answer_sample=sample, call_keys=keys), question)
+        found = replace(found, call_keys=tuple(keys), is_provoked=variation.misses and found.query_rephrased)
+        if before is None:
+            return await self._drawn(found, question, variation)
+        return await self._answered(replace(found, answer_sample=before.answer_sample), question)
 
     async def _drawn_again(self, before: Step, question: str, variation: Variation) -> Step | None:
-        """The step's answer drawn until it differs, over the same passages."""
+        """The step's answer drawn until it differs, over the same passages, or is settled."""
+        room = variation.draws.room(question, before.passages) if variation.draws else self.config.tries
         step = before
-        for attempt in range(self.config.tries):
+        for attempt in range(min(room, self.config.tries)):
             sample = variation.sample + attempt * _SAMPLES_PER_TRY
             drawn = await self._answered(replace(before, answer_sample=sample, call_keys=()), question)
             if drawn is None:
@@ -179,36 +203,32 @@ class PlanRunner:
             keys = before.call_keys[:-1]
             step = replace(drawn, call_keys=(*keys, *drawn.call_keys))
             if not same_answer(step.answer, before.answer):
-                break
+                return replace(step, is_provoked=True)
         return step
 
     async def _rephrase(
-        self, query: str, seen: tuple[str, ...], variation: Variation
-    ) -> tuple[list[str], tuple[str, ...]]:
-        """Wordings that are usable and were not seen, from the first reply that has any; and the calls it took.
+        self, query: str, seen: tuple[str, ...], variation: Variation, attempt: int
+    ) -> tuple[list[str], str]:
+        """Wordings of a reply that are usable and were not seen, and the call's key.
 
         The first reply to be looked at is the one that the step's first rewording came from: it has others left.
         """
-        known, keys = {normalized(wording) for wording in seen}, list[str]()
-        for attempt in range(self.config.tries):
-            prompt = fill(
-                self.prompts.rephrase,
-                query=query,
-                count=str(self.config.wordings),
-                earlier="\n".join(f"- {wording}" for wording in (seen if attempt else seen[:1])),
-            )
-            reply = await self.asker.text(
-                prompt,
-                purpose="rephrase",
-                sampling=self._sampling(self.config.sample_temperature, self.config.rephrase_max_tokens),
-                sample=variation.sample + attempt * _SAMPLES_PER_TRY if attempt else 0,
-            )
-            keys.append(reply.key)
-            lines = [read_first_line(line) for line in (reply.answer or "").splitlines()[: 2 * self.config.wordings]]
-            usable = [line for line in lines if normalized(line) not in known and is_usable_query(line, query)]
-            if usable:
-                return usable[: self.config.wordings], tuple(keys)
-        return [], tuple(keys)
+        known = {normalized(wording) for wording in seen}
+        prompt = fill(
+            self.prompts.rephrase,
+            query=query,
+            count=str(self.config.wordings),
+            earlier="\n".join(f"- {wording}" for wording in (seen if attempt else seen[:1])),
+        )
+        reply = await self.asker.text(
+            prompt,
+            purpose="rephrase",
+            sampling=self._sampling(self.config.sample_temperature, self.config.rephrase_max_tokens),
+            sample=variation.sample + attempt * _SAMPLES_PER_TRY if attempt else 0,
+        )
+        lines = [read_first_line(line) for line in (reply.answer or "").splitlines()[: 2 * self.config.wordings]]
+        usable = [line for line in lines if normalized(line) not in known and is_usable_query(line, query)]
+        return usable[: self.config.wordings], reply.key
 
     async def _answered(self, step: Step, question: str) -> Step | None:
         """The step with the model's answer to what it found; None when the reply was cut."""
@@ -220,7 +240,7 @@ class PlanRunner:
             answer, from_memory = "", False
         return replace(
             step,
-            answer=within_a_sentence(answer, step.passages),
+            answer=within_a_sentence(without_remark(answer, step.passages), step.passages),
             from_memory=from_memory,
             reasoning=reply.reasoning,
             call_keys=(*step.call_keys, reply.key),
@@ -245,6 +265,17 @@ class PlanRunner:
 async def read_passages(question: str, passages: Sequence[Passage]) -> str:
     """Context of whole passages, numbered."""
     return "\n".join(f"{n}. ({p.title}) {p.text}" for n, p in enumerate(passages, start=1))
+
+
+def without_remark(answer: str, passages: Sequence[Passage]) -> str:
+    """An answer without the brackets at its end: "Andy Murray (three times)" would go into the next query.
+
+    They stay where a passage writes them so, as in "Metropolis (1927 film)".
+    """
+    remark = _REMARK.fullmatch(answer)
+    if remark is None or any(answer.casefold() in f"{p.title}\n{p.text}".casefold() for p in passages):
+        return answer
+    return remark[1]
 
 
 def within_a_sentence(answer: str, passages: Sequence[Passage]) -> str:
@@ -274,6 +305,7 @@ def is_usable_query(rephrased: str, query: str) -> bool:
         and len(rephrased) <= 2 * len(query) + 40
         and all(_words(name) in _words(rephrased) for name in _names(query))
         and all(_words(name) in _words(query) for name in _names(rephrased) if not _is_common(name))
+        and _figures(rephrased) - _figures(query) <= {"1"}
         and bool(_names(query) or _long_words(rephrased) & _long_words(query))
         and "#" not in rephrased.replace(query, "")
     )
@@ -308,8 +340,23 @@ def _names(text: str) -> list[str]:
     return [re.sub(r"['’]s?$", "", name).rstrip(".,-") for name in (*first, *found)]
 
 
+def _figures(text: str) -> set[str]:
+    """Its numbers, be they figures or words."""
+    return set(re.findall(r"\d+", spell_in_figures(fold(text))))
+
+
 def _long_words(text: str) -> set[str]:
     return {word for word in _words(text).split() if len(word) > 3}
+
+
+def _is_wanted(passages: Sequence[Passage], before: Step | None, variation: Variation) -> bool:
+    """Is what a reworded query found to be read?"""
+    if variation.base is None:
+        return True  # a sampled query is searched whatever it finds
+    ids = {passage.id for passage in passages}
+    known = [set(read) for read in variation.read] + ([{p.id for p in before.passages}] if before else [])
+    loses = before is None or not any(mentions(f"{p.title}. {p.text}", before.answer) for p in passages)
+    return bool(ids) and ids not in known and (loses or not variation.misses)
 
 
 def _step_of(base: Rollout | None, index: int, question: str) -> Step | None:

@@ -1,9 +1,12 @@
 """Monte Carlo tree search over decomposition plans: select, expand, roll out, back up (MSearcher, section 3.1).
 
 The search knows no model and no retriever; both come in as callables. Given the same replies it makes the same tree:
-rollouts of a round run at once, but are numbered and backed up in the order in which they were chosen. Until a leaf
-plan succeeds it is the paper's. From then on rounds go where rows are missing: failed plans are tried again, right
-rollouts are varied in one place, plans are split further, until each kind of row is there or the budget is spent.
+rollouts of a round run at once, but are numbered and backed up in the order in which they were chosen.
+
+The policy decomposes first and UCT decides what comes next; the gold decomposition joins where that gave no right
+rollout (section 4.1), or, by `SearchConfig.oracle`, before it, or never. With sampled errors this goes on until each
+kind of row is there or the budget is spent. With provoked ones rounds go where rows are missing once a leaf plan has
+succeeded: failed plans are tried again, right rollouts are varied in one place, plans are split further.
 """
 
 from __future__ import annotations
@@ -14,11 +17,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from trailforge.mcts.contrasts import Contrasts, FindFault, Variation
-from trailforge.mcts.inputs import CallBounds, Policy, Progress, Proposal, RollOut, SearchConfig, Simulation
-from trailforge.mcts.plan import apply_split, gold_plan, plan_problem, renumbered, shared_width, split_problem
+from trailforge.mcts.contrasts import Contrasts, FindFault, Variation, are_alike
+from trailforge.mcts.expansion import Expansion
+from trailforge.mcts.inputs import CallBounds, Policy, Progress, RollOut, SearchConfig, Simulation
+from trailforge.mcts.plan import gold_plan, plan_problem, shared_width
+from trailforge.mcts.reflection import SameAnswer
 from trailforge.mcts.tree import Tree, TreeNode
-from trailforge.schemas import DroppedSplits, ErrorType, Plan, Question, Rollout, SearchTree, Split, StopReason
+from trailforge.schemas import ErrorType, Plan, Question, Rollout, SearchTree, StopReason
 
 
 async def search(
@@ -30,6 +35,7 @@ async def search(
     config: SearchConfig,
     progress: Progress | None = None,
     find_fault: FindFault = lambda step: None,
+    same_answer: SameAnswer = are_alike,
     bounds: CallBounds | None = None,
     parallel: int = 1,
 ) -> SearchTree:
@@ -39,19 +45,11 @@ async def search(
     with its budget, or with what it can try. `parallel` leaves are selected a round, kept apart by virtual loss: 1 but
     for the tail of a run, since it costs solved questions per call.
     """
+    tree, bounds = Tree(question.question, decomposable=True, origin="policy"), bounds or CallBounds()
+    expansion = Expansion(policy=policy, config=config, bounds=bounds, tree=tree)
     return await _Search(
-        question, policy, roll_out, calls, config, progress, find_fault, bounds or CallBounds(), parallel
+        question, roll_out, calls, config, progress, find_fault, same_answer, bounds, parallel, tree, expansion
     ).run()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Growth:
-    """What an expansion leads to."""
-
-    targets: list[TreeNode]
-    """To be rolled out now."""
-    undecided: list[tuple[TreeNode, Split]] = field(default_factory=list)
-    """New nodes whose sub-questions nobody has judged yet, with the split that made them."""
 
 
 _Target = tuple[TreeNode, Variation]
@@ -60,18 +58,17 @@ _Target = tuple[TreeNode, Variation]
 @dataclass(slots=True)
 class _Search:
     question: Question
-    policy: Policy
     roll_out: RollOut
     calls: Callable[[], int]
     config: SearchConfig
     progress: Progress | None
     find_fault: FindFault
+    same_answer: SameAnswer
     bounds: CallBounds
     parallel: int
-    tree: Tree = field(init=False)
+    tree: Tree
+    expansion: Expansion
     rollouts: list[Rollout] = field(default_factory=list)
-    dropped: Counter[str] = field(default_factory=Counter)
-    judged: dict[str, bool] = field(default_factory=dict)
     tries: Counter[str] = field(default_factory=Counter)
     oracle: TreeNode | None = None
     rounds: int = 0
@@ -81,25 +78,23 @@ class _Search:
     """Calls that were made when the last new row came, or the first right rollout, or the gold decomposition."""
 
     async def run(self) -> SearchTree:
-        whole = self.question.question
         # A question of several hops, known or with no verdict, is worth the try.
-        is_known = len(self.question.decomposition) > 1 or self.left() < self.bounds.judge
-        decomposable = is_known or (await self.judge([whole], unknown=True))[0]
-        self.tree = Tree(whole, decomposable=decomposable, origin="policy")
+        if len(self.question.decomposition) < 2 and self.left() >= self.bounds.judge:
+            self.tree.root.decomposable = tuple(await self.expansion.judge([self.question.question], unknown=True))
         stop: StopReason | None = None
         while stop is None:
             stop = await (self.look_for_contrasts() if self.has_correct_rollout() else self.look_for_an_answer())
         return self.record(stop)
 
     async def look_for_an_answer(self) -> StopReason | None:
-        """A round while no leaf plan has succeeded: the paper's. The gold decomposition comes last (section 4.1), or
-        first, and decides."""
+        """A round while no leaf plan has succeeded: the policy's turn, then the gold decomposition's."""
         gold = gold_plan(self.question.decomposition)
-        has_oracle = bool(self.config.oracle_rollouts) and self.oracle is None and plan_problem(gold) is None
-        if self.config.oracle_first and (self.oracle is not None or (has_oracle and self.rounds == 0)):
+        has_oracle = self.config.oracle != "never" and self.oracle is None and plan_problem(gold) is None
+        if self.config.oracle == "first" and (self.oracle is not None or (has_oracle and self.rounds == 0)):
             return await self.try_gold(gold, "exhausted")
         kept = self.bounds.rollout(len(gold)) + self.bounds.variation(len(gold)) if has_oracle else 0
-        if self.rounds < self.config.max_rounds and (selected := self.select(self.left() - kept)):
+        budget = min(self.left() - kept, self.config.policy_calls - self.calls())
+        if self.rounds < self.config.max_rounds and (selected := self.select(budget)):
             await self.simulate(selected)
             return None
         return await self.try_gold(gold, "budget" if self.tree.select(self.config.exploration) else "exhausted")
@@ -115,10 +110,9 @@ class _Search:
             return "exhausted"
         if self.left() < self.cost_of_repeat(oracle):
             return "budget"
-        contrasts = self.contrasts()
-        again = (
-            contrasts.mend(oracle, oracle.repeats) if oracle.own_rollouts else contrasts.repeat(oracle, oracle.repeats)
-        )
+        contrasts, is_sampled = self.contrasts(), self.config.errors == "sampled"
+        repeat = contrasts.mend if oracle.own_rollouts and not is_sampled else contrasts.repeat
+        again = repeat(oracle, oracle.repeats)
         if again is None:
             return why
         await self.roll_out_all([(oracle, again)])
@@ -133,22 +127,28 @@ class _Search:
             return "budget"
         if self.is_out_of_patience():
             return "exhausted"
+        if self.config.errors == "sampled":
+            if selected := self.select(self.left()):
+                await self.simulate(selected)
+                return None
+            return self.why_it_ends()
         if targets := self.plans_to_mend():
             self.rounds += 1
             await self.roll_out_all(targets)
             return None
-        if self.config.oracle_first and self.oracle and self.progress and not self.rows["correct"]:
+        if self.config.oracle == "first" and self.oracle and self.progress and not self.rows["correct"]:
             return "exhausted"
         missing.sort(key=lambda kind: self.tries[kind])
         for kind in missing:
             if self.tries[kind] < self.config.tries and await self.try_for(kind):
                 self.tries[kind] += 1
                 return None
-        return (
-            "budget"
-            if self.left() < self.bounds.variation(max(len(node.plan) for node in self.tree.nodes))
-            else "exhausted"
-        )
+        return self.why_it_ends()
+
+    def why_it_ends(self) -> StopReason:
+        """Where there was nothing to be tried: was it for want of calls?"""
+        longest = max(len(node.plan) for node in self.tree.nodes)
+        return "budget" if self.left() < self.bounds.variation(longest) else "exhausted"
 
     async def try_for(self, kind: ErrorType | Literal["correct"]) -> bool:
         """A round for one kind of row: another plan, or a right rollout with one query reworded or one answer drawn
@@ -201,7 +201,15 @@ class _Search:
         return self.config.max_calls - self.calls()
 
     def contrasts(self) -> Contrasts:
-        return Contrasts(self.rollouts, self.find_fault, self.config.step_tries)
+        config = self.config
+        return Contrasts(
+            self.rollouts,
+            self.find_fault,
+            config.step_tries,
+            errors=config.errors,
+            agreeing_draws=config.agreeing_draws,
+            same_answer=self.same_answer,
+        )
 
     def cost_of_repeat(self, node: TreeNode) -> int:
         steps = len(node.plan)
@@ -233,92 +241,34 @@ class _Search:
         New plans are rolled out while their sub-questions are judged: a plan is rolled out whatever the verdict.
         """
         self.rounds += 1
-        proposals = await asyncio.gather(*(self.propose(node) for node in selected))
+        proposals = await asyncio.gather(*(self.expansion.propose(node) for node in selected))
         budget = self.left() - self.bounds.judge
         budget -= sum(self.cost_of_repeat(node) for node in selected if node.is_leaf_plan)
-        growths = []
+        targets, undecided = list[TreeNode](), []
         for node, proposed in zip(selected, proposals, strict=True):
-            growth = self.expand(node, proposed, budget)
+            self.tree.mark_pending(node, -1)
+            node.expanding = False
+            growth = self.expansion.expand(node, proposed, budget)
             budget -= sum(self.bounds.rollout(len(child.plan)) for child, _ in growth.undecided)
-            growths.append(growth)
+            targets += [self.instead_of(node) if target is node else target for target in growth.targets]
+            undecided += growth.undecided
+        await self.roll_out_all(self.repeats_of(targets), self.expansion.judge_halves(undecided))
+
+    def instead_of(self, node: TreeNode) -> TreeNode:
+        """The gold decomposition for the root, which is its own leaf plan where the policy cannot split it."""
+        return (self.oracle or self.add_oracle() or node) if node.parent is None else node
+
+    def repeats_of(self, nodes: Sequence[TreeNode]) -> list[_Target]:
+        """The next rollout of each plan; one that would bring nothing new is closed."""
         contrasts, begun = self.contrasts(), Counter[int]()
         targets: list[_Target] = []
-        for node in (node for growth in growths for node in growth.targets):
-            targets.append((node, contrasts.repeat(node, node.repeats + begun[node.id])))
-            begun[node.id] += 1
-        await self.roll_out_all(targets, self.judge_halves([each for growth in growths for each in growth.undecided]))
-
-    async def propose(self, node: TreeNode) -> list[tuple[int, Proposal]]:
-        """Ask for splits of each decomposable sub-question, one reply each."""
-        shares = shared_width(self.config.width, node.decomposable)
-        replies = await asyncio.gather(*(self.policy.propose(node.plan.sub_questions[i], n) for i, n in shares.items()))
-        return list(zip(shares, replies, strict=True))
-
-    def expand(self, node: TreeNode, proposals: list[tuple[int, Proposal]], budget: int) -> _Growth:
-        """Attach the usable splits as children, as many as the budget can roll out and judge.
-
-        A leaf plan is rolled out again. A plan whose splits only lead to plans that the tree has is closed. One that
-        cannot be split after all becomes a leaf plan; at the root the gold decomposition takes its place.
-        """
-        self.tree.mark_pending(node, -1)
-        node.expanding = False
-        if node.is_leaf_plan:
-            return _Growth(targets=[node])
-        duplicates = self.dropped["identical"]
-        children: list[tuple[TreeNode, Split]] = []
-        for index, proposal in proposals:
-            self.dropped["malformed"] += proposal.malformed
-            for first, second in proposal.splits:
-                if budget < self.bounds.rollout(len(node.plan) + 1):
-                    break
-                split = Split(index=index, first=first.strip(), second=second.strip())
-                if (plan := self.usable(node, split)) is not None:
-                    unknown = (False,) * len(plan)
-                    children.append((self.tree.add_child(node, plan, unknown, proposal.origin), split))
-                    budget -= self.bounds.rollout(len(plan))
-        if children:
-            return _Growth(targets=[child for child, _ in children], undecided=children)
-        if self.dropped["identical"] > duplicates or budget < self.bounds.rollout(len(node.plan) + 1):
-            self.tree.close(node)
-            return _Growth(targets=[])
-        node.decomposable = (False,) * len(node.plan)
-        oracle = self.oracle or self.add_oracle() if node.parent is None else None
-        return _Growth(targets=[oracle or node])
-
-    def usable(self, node: TreeNode, split: Split) -> Plan | None:
-        """The refined plan, now reserved in the tree, or None with the reason counted."""
-        reason = split_problem(node.plan.sub_questions[split.index], split)
-        if reason is None:
-            plan = apply_split(node.plan, split)
-            if plan_problem(plan) is not None:
-                reason = "invalid"
-            elif self.tree.reserve(plan):
-                return plan
+        for node in nodes:
+            if (again := contrasts.repeat(node, node.repeats + begun[node.id])) is None:
+                self.tree.close(node)
             else:
-                reason = "identical"
-        self.dropped[reason] += 1
-        return None
-
-    async def judge_halves(self, grown: Sequence[tuple[TreeNode, Split]]) -> None:
-        """Decide what of new plans can be split: the parents' verdicts, with the new sub-questions judged once."""
-        grown = [(child, split) for child, split in grown if len(child.plan) < self.config.max_sub_questions]
-        halves = [child.plan.sub_questions[split.index : split.index + 2] for child, split in grown]
-        verdicts = iter(await self.judge([half for pair in halves for half in pair]))
-        for child, split in grown:
-            assert child.parent is not None, "the root has no split"
-            inherited = self.tree.nodes[child.parent].decomposable
-            new = (next(verdicts), next(verdicts))
-            child.decomposable = (*inherited[: split.index], *new, *inherited[split.index + 1 :])
-
-    async def judge(self, sub_questions: Sequence[str], *, unknown: bool = False) -> list[bool]:
-        """Which are decomposable? Asked once, whatever numbers their references have, all new ones at a time. Those
-        without a verdict, which are counted, are `unknown`."""
-        meanings = [renumbered(sub_question) for sub_question in sub_questions]
-        if new := [meaning for meaning in dict.fromkeys(meanings) if meaning not in self.judged]:
-            for meaning, verdict in zip(new, await self.policy.judge(new), strict=True):
-                self.dropped["malformed"] += verdict is None
-                self.judged[meaning] = unknown if verdict is None else verdict
-        return [self.judged[meaning] for meaning in meanings]
+                targets.append((node, again))
+                begun[node.id] += 1
+        return targets
 
     async def roll_out_all(self, targets: list[_Target], *judgements: Awaitable[None]) -> None:
         """Roll out all targets at once, while the judgements are awaited; number and back up in their order."""
@@ -360,7 +310,7 @@ class _Search:
     def add_oracle(self) -> TreeNode | None:
         """The gold decomposition as a child of the root; None when there is none, or it is there already."""
         plan = gold_plan(self.question.decomposition)
-        if not self.config.oracle_rollouts or plan_problem(plan) is not None or not self.tree.reserve(plan):
+        if self.config.oracle == "never" or plan_problem(plan) is not None or not self.tree.reserve(plan):
             return None
         self.oracle = self.tree.add_child(self.tree.root, plan, (False,) * len(plan), "oracle")
         self.grown_at = self.calls()
@@ -376,7 +326,7 @@ class _Search:
             rollouts=tuple(self.rollouts),
             stop_reason=stop,
             oracle_used=self.oracle is not None,
-            dropped_splits=DroppedSplits(**self.dropped),
+            dropped_splits=self.expansion.dropped_splits,
             rounds=self.rounds,
             max_depth=self.tree.max_depth,
             calls=0,

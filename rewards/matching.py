@@ -104,7 +104,12 @@ _OLD_WORLD = frozenset(
 )
 """Cities whose names others have taken: alone such a name is the old one's, and "Paris" is not "Paris, Texas"."""
 _MOST_PLACE_WORDS = 3
-_COMMON = frozenset("of in on at to for and or is was were are by with from his her its their it he she they".split())
+_COMMON = frozenset(
+    "of in on at to for and or is was were are by with from his her its their it he she they "
+    "percent hundred thousand million billion bc bce ad ce km kilometers kilometres miles metres meters feet "
+    "years".split()
+)
+"""Words that two answers have in common and yet share nothing: small ones, and units."""
 
 
 # Is it right?

@@ -151,7 +151,8 @@ def from_dict(record: type[Record], value: dict[str, Any]) -> Record:
         raise InvalidInput(f"expected an object, got {type(value).__name__}", field=record.__name__)
     places = _places(record)
     if unknown := value.keys() - places.keys():
-        raise InvalidInput(f"unknown field of {record.__name__}", field=min(unknown))
+        mend = getattr(record, "GONE", {}).get(min(unknown), "")
+        raise InvalidInput(f"unknown field of {record.__name__}{mend and f'; {mend}'}", field=min(unknown))
     fields = {}
     for name, (shape, is_required) in places.items():
         if name in value:

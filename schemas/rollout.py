@@ -9,8 +9,9 @@ from trailforge.schemas.bundle import Passage
 from trailforge.schemas.versions import Earlier, migration
 
 VariationKind = Literal["none", "query", "answer"]
-"""Why a rollout of a plan may differ from its base: `query`, one step's search query was put in other words;
-`answer`, one step's answer was drawn again, or all were; `none`, the plain rollout. Never both: the source is known."""
+"""What makes a rollout another one. `query`: one step's query was put in other words. `answer`: one step's answer was
+drawn again, or all were. `none`: the plain rollout. With a base nothing else differs; without one every answer is drawn
+again."""
 
 StopReason = Literal["satisfied", "budget", "exhausted"]
 """`satisfied`: each wanted kind of row survives the filters. `budget`: calls or rounds ran out.
@@ -22,7 +23,7 @@ class Step:
     """One sub-question asked, searched and answered: (q_j, c_j, tau_j) of MSearcher, Eq. 9."""
 
     STORED_AS: ClassVar[str] = "Step"
-    SCHEMA_VERSION: ClassVar[str] = "1.2"
+    SCHEMA_VERSION: ClassVar[str] = "1.3"
 
     index: int
     """0-based position of the sub-question in its plan."""
@@ -44,6 +45,8 @@ class Step:
     """The model's own thoughts behind the answer, where it has any. Kept in trees, not in trajectories."""
     from_memory: bool = False
     """By the model's own word its passages do not say the answer."""
+    is_provoked: bool = False
+    """Its query was searched because it loses an answer that was found, or its answer was drawn until it differed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +109,8 @@ class SearchTree:
     """The whole search of one question: one row of `trees/`."""
 
     STORED_AS: ClassVar[str] = "SearchTree"
-    SCHEMA_VERSION: ClassVar[str] = "1.2"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.3"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration(), "1.2": migration()}
 
     question_id: str
     question: str
@@ -117,7 +120,7 @@ class SearchTree:
     rollouts: tuple[Rollout, ...]
     stop_reason: StopReason
     oracle_used: bool
-    """True when the gold decomposition had to join the tree."""
+    """True when the gold decomposition joined the tree."""
     dropped_splits: DroppedSplits
     rounds: int
     max_depth: int

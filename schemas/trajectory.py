@@ -16,6 +16,9 @@ ErrorType = Literal["retrieval", "reasoning", "decomposition"]
 SpanKind = Literal["plan", "claim", "mistake", "mend", "query", "answer"]
 """What a part of a turn does: `plan`, it lists sub-questions; `claim`, it accepts an answer; `mistake`, it accepts one
 that is taken back later; `mend`, it takes it back; `query`, it searches; `answer`, it is the final answer."""
+ErrorSource = Literal["sampled", "provoked"]
+"""How a mistake came about. `sampled`: the model made it, in a rollout that was made to find nothing in particular.
+`provoked`: its query was searched because it loses the passage, or its answer was drawn until it differed."""
 ThoughtSource = Literal["model", "templates"]
 """Who wrote the thoughts of a trajectory: the model, held against the steps by code, or sentences from fixed pools."""
 
@@ -73,13 +76,22 @@ class TrajectoryReward:
     cover_exact_match: float
 
 
+def _with_error_source(row: dict[str, Any]) -> dict[str, Any]:
+    """Searches of before varied right rollouts alone in these ways, or plans that had failed: a mistake that rests on
+    such a step counts as provoked. Of any other nothing is known."""
+    places = [place for place, step in enumerate(row["steps"]) if step.get("is_mistake")]
+    before = row["steps"][: places[0] + 1] if places else []
+    is_varied = any(step.get("query_rephrased") or step.get("answer_sample") for step in before)
+    return row | {"error_source": "provoked" if is_varied else None}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory:
     """A finished trajectory: one row of `mcts_trajectories/`."""
 
     STORED_AS: ClassVar[str] = "Trajectory"
-    SCHEMA_VERSION: ClassVar[str] = "1.3"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration(), "1.2": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.4"
+    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2", "1.3"), _with_error_source)
 
     uid: str
     """Hash of question id, kind and steps: the same trajectory has the same uid in every run."""
@@ -116,6 +128,8 @@ class Trajectory:
     """Whether the accepted answers are those of the gold decomposition, in its order; None when there is none."""
     spans: tuple[TextSpan, ...] = ()
     """Of the agent's turns, in their order."""
+    error_source: ErrorSource | None = None
+    """None for correct trajectories, and where it is not known."""
     schema_version: str = SCHEMA_VERSION
 
 
@@ -132,8 +146,8 @@ class SftRow:
     """One supervised example: a whole conversation, or one assistant turn with its prefix."""
 
     STORED_AS: ClassVar[str] = "SftRow"
-    SCHEMA_VERSION: ClassVar[str] = "1.2"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.3"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration(), "1.2": migration()}
 
     uid: str
     trajectory_uid: str
@@ -160,6 +174,8 @@ class SftRow:
     provenance: Provenance
     spans: tuple[TextSpan, ...] = ()
     """As in the trajectory; empty where the data set marks none."""
+    error_source: ErrorSource | None = None
+    """As in the trajectory; None where the data set does not say."""
     schema_version: str = SCHEMA_VERSION
 
 

@@ -1,6 +1,6 @@
 """Questions -> search trees -> trajectories and SFT rows (MSearcher)."""
 
-from trailforge.generators.searched import QUESTION_HINTS
+from trailforge.generators.searched import QUESTION_HINTS, SEARCHED
 from trailforge.pipelines.dataset import DataSet, Stage, Table
 from trailforge.protocols import REACT
 from trailforge.schemas import Question, SearchTree, SftRow, Trajectory
@@ -11,7 +11,7 @@ _HERE = "trailforge.generators.mcts_trajectories"
 DATASET = DataSet(
     name=NAME,
     config=f"{_HERE}.config:MctsRunConfig",
-    preset="msearcher",
+    preset="tree-search",
     inputs=Table(
         record=Question,
         decided="product",
@@ -47,11 +47,13 @@ DATASET = DataSet(
     show=f"{_HERE}.show:SHOW",
     beside={"plots": r"funnel\.png"},
     about="Turn multi-hop questions into correct and self-reflective search trajectories (MSearcher).",
+    own_options=SEARCHED,
     hints=QUESTION_HINTS,
     demo="demo",
     examples=(
         "mcts-trajectories --preset demo --questions sample_data/musique_style_questions.jsonl --out out/demo",
-        "mcts-trajectories --model http://127.0.0.1:8000/v1 --questions train.jsonl.gz --out out/musique",
-        "mcts-trajectories --dry-run --questions train.jsonl.gz            what it would take",
+        "mcts-trajectories --documents indexes/wiki --questions train.jsonl.gz --model URL --out out/musique",
+        "mcts-trajectories --preset msearcher --questions train.jsonl.gz --model URL --out out/paper   the paper's way",
+        "mcts-trajectories --preset msearcher --dry-run --questions train.jsonl.gz             what it would take",
     ),
 )

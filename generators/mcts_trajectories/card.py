@@ -22,6 +22,8 @@ _LIMITS = (
     "- Where `thoughts = templates`, sentences are drawn from fixed pools; answers and plans are the model's.",
     "- Where `thoughts = model`, the model told the finished steps; code held each turn against what was seen.",
     "- Rows with `origin = oracle` follow the data set's gold decomposition, not a plan of the model.",
+    "- Rows with `error_source = provoked` mend an error that the search made: a query kept because it loses the "
+    "passage, or an answer drawn until it differed. `sampled` errors are the model's own.",
 )
 
 
@@ -31,6 +33,8 @@ class _Figures:
 
     kinds: Counter[str] = field(default_factory=Counter)
     origins: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    """Of reflective rows, by where the error comes from."""
     followed: Counter[bool | None] = field(default_factory=Counter)
     """Rows by whether they follow the gold decomposition; None where there is none."""
     thoughts: Counter[str] = field(default_factory=Counter)
@@ -73,6 +77,8 @@ def _count(rows: Iterable[Trajectory], rejected: Iterable[RejectedRow]) -> _Figu
         kind = row.reflection_error or row.kind
         figures.kinds[kind] += 1
         figures.origins[row.origin] += 1
+        if row.kind == "reflective":
+            figures.errors[row.error_source or "not known"] += 1
         figures.followed[row.follows_gold] += 1
         figures.thoughts[row.thoughts] += 1
         figures.judged += row.judge_score is not None
@@ -104,6 +110,11 @@ def _kinds(figures: _Figures) -> str:
     lines += [f"| {kind} | {count} |" for kind, count in sorted(figures.kinds.items())]
     lines += ["\n| plan made by | rows | share |", "|---|---:|---:|"]
     lines += [f"| {origin} | {_part(count, figures)} |" for origin, count in sorted(figures.origins.items())]
+    if reflective := figures.errors.total():
+        lines += ["\n| errors of reflective rows | rows | share |", "|---|---:|---:|"]
+        lines += [
+            f"| {source} | {count} | {count / reflective:.0%} |" for source, count in sorted(figures.errors.items())
+        ]
     return "\n".join(lines) + "\n"
 
 

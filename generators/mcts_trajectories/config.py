@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from trailforge.filters import FilterConfig
 from trailforge.generators.mcts_trajectories.generate import GeneratorConfig
+from trailforge.generators.searched import search_given
 from trailforge.pipelines.runs.config import OutputConfig, RunConfig
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.retrieval import RetrievalConfig
 from trailforge.retrieval.scope import with_hash
-from trailforge.schemas import SearchTree, SftRow, Trajectory
+from trailforge.schemas import InvalidInput, SearchTree, SftRow, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,5 +69,18 @@ class MctsRunConfig(RunConfig):
 
 
 def configure(config: MctsRunConfig, inputs: RunInputs) -> MctsRunConfig:
-    """With the hash of what it searches. Raises `InvalidInput` when that is not there."""
-    return replace(config, retrieval=with_hash(config.retrieval))
+    """With what is to be searched, and its hash.
+
+    Raises `InvalidInput` when that is not there, or is what the run's questions are read from.
+    """
+    retrieval = search_given(config.retrieval, inputs.options)
+    if retrieval.scope == "corpus" and retrieval.corpus_index and not retrieval.server:
+        corpus = Path(retrieval.corpus_index).resolve()
+        if any(file.resolve() == corpus for file in inputs.files):
+            raise InvalidInput(
+                "are the questions of the run; a corpus is made without them. --scope question searches each one's own "
+                "paragraphs",
+                file=corpus,
+                field="--documents",
+            )
+    return replace(config, retrieval=with_hash(retrieval))

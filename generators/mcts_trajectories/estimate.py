@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from trailforge.filters import FilterConfig
+from trailforge.generators.mcts_trajectories.asking import PURPOSE as WORD
+from trailforge.generators.mcts_trajectories.asking import prepare_question
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, generate, reword
 from trailforge.generators.mcts_trajectories.thoughts import PURPOSE
@@ -40,7 +42,7 @@ def estimate(inputs: RunInputs, config: MctsRunConfig) -> Estimate:
     )
 
 
-STAGES = ("judge", "split", "choose", "rephrase", "answer", "grade", PURPOSE)
+STAGES = (WORD, "judge", "split", "choose", "rephrase", "answer", "grade", PURPOSE)
 """Purposes of calls, in the order in which a search makes them."""
 
 _HARD_SHARE = 0.4
@@ -64,14 +66,17 @@ async def rehearse(
     # Words in the place of vectors: as many passages of the same length, without an encoder or an index.
     found = open_retrieval(RetrievalConfig(kind="bm25"))
     for question in questions:
-        if not question.paragraphs:
+        has_paragraphs = bool(question.paragraphs)
+        if not has_paragraphs:
             question = replace(question, paragraphs=_some_paragraphs(question))
         model = ImaginaryModel(question)
         context = Context(
             run_id="", model="", seed=0, prices=prices, config=config, client=model, retrieval=found
         )  # fmt: skip
-        generated = await generate(question, context)
-        await reword(question, generated.candidates, context, FilterConfig())  # filters leave fewer
+        prepared, _ = await prepare_question(question, context, own_paragraphs=has_paragraphs)
+        if prepared.verdict.keep:
+            generated = await generate(question, context, worded=prepared.question)
+            await reword(question, generated.candidates, context, FilterConfig())  # filters leave fewer
         for stage, usage in model.spent.items():
             spent[stage] += usage
     factor = total / len(questions) if questions else 0.0
@@ -121,6 +126,8 @@ class ImaginaryModel:
             usable = rng.random() < _USABLE_REPHRASINGS
             kept = (w for w in query.rstrip("?").split() if not w.islower() or rng.random() < _KEPT_WORDS)
             return f"{rng.choice(_OTHER_WORDS)} {' '.join(kept)}" if usable else query.split()[0]
+        if request.purpose == WORD:
+            return json.dumps({"clear": True, "sub_questions": [hop.question for hop in self._question.decomposition]})
         if request.purpose == PURPOSE:
             return _thoughts(request.json_schema or "")
         if request.purpose == "judge":
@@ -160,12 +167,15 @@ class ImaginaryModel:
 
 
 def _thoughts(schema: str) -> str:
-    """As many words in each field as a sentence or two have; every claim is stated."""
-    turns = json.loads(schema)["properties"]
+    """As many words in each field as a sentence or two have; every claim is stated but that which is taken back."""
+    turns = {name: turn["properties"] for name, turn in json.loads(schema)["properties"].items()}
     reply = {
-        name: {field: kind["type"] == "boolean" or "word " * 25 for field, kind in turn["properties"].items()}
-        for name, turn in turns.items()
+        name: {field: kind["type"] == "boolean" or "word " * 25 for field, kind in fields.items()}
+        for name, fields in turns.items()
     }
+    for fields in reply.values():
+        if "reflection" in fields and "stated" in fields:
+            fields["stated"] = False
     return json.dumps(reply)
 
 

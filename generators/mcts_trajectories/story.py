@@ -184,6 +184,7 @@ def sft_row(row: Trajectory) -> SftRow:
         made,
         trajectory_kind=row.kind,
         reflection_error=row.reflection_error,
+        error_source=row.error_source,
         num_tool_calls=sum(message.role == "tool" for message in row.messages),
         token_estimate=count_conversation(row.messages),
         spans=row.spans,

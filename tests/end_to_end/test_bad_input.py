@@ -234,7 +234,10 @@ def test_an_unknown_preset_gets_the_list_of_presets_and_no_process_stays_behind(
         *("mcts-trajectories", "--questions", source, "--out", tmp_path / "run", "--preset", "nope"), timeout_s=60
     )
     assert ended.code == 2
-    assert ended.error_line == "error: no preset 'nope'; there are demo, msearcher, or give a .yaml file"
+    assert (
+        ended.error_line
+        == "error: no preset 'nope'; there are demo, gold-first, msearcher, tree-search, or give a .yaml file"
+    )
     assert not (tmp_path / "run").exists()
 
 

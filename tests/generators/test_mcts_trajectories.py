@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
 from trailforge.generators.mcts_trajectories.generate import Context, Generated, GeneratorConfig, generate
 from trailforge.inference import Prices, Request
+from trailforge.mcts.contrasts import Errors
 from trailforge.mcts.inputs import SearchConfig
 from trailforge.mcts.rollout import RolloutConfig
 from trailforge.retrieval import RetrievalConfig, open_retrieval
@@ -145,6 +147,52 @@ def test_a_wrong_split_gives_decomposition_errors_and_nothing_else() -> None:
         assert [step.is_mistake for step in row.steps] == [False, True, False]
         assert row.step_pair and row.step_pair.diverges_at == 1
         assert row.steps[-1].answer == question.answer
+
+
+def errors_of(generated: Generated) -> set[tuple[str | None, str | None]]:
+    return {(row.reflection_error, row.error_source) for row in generated.candidates}
+
+
+def test_what_the_search_made_to_err_is_provoked() -> None:
+    """An answer drawn until it differs; a query that is searched because it loses the passage."""
+    question = world.question(1, 3)
+    provoked = SearchConfig(errors="provoked")
+    flawed = planted(_misreads_last_hop(question))
+    assert errors_of(run(flawed, question, search=provoked)) == {(None, None), ("reasoning", "provoked")}
+    assert errors_of(run(flawed, question)) == {(None, None), ("reasoning", "sampled")}
+
+
+def _misses_plainly(question: Question) -> Callable[[Request, str], str | None]:
+    """The first answer to the first hop is wrong, and right ever after."""
+    hop = question.decomposition[0].question
+
+    def flaw(request: Request, prompt: str) -> str | None:
+        asked = prompt.rsplit("Question: ", 1)[-1]
+        is_first = request.purpose == "answer" and request.sample == 0 and asked.startswith(hop)
+        return "Nobody" if is_first else "Nowhere" if "of Nobody" in asked else None
+
+    return flaw
+
+
+@pytest.mark.parametrize("errors", ["sampled", "provoked"])
+def test_a_plain_mistake_that_a_later_draw_mends_is_sampled(errors: Errors) -> None:
+    question = world.question(1, 2)
+    generated = run(planted(_misses_plainly(question)), question, search=SearchConfig(errors=errors))
+    of_first = [row for row in generated.candidates if row.steps[0].is_mistake and row.steps[0].answer == "Nobody"]
+    assert of_first and {row.error_source for row in of_first} == {"sampled"}
+    for row in of_first:
+        assert not row.steps[0].is_provoked and row.num_tool_calls > row.num_hops, "it goes on from the mend"
+
+
+def test_the_rows_of_solved_questions_lie_on_the_policys_own_plans() -> None:
+    """A model that is mostly right, over questions that bring their gold decomposition."""
+    origins = Counter[str]()
+    model = world.Model(error_rate=0.15)
+    for number in range(12):
+        question = world.question(number, 2 + number % 3)
+        generated = run(lambda request: model(prompt_text(request), request.sampling_seed), question)
+        origins.update(row.origin for row in accepted(question, generated))
+    assert origins.total() >= 12 and origins["policy"] >= 0.8 * origins.total()
 
 
 def test_without_a_usable_split_rows_follow_the_gold_plan_and_say_so() -> None:

@@ -1,14 +1,14 @@
 """Eight questions of MuSiQue with a strong model's replies: the rows that the production prompts and filters make.
 
-The replies were given by somebody who saw the prompts alone, with the preset `msearcher`. They are kept by what was
-asked, not by the prompt's text: prompts are rendered anew, and a call that was not made then, or one that is not made
-any more, fails.
+The replies were given by somebody who saw the prompts alone, with the preset that is `gold-first` now and a search that
+drew in another order. They are kept by what was asked, not by the prompt's text: prompts are rendered anew.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from tests.support.scripted import prompt_text
 from tests.support.strong_model import StrongModel, read_recording
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import Context
+from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig
 from trailforge.generators.mcts_trajectories.work import search_question
 from trailforge.inference import Request
 from trailforge.pipelines.engine.shards import ItemResult
@@ -51,7 +52,9 @@ def what_is_asked(request: Request) -> str:
 
 
 def production_config() -> MctsRunConfig:
-    return read_config(MctsRunConfig, load_preset("msearcher", "mcts_trajectories"), source="msearcher")
+    """The preset without thoughts by the model: they were recorded before it was asked what it doubts."""
+    config = read_config(MctsRunConfig, load_preset("gold-first", "mcts_trajectories"), source="gold-first")
+    return replace(config, generator=replace(config.generator, thoughts=ThoughtsConfig()))
 
 
 def context_of(config: MctsRunConfig, client: StrongModel, retrieval: Retrieval) -> Context:
@@ -82,19 +85,16 @@ async def test_the_rows_of_a_strong_model(questions: dict[str, Question], record
     retrieval = open_retrieval(config.retrieval)
     kinds, calls, results = Counter[str](), 0, list[ItemResult]()
     for uid, replies in recorded.items():
-        model = StrongModel(replies, what_is_asked)
+        model = StrongModel(replies, what_is_asked, is_steady=True)
         result = await search_question(questions[uid], context_of(config, model, retrieval), config)
         calls += model.check_all_used().total()
         results.append(result)
         kinds.update(row.reflection_error or row.kind for row in result.rows["mcts_trajectories"])
-    assert (calls, kinds) == (159, {"correct": 8, "reasoning": 4})
+    assert (calls, kinds) == (133, {"correct": 6, "reasoning": 3})
     rejected = Counter(row.reason for result in results for row in result.rows["rejected"])
     assert rejected == {
         "ungrounded_answer": 6,  # told from memory: a place of death, a college town, a team for its city
-        "duplicate_trajectory": 3,
+        "duplicate_trajectory": 4,
         "wrong_intermediate": 1,
-        "undue_reflection": 1,
         "no_correct_rollout": 1,
     }
-    rows = [row for result in results for row in result.rows["mcts_trajectories"]]
-    assert Counter(row.thoughts for row in rows) == {"model": 10, "templates": 2}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trailforge.mcts.contrasts import Contrasts, Fault, Variation
+from trailforge.mcts.contrasts import Contrasts, DrawnAnswers, Fault, Variation, are_alike
 from trailforge.mcts.tree import Tree, TreeNode
 from trailforge.schemas import Passage, Plan, Rollout, Step, VariationKind
 
@@ -59,8 +59,8 @@ def test_the_first_answer_that_cannot_stand_is_mended_for_what_follows_rests_on_
         assert tries(leaf(), "Lang", "Vienna?", reward=reward) == [("query", 1)] * 2
 
 
-def test_where_each_answer_stands_each_is_drawn_again_the_last_one_first() -> None:
-    assert tries(leaf(), "Lang", "Berlin", reward=0.0) == [("answer", 1), ("answer", 0)] * 2
+def test_where_each_answer_stands_each_is_drawn_again_the_first_one_first() -> None:
+    assert tries(leaf(), "Lang", "Berlin", reward=0.0) == [("answer", 0), ("answer", 1)] * 2
 
 
 def test_a_plan_is_faulty_only_while_no_right_rollout_has_answers_that_stand() -> None:
@@ -104,4 +104,79 @@ def test_each_query_of_a_right_rollout_is_reworded_once_to_miss_and_each_answer_
             assert target[0] is node and variation.kind == kind and variation.misses == (kind == "query")
             steps.append(variation.step)
             made.append(rollout(node, "Lang", "Vienna", reward=1.0, varied=variation, index=len(made)))
-        assert steps == [1, 0] * times
+        assert steps == [0, 1] * times
+
+
+def sampled(node: TreeNode, first: Rollout, same: bool) -> list[tuple[str, int | None]]:
+    """What is rolled out, in turn, where each draw says the `same` as the one before, or something else."""
+    made, found = [first], list[tuple[str, int | None]]()
+    while len(found) < 20:
+        variation = Contrasts(made, find_fault, 2, errors="sampled").repeat(node, len(made))
+        if variation is None:
+            break
+        assert variation.base is None and not variation.misses, "nothing is kept, and nothing is to be lost"
+        found.append((variation.kind, variation.step))
+        again = tuple(
+            replace(step, answer_sample=len(made), answer=step.answer if same else f"{step.answer} {len(made)}")
+            for step in first.steps
+        )
+        number = len(made)
+        made.append(replace(first, index=number, variation=variation.kind, varied_step=variation.step, steps=again))
+    return found
+
+
+def test_a_sampled_plan_is_rolled_out_by_its_own_queries_and_by_others_until_nothing_new_would_come() -> None:
+    node = leaf()
+    for reward in (0.0, 1.0):
+        first = rollout(node, "Lang?", "Vienna", reward=reward)
+        turns = [("query", 0), ("query", 1)]
+        assert sampled(node, first, same=True) == [("answer", None), *turns, *turns]
+        wavering = sampled(node, first, same=False)
+        assert len(wavering) == 20 and wavering.count(("answer", None)) == 16, "only the rewordings end"
+
+
+def test_a_settled_answer_is_not_drawn_again_to_break_or_mend() -> None:
+    node = leaf()
+    first = rollout(node, "Lang", "Vienna", reward=1.0)
+    drawn = Variation(kind="answer", step=0, base=first)
+    again = rollout(node, "Lang", "Vienna", reward=1.0, varied=drawn, index=1)
+    again = replace(again, steps=(replace(again.steps[0], answer_sample=1), again.steps[1]))
+    target = Contrasts([first, again], find_fault, 2).break_right([node], "answer")
+    assert target is not None and target[1].step == 1
+    wrong = [replace(each, reward=0.0) for each in (first, again)]
+    mend = Contrasts(wrong, find_fault, 2).mend(node, 2)
+    assert mend is not None and (mend.kind, mend.step) == ("answer", 1)
+
+
+def test_the_models_own_plans_are_varied_before_the_gold_decomposition() -> None:
+    tree = Tree("Where was the director of Metropolis born?", decomposable=True, origin="policy")
+    gold = tree.add_child(tree.root, PLAN, (False, False), "oracle")
+    own = tree.add_child(tree.root, Plan(sub_questions=("Who made Metropolis?", "Where was #1 born?")), (), "policy")
+    made = [rollout(gold, "Lang", "Vienna", reward=1.0), rollout(own, "Lang", "Vienna", reward=1.0, index=1)]
+    target = Contrasts(made, find_fault, 2).break_right([gold, own], "query")
+    assert target is not None and target[0] is own
+
+
+def test_a_prompt_is_settled_while_its_last_draws_agree() -> None:
+    node = leaf()
+    question, passages = "Who directed Metropolis?", FOUND
+    first = rollout(node, "Lang", "Vienna", reward=1.0)
+
+    def drawn(*answers: str) -> DrawnAnswers:
+        rollouts = [
+            replace(first, index=number, steps=(replace(first.steps[0], answer=answer, answer_sample=number),))
+            for number, answer in enumerate(answers)
+        ]
+        return DrawnAnswers(rollouts, 2, are_alike)
+
+    assert drawn().room(question, passages) == 2 and drawn("Lang").room(question, passages) == 1
+    settled = drawn("Lang", "lang.").settled(question, passages)
+    assert settled is not None and settled.answer == "Lang"
+    assert drawn("Lang", "Lang").room(question, passages) == 0
+    assert drawn("Lang", "Murnau").settled(question, passages) is None
+    assert drawn("Lang", "Lang", "Murnau").room(question, passages) == 1
+    settled = drawn("Murnau", "Lang", "Lang").settled(question, passages)
+    assert settled is not None and settled.answer == "Lang", "a slip at first does not keep it open for ever"
+    assert drawn("Lang", "Lang").settled(question, ()) is None, "over other passages it is another prompt"
+    one = [first, replace(first, index=1)]
+    assert DrawnAnswers(one, 2, are_alike).room(question, passages) == 1, "one call behind two rollouts is one draw"

@@ -13,7 +13,7 @@ from tests.support.cut_replies import CutModel
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.inference import Meter, Reply, Request
 from trailforge.inference.asker import Asker
-from trailforge.mcts.contrasts import PLAIN, Variation
+from trailforge.mcts.contrasts import PLAIN, DrawnAnswers, Variation, are_alike
 from trailforge.mcts.inputs import Simulation
 from trailforge.mcts.rollout import (
     AnswerJudge,
@@ -23,6 +23,7 @@ from trailforge.mcts.rollout import (
     is_usable_query,
     read_passages,
     within_a_sentence,
+    without_remark,
 )
 from trailforge.rewards.answers import read_first_line, read_short_answer
 from trailforge.schemas import Passage, Plan, Rollout, VariationKind
@@ -208,6 +209,91 @@ async def test_words_that_are_to_miss_are_searched_only_if_their_passages_lose_t
     assert done.steps == base.steps and asked == ["rephrase"]
 
 
+async def test_words_that_lose_the_answer_and_answers_drawn_until_they_differ_are_provoked() -> None:
+    class Losing(Echo):
+        async def retrieve(self, query: str, k: int) -> list[Passage]:
+            text = "It was not he." if query.startswith("please") else "Fritz Lang did."
+            return [Passage(id=query, title="T", text=text, score=1.0)]
+
+    run, _ = runner(knows)
+    run = replace(run, retriever=Losing())
+    base = as_rollout(await rolled_out(run, PLAN))
+    lost = await rolled_out(run, PLAN, Variation(kind="query", step=0, sample=1, base=base, misses=True))
+    assert [step.is_provoked for step in lost.steps] == [True, False]
+    mended = await rolled_out(run, PLAN, Variation(kind="query", step=0, sample=1, base=base))
+    assert mended.steps[0].query_rephrased and not any(step.is_provoked for step in mended.steps)
+    run, _ = runner(lambda request: "Berlin" if request.sample else knows(request))
+    assert [step.is_provoked for step in (await varied(run, "answer", 1)).steps] == [False, True]
+    run, _ = runner(knows)
+    assert not any(step.is_provoked for step in (await varied(run, "answer", 1)).steps), "it never differed"
+
+
+async def test_a_sampled_query_is_searched_whatever_it_finds_and_every_answer_is_drawn_again() -> None:
+    class Same(Echo):
+        async def retrieve(self, query: str, k: int) -> list[Passage]:
+            return await super().retrieve("same", k)
+
+    run, client = runner(knows)
+    run = replace(run, retriever=Same())
+    done = await rolled_out(run, PLAN, Variation(kind="query", step=1, sample=3))
+    assert [step.query_rephrased for step in done.steps] == [False, True]
+    assert [step.answer_sample for step in done.steps] == [3, 3]
+    assert not any(step.is_provoked for step in done.steps)
+    assert [request.sample for request in client.requests if request.purpose == "answer"] == [3, 3]
+
+
+async def test_what_was_answered_twice_alike_is_not_asked_again_in_a_sampled_rollout() -> None:
+    def wavering(request: Request) -> str:
+        is_last = prompt_text(request).endswith("born?")
+        return f"town {request.sample}" if is_last else knows(request)
+
+    run, client = runner(wavering)
+    made = [as_rollout(await rolled_out(run, PLAN, Variation(kind="answer", sample=number))) for number in range(2)]
+    asked = len(client.requests)
+    draws = DrawnAnswers(made, 2, are_alike)
+    done = await rolled_out(run, PLAN, Variation(kind="answer", sample=2, draws=draws))
+    assert [step.answer for step in done.steps] == ["Fritz Lang", "town 2"]
+    assert done.steps[0].call_keys == made[0].steps[0].call_keys
+    assert len(client.requests) == asked + 1, "the first answer was settled, the second was not"
+
+
+async def test_a_mend_whose_wordings_all_fail_is_offered_others_and_one_that_is_to_miss_is_not() -> None:
+    words = iter("then ever then then".split())
+
+    class Stubborn(Echo):
+        async def retrieve(self, query: str, k: int) -> list[Passage]:
+            return await super().retrieve("new" if "ever" in query else "old", k)
+
+    def script(request: Request) -> str:
+        return f"Who {next(words)} directed Metropolis?" if request.purpose == "rephrase" else knows(request)
+
+    run, client = runner(script)
+    run = replace(run, retriever=Stubborn())
+    base = as_rollout(await rolled_out(run, PLAN))
+    done = await rolled_out(run, PLAN, Variation(kind="query", step=0, sample=1, base=base))
+    prompts = [prompt_text(request) for request in client.requests if request.purpose == "rephrase"]
+    assert done.steps[0].query == "Who ever directed Metropolis?" and len(prompts) == 2
+    assert "Who then directed Metropolis?" in prompts[1], "it is told what failed"
+    run, client = runner(script)
+    run = replace(run, retriever=Stubborn())
+    await rolled_out(run, PLAN, Variation(kind="query", step=0, sample=1, base=base, misses=True))
+    assert [request.purpose for request in client.requests].count("rephrase") == 1
+
+
+async def test_wordings_that_find_what_an_earlier_one_found_are_passed_by() -> None:
+    words = "Who then directed Metropolis?\nWho ever directed Metropolis?"
+
+    class Known(Echo):
+        async def retrieve(self, query: str, k: int) -> list[Passage]:
+            return await super().retrieve("known" if "then" in query else query, k)
+
+    run, _ = runner(lambda request: words if request.purpose == "rephrase" else knows(request))
+    run = replace(run, retriever=Known())
+    base = as_rollout(await rolled_out(run, PLAN))
+    variation = Variation(kind="query", step=0, sample=1, base=base, read=(frozenset({"known"}),))
+    assert (await rolled_out(run, PLAN, variation)).steps[0].query == "Who ever directed Metropolis?"
+
+
 async def test_an_answer_marked_as_from_memory_says_so_without_the_mark() -> None:
     run, _ = runner(lambda request: "Fritz Lang" if request.sample else "Fritz Lang (memory)")
     done = await rolled_out(run, Plan(sub_questions=("Who directed Metropolis?",)))
@@ -321,6 +407,45 @@ def test_ordinary_rewordings_are_usable_and_answers_and_new_names_are_not(
     query: str, rephrased: str, usable: bool
 ) -> None:
     assert is_usable_query(rephrased, query) is usable
+
+
+@pytest.mark.parametrize(
+    ("query", "rephrased", "usable"),
+    [
+        ("Who has won the award the most?", "only person to win the award three times", False),
+        ("Who has won the award the most?", "only person to win the award 3 times", False),
+        ("Who has won the award the most?", "the one person with most wins of the award", True),
+        ("Who won the third season of the show?", "winner of season three of the show", True),
+        ("Who won season 3 of the show?", "winner of the third season of the show, season 3", True),
+        ("Who won the third season of the show?", "winner of season four of the show", False),
+    ],
+)
+def test_a_number_word_is_a_number(query: str, rephrased: str, usable: bool) -> None:
+    assert is_usable_query(rephrased, query) is usable
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "title", "written"),
+    [
+        ("Andy Murray (three times)", "Andy Murray won it three times.", "Award", "Andy Murray"),
+        ("Metropolis (1927 film)", "It is a film.", "Metropolis (1927 film)", "Metropolis (1927 film)"),
+        ("CSU (the university)", "Of the CSU (the University) it says", "Schools", "CSU (the university)"),
+        ("(unclear)", "Nothing.", "Nothing", "(unclear)"),
+        ("f(x)", "A function.", "Maths", "f(x)"),
+        ("Oslo", "A town.", "Norway", "Oslo"),
+    ],
+)
+def test_a_remark_behind_an_answer_stays_where_a_passage_writes_it(
+    answer: str, text: str, title: str, written: str
+) -> None:
+    assert without_remark(answer, [Passage(id="1", title=title, text=text, score=1.0)]) == written
+
+
+@given(st.text(alphabet="ab( )", max_size=20))
+def test_an_answer_is_never_cut_to_nothing(answer: str) -> None:
+    cut = without_remark(answer, [])
+    assert answer.startswith(cut) and bool(cut.strip()) == bool(answer.strip())
+    assert without_remark(answer, [Passage(id="1", title="", text=f"so {answer} it is", score=1.0)]) == answer
 
 
 @given(st.text(alphabet="abc AB", min_size=1, max_size=12), st.text(alphabet="abc AB", max_size=6))

@@ -12,12 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.mcts.toy import GOOD_SPLITS, QUESTION, ToyPolicy, coin_roll_out, simulation
-from trailforge.mcts.contrasts import Variation
-from trailforge.mcts.inputs import CallBounds, Proposal, SearchConfig, WantedRows
+from trailforge.mcts.contrasts import Errors, Variation
+from trailforge.mcts.inputs import CallBounds, OracleTurn, Proposal, SearchConfig, WantedRows
 from trailforge.mcts.plan import plan_key
 from trailforge.mcts.search import search
 from trailforge.mcts.tree import Tree
-from trailforge.schemas import Plan, Question, SearchTree
+from trailforge.schemas import Hop, Plan, Question, SearchTree
+
+GOLD_FIRST = SearchConfig(oracle="first", errors="provoked")
+PROVOKED = SearchConfig(errors="provoked")
 
 
 def rows_by_reward(tree: SearchTree) -> Counter[str]:
@@ -94,7 +97,7 @@ def test_the_same_replies_make_the_same_tree_whatever_their_timing(parallel: int
 
 
 def test_every_new_child_is_rolled_out_in_the_round_that_made_it() -> None:
-    tree = run(coin_roll_out(0.0, 1), config=SearchConfig(max_rounds=1, oracle_rollouts=0))
+    tree = run(coin_roll_out(0.0, 1), config=SearchConfig(max_rounds=1, oracle="never"))
     assert [node.parent for node in tree.nodes] == [None, 0, 0]
     assert sorted(r.node for r in tree.rollouts) == [1, 2]
     assert tree.stop_reason == "budget"
@@ -142,7 +145,7 @@ def test_a_question_that_brings_no_more_rows_is_given_up() -> None:
 
 
 def test_a_contrast_keeps_its_base_and_names_the_step_that_it_varies() -> None:
-    tree = run(coin_roll_out(1.0, 1), progress=lambda tree: Counter())
+    tree = run(coin_roll_out(1.0, 1), config=PROVOKED, progress=lambda tree: Counter())
     varied = [r for r in tree.rollouts if r.base is not None]
     assert {r.variation for r in varied} == {"query", "answer"}
     for rollout in varied:
@@ -157,7 +160,9 @@ def test_a_plan_that_failed_once_is_tried_again_when_another_has_succeeded() -> 
         return simulation(plan, ["x", "Vienna" if right else "w"][: len(plan)], float(right), variation)
 
     splits = {QUESTION.question: GOOD_SPLITS[QUESTION.question]}
-    tree = run(by_plan, policy=ToyPolicy(splits), config=SearchConfig(max_rounds=2), progress=lambda tree: Counter())
+    tree = run(
+        by_plan, policy=ToyPolicy(splits), config=replace(PROVOKED, max_rounds=2), progress=lambda tree: Counter()
+    )
     failed = next(n for n in tree.nodes if n.value == 0)
     assert [r.base is not None for r in tree.rollouts if r.node == failed.id] == [False, True]
 
@@ -169,8 +174,12 @@ def test_a_plan_that_failed_once_is_tried_again_when_another_has_succeeded() -> 
     parallel=st.integers(1, 4),
     most=st.integers(1, 60),
     rollouts=st.integers(1, 6),
+    errors=st.sampled_from(["sampled", "provoked"]),
+    oracle=st.sampled_from(["last", "first", "never"]),
 )
-def test_no_budget_is_ever_overshot(chance: float, seed: int, parallel: int, most: int, rollouts: int) -> None:
+def test_no_budget_is_ever_overshot(
+    chance: float, seed: int, parallel: int, most: int, rollouts: int, errors: Errors, oracle: OracleTurn
+) -> None:
     """Every call takes as much as its bound allows."""
     bounds, spent = CallBounds(), 0
 
@@ -190,7 +199,7 @@ def test_no_budget_is_ever_overshot(chance: float, seed: int, parallel: int, mos
         spent += bounds.rollout(len(plan)) if variation.base is None else bounds.variation(len(plan))
         return await coin_roll_out(chance, seed)(plan, variation)
 
-    config = SearchConfig(max_calls=most, max_leaf_rollouts=rollouts)
+    config = SearchConfig(max_calls=most, max_leaf_rollouts=rollouts, errors=errors, oracle=oracle)
     tree = run(costly, policy=Costly(GOOD_SPLITS), calls=lambda: spent, config=config, parallel=parallel)
     assert spent <= most
     assert max(Counter(r.node for r in tree.rollouts).values(), default=0) <= rollouts
@@ -204,7 +213,7 @@ def test_identical_splits_and_plans_are_dropped_and_counted() -> None:
 
 
 def test_two_roads_to_the_same_plan_make_one_node() -> None:
-    tree = run(coin_roll_out(0.0, 1), config=SearchConfig(oracle_rollouts=0))
+    tree = run(coin_roll_out(0.0, 1), config=SearchConfig(oracle="never"))
     assert sum(len(node.plan) == 3 for node in tree.nodes) == 1
     assert tree.dropped_splits.identical == 1
 
@@ -247,21 +256,96 @@ def test_oracle_joins_when_the_budget_ends_without_a_correct_rollout() -> None:
 
 def test_a_question_that_its_own_decomposition_does_not_solve_is_given_up_where_that_comes_first() -> None:
     policy = ToyPolicy(GOOD_SPLITS)
-    first = SearchConfig(oracle_first=True)
-    tree = run(coin_roll_out(0.0, 1), policy=policy, config=first)
+    tree = run(coin_roll_out(0.0, 1), policy=policy, config=GOLD_FIRST)
     assert (tree.stop_reason, tree.rounds) == ("exhausted", 0) and not policy.judged
     assert [node.origin for node in tree.nodes] == ["policy", "oracle"]
     mends = [(rollout.variation, rollout.varied_step) for rollout in tree.rollouts]
-    assert mends[0] == ("none", None) and len(mends) == first.oracle_rollouts and len(set(mends)) > 2
+    assert mends[0] == ("none", None) and len(mends) == GOLD_FIRST.oracle_rollouts and len(set(mends)) > 2
 
 
 def test_a_question_that_its_own_decomposition_solves_is_split_by_the_policy_all_the_same() -> None:
     hops = (*QUESTION.decomposition[:2], type(QUESTION.decomposition[0])(question="Where is #2 from?", answer="Vienna"))
     question = Question(id="toy", question=QUESTION.question, answer="Vienna", decomposition=hops)
-    tree = run(coin_roll_out(1.0, 1), config=SearchConfig(oracle_first=True), question=question)
+    tree = run(coin_roll_out(1.0, 1), config=GOLD_FIRST, question=question)
     assert tree.rollouts[0].node == 1 and tree.nodes[1].origin == "oracle"
     assert any(node.origin == "policy" and not any(node.decomposable) for node in tree.nodes)
     check_statistics(tree)
+
+
+@pytest.mark.parametrize("errors", ["sampled", "provoked"])
+def test_gold_is_not_rolled_out_once_a_plan_of_the_policy_was_right(errors: Errors) -> None:
+    hops = (*QUESTION.decomposition[:2], Hop(question="Where is #2 from?", answer="Vienna"))
+    question = replace(QUESTION, decomposition=hops)
+    config = SearchConfig(errors=errors)
+    for seed in range(10):
+        tree = run(coin_roll_out(0.5, seed), config=config, question=question, progress=rows_by_reward)
+        first = next((r.index for r in tree.rollouts if r.reward and r.node in _leaves(tree)), None)
+        of_gold = [r.index for r in tree.rollouts if tree.nodes[r.node].origin == "oracle"]
+        assert first is not None and (not of_gold or of_gold[0] <= first)
+        assert tree.oracle_used == bool(of_gold)
+
+
+def test_gold_joins_last_when_the_policy_has_spent_its_calls_and_never_where_that_is_said() -> None:
+    made = 0
+
+    async def costly(plan: Plan, variation: Variation):
+        nonlocal made
+        made += len(plan)
+        return await coin_roll_out(0.0, 1)(plan, variation)
+
+    def search_with(config: SearchConfig) -> SearchTree:
+        nonlocal made
+        made = 0
+        hops = (*QUESTION.decomposition[:2], Hop(question="Where is #2 from?", answer="Vienna"))
+        question = replace(QUESTION, decomposition=hops)
+        return run(costly, calls=lambda: made, config=config, question=question)
+
+    tree = search_with(SearchConfig(policy_calls=25))
+    origins = [tree.nodes[r.node].origin for r in tree.rollouts]
+    assert origins == sorted(origins, reverse=True) and set(origins) == {"policy", "oracle"}, "gold is last"
+    of_policy = sum(len(r.steps) for r, origin in zip(tree.rollouts, origins, strict=True) if origin == "policy")
+    assert of_policy <= 25
+    tree = search_with(SearchConfig(policy_calls=25, oracle="never"))
+    assert not tree.oracle_used and {node.origin for node in tree.nodes} == {"policy"} and made <= 25
+
+
+def test_sampled_rollouts_keep_nothing_of_each_other() -> None:
+    seen: list[Variation] = []
+
+    async def noting(plan: Plan, variation: Variation):
+        seen.append(variation)
+        return await coin_roll_out(0.5, 3)(plan, variation)
+
+    tree = run(noting, config=SearchConfig(), progress=lambda tree: Counter())
+    assert {r.base for r in tree.rollouts} == {None} and not any(variation.misses for variation in seen)
+    assert {(variation.kind, variation.step is None) for variation in seen} == {
+        ("none", True),
+        ("answer", True),
+        ("query", False),
+    }
+
+
+def test_a_plan_that_would_bring_nothing_new_is_closed_and_the_search_ends() -> None:
+    """A model that is sure of everything: each prompt is answered twice, each query reworded, and then it is over."""
+    splits = {QUESTION.question: GOOD_SPLITS[QUESTION.question][:1]}
+
+    async def steady(plan: Plan, variation: Variation):
+        done = simulation(plan, ["x"] * (len(plan) - 1) + ["Vienna"], 1.0, variation)
+        return replace(done, steps=tuple(replace(step, answer_sample=variation.sample) for step in done.steps))
+
+    config = SearchConfig(max_leaf_rollouts=50, step_tries=1)
+    tree = run(steady, policy=ToyPolicy(splits), config=config, progress=lambda tree: Counter())
+    assert tree.stop_reason == "exhausted"
+    assert [(r.variation, r.varied_step) for r in tree.rollouts] == [
+        ("none", None),
+        ("answer", None),
+        ("query", 0),
+        ("query", 1),
+    ]
+
+
+def _leaves(tree: SearchTree) -> set[int]:
+    return {node.id for node in tree.nodes if not any(node.decomposable)}
 
 
 def test_no_oracle_without_a_gold_decomposition() -> None:
@@ -272,13 +356,13 @@ def test_no_oracle_without_a_gold_decomposition() -> None:
 
 
 def test_a_tree_whose_leaf_plans_are_all_tried_out_is_exhausted() -> None:
-    config = SearchConfig(max_leaf_rollouts=2, oracle_rollouts=0, max_rounds=100)
+    config = SearchConfig(max_leaf_rollouts=2, oracle="never", max_rounds=100)
     tree = run(coin_roll_out(0.0, 1), config=config)
     assert tree.stop_reason == "exhausted"
 
 
 def test_a_plan_at_the_length_limit_is_a_leaf() -> None:
-    tree = run(coin_roll_out(0.0, 1), config=SearchConfig(max_sub_questions=2, oracle_rollouts=0))
+    tree = run(coin_roll_out(0.0, 1), config=SearchConfig(max_sub_questions=2, oracle="never"))
     assert max(len(node.plan) for node in tree.nodes) == 2
     assert all(not any(node.decomposable) for node in tree.nodes if len(node.plan) == 2)
 
@@ -341,7 +425,7 @@ def test_where_the_plain_rollout_was_cut_the_next_one_keeps_nothing(cut: bool) -
         second.extend([variation] if variation.sample == 1 else [])
         return None if cut and not variation.sample else await coin_roll_out(0.0, 1)(plan, variation)
 
-    run(noting)
+    run(noting, config=PROVOKED)
     assert {variation.base is None for variation in second} == {cut}
 
 

@@ -16,6 +16,7 @@ from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import GeneratorConfig
 from trailforge.generators.mcts_trajectories.work import search_stage
 from trailforge.inference import ModelClient, Request
+from trailforge.mcts.inputs import SearchConfig
 from trailforge.mcts.rollout import RolloutConfig
 from trailforge.pipelines.dataset import DataSet, StageRun, resolve
 from trailforge.pipelines.engine.files import sha256_of
@@ -33,7 +34,7 @@ from trailforge.schemas import Manifest, Question, read_parquet, write_parquet
 IN_PROCESS = ("--runner=FnApiRunner",)
 CONFIG = MctsRunConfig(
     model=ModelConfig(name="scripted", prompt_price_per_million=1.0, completion_price_per_million=2.0),
-    generator=GeneratorConfig(rollout=RolloutConfig(top_k=2)),
+    generator=GeneratorConfig(rollout=RolloutConfig(top_k=2), search=SearchConfig(errors="provoked", agreeing_draws=4)),
     retrieval=RetrievalConfig(kind="bm25"),
     output=OutputConfig(shard_size=8),
 )

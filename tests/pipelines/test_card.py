@@ -64,6 +64,16 @@ def test_kinds_and_origins_are_counted_over_the_rows(rows: list[Trajectory], tex
     assert f"- Rows: {len(rows)} trajectories; searches per trajectory: {searches:.2f}" in text
 
 
+def test_errors_are_counted_by_where_they_come_from(finished_run: FinishedRun, rows: list[Trajectory]) -> None:
+    (first, *others) = [row for row in rows if row.kind == "reflective"]
+    assert others, "one reflective row tells no share"
+    told = [replace(first, error_source="sampled"), *(replace(row, error_source="provoked") for row in others)]
+    text = card(finished_run.folder, finished_run.manifest, CONFIG, told)
+    assert f"| sampled | 1 | {1 / len(told):.0%} |" in text
+    assert f"| provoked | {len(others)} | {len(others) / len(told):.0%} |" in text
+    assert "errors of reflective rows" not in card(finished_run.folder, finished_run.manifest, CONFIG, [])
+
+
 def test_the_yield_of_each_kind_is_what_was_kept_and_why_the_rest_was_not(
     original_run: FinishedRun, rows: list[Trajectory], text: str
 ) -> None:

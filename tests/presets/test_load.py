@@ -14,8 +14,8 @@ from trailforge.schemas import InvalidInput
 
 def test_the_presets_of_the_house_are_known_by_name() -> None:
     assert preset_names() == [
-        "agent-trajectories", "demo", "dynasearcher", "kg-questions", "msearcher",
-        "r-search",
+        "agent-trajectories", "demo", "dynasearcher", "gold-first", "kg-questions", "msearcher",
+        "r-search", "tree-search",
     ]  # fmt: skip
     assert preset_names("document_bundles") == ["demo", "r-search"]
     assert load_preset("demo", "mcts_trajectories")["model"]["url"] == "embedded"
@@ -30,7 +30,10 @@ def test_a_description_is_for_people_only() -> None:
 
 
 def test_an_unknown_name_gets_the_list_of_names() -> None:
-    with pytest.raises(InvalidInput, match=r"no preset 'nope'; there are demo, msearcher, or give a \.yaml file"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"no preset 'nope'; there are demo, gold-first, msearcher, tree-search, or give a \.yaml file",
+    ):
         load_preset("nope", "mcts_trajectories")
 
 

@@ -101,7 +101,7 @@ def test_an_object_that_is_a_row_is_one(tmp_path: Path, row: dict[str, Any], ind
     ("content", "problem"),
     [
         (json.dumps({"train": [ROW], "test": [ROW]}), "with several lists of objects (train, test); keep one of them"),
-        ('{\n "data": [\n  {"question": "q"\n ]\n}', "the JSON object is broken or cut short (Expecting ',' delimiter: line 4"),
+        ('{\n "data": [\n  {"question": "q"\n ]\n}', "broken or cut short (Expecting ',' delimiter: line 4"),
         (f"{json.dumps(ROW, indent=1)}\n{json.dumps(ROW, indent=1)}", "text after the end of the object: line 5"),
         ("a,b\n1,2\n3\n", None),
         ("a,a\n1,2\n", "two columns have this name"),

@@ -176,9 +176,13 @@ def test_renaming_a_class_changes_no_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "record", "added"),
     [
-        ("trajectory", Trajectory, {"thoughts": "templates", "judge_score": None, "follows_gold": None, "spans": ()}),
+        (
+            "trajectory",
+            Trajectory,
+            {"thoughts": "templates", "judge_score": None, "follows_gold": None, "spans": (), "error_source": None},
+        ),
         ("searchtree", SearchTree, {}),
-        ("sftrow", SftRow, {"spans": ()}),
+        ("sftrow", SftRow, {"spans": (), "error_source": None}),
         ("bundlequestion", BundleQuestion, {"aliases": (), "key_facts": (), "as_of": ""}),
         ("sourcedocument", SourceDocument, {"is_own_source": False}),
     ],
@@ -215,6 +219,19 @@ def test_episodes_before_had_thoughts_of_the_model_where_the_model_drew_them() -
     told, drawn = read_parquet(BEFORE / "searchepisode-1.0.parquet", SearchEpisode)
     assert (told.origin, told.thoughts, told.scored_by) == ("oracle", "templates", "words")
     assert (drawn.origin, drawn.thoughts, drawn.schema_version) == ("policy", "model", version_of(SearchEpisode))
+
+
+def test_mistakes_before_were_provoked_where_the_rollout_tells() -> None:
+    rows = read_parquet(BEFORE / "trajectory-1.3.parquet", Trajectory)
+    assert [(row.uid, row.error_source) for row in rows] == [
+        ("u1", None),
+        ("u2", "provoked"),  # its answer was drawn again
+        ("u3", "provoked"),  # its query was put in other words
+        ("u4", None),  # nothing is known of a plain one
+    ]
+    assert {row.schema_version for row in rows} == {version_of(Trajectory)}
+    assert not any(step.is_provoked for row in rows for step in row.steps)
+    assert {row.error_source for row in read_parquet(BEFORE / "sftrow-1.2.parquet", SftRow)} == {None}
 
 
 def test_a_tree_before_has_no_thoughts_and_no_kept_prefix() -> None:

@@ -64,6 +64,7 @@ _MENDS = {
     "too_long": "--max-tokens sets the longest row, --long-rows segments cuts rows into turns",
     "contaminated": "a --benchmark asks the same",
     "reflective": "--reflective takes them, without --leave-out",
+    "provoked": "--errors all takes them",
 }
 """What to change when a reason took every row."""
 Progress = Callable[[str, int, int], None]

@@ -58,6 +58,8 @@ class ViewConfig:
     """Rows that make a mistake and mend it."""
     leave_out: tuple[ErrorType, ...] = ()
     """Of these rows, those that mend such an error: mended misreadings may cost more than they teach."""
+    errors: Literal["sampled", "all"] = "all"
+    """`sampled`: without rows whose mistake was provoked (`error_source`); rows that do not say stay."""
     benchmarks: tuple[str, ...] = ()
     """Files of questions that must not be trained on."""
     ngram: int = 8

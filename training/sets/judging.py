@@ -69,6 +69,8 @@ class RowJudge:
             return _against("duplicate_row", "the same row is in an earlier run"), 0
         if row.trajectory_kind == "reflective" and not self._takes(row):
             return _against("reflective", f"mends an error of {row.reflection_error}"), 0
+        if row.error_source == "provoked" and self._config.errors == "sampled":
+            return _against("provoked", "mends an error that was provoked"), 0
         if problem := _malformed(row):
             return _against("malformed_row", problem), 0
         if asked := self._benchmarks.asking(row.question):

@@ -216,6 +216,16 @@ def test_rows_that_mend_an_error_may_be_left_out_by_the_error(tmp_path: Path) ->
         replace(ALL, leave_out=("spelling",))
 
 
+def test_rows_whose_error_was_provoked_may_be_left_out_and_those_that_do_not_say_stay(tmp_path: Path) -> None:
+    rows = [*made.mcts_rows(ASKED[0]), *made.mcts_rows(ASKED[1], reflective=True)]
+    for source, left_out in (("provoked", 1), ("sampled", 0), (None, 0)):
+        told = [replace(row, error_source=source if row.reflection_error else None) for row in rows]
+        run = made.mcts_run(tmp_path / f"run-{source}", ASKED, told)
+        built = build([run], tmp_path / f"sampled-{source}", replace(ALL, errors="sampled"))
+        assert reasons(built.folder).get(("sft", "provoked"), 0) == left_out
+        assert not reasons(build([run], tmp_path / f"all-{source}", ALL).folder).get(("sft", "provoked"))
+
+
 @pytest.mark.parametrize("token", ["</s>", "[INST]", "<｜User｜>", "<start_of_turn>", "<|eot_id|>"])
 def test_a_row_whose_tool_speaks_in_a_templates_tokens_is_left_out(tmp_path: Path, token: str) -> None:
     """As runs of before wrote them. What the agent itself wrote may hold marks that are not those of our template."""
