@@ -6,14 +6,14 @@ A row that cannot be used comes out as an `InvalidRow` in its place; only a file
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
 
 from trailforge.pipelines.datasets import dataset_names, load_dataset
-from trailforge.pipelines.sources.fields import Fields
-from trailforge.pipelines.sources.rows import InvalidRow, JsonRow, iter_rows
+from trailforge.rows import InvalidRow, JsonRow, read_rows
+from trailforge.rows.fields import Fields
 from trailforge.schemas import Document, InvalidInput, Question, SourceDocument
 
 __all__ = ["FORMATS", "InvalidRow", "holds_questions", "read_paragraphs", "read_questions"]
@@ -41,6 +41,7 @@ _DOCUMENT = frozenset({"title", "text", "content", "abstract", "description"})
 """Fields of documents, any of which tells that a row without a question may be one."""
 _ASKING = ("question", "query", "prompt", "problem", "instruction", "input")
 """Of a benchmark's rows, the field with the question, in the order in which they are tried."""
+_ASKED_BY = tuple(frozenset({name}) for name in _ASKING)
 
 
 def read_questions(
@@ -62,7 +63,7 @@ def read_questions(
         raise InvalidInput(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
     reader = next((reader for reader in _READERS if format == reader.NAME), None)  # none of `auto`
     seen: set[str] = set()
-    for row in iter_rows(path):
+    for row in read_rows(path, is_row=_is_question):
         if limit is not None and len(seen) >= limit:
             return
         if isinstance(row, JsonRow):
@@ -109,12 +110,17 @@ def _check_has(question: Question, needs_paragraphs: bool, needs_decomposition: 
         raise InvalidInput(problem, field="decomposition")
 
 
+def _is_question(keys: Sequence[str]) -> bool:
+    """Whether an object with these keys is a question, and no wrapper around a list of them."""
+    return any(keys_of <= set(keys) for keys_of in (*(reader.KEYS for reader in _READERS), *_ASKED_BY))
+
+
 def read_benchmark(path: Path) -> Iterator[str]:
     """The questions of a benchmark, which nothing may be trained on: JSON Lines or a JSON list, plain or gzip.
 
     Raises `InvalidInput` for the first row that has none, since a benchmark that is half read protects nothing.
     """
-    for row in iter_rows(path):
+    for row in read_rows(path, is_row=_is_question):
         if isinstance(row, InvalidRow):
             raise InvalidInput(row.problem, file=path, row=row.row, field=row.field)
         values = {str(key).casefold(): value for key, value in row.value.items()} if isinstance(row.value, dict) else {}
@@ -133,7 +139,7 @@ def holds_questions(path: Path) -> bool:
     if path.suffix in _TEXTS:
         return False
     try:
-        first = next(iter(iter_rows(path)), None)
+        first = next(iter(read_rows(path, is_row=_is_question)), None)
     except InvalidInput:
         return False
     row = first.value if isinstance(first, JsonRow) and isinstance(first.value, dict) else {}

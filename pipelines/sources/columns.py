@@ -18,7 +18,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
 
-from trailforge.pipelines.sources.fields import Fields, expect, iso_date
+from trailforge.rows.dates import iso_date
+from trailforge.rows.fields import Fields, expect
+from trailforge.rows.tables import check_column_map, find_columns, parse_column_map
 from trailforge.schemas import InvalidInput, SourceDocument, SourceKind
 
 USUAL: dict[str, tuple[str, ...]] = {
@@ -36,7 +38,6 @@ USUAL: dict[str, tuple[str, ...]] = {
 """Columns by field, the best first, without capitals and marks: `pubdate` is also `pub_date` and `pubDate`."""
 
 _REQUIRED = ("title", "text")
-_MARKS = re.compile(r"[^a-z0-9]")
 _LANGUAGE = re.compile(r"([a-z]{2})(?:[-_].*)?", re.IGNORECASE)
 _LABELLED = re.compile(r"(.+?):(\w+=.*)")
 EACH = "each"
@@ -45,18 +46,9 @@ _FORM = f"FILE:kind=KIND,source=NAME (or source={EACH}: each document is a sourc
 _KINDS: tuple[str, ...] = get_args(SourceKind)
 
 
-def parse_column_map(text: str) -> dict[str, str]:
-    """`title=headline,text=body` as a map of fields to columns; `authors=` says that no column holds them.
-
-    Raises `InvalidInput` for a field that documents do not have.
-    """
-    column_map: dict[str, str] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        field, mark, column = (piece.strip() for piece in part.partition("="))
-        if not mark or field in column_map:
-            raise InvalidInput(f"column map: expected field=column once per field, found {part!r}")
-        column_map[field] = column
-    return check_column_map(column_map)
+def parse_columns(text: str) -> dict[str, str]:
+    """A column map of documents (`rows.tables.parse_column_map`)."""
+    return parse_column_map(text, USUAL, "documents")
 
 
 class FileLabels(NamedTuple):
@@ -88,7 +80,7 @@ def read_given(files: Iterable[str], options: Mapping[str, Any]) -> tuple[tuple[
     paths, labels = parse_document_files(map(str, files))
     columns = options.get("columns")
     rest = {name: value for name, value in options.items() if name != "columns"}
-    return paths, {**rest, "labels": labels, "column_map": parse_column_map(columns) if columns else None}
+    return paths, {**rest, "labels": labels, "column_map": parse_columns(columns) if columns else None}
 
 
 def _labels(path: str, text: str) -> FileLabels:
@@ -103,36 +95,23 @@ def _labels(path: str, text: str) -> FileLabels:
     return FileLabels(**given)
 
 
-def check_column_map(column_map: Mapping[str, str]) -> dict[str, str]:
+def check_columns(column_map: Mapping[str, str]) -> dict[str, str]:
     """The map, when it maps fields of documents only. Raises `InvalidInput` otherwise."""
-    unknown = next((field for field in column_map if field not in USUAL), None)
-    if unknown is not None:
-        raise InvalidInput(f"column map: no field {unknown!r}; documents have {', '.join(USUAL)}")
-    return dict(column_map)
+    return check_column_map(column_map, USUAL, "documents")
 
 
 def columns_of(names: Sequence[str], column_map: Mapping[str, str], *, is_row: bool = False) -> dict[str, str]:
-    """The column of each field that has one among these names, which are a table's or, with `is_row`, a row's own.
+    """The column of each field of documents (`rows.tables.find_columns`)."""
+    return find_columns(names, USUAL, column_map, needed=_REQUIRED, is_row=is_row)
 
-    Raises `InvalidInput` when the column of title or text is not there, and for a table also one that the map names.
-    """
-    known = {_MARKS.sub("", name.lower()): name for name in reversed(names)}
-    found: dict[str, str] = {}
-    for field, usual in USUAL.items():
-        if field in column_map:
-            column = column_map[field]
-            if column and column not in names:
-                if is_row and field not in _REQUIRED:
-                    continue
-                raise InvalidInput(f"no such column for the {field}; there are {_listed(names)}", field=column)
-        else:
-            column = next((known[name] for name in usual if name in known), "")
-            if not column and field in _REQUIRED:
-                problem = f"no column for the {field}; there are {_listed(names)}. Say which: {field}=COLUMN"
-                raise InvalidInput(problem, field=field)
-        if column:
-            found[field] = column
-    return found
+
+def is_document(names: Sequence[str], column_map: Mapping[str, str]) -> bool:
+    """Whether an object with these keys is a document itself, and no wrapper around a list of them."""
+    try:
+        columns_of(names, column_map)
+    except InvalidInput:
+        return False
+    return True
 
 
 def read_row(row: Fields, columns: Mapping[str, str]) -> SourceDocument:
@@ -150,7 +129,7 @@ def read_row(row: Fields, columns: Mapping[str, str]) -> SourceDocument:
     if kind not in _KINDS:
         raise InvalidInput(f"expected one of {', '.join(_KINDS)}, found {kind[:40]!r}", field=columns["kind"])
     return SourceDocument(
-        id=_native_id(row, columns) or url or hashlib.sha256(f"{title}\0{text}".encode()).hexdigest()[:16],
+        id=_optional_text(row, columns, "id") or url or hashlib.sha256(f"{title}\0{text}".encode()).hexdigest()[:16],
         source=source,
         kind=cast(SourceKind, kind),
         title=title,
@@ -207,15 +186,6 @@ def tidy(text: str) -> str:
 def _optional_text(row: Fields, columns: Mapping[str, str], field: str) -> str:
     """Empty when there is no such column, or nothing in it."""
     return row.text_or_empty(columns[field]) if field in columns else ""
-
-
-def _native_id(row: Fields, columns: Mapping[str, str]) -> str:
-    value: Any = row.values.get(columns.get("id", ""))
-    return str(value) if type(value) is int else _optional_text(row, columns, "id")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:20]) + (", …" if len(names) > 20 else "") if names else "none"
 
 
 _ARXIV_KEYS = frozenset({"arxiv_id", "title", "abstract"})

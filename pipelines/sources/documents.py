@@ -6,39 +6,27 @@ their fields; of all others the columns are found by a map or their names.
 
 from __future__ import annotations
 
-import codecs
-import csv
-import gzip
-import io
-import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from trailforge.pipelines.sources.columns import (
     ARCHIVES,
     EACH,
     FileLabels,
-    check_column_map,
+    check_columns,
     columns_of,
+    is_document,
     read_row,
     with_full_id,
 )
-from trailforge.pipelines.sources.fields import Fields
-from trailforge.pipelines.sources.rows import InvalidRow, JsonRow, check_text, json_rows, open_file
 from trailforge.retrieval.web.feeds import FeedEntry, feed_rows
+from trailforge.rows import InvalidRow, JsonRow, open_file, rows_of
+from trailforge.rows.fields import Fields
+from trailforge.rows.files import head_of
 from trailforge.schemas import InvalidInput, SourceDocument, SourceKind
-from trailforge.schemas.files import LONGEST_ROW, TOO_LONG
 
-_HEAD = 4096
-_PARQUET = b"PAR1"
-_EXPECTED = "JSON, CSV, RSS, Atom or Parquet"
+_EXPECTED = "JSON, CSV, TSV, RSS, Atom or Parquet"
 
 
 _KNOWN_COLUMNS = frozenset[str]().union(*(archive.columns for archive in ARCHIVES))
@@ -55,14 +43,15 @@ def read_documents(
 ) -> Iterator[SourceDocument | InvalidRow]:
     """The documents of all files in their order, and the rows that are none.
 
-    `column_map` says which column holds which field (`parse_column_map`), and that the rows are of no known source;
-    entries of feeds have no columns. `source` and `kind` replace what the rows say, and `labels`, by path, both of one
-    file, whose source may be `EACH`. Without them, `source` is that of the row, the feed's site or the file's name, and
-    `kind` is news where the row has a publisher and a date, else general. Two documents never have the same id: the
-    second is an invalid row; `seen`: ids that were given before, which those of these documents join.
+    `column_map` says which column holds which field (`columns.parse_columns`), and that the rows are of no known
+    source; entries of feeds have no columns. `source` and `kind` replace what the rows say, and `labels`, by path,
+    both of one file, whose source may be `EACH`. Without them, `source` is that of the row, the feed's site or the
+    file's name, and `kind` is news where the row has a publisher and a date, else general. Two documents never have
+    the same id: the second is an invalid row; `seen`: ids that were given before, which those of these documents
+    join.
     Raises `InvalidInput` for a file that is missing, cannot be read to its end, or lacks a column.
     """
-    common, seen = check_column_map(column_map or {}), set[str]() if seen is None else seen
+    common, seen = check_columns(column_map or {}), set[str]() if seen is None else seen
     for path in paths:
         own = (labels or {}).get(str(path), FileLabels())
         is_each = own.source == EACH
@@ -84,18 +73,11 @@ class _Reading:
     def documents(self, path: Path) -> Iterator[SourceDocument | InvalidRow]:
         """The documents of one file."""
         with open_file(path, _EXPECTED) as file:
-            head = file.peek(_HEAD)[:_HEAD].removeprefix(codecs.BOM_UTF8).lstrip()
-            if head.startswith(b"<"):
+            if head_of(file).startswith(b"<"):
                 yield from self._entries(feed_rows(file, path), path)
-            elif head.startswith((b"{", b"[")):
-                yield from self._objects(json_rows(file, path), path)
-            elif head.startswith(_PARQUET):
-                if isinstance(file.raw, gzip.GzipFile):
-                    raise InvalidInput("a Parquet file inside gzip; unpack it first", file=path)
-                yield from self._objects(parquet_rows(path, self._choose), path)
-            elif head:
-                check_text(head)
-                yield from self._objects(csv_rows(file, path, self._choose), path)
+            else:
+                rows = rows_of(file, path, is_row=lambda keys: is_document(keys, self.column_map), choose=self._choose)
+                yield from self._objects(rows, path)
 
     def _entries(self, entries: Iterator[FeedEntry], path: Path) -> Iterator[SourceDocument | InvalidRow]:
         """Of a feed, whose fields have names of their own."""
@@ -148,122 +130,3 @@ class _Reading:
         source = self.source or document.source or path.name.partition(".")[0]
         kind = self.kind or document.kind
         return with_full_id(replace(document, source=source, kind=kind, is_own_source=self.is_each))
-
-
-_DELIMITERS = ",;\t"
-_BATCH = 256
-_LEAST_OF_LINE = 64
-"""Bytes that a line of a record counts for at least: as objects, many short ones take more room than they say."""
-
-Choose = Callable[[Sequence[str]], Sequence[str]]
-"""The columns that are wanted of those that a file has. May refuse them with `InvalidInput`."""
-
-
-def csv_rows(file: io.BufferedReader[Any], path: Path, choose: Choose) -> Iterator[JsonRow | InvalidRow]:
-    """The records of a CSV file with a header, whose cells are parted by commas, semicolons or tabs, as in the header.
-
-    A record with too few or too many cells, or that is not UTF-8, is an `InvalidRow`. Raises
-    `InvalidInput` for a header that names a column twice, and for quotes after which records cannot be told apart.
-    """
-    csv.field_size_limit(LONGEST_ROW)  # of the whole process; the default of 128 KB is less than a long article
-    head = file.peek(_HEAD).partition(b"\n")[0].decode("utf-8", errors="replace")
-    lines = _Lines(file)
-    reader = csv.reader(lines, delimiter=max(_DELIMITERS, key=head.count), strict=True)
-    try:
-        names = [name.strip() for name in next(reader, [])]
-        wanted = _wanted(names, path, choose) if names else set()
-        lines.take()
-        for cells in reader:
-            row, raw = lines.take()
-            if any(cell.strip() for cell in cells):
-                yield _csv_row(cells, names, wanted, path, row, raw)
-    except csv.Error as error:
-        raise InvalidInput(f"the CSV is broken here ({error})", file=path, row=lines.take()[0]) from error
-
-
-def parquet_rows(path: Path, choose: Choose) -> Iterator[JsonRow]:
-    """The rows of a Parquet file with the wanted columns, dates and times as ISO days.
-
-    Raises `InvalidInput` for a file that is damaged, or that names a column twice.
-    """
-    row = 0
-    try:
-        with pq.ParquetFile(path) as file:
-            columns = _wanted(file.schema_arrow.names, path, choose)
-            for batch in file.iter_batches(_BATCH, columns=sorted(columns)):
-                for values in _days(batch).to_pylist():
-                    row += 1
-                    fields = {name: _plain(value) for name, value in values.items()}
-                    yield JsonRow(row=row, value=fields, text=json.dumps(fields, ensure_ascii=False, default=str))
-    except (pa.ArrowException, OverflowError, ValueError) as error:
-        reason = str(error).partition("\n")[0][:200]
-        raise InvalidInput(f"the Parquet file is damaged ({reason})", file=path, row=row + 1) from error
-
-
-class _Lines:
-    """Lines of a file, decoded; keeps those that were read since the last `take`, which together are no longer than a
-    row may be. Raises `csv.Error` where they are."""
-
-    def __init__(self, file: io.BufferedReader[Any]) -> None:
-        self._file = file
-        self._first, self._kept, self._room = 1, [], LONGEST_ROW
-
-    def __iter__(self) -> _Lines:
-        return self
-
-    def __next__(self) -> str:
-        line = self._file.readline(self._room + 1)
-        if not line:
-            raise StopIteration
-        if len(line) > self._room:
-            raise csv.Error(TOO_LONG)
-        self._room -= max(len(line), _LEAST_OF_LINE)
-        if self._first == 1 and not self._kept:
-            line = line.removeprefix(codecs.BOM_UTF8)
-        self._kept.append(line)
-        return line.decode("utf-8", errors="replace")
-
-    def take(self) -> tuple[int, bytes]:
-        """Number of the first of these lines, and all of them."""
-        first, kept = self._first, self._kept
-        self._first, self._kept, self._room = first + len(kept), [], LONGEST_ROW
-        return first, b"".join(kept)
-
-
-def _wanted(names: list[str], path: Path, choose: Choose) -> set[str]:
-    twice = next((name for name, count in Counter(names).items() if count > 1), None)
-    if twice is not None:
-        raise InvalidInput("two columns have this name", file=path, field=twice)
-    try:
-        return set(choose(names))
-    except InvalidInput as error:
-        raise InvalidInput(error.problem, file=path, field=error.field) from None
-
-
-def _csv_row(
-    cells: list[str], names: list[str], wanted: set[str], path: Path, row: int, raw: bytes
-) -> JsonRow | InvalidRow:
-    text, problem = raw.decode("utf-8", errors="replace").rstrip("\r\n"), ""
-    try:
-        raw.decode("utf-8")
-    except UnicodeDecodeError:
-        problem = "not UTF-8 text"
-    if len(cells) != len(names):
-        problem = problem or f"{len(cells)} cells, but the header has {len(names)}"
-    if problem:
-        return InvalidRow(file=str(path), row=row, field=None, problem=problem, payload=text)
-    fields = {name: cell for name, cell in zip(names, cells, strict=True) if name in wanted}
-    return JsonRow(row=row, value=fields, text=text)
-
-
-def _days(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """With the day in place of each time: nanoseconds and time zones have no counterpart in `datetime`."""
-    for position, field in enumerate(batch.schema):
-        if pa.types.is_timestamp(field.type):
-            day = batch.column(position).cast(pa.date32(), safe=False)
-            batch = batch.set_column(position, field.name, day)
-    return batch
-
-
-def _plain(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, date) else value

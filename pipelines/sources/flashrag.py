@@ -20,9 +20,9 @@ import re
 from dataclasses import replace
 
 from trailforge.pipelines.sources import twowiki
-from trailforge.pipelines.sources.fields import Fields
+from trailforge.pipelines.sources.checks import check_question, distinct_aliases
 from trailforge.pipelines.sources.hotpotqa import paragraphs_of, read_context, read_supporting_facts
-from trailforge.pipelines.sources.rows import check_question, distinct_aliases
+from trailforge.rows.fields import Fields
 from trailforge.schemas import Hop, InvalidInput, Question, SupportingDocument
 
 NAME: str = "flashrag"

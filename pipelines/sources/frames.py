@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 
-from trailforge.pipelines.sources.fields import Fields, expect
+from trailforge.rows.fields import Fields, expect
 from trailforge.schemas import InvalidInput, Question, SupportingDocument
 
 NAME: str = "frames"

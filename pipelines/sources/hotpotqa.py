@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trailforge.pipelines.sources.fields import Fields, expect
+from trailforge.rows.fields import Fields, expect
 from trailforge.schemas import Document, InvalidInput, Question, SupportingDocument
 
 NAME: str = "hotpotqa"

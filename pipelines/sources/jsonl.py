@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import TypeVar
 
-from trailforge.pipelines.sources.fields import Fields
-from trailforge.pipelines.sources.rows import check_question, distinct_aliases
+from trailforge.pipelines.sources.checks import check_question, distinct_aliases
+from trailforge.rows.fields import Fields
 from trailforge.schemas import Document, Hop, InvalidInput, Question, SupportingDocument, from_dict
 
 NAME: str = "jsonl"

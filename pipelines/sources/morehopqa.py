@@ -16,9 +16,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from trailforge.pipelines.sources.fields import Fields
+from trailforge.pipelines.sources.checks import check_question
 from trailforge.pipelines.sources.hotpotqa import paragraphs_of, read_context
-from trailforge.pipelines.sources.rows import check_question
+from trailforge.rows.fields import Fields
 from trailforge.schemas import Hop, InvalidInput, Question, SupportingDocument
 
 NAME: str = "morehopqa"

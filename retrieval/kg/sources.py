@@ -136,7 +136,7 @@ class Codex:
 class Tables:
     """Triples and names in tables: TSV, JSON Lines (each gzipped too) or Parquet.
 
-    Triples have the columns `head`, `relation`, `tail` (an id, or a value as `rows.value_of` reads it), and may have
+    Triples have the columns `head`, `relation`, `tail` (an id, or a value as `value_of` reads it), and may have
     `head_label`, `relation_label`, `tail_label`; a TSV file without a header has the first three. Names have `id` (or
     `qid`, `pid`, `mid`), `label` and `aliases` (a list, or a text with `|` between them); a TSV file without a header
     has an id and then the names, the label first. Without a name an id is its own.

@@ -17,7 +17,7 @@ from tests.fuzz.target import Target, text_of
 from trailforge.curation.decisions import append, merge, read_decisions
 from trailforge.curation.verdicts import read_patterns, refused_patterns
 from trailforge.pipelines.sources import read_benchmark, read_questions
-from trailforge.pipelines.sources.columns import parse_column_map
+from trailforge.pipelines.sources.columns import parse_columns
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.presets import load_bands, load_preset, load_training_preset
 from trailforge.retrieval.corpus import Chunking, cut, read_corpus
@@ -379,7 +379,7 @@ TARGETS = (
     ),
     Target(
         name="column_map",
-        run=lambda case, _: parse_column_map(text_of(case)),
+        run=lambda case, _: parse_columns(text_of(case)),
         may_raise=(InvalidInput,),
         samples=lambda: [b"title=headline,text=body,authors="],
         tokens=(b"=", b",", b"title", b"text", b" ", b"\n", b"kind"),

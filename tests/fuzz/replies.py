@@ -9,7 +9,6 @@ from tests.fuzz.target import Target, text_of
 from trailforge.generators.document_bundles.stages.cleaning import normalise
 from trailforge.inference import structured
 from trailforge.inference.vllm.server import parse_metrics
-from trailforge.pipelines.sources.fields import iso_date
 from trailforge.protocols import (
     GRAPH_R1,
     KG_SEARCH,
@@ -30,6 +29,7 @@ from trailforge.retrieval.web.providers import serper_hits
 from trailforge.rewards import mcts_reward, mentions, states
 from trailforge.rewards.answers import is_abstention, read_short_answer, read_yes_or_no
 from trailforge.rewards.episode import reward_preset, score
+from trailforge.rows.dates import iso_date
 from trailforge.schemas import InvalidInput, MalformedReply, Message, ServerUnavailable
 from trailforge.schemas.text import chat_token_in, remove_invisible, restore_chat_tokens
 
