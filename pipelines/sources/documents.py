@@ -20,7 +20,8 @@ from trailforge.pipelines.sources.columns import (
     read_row,
     with_full_id,
 )
-from trailforge.retrieval.web.feeds import FeedEntry, feed_rows
+from trailforge.retrieval.web.encodings import is_markup
+from trailforge.retrieval.web.feeds import feed_rows
 from trailforge.rows import InvalidRow, JsonRow, open_file, rows_of
 from trailforge.rows.fields import Fields
 from trailforge.rows.files import head_of
@@ -73,16 +74,16 @@ class _Reading:
     def documents(self, path: Path) -> Iterator[SourceDocument | InvalidRow]:
         """The documents of one file."""
         with open_file(path, _EXPECTED) as file:
-            if head_of(file).startswith(b"<"):
+            if is_markup(head_of(file)):
                 yield from self._entries(feed_rows(file, path), path)
             else:
                 rows = rows_of(file, path, is_row=lambda keys: is_document(keys, self.column_map), choose=self._choose)
                 yield from self._objects(rows, path)
 
-    def _entries(self, entries: Iterator[FeedEntry], path: Path) -> Iterator[SourceDocument | InvalidRow]:
+    def _entries(self, entries: Iterator[JsonRow | InvalidRow], path: Path) -> Iterator[SourceDocument | InvalidRow]:
         """Of a feed, whose fields have names of their own."""
         for entry in entries:
-            yield self._document(JsonRow(row=entry.row, value=entry.value, text=entry.text), {}, path)
+            yield self._document(entry, {}, path) if isinstance(entry, JsonRow) else entry
 
     def _objects(self, rows: Iterator[JsonRow | InvalidRow], path: Path) -> Iterator[SourceDocument | InvalidRow]:
         """Raises `InvalidInput` at the end when there were rows, and none had a column that the map names."""

@@ -153,7 +153,8 @@ _XML = (
     b"&amp;#", b"&#1;", b"<!--", b"-->", b"<![CDATA[", b"]]>", b"<!DOCTYPE a>", b"<?a?>", b'a="',
     b" xmlns:a='b'", b"<dc:creator>",
     b"<p>", b"</p>", b"<", b">", b"&", b" ", b'type="html"', b"\xff", b"\x00",
-    b'encoding="utf-7"', b"<content type='html'>",
+    b'encoding="utf-7"', b'encoding="gb2312"', b'encoding="utf-16"', b"\xfe\xff", b"<content type='html'>", b"&eacute;",
+    b"<rdf:RDF ", b"</rss>", b"<media:a/>", b"<!DOCTYPE a [", b"]>",
 )  # fmt: skip
 
 
@@ -176,6 +177,27 @@ def _aimed_feeds() -> Iterable[bytes]:
     yield _in_rss(b"x", b"a@" * 50_000)
     yield _in_rss(b"x", b"a@b" + b" " * 100_000 + b"x")
     yield b"<rss>" + b"<a>" * 30_000
+    slips = (
+        b"&",
+        b"<",
+        b"&a;",
+        b"]]>",
+        b"<![CDATA[",
+        b"<!--",
+        b"<?",
+        b"<item>",
+        b"</item>",
+        b"<a:b/>",
+        b"\xff",
+        b"&#1;",
+    )
+    yield from (_in_rss(slip * (60_000 // len(slip))) for slip in (*slips, b"<!DOCTYPE a ["))
+    yield from (
+        b"<!DOCTYPE a" + b"'" * 60_000,
+        b"<!DOCTYPE a [" + b" " * 60_000,
+        b"<!-- -->" * 9_000,
+        b"<" + b"a" * 60_000,
+    )
     yield _bomb(b"<rss><channel><item><title>", fill=b"a")
     yield _bomb(b"<rss a='", fill=b"a")
 
