@@ -83,7 +83,7 @@ class _Reading:
     def _entries(self, entries: Iterator[JsonRow | InvalidRow], path: Path) -> Iterator[SourceDocument | InvalidRow]:
         """Of a feed, whose fields have names of their own."""
         for entry in entries:
-            yield self._document(entry, {}, path) if isinstance(entry, JsonRow) else entry
+            yield self._document(entry, None, path) if isinstance(entry, JsonRow) else entry
 
     def _objects(self, rows: Iterator[JsonRow | InvalidRow], path: Path) -> Iterator[SourceDocument | InvalidRow]:
         """Raises `InvalidInput` at the end when there were rows, and none had a column that the map names."""
@@ -108,8 +108,11 @@ class _Reading:
         needless = {name: "" for name in ("source", "kind") if getattr(self, name) is not None}
         return {**column_map, **needless}
 
-    def _document(self, row: JsonRow, column_map: dict[str, str], path: Path) -> SourceDocument | InvalidRow:
-        """The row's document, whose id joins `seen`. The one place where a bad row stops being an exception."""
+    def _document(self, row: JsonRow, column_map: dict[str, str] | None, path: Path) -> SourceDocument | InvalidRow:
+        """The row's document, whose id joins `seen`. The one place where a bad row stops being an exception.
+
+        Without a column map the row is a feed's entry, whose HTML is text already.
+        """
         try:
             document = self._labelled(self._read(Fields(row.value), column_map), path)
             if document.id in self.seen:
