@@ -39,6 +39,8 @@ _MISSING = frozenset(
 )
 """What tables hold for a value that is not there, as pandas, spreadsheets and databases write it."""
 _LOG = logging.getLogger(__name__)
+_SHOWN = 40
+"""Names of fields that a warning holds, and characters of each."""
 _POSITION = re.compile(r"\[\d+\]")
 
 
@@ -57,11 +59,15 @@ class Asides:
 
     def say(self, found: list[tuple[str, str]]) -> None:
         """Fields with what is the matter with each, wherever in a list they stand."""
+        fresh: dict[str, list[str]] = {}
         for name, problem in found:
             field = _POSITION.sub("[]", name)
             if (field, problem) not in self._said:
                 self._said.add((field, problem))
-                _LOG.warning("%s", InvalidInput(problem, file=self._path, field=field))
+                fresh.setdefault(problem, []).append(field)
+        for problem, names in fresh.items():
+            shown = ", ".join(repr(name[:_SHOWN]) for name in names[:_SHOWN])
+            _LOG.warning("%s, %s: %s", self._path, f"field{'s' if len(names) > 1 else ''} {shown}", problem)
 
 
 class Fields:
@@ -69,7 +75,7 @@ class Fields:
     `asides`: fields that were left aside, and why; shared with the objects in it."""
 
     def __init__(self, value: Any, path: str = "", asides: list[tuple[str, str]] | None = None) -> None:
-        self.values: dict[str, Any] = expect(value, dict, path)
+        self.values: dict[str, Any] = expect(parsed(value) if isinstance(value, str) else value, dict, path)
         self._path = path
         self.asides = [] if asides is None else asides
 
@@ -118,7 +124,7 @@ class Fields:
 
     def texts(self, name: str) -> list[str]:
         """A list of texts, trimmed, without what is null in it; empty when the field is null or missing."""
-        values = self.items(name) if self.values.get(name) is not None else []
+        values = self.items(name) if name in self else []
         named = ((value, f"{self.name(name)}[{i}]") for i, value in enumerate(values))
         return [as_text(value, at) for value, at in named if isinstance(value, str) or not is_missing(value)]
 
@@ -127,15 +133,20 @@ class Fields:
         return [Fields(value, f"{self.name(name)}[{i}]", self.asides) for i, value in enumerate(self.items(name))]
 
     def items(self, name: str) -> list[Any]:
-        """A list of anything, which may be the JSON text of one."""
+        """A list of anything, which may be the text of one; empty when it is null."""
         value = self.value(name)
-        return expect(parsed(value) if isinstance(value, str) else value, list, self.name(name))
+        value = parsed(value) if isinstance(value, str) else value
+        return [] if is_missing(value) else expect(value, list, self.name(name))
 
     def value(self, name: str) -> Any:
         """Anything, but not missing."""
         if name not in self.values:
             raise InvalidInput("missing", field=self.name(name))
         return self.values[name]
+
+    def leave_unused(self, name: str) -> None:
+        """Note that nothing reads a field."""
+        self.asides.append((self.name(name), "not used"))
 
     def leave(self, error: InvalidInput) -> None:
         """Note that a field is left aside."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import codecs
 import io
 import json
@@ -24,6 +25,8 @@ _CHUNK = 1 << 20
 _SHOWN = 1000
 _LEVELS = 3
 """Objects within each other in which a list of rows is looked for."""
+_LONGEST_LITERAL = 1 << 20
+"""Characters of a list in Python, whose parser takes far more room than it says."""
 _GOES_ON = (b"{", b"[", b",", b":")
 """Ends of a line after which a JSON value goes on."""
 _NOT_SPACE = re.compile(r"[^ \t\r\n]")
@@ -276,10 +279,18 @@ def _invalid(path: Path, number: int, problem: str, payload: str) -> InvalidRow:
 
 
 def parsed(text: str) -> Any:
-    """The value of a JSON text that is a list or an object, as cells of tables hold them; else the text itself."""
-    if text.strip()[:1] not in ("[", "{"):
+    """The value of the text of a list or an object, as cells of tables hold them; else the text itself.
+
+    It is JSON or, as pandas writes them, Python.
+    """
+    inside = text.strip()
+    if inside[:1] + inside[-1:] not in ("[]", "{}"):
         return text
     try:
-        return parse_json(text)
+        return parse_json(inside)
     except ValueError:
+        pass
+    try:
+        return ast.literal_eval(inside) if len(inside) < _LONGEST_LITERAL else text
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return text

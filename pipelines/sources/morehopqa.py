@@ -28,7 +28,7 @@ _MARK = re.compile(r"#\d")
 
 def read(row: Fields) -> Question:
     """A row as a question. Raises `InvalidInput` naming the field."""
-    paragraphs = paragraphs_of(read_context(row), source=NAME)
+    paragraphs = paragraphs_of(read_context(row) if row.has("context") else (), source=NAME)
     ids = {paragraph.title: paragraph.id for paragraph in reversed(paragraphs)}
     hops = tuple(_hop(step, ids) for step in _steps(row, "question_decomposition"))
     found = [hop.support_id for hop in hops if hop.support_id is not None]

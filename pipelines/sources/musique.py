@@ -30,7 +30,7 @@ def read(row: Fields) -> Question:
         question=row.filled_text("question"),
         answer=answer,
         answer_aliases=distinct_aliases(row.texts("answer_aliases"), answer),
-        decomposition=tuple(_hop(hop) for hop in row.objects("question_decomposition")),
+        decomposition=tuple(map(_hop, row.objects("question_decomposition"))),
         paragraphs=tuple(_paragraph(paragraph) for paragraph in row.objects("paragraphs")),
         dataset=NAME,
     )

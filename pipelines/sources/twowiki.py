@@ -56,7 +56,7 @@ _BRACKETS = re.compile(r" \([^()]*\)$")
 def read(row: Fields) -> Question:
     """A row as a question. Raises `InvalidInput` naming the field."""
     asked, answer = row.filled_text("question"), row.filled_text("answer")
-    context = read_context(row) if "context" in row else ()
+    context = read_context(row) if row.has("context") else ()
     supporting, triples = read_supporting_facts(row, context), _triples(row)
     return Question(
         id=row.filled_text("_id" if "_id" in row else "id"),
