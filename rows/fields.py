@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -173,3 +173,34 @@ def expect(value: Any, kind: type, name: str) -> Any:
         found, wanted = _JSON_NAMES.get(type(value), type(value).__name__), _JSON_NAMES[kind]
         raise InvalidInput(f"expected {wanted}, found {found}", field=name or None)
     return value
+
+
+def split_contents(contents: str) -> tuple[str, str]:
+    """Title and text of a passage in one text, as corpora for Pyserini and FlashRAG have it in `contents`: the title on
+    the first line, in quotes or not."""
+    title, _, text = contents.partition("\n")
+    title = title.strip()
+    is_quoted = len(title) > 1 and title[0] == title[-1] == '"'
+    return (title[1:-1] if is_quoted else title), text
+
+
+_NAMES = ("name", "title", "rendered", "main", "original")
+"""Of an object that stands for its name, as the source of an article does: the key with the name."""
+
+
+def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
+    """An object whose objects are replaced by their names, where they have one; what they hold has dotted keys beside.
+
+    `{"source": {"id": "w", "name": "Wire"}}` has `source` Wire, `source.id` and `source.name`.
+    """
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat[name] = [_name_of(each) for each in value] if isinstance(value, list) else _name_of(value)
+        if isinstance(value, dict):
+            flat |= {f"{name}.{key}": _name_of(inner) for key, inner in value.items()}
+    return flat
+
+
+def _name_of(value: Any) -> Any:
+    named = (value[key] for key in _NAMES if isinstance(value.get(key), str)) if isinstance(value, dict) else ()
+    return next(iter(named), value)

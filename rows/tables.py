@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,12 @@ def check_column_map(column_map: Mapping[str, str], usual: Usual, nouns: str) ->
     return dict(column_map)
 
 
+@lru_cache(maxsize=4096)
+def bare_name(name: str) -> str:
+    """A column's name without capitals and marks."""
+    return _MARKS.sub("", name.lower())
+
+
 def find_columns(
     names: Sequence[str],
     usual: Usual,
@@ -193,11 +200,13 @@ def find_columns(
     `form`: what a message about a column that is not there ends with. Raises `InvalidInput` when a column that is
     needed is not there, and for a table also one that the map names.
     """
-    known = {_MARKS.sub("", name.lower()): name for name in reversed(names)}
+    known = {bare_name(name): name for name in reversed(names)}
     found: dict[str, str] = {}
     for field, usual_names in usual.items():
         if field in column_map:
             column = column_map[field]
+            if not column and field in needed:
+                raise InvalidInput(f"column map: the {field} is needed{form}", field=field)
             if column and column not in names:
                 if is_row and field not in needed:
                     continue

@@ -19,25 +19,42 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
 
 from trailforge.rows.dates import iso_date
-from trailforge.rows.fields import Fields, expect
-from trailforge.rows.tables import check_column_map, find_columns, parse_column_map
+from trailforge.rows.fields import Fields, split_contents
+from trailforge.rows.json_rows import parsed
+from trailforge.rows.tables import bare_name, check_column_map, find_columns, parse_column_map
 from trailforge.schemas import InvalidInput, SourceDocument, SourceKind
 
 USUAL: dict[str, tuple[str, ...]] = {
-    "id": ("id", "guid", "uuid", "docid", "documentid"),
-    "title": ("title", "headline", "name"),
-    "text": ("text", "body", "content", "contents", "article", "fulltext", "abstract", "facts"),
-    "url": ("url", "link", "permalink", "sourceurl"),
-    "published": ("published", "date", "publishedat", "publisheddate", "publicationdate", "pubdate"),
-    "authors": ("authors", "author", "byline", "creator"),
+    "id": ("id", "guid", "uuid", "docid", "documentid", "articleid", "uri"),
+    "title": ("title", "headline", "name", "webtitle"),
+    "text": (
+        *("text", "body", "content", "contents", "article", "articlebody", "fulltext", "abstract", "facts"),
+        *("contenttext", "contenthtml", "fieldsbodytext", "fieldsbody", "leadparagraph"),
+        *("description", "summary", "snippet", "fieldstrailtext"),
+    ),
+    "url": ("url", "link", "permalink", "sourceurl", "weburl"),
+    "published": (
+        *("published", "date", "publishedat", "publisheddate", "publicationdate", "pubdate"),
+        *("datepublished", "publishdate", "webpublicationdate"),
+    ),
+    "authors": ("authors", "author", "byline", "creator", "authorname", "bylineoriginal", "fieldsbyline"),
     "language": ("language", "lang"),
     "licence": ("licence", "license"),
-    "source": ("source", "publisher"),
+    "source": ("source", "publisher", "sourcename", "sourcetitle", "publishername", "sourceid"),
     "kind": ("kind",),
 }
-"""Columns by field, the best first, without capitals and marks: `pubdate` is also `pub_date` and `pubDate`."""
+"""Columns by field, the best first, without capitals and marks: `pubdate` is also `pub_date` and `pubDate`. With them
+articles of NewsAPI, GNews, Mediastack, NewsData.io, the Guardian, the New York Times and Event Registry, JSON Feed's
+items, posts of WordPress and articles of schema.org are read."""
+_SHORT = frozenset({"description", "summary", "snippet", "fieldstrailtext"})
+"""Columns of a text where there is no longer one. They do not make a document of an object around a list."""
+_CUT = re.compile(r"\s*+(?:\.\.\.|…)?\s*+\[\+?\d++ chars\]$")
+"""How a text ends of which a plan of NewsAPI or GNews gives the beginning only."""
+_NOT_GIVEN = re.compile(r"ONLY AVAILABLE IN [A-Z ]{1,60}PLANS?")
+"""What NewsData.io writes for a text that a plan does not give."""
 
 _REQUIRED = ("title", "text")
+_TITLES = frozenset(USUAL["title"])
 _LANGUAGE = re.compile(r"([a-z]{2})(?:[-_].*)?", re.IGNORECASE)
 _LABELLED = re.compile(r"(.+?):(\w+=.*)")
 EACH = "each"
@@ -102,26 +119,43 @@ def check_columns(column_map: Mapping[str, str]) -> dict[str, str]:
 
 def columns_of(names: Sequence[str], column_map: Mapping[str, str], *, is_row: bool = False) -> dict[str, str]:
     """The column of each field of documents (`rows.tables.find_columns`)."""
-    return find_columns(names, USUAL, column_map, needed=_REQUIRED, is_row=is_row)
+    bare = set(map(bare_name, names))
+    has_both = "title" not in column_map and "contents" in bare and not bare & _TITLES
+    is_untitled = has_both or column_map.get("title") == ""
+    needed = ("text",) if is_untitled else _REQUIRED
+    return find_columns(names, USUAL, column_map, needed=needed, is_row=is_row)
+
+
+def text_columns(names: Sequence[str], column_map: Mapping[str, str]) -> list[str]:
+    """The columns that a text may stand in, the best first."""
+    if "text" in column_map:
+        return [column_map["text"]]
+    places = {usual: place for place, usual in enumerate(USUAL["text"])}
+    known = {name: places[bare] for name in names if (bare := bare_name(name)) in places}
+    return sorted(known, key=known.__getitem__)
 
 
 def is_document(names: Sequence[str], column_map: Mapping[str, str]) -> bool:
     """Whether an object with these keys is a document itself, and no wrapper around a list of them."""
     try:
-        columns_of(names, column_map)
+        return bare_name(columns_of(names, column_map)["text"]) not in _SHORT
     except InvalidInput:
         return False
-    return True
 
 
-def read_row(row: Fields, columns: Mapping[str, str]) -> SourceDocument:
+def read_row(row: Fields, columns: Mapping[str, str], texts: Sequence[str]) -> SourceDocument:
     """A row as a document whose `id` is the row's own; `source` is empty when the row names none.
 
     Without an id, the URL is one; without both, a hash of title and text. Without a kind, what a publisher dates is
-    news, all else general. A text may be a list of texts. Raises `InvalidInput` naming the column.
+    news, all else general. The text is that of the first of the columns `texts` that has one; it may be a list of
+    texts. Without a title, the first line of `contents` is one. Raises `InvalidInput` naming the column.
     """
-    title = one_line(_optional_text(row, columns, "title"))
-    text = _text(row, columns["text"])
+    text = _text(row, next((column for column in texts if _says(row, column)), columns["text"]))
+    title = one_line(_title(row, columns["title"])) if "title" in columns else ""
+    if "title" not in columns and bare_name(columns["text"]) == "contents":
+        title, text = map(str.strip, split_contents(text))
+    if not text:
+        raise InvalidInput("empty", field=columns["text"])
     url = _optional_text(row, columns, "url")
     published = _optional_text(row, columns, "published")
     source = _optional_text(row, columns, "source")
@@ -142,10 +176,22 @@ def read_row(row: Fields, columns: Mapping[str, str]) -> SourceDocument:
     )
 
 
+def _says(row: Fields, column: str) -> bool:
+    """Whether a column has a text, and no word that there is none."""
+    value = row.values.get(column)
+    return row.has(column) and not (isinstance(value, str) and _NOT_GIVEN.fullmatch(value.strip()))
+
+
+def _title(row: Fields, column: str) -> str:
+    """The title, be it `None` or `NA`; empty where there is none."""
+    value = row.values.get(column)
+    return row.text(column) if isinstance(value, str) else row.text_or_empty(column)
+
+
 def _text(row: Fields, column: str) -> str:
     """The text; a list of texts, as MultiHop-RAG's `facts`, with each on a line."""
     if not isinstance(row.values.get(column), list):
-        return tidy(row.filled_text(column))
+        return tidy(_CUT.sub("", row.filled_text(column)))
     text = "\n".join(filter(None, map(tidy, row.texts(column))))
     if not text:
         raise InvalidInput("empty", field=row.name(column))
@@ -159,12 +205,12 @@ def with_full_id(document: SourceDocument) -> SourceDocument:
 
 
 def authors_of(row: Fields, name: str) -> tuple[str, ...]:
-    """Names in a list, or in a text with semicolons between them; none when the field is missing, null or empty."""
+    """Names in a list, or in a text with semicolons between them; none when the field is missing."""
     value = row.values.get(name)
-    if value is None:
-        return ()
-    names = row.texts(name) if isinstance(value, list) else expect(value, str, row.name(name)).split(";")
-    return tuple(tidied for each in names if (tidied := one_line(each)))
+    value = parsed(value) if isinstance(value, str) else value
+    each = value if isinstance(value, list) else row.text_or_empty(name).split(";")
+    names = Fields({str(place): name for place, name in enumerate(each)}, row.name(name), row.asides)
+    return tuple(tidied for place in names.values if (tidied := one_line(names.text_or_empty(place))))
 
 
 def language_code(text: str) -> str | None:

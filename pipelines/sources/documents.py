@@ -18,12 +18,13 @@ from trailforge.pipelines.sources.columns import (
     columns_of,
     is_document,
     read_row,
+    text_columns,
     with_full_id,
 )
 from trailforge.retrieval.web.encodings import is_markup
 from trailforge.retrieval.web.feeds import feed_rows
 from trailforge.rows import InvalidRow, JsonRow, open_file, rows_of
-from trailforge.rows.fields import Fields
+from trailforge.rows.fields import Asides, Fields, flattened
 from trailforge.rows.files import head_of
 from trailforge.schemas import InvalidInput, SourceDocument, SourceKind
 
@@ -57,7 +58,7 @@ def read_documents(
         own = (labels or {}).get(str(path), FileLabels())
         is_each = own.source == EACH
         name = source if is_each else own.source or source
-        yield from _Reading(common, name, own.kind or kind, is_each, seen).documents(path)
+        yield from _Reading(common, name, own.kind or kind, is_each, seen, Asides(path)).documents(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class _Reading:
     is_each: bool
     """Whether each document is a source by itself."""
     seen: set[str]
+    asides: Asides
 
     def documents(self, path: Path) -> Iterator[SourceDocument | InvalidRow]:
         """The documents of one file."""
@@ -91,6 +93,7 @@ class _Reading:
         met: set[str] | None = None
         for row in rows:
             if isinstance(row, JsonRow) and isinstance(row.value, dict):
+                row = replace(row, value=flattened(row.value))
                 met = (met or set()) | (mapped & row.value.keys())
             yield self._document(row, self.column_map, path) if isinstance(row, JsonRow) else row
         missed = mapped - met if met is not None else None
@@ -100,7 +103,8 @@ class _Reading:
     def _choose(self, names: Sequence[str]) -> list[str]:
         """The columns of a table that are read. Raises `InvalidInput` when one that is needed is not there."""
         known = frozenset() if self.column_map else _KNOWN_COLUMNS
-        read = {*columns_of(names, self._asked(self.column_map)).values(), *known}
+        asked = self._asked(self.column_map)
+        read = {*columns_of(names, asked).values(), *text_columns(names, asked), *known}
         return [name for name in names if name in read]
 
     def _asked(self, column_map: dict[str, str]) -> dict[str, str]:
@@ -114,11 +118,13 @@ class _Reading:
         Without a column map the row is a feed's entry, whose HTML is text already.
         """
         try:
-            document = self._labelled(self._read(Fields(row.value), column_map), path)
+            fields = Fields(row.value)
+            document = self._labelled(self._read(fields, column_map), path)
             if document.id in self.seen:
                 raise InvalidInput(f"a document with the id {document.id!r} came before", field="id")
         except InvalidInput as error:
             return InvalidRow(file=str(path), row=row.row, field=error.field, problem=error.problem, payload=row.text)
+        self.asides.say(fields.asides)
         self.seen.add(document.id)
         return document
 
@@ -127,7 +133,8 @@ class _Reading:
             archive = next((archive for archive in ARCHIVES if archive.recognises(row.values)), None)
             if archive is not None:
                 return archive.read(row)
-        return read_row(row, columns_of(tuple(row.values), self._asked(column_map), is_row=True))
+        names, asked = tuple(row.values), self._asked(column_map)
+        return read_row(row, columns_of(names, asked, is_row=True), text_columns(names, asked))
 
     def _labelled(self, document: SourceDocument, path: Path) -> SourceDocument:
         """With source, kind and full id."""

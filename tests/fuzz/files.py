@@ -158,6 +158,9 @@ _XML = (
 )  # fmt: skip
 
 
+_WRAPPED = {"question": "q", "answer": "a", "idx": 3, "aliases": None}
+
+
 def _documents(path: Path) -> Iterable[object]:
     return read_documents([path])
 
@@ -398,6 +401,36 @@ TARGETS = (
         may_raise=(InvalidInput,),
         samples=_parquet_samples(_records),
         tokens=_PARQUET,
+    ),
+    Target(
+        name="questions_table",
+        run=_file("questions", read_questions),
+        may_raise=(InvalidInput,),
+        samples=lambda: [
+            b'query,gold,aliases,paragraphs,num_hops\nq,a,b|c,"[""One.""]",2\n',
+            b"question\tanswer\tparagraphs\nq\ta\t['One.', {'title': 'T', 'text': 'x'}]\n",
+        ],
+        tokens=(*_JSON, b"\t", b"|", b";", b"answers", b"question", b"nan", b"'", b"(", b"{'a': ", b"-" * 50),
+        aimed=lambda: [
+            b'question,answer,paragraphs\nq,a,"' + _deep(5000) + b'"',
+            b"question,answer\n" + b"a|" * 50_000,
+        ],
+    ),
+    Target(
+        name="questions_wrapped",
+        run=_file("questions", read_questions),
+        may_raise=(InvalidInput,),
+        samples=lambda: [
+            json.dumps({"version": "1", "data": [_WRAPPED, _WRAPPED]}, indent=1).encode(),
+            json.dumps({"response": {"docs": [_WRAPPED]}, "empty": []}).encode(),
+        ],
+        tokens=(*_JSON, b'"data": [', b"]}", b"}\n{"),
+        aimed=lambda: [
+            b'{"a":' * 5000,
+            b'{\n"a":[' * 3000,
+            _bomb(b'{"data":[{"a":"', fill=b"a"),
+            b'{"data":[' + b"{}," * 99_999,
+        ],
     ),
     Target(
         name="column_map",

@@ -341,7 +341,13 @@ TARGETS = (
         name="dates",
         run=_plain(lambda text: iso_date(text, "date")),
         may_raise=(InvalidInput,),
-        samples=lambda: [b"2024-05-31T10:00:00+02:00", b"Tue, 04 Mar 2025 23:00:00 +0000", b"2024-W05-1"],
+        samples=lambda: [
+            b"2024-05-31T10:00:00+02:00",
+            b"Tue, 04 Mar 2025 23:00:00 +0000",
+            b"2024-W05-1",
+            b"1709123100000",
+            b"20240531T100000Z",
+        ],
         tokens=(
             b"2024",
             b"-",
