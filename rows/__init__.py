@@ -64,7 +64,9 @@ def rows_of(
     if head.startswith(b"<"):
         raise InvalidInput(f"XML or HTML; expected {EXPECTED}", file=path)
     if head.startswith(b"["):
-        yield from list_rows(file, path)
+        first, _, rest = head.partition(b"\n")
+        is_lines = first.rstrip().endswith(b"]") and rest.lstrip().startswith(b"[")
+        yield from (line_rows if is_lines else list_rows)(file, path)
     elif head.startswith(b"{"):
         yield from object_rows(file, path, is_row)
     elif head.partition(b"\n")[2].lstrip().startswith(b"{"):  # its first line is broken

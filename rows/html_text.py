@@ -26,11 +26,12 @@ _ENDS_OF_LINES = re.compile(r" ?\n ?")
 _GAPS = re.compile(r"\n{3,}")
 
 
-_ELEMENTS = _PARAGRAPHS | _LINES | _CELLS | _HIDDEN | frozenset(
+_INLINE = frozenset(
     "a abbr acronym b big body caption center cite code col del details em embed font html i img input ins kbd label "
-    "link mark meta option picture q s section select small source span strike strong sub summary sup tbody tfoot thead "
-    "time title tt u var video wbr".split()
+    "link mark meta option picture q s section select small source span strike strong sub summary sup tbody tfoot "
+    "thead time title tt u var video wbr".split()
 )
+_ELEMENTS = _PARAGRAPHS | _LINES | _CELLS | _HIDDEN | _INLINE
 _OFTEN_OPEN = frozenset({"br", "hr", "p", "li", "wbr"})
 """Elements that stand without an end, too."""
 _BARE = frozenset(

@@ -21,8 +21,8 @@ from trailforge.pipelines.sources.columns import (
     text_columns,
     with_full_id,
 )
-from trailforge.retrieval.web.encodings import is_markup
 from trailforge.retrieval.web.feeds import feed_rows
+from trailforge.retrieval.web.xml_entries import is_markup
 from trailforge.rows import InvalidRow, JsonRow, open_file, rows_of
 from trailforge.rows.fields import Asides, Fields, flattened
 from trailforge.rows.files import head_of

@@ -1,5 +1,5 @@
-"""Rows of tables of triples and names, and what they come to before they are a graph: names and triples by id, and the
-rows that cannot be used.
+"""Rows about triples and names, and what they come to before they are a graph: names and triples by id, and the rows
+that cannot be used.
 """
 
 from __future__ import annotations
@@ -12,19 +12,15 @@ import tarfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 
 from trailforge.retrieval.kg.columns import as_texts
-from trailforge.rows import InvalidRow, JsonRow, read_rows
-from trailforge.rows.tables import bare_name, find_columns, parse_column_map
 from trailforge.schemas import InvalidInput, RejectedRow
 from trailforge.schemas.files import TOO_LONG, is_too_long, limited_lines, open_unpacked
 
@@ -48,11 +44,11 @@ class Row:
     number: int
     """From 1: the line of a text file, the position in another."""
     fields: dict[str, Any]
-    columns: Mapping[str, str] = MappingProxyType({})
+    columns: Mapping[str, str] = field(default_factory=dict)
     """The column of each field, where they are called otherwise."""
     problem: str = ""
     """Why it cannot be used; empty when it has fields."""
-    field: str | None = None
+    fault: str | None = None
     """The field at fault."""
     text: str = ""
     """As it stands in a text file."""
@@ -62,141 +58,9 @@ class Row:
         """The row as it was."""
         return self.text or json.dumps(self.fields, ensure_ascii=False, default=str)
 
-    def get(self, field: str) -> Any:
+    def get(self, name: str) -> Any:
         """What a field holds; None where it has no column."""
-        return self.fields.get(self.columns.get(field, field))
-
-
-ENDS = ("head", "relation", "tail")
-TRIPLES: dict[str, tuple[str, ...]] = {
-    "head": (
-        *("headid", "headqid", "subjectid", "head", "subject", "headentity", "h", "subj", "s", "node1", "entity1"),
-        *("from", "fromid", "startid", "start", "sourceid", "source", "src", "xid", "e1"),
-    ),
-    "relation": (
-        *("relationid", "relationpid", "predicateid", "relation", "predicate", "rel", "r", "pred", "p", "property"),
-        *("relationtype", "relationship", "edgetype", "edge", "label", "type"),
-    ),
-    "tail": (
-        *("tailid", "tailqid", "objectid", "tail", "object", "tailentity", "t", "obj", "o", "node2", "entity2"),
-        *("to", "toid", "endid", "end", "targetid", "target", "dst", "dest", "destination", "yid", "e2"),
-    ),
-    "head_label": ("headlabel", "headname", "subjectlabel", "subjectname", "node1label", "sourcename", "xname"),
-    "relation_label": ("relationlabel", "relationname", "predicatelabel", "predicatename", "labellabel"),
-    "tail_label": ("taillabel", "tailname", "objectlabel", "objectname", "node2label", "targetname", "yname"),
-}
-"""Columns of triples by field, as `rows.tables.find_columns` takes them."""
-NAMES: dict[str, tuple[str, ...]] = {
-    "id": ("id", "qid", "pid", "mid", "entityid", "relationid", "nodeid", "iri", "uri"),
-    "label": ("label", "name", "title", "preflabel", "entity", "relation"),
-    "aliases": ("aliases", "alias", "synonyms", "altlabel", "altlabels"),
-}
-"""Columns of names by field."""
-_OF_ID = re.compile(r"(head|subject|relation|predicate|tail|object)[qp]?id")
-TRIPLE_FORM = (
-    "a table of triples has the columns head, relation, tail (TSV, CSV, JSON or Parquet; --columns "
-    "head=COLUMN,relation=COLUMN,tail=COLUMN for other names), or three columns and no header"
-)
-"""What a message about the form of triples ends with."""
-
-
-def parse_columns(text: str) -> dict[str, str]:
-    """A column map of triples (`rows.tables.parse_column_map`)."""
-    return parse_column_map(text, TRIPLES, "triples")
-
-
-def triple_rows(path: Path, column_map: Mapping[str, str]) -> Iterator[Row]:
-    """The rows of a table of triples. One without a header has three columns.
-
-    Raises `InvalidInput` for a file that cannot be read, and for a table without the columns.
-    """
-    given = tuple(column_map.items())
-    first = next(TextFile(path).lines(), (1, ""))[1] if path.exists() else ""
-    if _is_number(first.strip()):
-        raise InvalidInput(
-            "is OpenKE's form: a count, and then head, tail and relation by number; put the names of entity2id.txt "
-            f"and relation2id.txt in their place; {TRIPLE_FORM}",
-            file=path,
-        )
-    rows = read_rows(
-        path,
-        is_row=lambda keys: set(ENDS) <= _roles(keys, given),
-        choose=lambda names: list(_triple_columns(tuple(names), given).values()),
-        unnamed=lambda cells: None if given or len(_roles(cells, given).intersection(ENDS)) > 1 else _three(cells),
-        plain_tabs=True,
-    )
-    for row in rows:
-        yield _triple_row(row, path, given)
-
-
-def _triple_row(row: JsonRow | InvalidRow, path: Path, given: tuple[tuple[str, str], ...]) -> Row:
-    if isinstance(row, InvalidRow):
-        return Row(path, row.row, {}, problem=row.problem, field=row.field, text=row.payload)
-    value = row.value
-    if isinstance(value, list) and len(value) == len(ENDS):
-        return Row(path, row.row, dict(zip(ENDS, value, strict=True)), text=row.text)
-    if not isinstance(value, dict):
-        problem = "neither a JSON object nor a list of head, relation and tail"
-        return Row(path, row.row, {}, problem=problem, text=row.text)
-    try:
-        return Row(path, row.row, value, _triple_columns(tuple(value), given), text=row.text)
-    except InvalidInput as error:
-        return Row(path, row.row, value, problem=error.problem, field=error.field, text=row.text)
-
-
-@lru_cache(maxsize=256)
-def _triple_columns(names: tuple[str, ...], given: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """The column of each field. Beside a column of ids, as `head_id`, one of the same name without `id` has labels."""
-    found = find_columns(names, TRIPLES, dict(given), needed=ENDS, form=f"; {TRIPLE_FORM}")
-    bare = {bare_name(name): name for name in reversed(names)}
-    for end in ENDS:
-        of_id = _OF_ID.fullmatch(bare_name(found[end])) if end not in dict(given) else None
-        if of_id and of_id[1] in bare:
-            found.setdefault(f"{end}_label", bare[of_id[1]])
-    return found
-
-
-def _roles(names: Sequence[str], given: tuple[tuple[str, str], ...]) -> set[str]:
-    """The fields of triples that have a column among these names."""
-    try:
-        return set(find_columns(names, TRIPLES, dict(given), needed=()))
-    except InvalidInput:
-        return set()
-
-
-def _three(cells: Sequence[str]) -> Sequence[str]:
-    if len(cells) != len(ENDS):
-        raise InvalidInput(f"has {len(cells)} columns, and no header that is known; {TRIPLE_FORM}", row=1)
-    return ENDS
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
-
-
-def name_rows(path: Path) -> Iterator[Row]:
-    """The rows of a table of names with a header (`has_names`). Raises `InvalidInput` for one that cannot be read."""
-    for row in read_rows(path, is_row=lambda keys: {"id", "label"} <= set(_name_columns(tuple(keys))), plain_tabs=True):
-        if isinstance(row, InvalidRow):
-            yield Row(path, row.row, {}, problem=row.problem, field=row.field, text=row.payload)
-        elif isinstance(row.value, dict):
-            yield Row(path, row.row, row.value, _name_columns(tuple(row.value)), text=row.text)
-        else:
-            yield Row(path, row.row, {}, problem="not a JSON object", text=row.text)
-
-
-def has_names(path: Path) -> bool:
-    """Whether the columns of a table of names are named: always, but for text whose first line is a row itself."""
-    first = next(TextFile(path).lines(), (1, ""))[1]
-    if first.lstrip().startswith(("{", "[", "PAR1")):
-        return True
-    found = _name_columns(tuple(re.split(r"[\t,;]", first)))
-    return "id" in found and (len(found) > 1 or found["id"] == "id")
-
-
-@lru_cache(maxsize=256)
-def _name_columns(names: tuple[str, ...]) -> dict[str, str]:
-    return find_columns(names, NAMES, {}, needed=())
+        return self.fields.get(self.columns.get(name, name))
 
 
 def text_of(value: Any) -> str | None:
@@ -213,15 +77,27 @@ def value_of(text: str) -> str | None:
     `1879-03-00` is March 1879.
     """
     quoted = _QUOTED.fullmatch(text)
-    inside = quoted[1].replace('\\"', '"') if quoted else text
-    date = _DATE.fullmatch(inside) if not quoted or "date" in text.lower() or inside[:1] in ("+", "-") else None
+    if quoted:
+        inside = quoted[1].replace('\\"', '"')
+        return (date_of(inside) if "date" in text.lower() or inside[:1] in ("+", "-") else None) or _one_line(inside)
+    date = _DATE.fullmatch(text)
+    return date_of(text) if date and date[3] else None
+
+
+def date_of(text: str) -> str | None:
+    """A date as people read it; None for what is none."""
+    date = _DATE.fullmatch(text)
     if date is None:
-        return " ".join(inside.split()) or None if quoted else None
+        return None
     year, month, day = int(date[2]), int(date[3] or 0), int(date[4] or 0)
-    if month > len(_MONTHS) or (not quoted and not date[3]):
+    if month > len(_MONTHS):
         return None
     parts = [str(day) if day and month else "", _MONTHS[month - 1] if month else "", str(year)]
     return " ".join(filter(None, parts)) + (" BC" if date[1] == "-" else "")
+
+
+def _one_line(text: str) -> str | None:
+    return " ".join(text.split()) or None
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,11 +40,6 @@ _ALONE = 1.5
 """Bytes beyond ASCII in a row, on average at most, where letters with marks stand among others."""
 
 
-def is_markup(head: bytes) -> bool:
-    """Whether a file that begins so is XML or HTML, in UTF-16 too."""
-    return head.startswith((b"<", b"\0<", codecs.BOM_UTF16_LE + b"<\0", codecs.BOM_UTF16_BE + b"\0<"))
-
-
 def encoding_of(head: bytes, said: str) -> str:
     """Python's name of the encoding of a text, by how it begins and what is said of it, which may be empty.
 

@@ -6,6 +6,7 @@ without end. What is broken costs its entry and no other.
 
 from __future__ import annotations
 
+import codecs
 import io
 import re
 from collections.abc import Iterator, Mapping
@@ -44,6 +45,11 @@ _UNBOUND = 27
 
 _Namespaces = Mapping[str | None, str]
 """By prefix; None is that of names without one."""
+
+
+def is_markup(head: bytes) -> bool:
+    """Whether a file that begins so is XML or HTML, in UTF-16 too."""
+    return head.startswith((b"<", b"\0<", codecs.BOM_UTF16_LE + b"<\0", codecs.BOM_UTF16_BE + b"\0<"))
 
 
 class XmlRefused(Exception):
