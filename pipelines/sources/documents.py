@@ -14,6 +14,7 @@ from trailforge.pipelines.sources.columns import (
     ARCHIVES,
     EACH,
     FileLabels,
+    as_plain,
     check_columns,
     columns_of,
     is_document,
@@ -119,7 +120,8 @@ class _Reading:
         """
         try:
             fields = Fields(row.value)
-            document = self._labelled(self._read(fields, column_map), path)
+            document = self._read(fields, column_map or {})
+            document = self._labelled(document if column_map is None else as_plain(document), path)
             if document.id in self.seen:
                 raise InvalidInput(f"a document with the id {document.id!r} came before", field="id")
         except InvalidInput as error:

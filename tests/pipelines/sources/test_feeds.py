@@ -1,4 +1,4 @@
-"""RSS and Atom files: what is read of them, HTML as text, and XML that is broken or means harm."""
+"""RSS and Atom files: what is read of them, and XML that is broken or means harm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from trailforge.pipelines.sources import InvalidRow
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.retrieval.web import encodings
 from trailforge.retrieval.web.http import canonical_url, site_of
-from trailforge.rows.html_text import html_to_text
 from trailforge.schemas import InvalidInput, SourceDocument
 
 RSS = """<?xml version="1.0" encoding="UTF-8"?>
@@ -421,44 +420,6 @@ def test_any_text_comes_through_a_feed(tmp_path_factory: pytest.TempPathFactory,
     rows = read(tmp_path_factory.getbasetemp(), f"<rss><channel>{items}</channel></rss>")
     found = [row.text if isinstance(row, SourceDocument) else "" for row in rows]
     assert [text.split() for text in found] == [text.split() for text in texts]
-
-
-# HTML
-
-
-@pytest.mark.parametrize(
-    ("html", "text"),
-    [
-        ("plain", "plain"),
-        ("a &lt; b &amp; c&nbsp;d &#8211; e", "a < b & c d – e"),
-        ("<p>One</p>\n\n<p>Two</p>", "One\n\nTwo"),
-        ("<div><div><p>One</p></div></div><div>Two</div>", "One\n\nTwo"),
-        ("a<br>b<br/>c", "a\nb\nc"),
-        ("<ul><li>a <b>b</b></li><li>c</li></ul>d", "a b\nc\n\nd"),
-        ("<table><tr><td>a</td><td>b</td></tr><tr><td>c</td></tr></table>", "a b\nc"),
-        ("<style>p {}</style><script>if (a < b) x('<p>')</script><!-- c -->t", "t"),
-        ("wo<b>r</b>d", "word"),
-        ("a < b", "a < b"),
-        ("<p>never closed <a href='x'>link", "never closed link"),
-        ("</p></div>x", "x"),
-        ("<svg><text>hidden</text></svg>seen", "seen"),
-        ("", ""),
-        ("a <!-- b --> c <!-- never closed <p>d", "a c"),
-        ("a<script>b</scrip>c</SCRIPT >d<script>never closed", "ad"),
-        ("<p title='a > b' data-x=\"'\">c</p>", "c"),
-        ("a<!doctype html>b<?php c?>d</ >e</>f", "abdef"),
-        ("&#" + "1" * 5000 + ";&amp;", "&#" + "1" * 5000 + ";&"),
-        ("<svg/>seen", "seen"),
-    ],
-)
-def test_html_to_text(html: str, text: str) -> None:
-    assert html_to_text(html) == text
-
-
-@given(st.text(alphabet="<>/abp &;!-\"'= \n#x1", max_size=60))
-def test_any_html_gives_text(html: str) -> None:
-    text = html_to_text(html)
-    assert text == text.strip() and "\n\n\n" not in text
 
 
 # Addresses
