@@ -31,18 +31,19 @@ def read_rows(
     is_row: IsRow = lambda keys: False,
     choose: Choose = _all,
     unnamed: Unnamed = lambda cells: None,
+    plain_tabs: bool = False,
 ) -> Iterator[JsonRow | InvalidRow]:
     """The rows of a file in order, empty lines left out. Streams.
 
     `is_row`: whether an object with these keys is a row; one that is alone in its file and is none may hold the list of
     rows. `choose`: the columns of a table that are wanted. `unnamed`: the names of a table's columns, given its first
-    record, when that is no header.
+    record, when that is no header. `plain_tabs`: quotes in a table with tabs are letters (`tables.csv_rows`).
 
     Raises `InvalidInput` for a file that is missing, a folder, not to be opened, no UTF-8 text or cut short, and for
     a broken JSON list, in which nothing after the fault can be told apart.
     """
     with open_file(path) as file:
-        yield from rows_of(file, path, is_row=is_row, choose=choose, unnamed=unnamed)
+        yield from rows_of(file, path, is_row=is_row, choose=choose, unnamed=unnamed, plain_tabs=plain_tabs)
 
 
 def rows_of(
@@ -52,6 +53,7 @@ def rows_of(
     is_row: IsRow = lambda keys: False,
     choose: Choose = _all,
     unnamed: Unnamed = lambda cells: None,
+    plain_tabs: bool = False,
 ) -> Iterator[JsonRow | InvalidRow]:
     """`read_rows` of a file that `open_file` gave and of which nothing is read yet."""
     head = head_of(file)
@@ -62,12 +64,14 @@ def rows_of(
     if head.startswith(b"<"):
         raise InvalidInput(f"XML or HTML; expected {EXPECTED}", file=path)
     if head.startswith(b"["):
-        yield from list_rows(file, path)
+        first, _, rest = head.partition(b"\n")
+        is_lines = first.rstrip().endswith(b"]") and rest.lstrip().startswith(b"[")
+        yield from (line_rows if is_lines else list_rows)(file, path)
     elif head.startswith(b"{"):
         yield from object_rows(file, path, is_row)
     elif head.partition(b"\n")[2].lstrip().startswith(b"{"):  # its first line is broken
         yield from line_rows(file, path)
     elif head:
-        yield from csv_rows(file, path, choose, unnamed)
+        yield from csv_rows(file, path, choose, unnamed, plain_tabs=plain_tabs)
     else:  # nothing, or nothing but white space for a long while
         yield from line_rows(file, path)

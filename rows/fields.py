@@ -175,13 +175,18 @@ def expect(value: Any, kind: type, name: str) -> Any:
     return value
 
 
+_LONGEST_TITLE = 200
+"""Characters; a longer line without quotes is a text's first one."""
+
+
 def split_contents(contents: str) -> tuple[str, str]:
     """Title and text of a passage in one text, as corpora for Pyserini and FlashRAG have it in `contents`: the title on
-    the first line, in quotes or not."""
-    title, _, text = contents.partition("\n")
+    the first line, in quotes or not. One line alone is the text."""
+    title, line_break, text = contents.partition("\n")
     title = title.strip()
-    is_quoted = len(title) > 1 and title[0] == title[-1] == '"'
-    return (title[1:-1] if is_quoted else title), text
+    if len(title) > 1 and title[0] == title[-1] == '"' and line_break:
+        return title[1:-1], text
+    return ("", contents) if not line_break or len(title) > _LONGEST_TITLE else (title, text)
 
 
 _NAMES = ("name", "title", "rendered", "main", "original")

@@ -262,7 +262,9 @@ class _Buffer:
 
 def _check_row(path: Path, number: int, value: Any, text: str) -> JsonRow | InvalidRow:
     if _SURROGATE_ESCAPE.search(text) and not _is_text(value):
-        return _invalid(path, number, "holds half a surrogate pair (\\ud800 to \\udfff), which is no text", text)
+        fields = value.items() if isinstance(value, dict) else ()
+        field = next((name for name, inner in fields if _is_text(name) and not _is_text(inner)), None)
+        return _invalid(path, number, "holds half a surrogate pair (\\ud800 to \\udfff), which is no text", text, field)
     return JsonRow(row=number, value=value, text=text)
 
 
@@ -274,8 +276,8 @@ def _is_text(value: Any) -> bool:
     return True
 
 
-def _invalid(path: Path, number: int, problem: str, payload: str) -> InvalidRow:
-    return InvalidRow(file=str(path), row=number, field=None, problem=problem, payload=payload)
+def _invalid(path: Path, number: int, problem: str, payload: str, field: str | None = None) -> InvalidRow:
+    return InvalidRow(file=str(path), row=number, field=field, problem=problem, payload=payload)
 
 
 def parsed(text: str) -> Any:

@@ -38,10 +38,10 @@ _MARKS = re.compile(r"[^a-z0-9]")
 
 
 def csv_rows(
-    file: io.BufferedReader[Any], path: Path, choose: Choose, unnamed: Unnamed
+    file: io.BufferedReader[Any], path: Path, choose: Choose, unnamed: Unnamed, *, plain_tabs: bool = False
 ) -> Iterator[JsonRow | InvalidRow]:
     """The records of a table of text, whose cells are parted as those of its first line: by commas, semicolons, tabs or
-    bars.
+    bars. `plain_tabs`: by tabs, if it has any, and then a record is a line, in which quotes are letters.
 
     A record with too few or too many cells, or that is not UTF-8, is an `InvalidRow`. Raises
     `InvalidInput` for a header that names a column twice, and for quotes after which records cannot be told apart.
@@ -49,7 +49,10 @@ def csv_rows(
     csv.field_size_limit(LONGEST_ROW)  # of the whole process; the default of 128 KB is less than a long article
     head = head_of(file).partition(b"\n")[0].decode("utf-8", errors="replace")
     lines = _Lines(file)
-    reader = csv.reader(lines, delimiter=max(_DELIMITERS, key=head.count), strict=True)
+    if plain_tabs and "\t" in head:
+        reader = (line.rstrip("\r\n").split("\t") for line in lines)
+    else:
+        reader = csv.reader(lines, delimiter=max(_DELIMITERS, key=head.count), strict=True)
     try:
         first = next((cells for cells in reader if any(cells)), [])
         given = unnamed(first) if first else None

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, cast, get_args
 
 from trailforge.rows.dates import iso_date
 from trailforge.rows.fields import Fields, split_contents
+from trailforge.rows.html_text import plain_text
 from trailforge.rows.json_rows import parsed
 from trailforge.rows.tables import bare_name, check_column_map, find_columns, parse_column_map
 from trailforge.schemas import InvalidInput, SourceDocument, SourceKind
@@ -174,6 +175,14 @@ def read_row(row: Fields, columns: Mapping[str, str], texts: Sequence[str]) -> S
         authors=authors_of(row, columns["authors"]) if "authors" in columns else (),
         licence=_optional_text(row, columns, "licence"),
     )
+
+
+def as_plain(document: SourceDocument) -> SourceDocument:
+    """The document, HTML in its title and text turned to text. Raises `InvalidInput` for one that is all markup."""
+    text = tidy(plain_text(document.text))
+    if not text:
+        raise InvalidInput("nothing but markup", field="text")
+    return replace(document, title=one_line(plain_text(document.title)), text=text)
 
 
 def _says(row: Fields, column: str) -> bool:

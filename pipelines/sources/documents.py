@@ -14,6 +14,7 @@ from trailforge.pipelines.sources.columns import (
     ARCHIVES,
     EACH,
     FileLabels,
+    as_plain,
     check_columns,
     columns_of,
     is_document,
@@ -21,7 +22,8 @@ from trailforge.pipelines.sources.columns import (
     text_columns,
     with_full_id,
 )
-from trailforge.retrieval.web.feeds import FeedEntry, feed_rows
+from trailforge.retrieval.web.feeds import feed_rows
+from trailforge.retrieval.web.xml_entries import is_markup
 from trailforge.rows import InvalidRow, JsonRow, open_file, rows_of
 from trailforge.rows.fields import Asides, Fields, flattened
 from trailforge.rows.files import head_of
@@ -75,16 +77,16 @@ class _Reading:
     def documents(self, path: Path) -> Iterator[SourceDocument | InvalidRow]:
         """The documents of one file."""
         with open_file(path, _EXPECTED) as file:
-            if head_of(file).startswith(b"<"):
+            if is_markup(head_of(file)):
                 yield from self._entries(feed_rows(file, path), path)
             else:
                 rows = rows_of(file, path, is_row=lambda keys: is_document(keys, self.column_map), choose=self._choose)
                 yield from self._objects(rows, path)
 
-    def _entries(self, entries: Iterator[FeedEntry], path: Path) -> Iterator[SourceDocument | InvalidRow]:
+    def _entries(self, entries: Iterator[JsonRow | InvalidRow], path: Path) -> Iterator[SourceDocument | InvalidRow]:
         """Of a feed, whose fields have names of their own."""
         for entry in entries:
-            yield self._document(JsonRow(row=entry.row, value=entry.value, text=entry.text), {}, path)
+            yield self._document(entry, None, path) if isinstance(entry, JsonRow) else entry
 
     def _objects(self, rows: Iterator[JsonRow | InvalidRow], path: Path) -> Iterator[SourceDocument | InvalidRow]:
         """Raises `InvalidInput` at the end when there were rows, and none had a column that the map names."""
@@ -111,11 +113,15 @@ class _Reading:
         needless = {name: "" for name in ("source", "kind") if getattr(self, name) is not None}
         return {**column_map, **needless}
 
-    def _document(self, row: JsonRow, column_map: dict[str, str], path: Path) -> SourceDocument | InvalidRow:
-        """The row's document, whose id joins `seen`. The one place where a bad row stops being an exception."""
+    def _document(self, row: JsonRow, column_map: dict[str, str] | None, path: Path) -> SourceDocument | InvalidRow:
+        """The row's document, whose id joins `seen`. The one place where a bad row stops being an exception.
+
+        Without a column map the row is a feed's entry, whose HTML is text already.
+        """
         try:
             fields = Fields(row.value)
-            document = self._labelled(self._read(fields, column_map), path)
+            document = self._read(fields, column_map or {})
+            document = self._labelled(document if column_map is None else as_plain(document), path)
             if document.id in self.seen:
                 raise InvalidInput(f"a document with the id {document.id!r} came before", field="id")
         except InvalidInput as error:

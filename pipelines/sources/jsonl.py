@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -21,6 +22,7 @@ from typing import Any, TypeVar
 from trailforge.pipelines.sources.checks import check_question, distinct_aliases
 from trailforge.pipelines.sources.hotpotqa import paragraphs_of, read_context
 from trailforge.rows.fields import Fields, is_missing
+from trailforge.rows.html_text import plain_text
 from trailforge.rows.json_rows import parsed
 from trailforge.rows.tables import find_columns, parse_column_map
 from trailforge.schemas import Document, Hop, InvalidInput, Question, SupportingDocument
@@ -170,8 +172,8 @@ def _paragraphs(row: Fields, column: str) -> Iterator[Document]:
         except InvalidInput as error:
             row.leave(error)
             continue
-        if paragraph is not None:
-            yield paragraph
+        if paragraph is not None and (text := plain_text(paragraph.text).strip()):
+            yield replace(paragraph, title=plain_text(paragraph.title).strip(), text=text)
 
 
 def _paragraph(value: Any, position: int, name: str, row: Fields) -> Document | None:

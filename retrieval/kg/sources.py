@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,20 +14,33 @@ from trailforge.retrieval.kg.rows import (
     NamedThings,
     Row,
     TextFile,
-    has_header,
+    date_of,
     members_of,
     readable,
-    table_rows,
     text_of,
     value_of,
+)
+from trailforge.retrieval.kg.tables import (
+    ENDS,
+    has_names,
+    head_lines,
+    holds_statements,
+    name_of_iri,
+    name_rows,
+    read_statement,
+    triple_rows,
 )
 from trailforge.schemas import InvalidInput, parse_json
 from trailforge.schemas.files import read_limited
 
 INSTANCE_OF = "instance of"
 SUBCLASS_OF = "subclass of"
-_ID_FIELDS = ("id", "qid", "pid", "mid")
-_ENDS = ("head", "relation", "tail")
+_RDF, _RDFS = "http://www.w3.org/1999/02/22-rdf-syntax-ns#", "http://www.w3.org/2000/01/rdf-schema#"
+_SKOS = "http://www.w3.org/2004/02/skos/core#"
+_IS_A = {f"{_RDF}type": INSTANCE_OF, f"{_RDFS}subClassOf": SUBCLASS_OF}
+_LABELS = frozenset({f"{_RDFS}label", f"{_SKOS}prefLabel", "http://schema.org/name", "https://schema.org/name"})
+_ALIASES = frozenset({f"{_SKOS}altLabel"})
+_KQA = re.compile(r'\s*{\s*("concepts"|"entities")\s*:\s*{')
 _BROKEN = "\ufffd"
 
 
@@ -159,11 +173,13 @@ class Tables:
             _named_rows(path, into, into.entities)
         for path in self.relations:
             _named_rows(path, into, into.relations)
-        theirs = {name: name for end in _ENDS for name in (end, f"{end}_label")} | dict(self.columns)
         labelled: set[tuple[str, str, str]] = set()
         for path in self.triples:
-            for row in table_rows(path, _ENDS):
-                _labelled_triple(row, theirs, labelled, into)
+            if holds_statements(path):
+                _read_statements(TextFile(path), into)
+                continue
+            for row in triple_rows(path, dict(self.columns)):
+                _labelled_triple(row, labelled, into)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +213,7 @@ def open_source(
     path: Path, *, entities: Iterable[Path] = (), relations: Iterable[Path] = (), columns: dict[str, str] | None = None
 ) -> KgSource:
     """The source that a path is: a folder of Wikidata5M, of CoDEx, or of `triples.tsv`, `entities.tsv` and
-    `relations.tsv`; a `.json` of KQA Pro; else a table of triples.
+    `relations.tsv`; KQA Pro's `kb.json`, which begins with its concepts or entities; else a table of triples.
     """
     if path.is_dir():
         if (path / "triples").is_dir():
@@ -213,7 +229,7 @@ def open_source(
         entities = [file for file in (path / "entities.tsv", *entities) if file.is_file()]
         relations = [file for file in (path / "relations.tsv", *relations) if file.is_file()]
         path = path / "triples.tsv"
-    if path.name.removesuffix(".gz").endswith(".json"):
+    if path.name == "kb.json" or _KQA.match("\n".join(head_lines(path))):
         return KqaJson(path)
     return Tables(
         triples=(path,),
@@ -226,7 +242,7 @@ def open_source(
 def _triple_lines(file: TextFile, into: Gathered) -> None:
     for number, line in file.lines():
         parts = line.split("\t")
-        if len(parts) == len(_ENDS) and all(map(str.strip, parts)) and _BROKEN not in line:
+        if len(parts) == len(ENDS) and all(map(str.strip, parts)) and _BROKEN not in line:
             into.triple(*parts)
         else:
             into.reject(file, number, None, _problem(line, "expected head, relation and tail, each with a tab"), line)
@@ -246,8 +262,8 @@ def _problem(line: str, expected: str) -> str:
 
 
 def _named_rows(path: Path, into: Gathered, things: NamedThings) -> None:
-    if has_header(path):
-        for row in table_rows(path, ()):
+    if has_names(path):
+        for row in name_rows(path):
             _named_row(row, into, things)
     else:
         _named_lines(TextFile(path), into, things)
@@ -260,11 +276,10 @@ def _named_objects(path: Path, into: Gathered, things: NamedThings) -> None:
 
 def _named_row(row: Row, into: Gathered, things: NamedThings) -> bool:
     """Take in an id with label and aliases; False when the row is invalid."""
-    key = next((text for field in _ID_FIELDS if (text := text_of(row.fields.get(field)))), None)
-    label, aliases = text_of(row.fields.get("label")), row.fields.get("aliases") or []
+    key, label, aliases = text_of(row.get("id")), text_of(row.get("label")), row.get("aliases") or []
     aliases = aliases.split("|") if isinstance(aliases, str) else aliases
     if row.problem or key is None or label is None:
-        field = None if row.problem else "label" if key else "id"
+        field = row.fault if row.problem else "label" if key else "id"
         into.reject(row.file, row.number, field, row.problem or "must be a text that is not empty", row.payload)
     elif not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
         into.reject(row.file, row.number, "aliases", "must be a list of texts", row.payload)
@@ -274,12 +289,12 @@ def _named_row(row: Row, into: Gathered, things: NamedThings) -> bool:
     return False
 
 
-def _labelled_triple(row: Row, theirs: dict[str, str], labelled: set[tuple[str, str, str]], into: Gathered) -> None:
-    ids = [text_of(row.fields.get(theirs[end])) for end in _ENDS]
-    bad = next((theirs[end] for end, key in zip(_ENDS, ids, strict=True) if key is None), None)
+def _labelled_triple(row: Row, labelled: set[tuple[str, str, str]], into: Gathered) -> None:
+    ids = [text_of(row.get(end)) for end in ENDS]
+    bad = next((row.columns.get(end, end) for end, key in zip(ENDS, ids, strict=True) if key is None), None)
     if row.problem or bad:
         problem = row.problem or "must be a text that is not empty"
-        into.reject(row.file, row.number, None if row.problem else bad, problem, row.payload)
+        into.reject(row.file, row.number, row.fault if row.problem else bad, problem, row.payload)
         return
     head, relation, tail = (str(key) for key in ids)
     value = value_of(tail)
@@ -289,11 +304,52 @@ def _labelled_triple(row: Row, theirs: dict[str, str], labelled: set[tuple[str, 
         into.fact(head, relation, value)
     named = (("head", head), ("relation", relation), ("tail", tail))
     for end, key in named if value is None else named[:2]:
-        label = text_of(row.fields.get(theirs[f"{end}_label"]))
+        label = text_of(row.get(f"{end}_label"))
         kind = "relation" if end == "relation" else "entity"
         if label and (kind, key, label) not in labelled:
             labelled.add((kind, key, label))
             (into.relations if kind == "relation" else into.entities).add(key, [label])
+
+
+def _read_statements(file: TextFile, into: Gathered) -> None:
+    """N-Triples. An IRI is called by its labels, the English one first, else after its last part."""
+    entities: dict[str, None] = {}
+    relations: dict[str, None] = {}
+    names: dict[str, list[tuple[bool, str, str]]] = {}
+    for number, line in file.lines():
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        found = read_statement(line) if _BROKEN not in line else None
+        if found is None:
+            expected = "no statement of N-Triples, as <http://a/Vienna> <http://a/country> <http://a/Austria> ."
+            into.reject(file, number, None, _problem(line, expected), line)
+            continue
+        if found.kind is not None and found.relation in _LABELS | _ALIASES:
+            is_alias = found.relation in _ALIASES
+            names.setdefault(found.head, []).append((is_alias, found.language, found.tail))
+            into.rows += 1
+            continue
+        entities[found.head] = None
+        relation = _IS_A.get(found.relation, found.relation)
+        if relation == found.relation:
+            relations[relation] = None
+        if found.kind is None:
+            entities[found.tail] = None
+            into.triple(found.head, relation, found.tail)
+        elif value := (date_of(found.tail) if "date" in found.kind.lower() else None) or text_of(found.tail):
+            into.fact(found.head, relation, value)
+        else:
+            into.reject(file, number, "tail", "must be a text that is not empty", line)
+    for things, keys in ((into.entities, entities), (into.relations, relations)):
+        for key in keys:
+            things.add(key, list(_names_in_order(names.get(key, ()))) or [name_of_iri(key)])
+
+
+def _names_in_order(names: Iterable[tuple[bool, str, str]]) -> Iterator[str]:
+    """Labels before aliases, of each those in English first, then those in no language."""
+    languages = {"en": 0, "": 1}
+    ordered = sorted(names, key=lambda each: (each[0], languages.get(each[1].partition("-")[0], 2)))
+    yield from (name for _, _, name in ordered)
 
 
 def _kqa_triples(row: Row, key: str, is_a: str, into: Gathered) -> None:

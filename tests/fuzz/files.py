@@ -153,7 +153,8 @@ _XML = (
     b"&amp;#", b"&#1;", b"<!--", b"-->", b"<![CDATA[", b"]]>", b"<!DOCTYPE a>", b"<?a?>", b'a="',
     b" xmlns:a='b'", b"<dc:creator>",
     b"<p>", b"</p>", b"<", b">", b"&", b" ", b'type="html"', b"\xff", b"\x00",
-    b'encoding="utf-7"', b"<content type='html'>",
+    b'encoding="utf-7"', b'encoding="gb2312"', b'encoding="utf-16"', b"\xfe\xff", b"<content type='html'>", b"&eacute;",
+    b"<rdf:RDF ", b"</rss>", b"<media:a/>", b"<!DOCTYPE a [", b"]>",
 )  # fmt: skip
 
 
@@ -179,6 +180,27 @@ def _aimed_feeds() -> Iterable[bytes]:
     yield _in_rss(b"x", b"a@" * 50_000)
     yield _in_rss(b"x", b"a@b" + b" " * 100_000 + b"x")
     yield b"<rss>" + b"<a>" * 30_000
+    slips = (
+        b"&",
+        b"<",
+        b"&a;",
+        b"]]>",
+        b"<![CDATA[",
+        b"<!--",
+        b"<?",
+        b"<item>",
+        b"</item>",
+        b"<a:b/>",
+        b"\xff",
+        b"&#1;",
+    )
+    yield from (_in_rss(slip * (60_000 // len(slip))) for slip in (*slips, b"<!DOCTYPE a ["))
+    yield from (
+        b"<!DOCTYPE a" + b"'" * 60_000,
+        b"<!DOCTYPE a [" + b" " * 60_000,
+        b"<!-- -->" * 9_000,
+        b"<" + b"a" * 60_000,
+    )
     yield _bomb(b"<rss><channel><item><title>", fill=b"a")
     yield _bomb(b"<rss a='", fill=b"a")
 
@@ -512,6 +534,40 @@ TARGETS = (
         samples=lambda: [b"Q1\tP1\tQ2\nQ2\tP1\tQ1\n", b"head\trelation\ttail\thead_label\nQ1\tP1\tQ2\tA\n"],
         tokens=(b"\t", b"\n", b"Q1", b"head", b"id", b"\xff", b" ", b"\r", b"\x00", b"\xef\xbb\xbf"),
         aimed=lambda: [_bomb(b"Q1\t", fill=b"a"), _bomb()],
+    ),
+    Target(
+        name="kg_statements",
+        run=_graph("triples.nt"),
+        may_raise=(InvalidInput,),
+        samples=lambda: [b'<http://a/b> <http://a/c> <http://a/d> .\n_:a <http://a#e> "x"@en .\n# c\n'],
+        tokens=(
+            b"<",
+            b">",
+            b"<http://a>",
+            b'"',
+            b"\\",
+            b"\\u00e9",
+            b"_:",
+            b" .",
+            b"^^<http://a#date>",
+            b"\n",
+            b"@en",
+            b"#",
+        ),
+        aimed=lambda: [
+            b"<a> " * 20_000,
+            b'<a> <b> "' + b"\\" * 60_001,
+            b"<" * 60_000,
+            b"_:" * 30_000,
+            b" " * 60_000 + b"<",
+        ],
+    ),
+    Target(
+        name="kg_csv",
+        run=_graph("triples.csv"),
+        may_raise=(InvalidInput,),
+        samples=lambda: [b'subject,predicate,object\n"a, b",c,d\n', b"[[1, 2, 3]]", b"1\n0 0 0\n"],
+        tokens=(*_JSON, b"from", b"to", b"label", b"\t", b";", b"|", b"\r"),
     ),
     Target(
         name="kg_jsonl",

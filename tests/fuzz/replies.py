@@ -23,13 +23,13 @@ from trailforge.protocols import (
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.transcripts import make_truth, read_transcript, split_text
 from trailforge.retrieval.sentences import split_sentences
-from trailforge.retrieval.web.html_text import html_to_text
 from trailforge.retrieval.web.http import canonical_url
 from trailforge.retrieval.web.providers import serper_hits
 from trailforge.rewards import mcts_reward, mentions, states
 from trailforge.rewards.answers import is_abstention, read_short_answer, read_yes_or_no
 from trailforge.rewards.episode import reward_preset, score
 from trailforge.rows.dates import iso_date
+from trailforge.rows.html_text import html_to_text
 from trailforge.schemas import InvalidInput, MalformedReply, Message, ServerUnavailable
 from trailforge.schemas.text import chat_token_in, remove_invisible, restore_chat_tokens
 
