@@ -19,6 +19,7 @@ from trailforge.schemas import InvalidInput
 __all__ = ["InvalidRow", "JsonRow", "open_file", "read_rows", "rows_of"]
 
 _PARQUET = b"PAR1"
+_JSON = (".json", ".jsonl", ".ndjson")
 
 
 def _all(names: Sequence[str]) -> Sequence[str]:
@@ -69,9 +70,13 @@ def rows_of(
         yield from (line_rows if is_lines else list_rows)(file, path)
     elif head.startswith(b"{"):
         yield from object_rows(file, path, is_row)
-    elif head.partition(b"\n")[2].lstrip().startswith(b"{"):  # its first line is broken
+    elif _is_named_json(path) or head.partition(b"\n")[2].lstrip().startswith(b"{"):  # its first line is broken
         yield from line_rows(file, path)
     elif head:
         yield from csv_rows(file, path, choose, unnamed, plain_tabs=plain_tabs)
     else:  # nothing, or nothing but white space for a long while
         yield from line_rows(file, path)
+
+
+def _is_named_json(path: Path) -> bool:
+    return path.name.removesuffix(".gz").endswith(_JSON)
