@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -32,11 +33,11 @@ USUAL: dict[str, tuple[str, ...]] = {
         *("paragraph", "chunk", "segment", "fulltext", "article", "abstract"),
     ),
 }
-"""Columns by field, as `rows.tables.find_columns` takes them. With them corpora of BEIR, DPR, KILT, Pyserini, FlashRAG,
-MIRACL and of the documents of LangChain, LlamaIndex and Haystack are read."""
+"""Columns by field, as `rows.tables.find_columns` takes them: of corpora of BEIR, DPR, KILT, Pyserini, FlashRAG and
+MIRACL, and of documents of LangChain, LlamaIndex and Haystack."""
 FORM = (
-    'a passage is {"id": …, "title": …, "text": …} in JSON Lines, JSON or Parquet, or a row of a CSV or TSV with such a '
-    "header; the text is needed"
+    'a passage is {"id": …, "title": …, "text": …} in JSON Lines, JSON or Parquet, or a row of a CSV or TSV with such '
+    "a header; the text is needed"
 )
 """What a message about the form of a corpus ends with."""
 _LOG = logging.getLogger(__name__)
@@ -159,13 +160,13 @@ def _files(source: Path) -> Iterator[tuple[Path, str]]:
     if not source.is_dir():
         yield source, ""
         return
-    inside, known = source.resolve(), list[tuple[str, Path]]()
+    inside, known = os.path.realpath(source), list[tuple[str, Path]]()
     led_out: list[str] = []
     for path in source.rglob("*"):
         name = _readable(path.relative_to(source).as_posix())
         if name.startswith(".") or "/." in name:
             continue
-        if path.is_symlink() and not path.resolve().is_relative_to(inside):
+        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(inside):
             led_out.append(name)
         elif _kind(path) in {*_TEXT, *_ROWS} and path.is_file():
             known.append((name, path))
@@ -198,7 +199,7 @@ def _documents(file: Path, name: str) -> Iterator[tuple[int, Document]]:
     asides, is_plain = Asides(file), _is_headless(file)
     rows = read_rows(
         file,
-        is_row=lambda keys: "text" in find_columns(keys, USUAL, {}, needed=()),
+        is_row=lambda keys: "question" in keys or "text" in find_columns(keys, USUAL, {}, needed=()),
         choose=lambda names: list(_columns(tuple(names)).values()),
         unnamed=lambda cells: ("id", "text") if is_plain else None,
         plain_tabs=is_plain,
@@ -273,7 +274,5 @@ def _text(row: Fields, column: str) -> str:
         if not row.has(column):
             raise InvalidInput(f"must be a text that is not empty; {FORM}", field=column)
         return row.text(column)
-    parts = [
-        "".join(each) if isinstance(each, list) and all(isinstance(e, str) for e in each) else each for each in value
-    ]
+    parts = ["".join(each) if isinstance(each, list) and set(map(type, each)) == {str} else each for each in value]
     return "\n".join(filter(None, Fields({column: parts}).texts(column)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +14,6 @@ from trailforge.retrieval.kg.rows import (
     NamedThings,
     Row,
     TextFile,
-    date_of,
     members_of,
     readable,
     text_of,
@@ -22,24 +21,18 @@ from trailforge.retrieval.kg.rows import (
 )
 from trailforge.retrieval.kg.tables import (
     ENDS,
+    INSTANCE_OF,
+    SUBCLASS_OF,
     has_names,
     head_lines,
     holds_statements,
-    name_of_iri,
     name_rows,
-    read_statement,
+    read_statements,
     triple_rows,
 )
 from trailforge.schemas import InvalidInput, parse_json
 from trailforge.schemas.files import read_limited
 
-INSTANCE_OF = "instance of"
-SUBCLASS_OF = "subclass of"
-_RDF, _RDFS = "http://www.w3.org/1999/02/22-rdf-syntax-ns#", "http://www.w3.org/2000/01/rdf-schema#"
-_SKOS = "http://www.w3.org/2004/02/skos/core#"
-_IS_A = {f"{_RDF}type": INSTANCE_OF, f"{_RDFS}subClassOf": SUBCLASS_OF}
-_LABELS = frozenset({f"{_RDFS}label", f"{_SKOS}prefLabel", "http://schema.org/name", "https://schema.org/name"})
-_ALIASES = frozenset({f"{_SKOS}altLabel"})
 _KQA = re.compile(r'\s*{\s*("concepts"|"entities")\s*:\s*{')
 _BROKEN = "\ufffd"
 
@@ -176,7 +169,7 @@ class Tables:
         labelled: set[tuple[str, str, str]] = set()
         for path in self.triples:
             if holds_statements(path):
-                _read_statements(TextFile(path), into)
+                read_statements(TextFile(path), into)
                 continue
             for row in triple_rows(path, dict(self.columns)):
                 _labelled_triple(row, labelled, into)
@@ -309,47 +302,6 @@ def _labelled_triple(row: Row, labelled: set[tuple[str, str, str]], into: Gather
         if label and (kind, key, label) not in labelled:
             labelled.add((kind, key, label))
             (into.relations if kind == "relation" else into.entities).add(key, [label])
-
-
-def _read_statements(file: TextFile, into: Gathered) -> None:
-    """N-Triples. An IRI is called by its labels, the English one first, else after its last part."""
-    entities: dict[str, None] = {}
-    relations: dict[str, None] = {}
-    names: dict[str, list[tuple[bool, str, str]]] = {}
-    for number, line in file.lines():
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        found = read_statement(line) if _BROKEN not in line else None
-        if found is None:
-            expected = "no statement of N-Triples, as <http://a/Vienna> <http://a/country> <http://a/Austria> ."
-            into.reject(file, number, None, _problem(line, expected), line)
-            continue
-        if found.kind is not None and found.relation in _LABELS | _ALIASES:
-            is_alias = found.relation in _ALIASES
-            names.setdefault(found.head, []).append((is_alias, found.language, found.tail))
-            into.rows += 1
-            continue
-        entities[found.head] = None
-        relation = _IS_A.get(found.relation, found.relation)
-        if relation == found.relation:
-            relations[relation] = None
-        if found.kind is None:
-            entities[found.tail] = None
-            into.triple(found.head, relation, found.tail)
-        elif value := (date_of(found.tail) if "date" in found.kind.lower() else None) or text_of(found.tail):
-            into.fact(found.head, relation, value)
-        else:
-            into.reject(file, number, "tail", "must be a text that is not empty", line)
-    for things, keys in ((into.entities, entities), (into.relations, relations)):
-        for key in keys:
-            things.add(key, list(_names_in_order(names.get(key, ()))) or [name_of_iri(key)])
-
-
-def _names_in_order(names: Iterable[tuple[bool, str, str]]) -> Iterator[str]:
-    """Labels before aliases, of each those in English first, then those in no language."""
-    languages = {"en": 0, "": 1}
-    ordered = sorted(names, key=lambda each: (each[0], languages.get(each[1].partition("-")[0], 2)))
-    yield from (name for _, _, name in ordered)
 
 
 def _kqa_triples(row: Row, key: str, is_a: str, into: Gathered) -> None:

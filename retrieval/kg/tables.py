@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from urllib.parse import unquote
 
-from trailforge.retrieval.kg.rows import Row
+from trailforge.retrieval.kg.rows import Gathered, Row, TextFile, date_of, text_of
 from trailforge.rows import InvalidRow, JsonRow, open_file, read_rows
 from trailforge.rows.files import head_of
 from trailforge.rows.tables import bare_name, find_columns, parse_column_map
 from trailforge.schemas import InvalidInput
 
+INSTANCE_OF = "instance of"
+SUBCLASS_OF = "subclass of"
+_RDF, _RDFS = "http://www.w3.org/1999/02/22-rdf-syntax-ns#", "http://www.w3.org/2000/01/rdf-schema#"
+_SKOS = "http://www.w3.org/2004/02/skos/core#"
+_IS_A = {f"{_RDF}type": INSTANCE_OF, f"{_RDFS}subClassOf": SUBCLASS_OF}
+_LABELS = frozenset({f"{_RDFS}label", f"{_SKOS}prefLabel", "http://schema.org/name", "https://schema.org/name"})
+_ALIASES = frozenset({f"{_SKOS}altLabel"})
 ENDS = ("head", "relation", "tail")
 TRIPLES: dict[str, tuple[str, ...]] = {
     "head": (
@@ -171,7 +178,7 @@ _NO_TABLE = re.compile(r"(@prefix|@base|prefix|base)\b|<(\?xml|rdf:rdf|!doctype)
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class RdfStatement:
     """A statement of N-Triples. IRIs are without their angle brackets, blank nodes with `_:` before them."""
 
     head: str
@@ -194,7 +201,7 @@ def holds_statements(path: Path) -> bool:
     return first.startswith(("<", "_:"))
 
 
-def read_statement(line: str) -> Statement | None:
+def read_statement(line: str) -> RdfStatement | None:
     """The statement of a line; None for what is none."""
     found = _STATEMENT.fullmatch(line)
     if found is None:
@@ -205,8 +212,8 @@ def read_statement(line: str) -> Statement | None:
     except (ValueError, OverflowError):
         return None
     if found["tail"]:
-        return Statement(_bare_iri(head), relation, _bare_iri(tail), None)
-    return Statement(_bare_iri(head), relation, value, found["kind"] or "", (found["language"] or "").lower())
+        return RdfStatement(_bare_iri(head), relation, _bare_iri(tail), None)
+    return RdfStatement(_bare_iri(head), relation, value, found["kind"] or "", (found["language"] or "").lower())
 
 
 def name_of_iri(iri: str) -> str:
@@ -231,3 +238,44 @@ def _unescaped(text: str) -> str:
 def _unescape_one(found: re.Match[str]) -> str:
     number = found[1] or found[2]
     return chr(int(number, 16)) if number else _ESCAPED.get(found[3], found[3])
+
+
+def read_statements(file: TextFile, into: Gathered) -> None:
+    """N-Triples. An IRI is called by its labels, the English one first, else after its last part."""
+    entities: dict[str, None] = {}
+    relations: dict[str, None] = {}
+    names: dict[str, list[tuple[bool, str, str]]] = {}
+    for number, line in file.lines():
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        found = read_statement(line) if "\ufffd" not in line else None
+        if found is None:
+            expected = "no statement of N-Triples, as <http://a/Vienna> <http://a/country> <http://a/Austria> ."
+            into.reject(file, number, None, "not UTF-8 text" if "\ufffd" in line else expected, line)
+            continue
+        if found.kind is not None and found.relation in _LABELS | _ALIASES:
+            is_alias = found.relation in _ALIASES
+            names.setdefault(found.head, []).append((is_alias, found.language, found.tail))
+            into.rows += 1
+            continue
+        entities[found.head] = None
+        relation = _IS_A.get(found.relation, found.relation)
+        if relation == found.relation:
+            relations[relation] = None
+        if found.kind is None:
+            entities[found.tail] = None
+            into.triple(found.head, relation, found.tail)
+        elif value := (date_of(found.tail) if "date" in found.kind.lower() else None) or text_of(found.tail):
+            into.fact(found.head, relation, value)
+        else:
+            into.reject(file, number, "tail", "must be a text that is not empty", line)
+    for things, keys in ((into.entities, entities), (into.relations, relations)):
+        for key in keys:
+            things.add(key, list(_names_in_order(names.get(key, ()))) or [name_of_iri(key)])
+
+
+def _names_in_order(names: Iterable[tuple[bool, str, str]]) -> Iterator[str]:
+    """Labels before aliases, of each those in English first, then those in no language."""
+    languages = {"en": 0, "": 1}
+    ordered = sorted(names, key=lambda each: (each[0], languages.get(each[1].partition("-")[0], 2)))
+    yield from (name for _, _, name in ordered)

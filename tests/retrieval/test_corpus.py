@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trailforge.retrieval import corpus
 from trailforge.retrieval.corpus import Chunking, cut, distinct, read_corpus, source_of
 from trailforge.schemas import Document, InvalidInput
 
@@ -180,7 +182,7 @@ FORMS = [
     },  # LangChain
     {"id_": "0", "text": "A river.", "metadata": {"title": "Po"}, "embedding": None},  # LlamaIndex
     {"id": "0", "content": "A river.", "meta": {"name": "Po"}, "score": None},  # Haystack
-    {"pid": 0.0, "passage": "A river.", "title": "Po", "docid": None},
+    {"pid": 0.0, "passage": "A river.", "title": "Po"},
     {"id": "0", "title": "Po", "body": "<p>A river.</p>"},
     {"idx": 0, "title": "Po", "paragraph_text": "A river."},  # MuSiQue's paragraphs
 ]
@@ -295,9 +297,10 @@ def test_links_out_of_a_folder_are_not_followed_and_said_once(tmp_path: Path, ca
     )
 )
 def test_any_row_is_a_passage_or_refused_with_its_row(tmp_path_factory: pytest.TempPathFactory, row: Any) -> None:
+    lines = "\n".join(map(json.dumps, [{"id": "first", "text": "x"}, row]))
     try:
-        ((key, _, text),) = read_file(tmp_path_factory.getbasetemp(), "row.jsonl", json.dumps(row))
+        _, (key, _, text) = read_file(tmp_path_factory.getbasetemp(), "row.jsonl", lines)
     except InvalidInput as error:
-        assert error.row == 1 or not row
+        assert error.row == 2
     else:
         assert key and text.strip() == text != ""

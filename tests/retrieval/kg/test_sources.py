@@ -359,9 +359,7 @@ def test_columns_that_are_named_hold_for_every_kind(tmp_path: Path, kind: str) -
         path.write_bytes(gzip.compress(content) if kind.endswith("gz") else content)
     columns = {"head": "von", "relation": "wie", "tail": "nach"}
     assert triples(built(open_source(path, columns=columns), tmp_path)) == LANG
-    with pytest.raises(
-        InvalidInput, match="no such column for the tail; there are von, wie, nach|field 'tail'|'other'"
-    ):
+    with pytest.raises(InvalidInput, match="'other': no such column for the tail; there are von, wie, nach"):
         build_kg(open_source(path, columns=columns | {"tail": "other"}), tmp_path / "other")
 
 
