@@ -20,6 +20,8 @@ _UNITS = ((9, 10, 1), (12, 13, 10**3), (15, 16, 10**6), (18, 19, 10**9))
 """Fewest and most digits of an epoch from 1973 on, and how many of its unit are a second."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_YEAR = 2100
+_LONGEST = 80
+"""Characters of a date; the patterns take more than linear time."""
 
 
 def iso_date(value: Any, field: str) -> str:
@@ -30,6 +32,8 @@ def iso_date(value: Any, field: str) -> str:
     """
     text = as_text(value, field)
     try:
+        if len(text) > _LONGEST:
+            raise ValueError(text)
         if number := _NUMBER.fullmatch(text):
             return _of_digits(number[1]).isoformat()
         if iso := _ISO.fullmatch(_ZONE.sub("", text)):

@@ -71,7 +71,15 @@ def read_questions(
     columns = check_column_map(column_map or {}, jsonl.USUAL, "questions")
     read = partial(jsonl.read, column_map=columns) if columns else None if reader is None else reader.read
     seen, asides, met = set[str](), Asides(path), set[str]()
-    for row in read_rows(path, is_row=lambda keys: _is_question(keys) or columns.get("question") in keys):
+
+    def choose(names: Sequence[str]) -> Sequence[str]:
+        if read is None and not any(_has_keys(dict.fromkeys(names), each) for each in _READERS):
+            raise InvalidInput(f"not JSON, and as a table {_unknown(dict.fromkeys(names))}")
+        return names
+
+    for row in read_rows(
+        path, is_row=lambda keys: _is_question(keys) or columns.get("question") in keys, choose=choose
+    ):
         if limit is not None and len(seen) >= limit:
             return
         if isinstance(row, JsonRow):
