@@ -259,7 +259,9 @@ def _columns(names: tuple[str, ...]) -> dict[str, str]:
             "is a question, and no passage to search: make an index of the paragraphs that questions bring "
             "(trailforge index build FILE --out FOLDER) and search that"
         )
-    return found if "text" in found else find_columns(names, USUAL, {}, needed=("text",), form=f"; {FORM}")
+    if "text" not in found:
+        raise InvalidInput(f"no column for the text; there are {', '.join(names[:20]) or 'none'}; {FORM}", field="text")
+    return found
 
 
 def _title(row: Fields, column: str) -> str:

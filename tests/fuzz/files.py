@@ -521,6 +521,18 @@ TARGETS = (
         aimed=lambda: [b"# " + b"#" * 30_000 + b"x", b"a" * 30_000, b". A" * 10_000, b"# " + b" " * 30_000 + b"x\ny"],
     ),
     Target(
+        name="corpus_table",
+        run=_file("corpus.tsv", read_corpus),
+        may_raise=(InvalidInput,),
+        samples=lambda: [
+            b'id\ttext\ttitle\n0\t"A ""river""."\tPo\n',
+            b"0\tA text.\n1\tb\n",
+            b'{"_id": 1, "contents": "\\"a\\"\\nb"}',
+        ],
+        tokens=(*_JSON, b"id", b"title", b"contents", b"_id", b"\t", b";", b'""', b"\r", b"&amp;", b"<p>", b"</p>"),
+        aimed=_aimed_csv,
+    ),
+    Target(
         name="corpus_parquet",
         run=_file("corpus.parquet", read_corpus),
         may_raise=(InvalidInput,),

@@ -238,7 +238,10 @@ def test_what_a_row_may_lack(tmp_path: Path, row: Any, title: str, text: str) ->
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
-        ({"id": "1", "title": "Po"}, "row 1, field 'text': no column for the text; there are id, title. Say which"),
+        (
+            {"id": "1", "title": "Po"},
+            "row 1, field 'text': no column for the text; there are id, title; a passage is {",
+        ),
         ({"id": "1", "text": None}, "row 1, field 'text': must be a text that is not empty; a passage is {"),
         ({"id": "1", "text": " \n"}, "row 1, field 'text': must be a text that is not empty; a passage is {"),
         (
