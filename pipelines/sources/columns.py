@@ -49,7 +49,7 @@ articles of NewsAPI, GNews, Mediastack, NewsData.io, the Guardian, the New York 
 items, posts of WordPress and articles of schema.org are read."""
 _SHORT = frozenset({"description", "summary", "snippet", "fieldstrailtext"})
 """Columns of a text where there is no longer one. They do not make a document of an object around a list."""
-_CUT = re.compile(r"\s*+(?:\.\.\.|…)?\s*+\[\+?\d++ chars\]$")
+_CUT = re.compile(r"(?:\.\.\.|…)?+\s{0,9}+\[\+?+\d{1,9}+ chars\]$")
 """How a text ends of which a plan of NewsAPI or GNews gives the beginning only."""
 _NOT_GIVEN = re.compile(r"ONLY AVAILABLE IN [A-Z ]{1,60}PLANS?")
 """What NewsData.io writes for a text that a plan does not give."""
