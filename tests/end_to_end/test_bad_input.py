@@ -144,7 +144,7 @@ def test_an_unusable_file_with_replace_does_not_cost_the_run_that_is_there(
     shutil.copytree(made.out, tmp_path / "run")
     bad = rows_file(tmp_path / "bad.jsonl", ["broken"])
     ended = lab.make(bad, tmp_path / "run", "--seed", 5, "--replace")
-    assert ended.code == 2 and ended.error_line.startswith(f"error: {bad}: not JSON")
+    assert ended.code == 2 and ended.error_line.startswith(f"error: {bad}, row 1: not JSON")
     assert verify_run(tmp_path / "run").problems == []
     assert uids(tmp_path / "run") == uids(made.out)
 
