@@ -1,22 +1,19 @@
-"""What a search yields with a model that is mostly right, and rejection sampling with as many calls.
+"""What a search yields with a model that is mostly right, by preset, and rejection sampling with as many calls.
 
-No model is asked. World `a` is the check: two hops, four leaf plans that are equally good and differ in both
-questions, every rollout right with the chance p; a wrong one errs from either step on. World `b` is the measure: two to
-four hops, one proposed split in four wrong, passages that vary with the wording of the query, answers right with the
-chance p where the passage is there (`_chains.py`). Candidates are counted before the filters, rows after them.
+No model is asked. A simulated one errs by chance: two to four hops, one proposed split in four wrong, passages that
+vary with the wording of the query, answers right with the chance p where the passage is there (`_chains.py`). Each draw
+is independent of the others, as a real model's are not. Candidates are counted before the filters, rows after them.
 Rejection sampling draws a plan and its answers anew each time, with as many calls as the search of the same question
 made; its correct rows go through the same filters.
 
     make bench B=search_yield
-    make bench B=search_yield ARGS="--world a --questions 1600"
-    make bench B=search_yield ARGS="--world b --search width=4 patience=80"
+    make bench B=search_yield ARGS="--presets tree-search --questions 200 --search width=4 patience=80"
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,23 +34,19 @@ from trailforge.generators.mcts_trajectories.generate import (
 )
 from trailforge.inference import Meter, Prices
 from trailforge.inference.asker import Asker
-from trailforge.mcts.contrasts import PLAIN, Variation
-from trailforge.mcts.inputs import Proposal, RollOut, SearchConfig, Simulation
-from trailforge.mcts.plan import resolve
+from trailforge.mcts.contrasts import PLAIN
 from trailforge.mcts.policy import open_policy
-from trailforge.mcts.reflection import ReflectionConfig, reflections
-from trailforge.mcts.search import search
+from trailforge.mcts.reflection import ReflectionConfig
 from trailforge.pipelines.runs.config import read_config
 from trailforge.presets import load_preset
-from trailforge.rewards import mentions, same_answer
-from trailforge.schemas import Passage, Plan, Question, Rollout, SearchTree, Step
+from trailforge.schemas import Plan, Question, Rollout
 
 ERRORS = ("retrieval", "reasoning", "decomposition")
 
 
 @dataclass(slots=True)
 class Yield:
-    """Sums over the questions of one world at one p."""
+    """Sums over the questions at one p."""
 
     questions: int = 0
     rollouts: int = 0
@@ -62,6 +55,8 @@ class Yield:
     """Before filters, by type."""
     rows: Counter[str] = field(default_factory=Counter)
     """After them."""
+    origins: Counter[str] = field(default_factory=Counter)
+    """Of these, whose plan they follow."""
     stops: Counter[str] = field(default_factory=Counter)
     sampled_rows: int = 0
     """Of rejection sampling."""
@@ -69,26 +64,22 @@ class Yield:
 
 
 def main() -> None:
-    """Search both worlds and print the tables."""
+    """Search with every preset and print a table for each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--world", choices=("a", "b", "both"), default="both")
-    parser.add_argument("--questions", type=int, default=400, help="for each p (default: 400)")
-    parser.add_argument("--p", type=float, nargs="+", default=[0.7, 0.8, 0.9, 0.95], help="chances to be right")
+    parser.add_argument("--presets", nargs="+", default=["msearcher", "tree-search", "gold-first"])
+    parser.add_argument("--questions", type=int, default=100, help="for each p (default: 100)")
+    parser.add_argument("--p", type=float, nargs="+", default=[0.8, 0.9, 0.95], help="chances to be right")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--search", nargs="*", default=[], metavar="NAME=N", help="for world b: others than the preset's"
-    )
+    parser.add_argument("--search", nargs="*", default=[], metavar="NAME=N", help="others than the preset's")
     options = parser.parse_args()
-    if options.world in ("a", "both"):
-        _print("world a", {p: asyncio.run(_world_a(p, options.questions, options.seed)) for p in options.p})
-    if options.world in ("b", "both"):
-        config = _preset(options.search)
-        found = {p: asyncio.run(_world_b(p, options.questions, options.seed, config)) for p in options.p}
-        _print("world b", found, calls=True)
+    for preset in options.presets:
+        config = _preset(preset, options.search)
+        found = {p: asyncio.run(_search(p, options.questions, options.seed, config)) for p in options.p}
+        _print(preset, found)
 
 
-def _preset(changes: Sequence[str]) -> MctsRunConfig:
-    config = read_config(MctsRunConfig, load_preset("msearcher", "mcts_trajectories"), source="msearcher")
+def _preset(name: str, changes: Sequence[str]) -> MctsRunConfig:
+    config = read_config(MctsRunConfig, load_preset(name, "mcts_trajectories"), source=name)
     changed = {name: int(number) for name, _, number in (change.partition("=") for change in changes)}
     search = replace(config.generator.search, **changed)
     return replace(config, generator=replace(config.generator, search=search))
@@ -99,7 +90,7 @@ def _capped(kinds: Iterable[str], caps: ReflectionConfig) -> Counter[str]:
     return Counter({kind: min(count, caps.max_pairs) for kind, count in Counter(kinds).items()})
 
 
-async def _world_b(p: float, count: int, seed: int, config: MctsRunConfig) -> Yield:
+async def _search(p: float, count: int, seed: int, config: MctsRunConfig) -> Yield:
     total, caps = Yield(questions=count), config.generator.reflection
     for number in range(count):
         question = make_question(number, seed)
@@ -115,6 +106,7 @@ async def _world_b(p: float, count: int, seed: int, config: MctsRunConfig) -> Yi
         total.calls += made.tree.calls
         total.candidates.update(_capped((row.reflection_error or "correct" for row in made.candidates), caps))
         total.rows.update(row.reflection_error or "correct" for row in accepted)
+        total.origins.update(row.origin for row in accepted)
         total.stops[made.tree.stop_reason] += 1
         sampled, calls = await _sample(question, replace(context, client=ChainModel(p)), config, made.tree.calls)
         total.sampled_rows += sampled
@@ -146,77 +138,7 @@ async def _sample(question: Question, context: Context, config: MctsRunConfig, b
     return len(accepted), meter.calls
 
 
-async def _world_a(p: float, count: int, seed: int) -> Yield:
-    total = Yield(questions=count)
-    for number in range(count):
-        question = Question(id=f"a{number}", question=_WHOLE, answer=_GOOD[-1])
-        tree = await search(
-            question,
-            policy=_FourPlans(),
-            roll_out=_coin(p, f"{seed}:{number}"),
-            calls=lambda: 0,
-            config=SearchConfig(),
-            progress=_rows,
-        )
-        total.rollouts += len(tree.rollouts)
-        found = reflections(tree, same_answer, mentions, ReflectionConfig())
-        total.candidates.update(_capped((r.error for r in found), ReflectionConfig()))
-        total.stops[tree.stop_reason] += 1
-    return total
-
-
-def _rows(tree: SearchTree) -> Counter[str]:
-    found = reflections(tree, same_answer, mentions, ReflectionConfig())
-    return Counter({"correct": 1, **Counter(r.error for r in found)})
-
-
-_WHOLE = "Where was the director of the film Metropolis born?"
-_GOOD = ("Lang", "Vienna")
-_WAYS = (("directed", "born"), ("made", "raised"), ("filmed", "delivered"), ("shot", "brought up"))
-_WRONG_ANSWERS = 50
-
-
-class _FourPlans:
-    """Splits the question in four ways whose parts cannot be split."""
-
-    async def judge(self, sub_questions: Sequence[str]) -> list[bool]:
-        return [sub_question == _WHOLE for sub_question in sub_questions]
-
-    async def propose(self, sub_question: str, count: int) -> Proposal:
-        return Proposal(splits=tuple((f"Who {v} Metropolis?", f"Where was [E] {w}?") for v, w in _WAYS[:count]))
-
-
-def _coin(p: float, seed: str) -> RollOut:
-    """A rollout is right with the chance p; a wrong one errs from either step on. Other words find other passages.
-
-    One that varies a step of another keeps what came before it, and is right from there with the chance p.
-    """
-
-    async def roll_out(plan: Plan, variation: Variation) -> Simulation:
-        rng = random.Random(f"{seed}:{plan.sub_questions}:{variation.sample}")
-        kept = variation.base.steps[: variation.step] if variation.base else ()
-        is_lost = any(step.answer != good for step, good in zip(kept, _GOOD, strict=False))
-        is_right = rng.random() < p and not is_lost
-        wrong_from = len(plan) if is_right else variation.step or rng.randrange(len(plan))
-        steps, known = list(kept), {step.index + 1: step.answer for step in kept}
-        for i in range(len(kept), len(plan)):
-            known[i + 1] = _GOOD[i] if i < wrong_from else f"wrong{rng.randrange(_WRONG_ANSWERS)}"
-            is_reworded = variation.kind == "query" and variation.step == i
-            number = variation.sample if is_reworded else 0
-            found = Passage(id=f"{i}/{number}", title="t", text=known[i + 1], score=1.0)
-            asked = plan.sub_questions[i]
-            steps.append(
-                Step(index=i, sub_question=asked, query=resolve(asked, known), passages=(found,), answer=known[i + 1])
-            )
-        return Simulation(
-            steps=tuple(steps), answer=known[len(plan)], reward=float(is_right),
-            variation=variation.kind, varied_step=variation.step,
-        )  # fmt: skip
-
-    return roll_out
-
-
-def _print(title: str, found: dict[float, Yield], *, calls: bool = False) -> None:
+def _print(title: str, found: dict[float, Yield]) -> None:
     table = Table(title=f"{title}, {next(iter(found.values())).questions} questions each")
     table.add_column("a question")
     for p in found:
@@ -230,13 +152,13 @@ def _print(title: str, found: dict[float, Yield], *, calls: bool = False) -> Non
     line("reflective candidates", [sum(y.candidates[e] for e in ERRORS) / y.questions for y in all_of])
     for error in ERRORS:
         line(f"  {error}", [y.candidates[error] / y.questions for y in all_of])
-    if calls:
-        line("calls", [y.calls / y.questions for y in all_of])
-        line("accepted rows", [y.rows.total() / y.questions for y in all_of])
-        for kind in ("correct", *ERRORS):
-            line(f"  {kind}", [y.rows[kind] / y.questions for y in all_of])
-        line("calls per accepted row", [y.calls / max(y.rows.total(), 1) for y in all_of])
-        line("  rejection sampling", [y.sampled_calls / max(y.sampled_rows, 1) for y in all_of])
+    line("calls", [y.calls / y.questions for y in all_of])
+    line("accepted rows", [y.rows.total() / y.questions for y in all_of])
+    for kind in ("correct", *ERRORS):
+        line(f"  {kind}", [y.rows[kind] / y.questions for y in all_of])
+    line("  on the policy's plans", [y.origins["policy"] / max(y.rows.total(), 1) for y in all_of])
+    line("calls per accepted row", [y.calls / max(y.rows.total(), 1) for y in all_of])
+    line("  rejection sampling", [y.sampled_calls / max(y.sampled_rows, 1) for y in all_of])
     line("stops", [" ".join(f"{k} {v / y.questions:.0%}" for k, v in y.stops.most_common()) for y in all_of])
     Console(width=140).print(table)
 

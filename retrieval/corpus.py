@@ -18,7 +18,7 @@ from trailforge.rows.files import head_of
 from trailforge.rows.html_text import plain_text
 from trailforge.rows.tables import bare_name, find_columns
 from trailforge.schemas import Document, InvalidInput
-from trailforge.schemas.errors import located
+from trailforge.schemas.errors import NOTICE, located
 from trailforge.schemas.files import LONGEST_ROW
 
 CountTokens = Callable[[Sequence[str]], Sequence[int]]
@@ -171,7 +171,9 @@ def _files(source: Path) -> Iterator[tuple[Path, str]]:
         elif _kind(path) in {*_TEXT, *_ROWS} and path.is_file():
             known.append((name, path))
     if led_out:
-        _LOG.warning("%s: links that lead out of the folder are not followed: %s", source, ", ".join(sorted(led_out)))
+        _LOG.log(
+            NOTICE, "%s: links that lead out of the folder are not followed: %s", source, ", ".join(sorted(led_out))
+        )
     if not known:
         raise InvalidInput(f"holds no document ({', '.join((*_TEXT, *_ROWS))}, .gz too)", file=source)
     large = [name for name, path in sorted(known) if _kind(path) in _TEXT and path.stat().st_size > LONGEST_ROW]

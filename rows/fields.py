@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from trailforge.rows.json_rows import parsed
 from trailforge.schemas import InvalidInput
+from trailforge.schemas.errors import NOTICE
 
 V = TypeVar("V")
 _INTEGER = re.compile(r"[+-]?\d{1,15}(?:\.0*)?")
@@ -67,7 +68,7 @@ class Asides:
                 fresh.setdefault(problem, []).append(field)
         for problem, names in fresh.items():
             shown = ", ".join(repr(name[:_SHOWN]) for name in names[:_SHOWN])
-            _LOG.warning("%s, %s: %s", self._path, f"field{'s' if len(names) > 1 else ''} {shown}", problem)
+            _LOG.log(NOTICE, "%s, %s: %s", self._path, f"field{'s' if len(names) > 1 else ''} {shown}", problem)
 
 
 class Fields:

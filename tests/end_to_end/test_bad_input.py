@@ -221,6 +221,12 @@ def test_a_row_that_cannot_be_used_is_named_with_file_row_and_field(
     assert leftovers(out) == [] and ended.out == ""
 
 
+def test_a_column_that_is_not_read_is_said_once_where_the_user_looks(lab: Lab, tmp_path: Path) -> None:
+    rows = rows_file(tmp_path / "q.jsonl", [question(8) | {"level": "easy"}, question(9) | {"level": "hard"}])
+    ended = lab.make(rows, tmp_path / "out")
+    assert ended.code == 0 and ended.err.count(f"{rows}, field 'level': not used\n") == 1
+
+
 def test_a_missing_questions_file_is_named(lab: Lab, tmp_path: Path) -> None:
     ended = lab.make(tmp_path / "none.jsonl", tmp_path / "run")
     assert (ended.code, ended.error_line) == (2, f"error: {tmp_path}/none.jsonl: no such file")
