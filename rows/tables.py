@@ -214,8 +214,8 @@ def find_columns(
         else:
             column = next((known[name] for name in usual_names if name in known), "")
             if not column and field in needed:
-                problem = f"no column for the {field}; there are {_listed(names)}. Say which: {field}=COLUMN{form}"
-                raise InvalidInput(problem, field=field)
+                problem = f"no column for the {field}; there are {_listed(names)}"
+                raise InvalidInput(f"{problem}. Say which: --columns {field}=COLUMN{form}", field=field)
         if column:
             found[field] = column
     return found

@@ -340,8 +340,8 @@ BAD_ROWS: list[tuple[dict[str, Any], str | None, str]] = [
     ({**PLAIN, "date": "2024-02-30"}, "date", "expected a date as 2024-05-31"),
     ({**PLAIN, "date": "2024-05"}, "date", "expected a date as 2024-05-31"),
     ({**PLAIN, "kind": "sports"}, "kind", "expected one of news, academic, general, found 'sports'"),
-    ({"title": "One"}, "text", "no column for the text; there are title. Say which: text=COLUMN"),
-    ({"text": "One"}, "title", "no column for the title; there are text. Say which: title=COLUMN"),
+    ({"title": "One"}, "text", "no column for the text; there are title. Say which: --columns text=COLUMN"),
+    ({"text": "One"}, "title", "no column for the title; there are text. Say which: --columns title=COLUMN"),
     ({}, "title", "no column for the title; there are none."),
     ({**ARXIV, "arxiv_id": "x"}, "arxiv_id", "expected an arXiv id as 2504.00016, found 'x'"),
     ({**ARXIV, "abstract": ""}, "abstract", "empty"),
@@ -381,7 +381,7 @@ def test_rows_that_cannot_be_read_keep_their_place(tmp_path: Path, content: str 
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("a,b\n1,2\n", "field 'title': no column for the title; there are a, b. Say which: title=COLUMN"),
+        ("a,b\n1,2\n", "field 'title': no column for the title; there are a, b. Say which: --columns title=COLUMN"),
         ("title,text,text\n1,2,3\n", "field 'text': two columns have this name"),
         ('title,text\nA,"b\nB,c\n', "row 2: the CSV is broken here (unexpected end of data)"),
         ('title,text\nA,"b"c\n', "row 2: the CSV is broken here"),
