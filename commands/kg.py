@@ -16,7 +16,10 @@ app = typer.Typer(
     help="Knowledge graphs: built once into a folder, opened in milliseconds, shared by all workers.",
 )
 _Store = Annotated[Path, typer.Argument(help="Folder that `kg build` made.", metavar="DIR")]
-_Tables = typer.Option(help="Table of names: id, label, aliases (TSV, CSV, JSON, Parquet). Repeatable.")
+_Entities = typer.Option(
+    help="Table of names: id, label, aliases, types (what it is an instance of). TSV, CSV, JSON, Parquet. Repeatable."
+)
+_Relations = typer.Option(help="Table of names: id, label, aliases (as above). Repeatable.")
 
 
 @app.command(
@@ -35,8 +38,8 @@ def build(
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder of the store; must not exist.")],
-    entities: Annotated[list[Path] | None, _Tables] = None,
-    relations: Annotated[list[Path] | None, _Tables] = None,
+    entities: Annotated[list[Path] | None, _Entities] = None,
+    relations: Annotated[list[Path] | None, _Relations] = None,
     columns: Annotated[
         str | None, typer.Option(help="Which column of the triples holds what, e.g. head=subject,tail=object.")
     ] = None,
@@ -48,6 +51,8 @@ def build(
     pairs = parse_columns(columns) if columns else None
     made = build_kg(open_source(source, entities=entities or (), relations=relations or (), columns=pairs), out)
     print(f"{made.entities:,} entities, {made.triples:,} triples, {made.relations:,} relations in {out}")
+    if made.entities_by_name:
+        print(f"{made.entities_by_name:,} entities have no id but their name: two of one name are one")
     if made.invalid_rows:
         print(f"{made.invalid_rows:,} of {made.rows:,} rows were left out; {out}/rejected.parquet says why")
 

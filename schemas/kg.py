@@ -107,6 +107,8 @@ class KgStats:
     max_degree: int
     bytes: int
     """All files of the store."""
+    entities_by_name: int = 0
+    """The source has no id of them but their name: two of one name are one. 0 also in stores of earlier versions."""
 
 
 KgShape = Literal["chain", "intersection", "intersection_inside"]

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trailforge.retrieval.kg.columns import as_texts, bucket_bits, grouped, offsets, save, save_texts
 from trailforge.retrieval.kg.folding import name_words, unqualified
 from trailforge.retrieval.kg.graph import both_ways, sorted_triples
 from trailforge.retrieval.kg.layout import write_manifest
 from trailforge.retrieval.kg.names import save_names
-from trailforge.retrieval.kg.rows import Gathered, NamedThings, codes_of
+from trailforge.retrieval.kg.rows import CODE, INSTANCE_OF, Gathered, NamedThings, codes_of, shapes_of
 from trailforge.retrieval.kg.sources import KgSource
 from trailforge.retrieval.seals import building
 from trailforge.schemas import InvalidInput, KgStats, RejectedRow, write_parquet
@@ -57,7 +58,7 @@ def _write(gathered: Gathered, folder: Path) -> KgStats:
     _save_ids(folder, entity_ids)
     save_texts(folder, "relations", relation_ids)
     _save_names(folder, "relation_names", gathered.relations, named_relations, relation_ids)
-    names, unnamed = _save_names(folder, "names", gathered.entities, named_rows, entity_ids)
+    names, labels, unnamed = _save_names(folder, "names", gathered.entities, named_rows, entity_ids)
     words = _index_names(folder, names)
     return KgStats(
         entities=len(entity_ids),
@@ -67,6 +68,7 @@ def _write(gathered: Gathered, folder: Path) -> KgStats:
         names=len(names),
         words=words,
         unnamed_entities=unnamed,
+        entities_by_name=_count_by_name(entity_ids, labels, pc.equal(relation_ids, INSTANCE_OF), triples),
         isolated_entities=int(np.count_nonzero(degrees == 0)),
         rows=gathered.rows,
         invalid_rows=len(gathered.rejected),
@@ -74,6 +76,19 @@ def _write(gathered: Gathered, folder: Path) -> KgStats:
         max_degree=int(degrees.max()),
         bytes=sum(path.stat().st_size for path in folder.iterdir()),
     )
+
+
+def _count_by_name(
+    ids: pa.LargeStringArray, labels: pa.LargeStringArray, is_a: pa.BooleanArray, triples: np.ndarray
+) -> int:
+    """How many entities have nothing but their name for an id; values and classes aside."""
+    shapes = shapes_of(ids)
+    of_codes = pc.unique(shapes.filter(pc.not_equal(ids, labels)))
+    codes = pc.or_(pc.is_in(shapes, of_codes), pc.match_substring_regex(ids, f'^(?:{CODE}|".*)$'))
+    named = pc.and_not(pc.equal(ids, labels), codes).to_numpy(zero_copy_only=False).copy()
+    is_class = is_a.to_numpy(zero_copy_only=False)[triples[1]]
+    named[np.setdiff1d(triples[2][is_class], np.concatenate([triples[0], triples[2][~is_class]]))] = False
+    return int(np.count_nonzero(named))
 
 
 def _save_ids(folder: Path, ids: pa.LargeStringArray) -> None:
@@ -91,8 +106,9 @@ def id_hash(key: str) -> int:
 
 def _save_names(
     folder: Path, name: str, things: NamedThings, rows: np.ndarray, ids: pa.LargeStringArray
-) -> tuple[pa.LargeStringArray, int]:
-    """Write the names of things by row, each thing's in order, the label first; and how many got their id for a name.
+) -> tuple[pa.LargeStringArray, pa.LargeStringArray, int]:
+    """Write the names of things by row, each thing's in order, the label first. All names, the labels, and how many
+    got their id for a name.
 
     `rows`: the thing of each addition. Things that were added several times keep the first label; a name that comes
     twice stays once.
@@ -105,8 +121,8 @@ def _save_names(
     if np.any(owners[1:] < owners[:-1]) or len(rows) != len(np.unique(rows)):
         names, owners = _in_order(names, owners)
     save_texts(folder, name, names)
-    save(folder, f"{name}.of", offsets(np.bincount(owners, minlength=len(ids))))
-    return names, len(unnamed)
+    save(folder, f"{name}.of", starts := offsets(np.bincount(owners, minlength=len(ids))))
+    return names, names.take(pa.array(starts[:-1])), len(unnamed)
 
 
 def _in_order(names: pa.LargeStringArray, owners: np.ndarray) -> tuple[pa.LargeStringArray, np.ndarray]:

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trailforge.retrieval.kg.columns import as_texts
 from trailforge.schemas import InvalidInput, RejectedRow
@@ -28,6 +29,10 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"(?:@[A-Za-z0-9-]+|\^\^\S+)', re.DOTALL
 _DATE = re.compile(r"([+-]?)(\d{1,4})(?:-(\d\d)(?:-(\d\d)(?:T[\d:.]+Z?)?)?)?")
 _MONTHS = tuple("January February March April May June July August September October November December".split())
 
+INSTANCE_OF = "instance of"
+CODE = r"[A-Z]\d+|/\w+/\S+|\w+:\S+|<.*>|_:\S+"
+"""An id of Wikidata, of Freebase, or any URI: what no entity is called."""
+_DIGITS, _LETTERS = r"[0-9]+", r"[A-Za-z]+"
 _GATHERED = 500_000
 """Texts that are moved into Arrow at once."""
 _MOST_INVALID = 0.05
@@ -239,6 +244,11 @@ class Gathered:
             for column in (self._heads, self._relations, self._tails):
                 column.flush()
 
+    def instance(self, key: str, kind: str) -> None:
+        """What a row about an entity says it is, by id or label: a triple, but no row."""
+        self.rows -= 1
+        self.triple(key, INSTANCE_OF, kind)
+
     def fact(self, head: str, relation: str, value: str) -> None:
         """A valid row that is a triple with a value instead of a tail: a date, a number, a text."""
         key = value_id(value)
@@ -270,6 +280,16 @@ class Gathered:
                 f"{len(self.rejected):,} of {self.rows:,} rows are invalid ({share:.0%}, at most {_MOST_INVALID:.0%}); "
                 f"the first: {self.rejected[0].detail}"
             )
+
+
+def shape_of(key: str) -> str:
+    """How an id is built, each row of digits as 0 and each of letters as a: `n0012` as `a0`."""
+    return re.sub(_LETTERS, "a", re.sub(_DIGITS, "0", key))
+
+
+def shapes_of(keys: pa.LargeStringArray) -> pa.LargeStringArray:
+    """`shape_of` of each."""
+    return pc.replace_substring_regex(pc.replace_substring_regex(keys, _DIGITS, "0"), _LETTERS, "a")
 
 
 def value_id(value: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trailforge.retrieval.kg.rows import (
+    INSTANCE_OF,
     Gathered,
     NamedThings,
     Row,
@@ -21,7 +22,6 @@ from trailforge.retrieval.kg.rows import (
 )
 from trailforge.retrieval.kg.tables import (
     ENDS,
-    INSTANCE_OF,
     SUBCLASS_OF,
     has_names,
     head_lines,
@@ -129,7 +129,7 @@ class Codex:
             _named_objects(classes, into, into.entities)
             for number, (key, found) in enumerate(_object(of_entities).items(), start=1):
                 for each in _listed(Row(of_entities, number, {key: found}), key, into):
-                    into.triple(key, INSTANCE_OF, str(each))
+                    into.instance(key, str(each))
 
     def _types(self) -> list[Path]:
         paths = [self.folder / "types" / "en" / "types.json", self.folder / "types" / "entity2types.json"]
@@ -144,9 +144,10 @@ class Tables:
     """Triples and names in tables: TSV, JSON Lines (each gzipped too) or Parquet.
 
     Triples have the columns `head`, `relation`, `tail` (an id, or a value as `value_of` reads it), and may have
-    `head_label`, `relation_label`, `tail_label`; a TSV file without a header has the first three. Names have `id` (or
-    `qid`, `pid`, `mid`), `label` and `aliases` (a list, or a text with `|` between them); a TSV file without a header
-    has an id and then the names, the label first. Without a name an id is its own.
+    `head_label`, `relation_label`, `tail_label`; a TSV file without a header has the first three. Where an id is
+    missing, the label is the id. Names have `id` (or `qid`, `pid`, `mid`), `label` and `aliases` (a list, or a text
+    with `|` between them), entities also `types`, each an id or a label, that become triples *instance of*; a TSV file
+    without a header has an id and then the names, the label first. Without a name an id is its own.
     """
 
     triples: tuple[Path, ...]
@@ -269,21 +270,32 @@ def _named_objects(path: Path, into: Gathered, things: NamedThings) -> None:
 
 def _named_row(row: Row, into: Gathered, things: NamedThings) -> bool:
     """Take in an id with label and aliases; False when the row is invalid."""
-    key, label, aliases = text_of(row.get("id")), text_of(row.get("label")), row.get("aliases") or []
-    aliases = aliases.split("|") if isinstance(aliases, str) else aliases
+    key, label = text_of(row.get("id")), text_of(row.get("label"))
+    aliases, types = _parted(row.get("aliases")), _parted(row.get("types")) if things is into.entities else []
     if row.problem or key is None or label is None:
         field = row.fault if row.problem else "label" if key else "id"
         into.reject(row.file, row.number, field, row.problem or "must be a text that is not empty", row.payload)
-    elif not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
-        into.reject(row.file, row.number, "aliases", "must be a list of texts", row.payload)
+    elif aliases is None or types is None:
+        field = "aliases" if aliases is None else row.columns.get("types", "types")
+        into.reject(row.file, row.number, field, "must be a list of texts", row.payload)
     else:
         into.named(things, key, [label, *aliases])
+        for kind in types:
+            into.instance(key, kind)
         return True
     return False
 
 
+def _parted(value: Any) -> list[str] | None:
+    """The texts of a list, or of a text with `|` between them; None for anything else."""
+    texts = value.split("|") if isinstance(value, str) else value or []
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        return None
+    return [text for each in texts if (text := text_of(each))]
+
+
 def _labelled_triple(row: Row, labelled: set[tuple[str, str, str]], into: Gathered) -> None:
-    ids = [text_of(row.get(end)) for end in ENDS]
+    ids = [text_of(row.get(end)) or text_of(row.get(f"{end}_label")) for end in ENDS]
     bad = next((row.columns.get(end, end) for end, key in zip(ENDS, ids, strict=True) if key is None), None)
     if row.problem or bad:
         problem = row.problem or "must be a text that is not empty"

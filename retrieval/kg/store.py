@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache, cached_property
 from importlib.resources import files
@@ -17,10 +18,13 @@ from trailforge.retrieval.kg.folding import Spellings, name_words
 from trailforge.retrieval.kg.graph import Adjacency
 from trailforge.retrieval.kg.layout import check_hashes, check_once, hold_files, raise_damage, read_manifest, reads
 from trailforge.retrieval.kg.names import NameIndex
+from trailforge.retrieval.kg.rows import CODE, shape_of
 from trailforge.schemas import InvalidInput, KgEntity, KgTriple
 
 Direction = Literal["out", "into"]
 """Which side of a triple an entity is on: `out` as its head, `into` as its tail."""
+_CODE = re.compile(CODE)
+_MOST_SHAPES = 10_000
 _WORDINGS = "relation_aliases.txt"
 
 
@@ -174,6 +178,18 @@ class KgStore:
     def labels_of(self, rows: np.ndarray) -> list[str]:
         """The first names of several entities."""
         return self._names.many(self._names_of[rows])
+
+    def is_named(self, row: int) -> bool:
+        """Is its label a name? Where a source has no other name, the id is one unless it is built as others' ids."""
+        label = self.label_of(row)
+        return label != self._ids[row] or not (_CODE.fullmatch(label) or shape_of(label) in self._code_shapes)
+
+    @cached_property
+    def _code_shapes(self) -> frozenset[str]:
+        """How the ids of named entities are built, as some from everywhere show."""
+        rows = np.unique(np.linspace(0, max(len(self) - 1, 0), min(len(self), _MOST_SHAPES)).astype(np.int64))
+        pairs = zip(self._ids.many(rows), self.labels_of(rows), strict=True)
+        return frozenset(shape_of(key) for key, label in pairs if key != label and not key.startswith('"'))
 
     def names_of(self, row: int) -> list[str]:
         """All names of an entity, the label first."""

@@ -9,13 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 from urllib.parse import unquote
 
-from trailforge.retrieval.kg.rows import Gathered, Row, TextFile, date_of, text_of
+from trailforge.retrieval.kg.rows import INSTANCE_OF, Gathered, Row, TextFile, date_of, text_of
 from trailforge.rows import InvalidRow, JsonRow, open_file, read_rows
 from trailforge.rows.files import head_of
 from trailforge.rows.tables import bare_name, find_columns, parse_column_map
 from trailforge.schemas import InvalidInput
 
-INSTANCE_OF = "instance of"
 SUBCLASS_OF = "subclass of"
 _RDF, _RDFS = "http://www.w3.org/1999/02/22-rdf-syntax-ns#", "http://www.w3.org/2000/01/rdf-schema#"
 _SKOS = "http://www.w3.org/2004/02/skos/core#"
@@ -45,9 +44,11 @@ NAMES: dict[str, tuple[str, ...]] = {
     "id": ("id", "qid", "pid", "mid", "entityid", "relationid", "nodeid", "iri", "uri"),
     "label": ("label", "name", "title", "preflabel", "entity", "relation"),
     "aliases": ("aliases", "alias", "synonyms", "altlabel", "altlabels"),
+    "types": ("types", "type", "kinds", "kind", "instanceof", "classes", "class"),
 }
 """Columns of names by field."""
-_OF_ID = re.compile(r"(head|subject|relation|predicate|tail|object)[qp]?id")
+_OF_IDS = ("id", "qid", "pid", "mid", "wikidataid", "wikidataqid", "entityid", "iri", "uri")
+"""What the name of a column of ids has more than that of the names beside it: `head_qid` and `head`."""
 TRIPLE_FORM = (
     "a table of triples has the columns head, relation, tail (TSV, CSV, JSON or Parquet; --columns "
     "head=COLUMN,relation=COLUMN,tail=COLUMN for other names), or three columns and no header"
@@ -108,14 +109,29 @@ def _triple_row(row: JsonRow | InvalidRow, path: Path, given: tuple[tuple[str, s
 
 @lru_cache(maxsize=256)
 def _triple_columns(names: tuple[str, ...], given: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """The column of each field. Beside a column of ids, as `head_id`, one of the same name without `id` has labels."""
-    found = find_columns(names, TRIPLES, dict(given), needed=ENDS, form=f"; {TRIPLE_FORM}")
+    """The column of each field. Beside a column of ids, as `head_id`, one of the same name without `id` has labels.
+
+    Where a map names the column of an end, one of ids beside it is read all the same: the end has its names.
+    """
+    columns = dict(given)
+    found = find_columns(names, TRIPLES, columns, needed=ENDS, form=f"; {TRIPLE_FORM}")
     bare = {bare_name(name): name for name in reversed(names)}
     for end in ENDS:
-        of_id = _OF_ID.fullmatch(bare_name(found[end])) if end not in dict(given) else None
-        if of_id and of_id[1] in bare:
-            found.setdefault(f"{end}_label", bare[of_id[1]])
+        if f"{end}_label" in found:
+            continue
+        here = bare_name(found[end])
+        ids = next((bare[here + more] for more in _OF_IDS if here + more in bare), None)
+        named = next((bare[here.removesuffix(more)] for more in _OF_IDS if _is_beside(here, more, bare)), None)
+        if ids is not None:
+            found[end], found[f"{end}_label"] = ids, found[end]
+        elif named is not None:
+            found[f"{end}_label"] = named
     return found
+
+
+def _is_beside(column: str, more: str, bare: Mapping[str, str]) -> bool:
+    """Is this a column of ids with one of names beside it?"""
+    return column.endswith(more) and column != more and column.removesuffix(more) in bare
 
 
 def _roles(names: Sequence[str], given: tuple[tuple[str, str], ...]) -> dict[str, str]:

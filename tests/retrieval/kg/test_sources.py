@@ -475,7 +475,69 @@ def test_names_in_tables_of_other_columns(tmp_path: Path) -> None:
     triples_file = written(tmp_path, "t.tsv", "1\tr\t2\n")
     names = written(tmp_path, "e.csv", "node_id,name,synonyms,type\n1,One,Uno|Un,x\n2,Two,,y\n")
     store = built(open_source(triples_file, entities=[names]), tmp_path)
-    assert triples(store) == {"One | r | Two"} and store.aliases("1") == ("Uno", "Un")
+    assert triples(store) == {"One | r | Two", "One | instance of | x", "Two | instance of | y"}
+    assert store.aliases("1") == ("Uno", "Un")
+
+
+def test_what_entities_are_is_read_from_their_table(tmp_path: Path) -> None:
+    """Types by id or label, in a list or a text, null or missing; of relations a type is no kind."""
+    triples_file = written(tmp_path, "t.tsv", "Q1\tP1\tQ2\n")
+    names = written(
+        tmp_path,
+        "e.jsonl",
+        '{"qid": "Q1", "label": "Jaws", "types": ["film", "Q9"]}\n{"qid": "Q2", "label": "Steven", "types": null}\n'
+        '{"qid": "Q3", "label": "Ulm", "types": "city|town"}\n{"qid": "Q9", "label": "thriller"}\n',
+    )
+    relations = written(tmp_path, "r.csv", "id,label,type\nP1,director,property\n")
+    store = built(open_source(triples_file, entities=[names], relations=[relations]), tmp_path)
+    assert triples(store) == {
+        "Jaws | director | Steven", "Jaws | instance of | film", "Jaws | instance of | thriller",
+        "Ulm | instance of | city", "Ulm | instance of | town",
+    }  # fmt: skip
+    assert store.stats.rows == 6
+
+
+def test_types_that_are_no_texts_are_named(tmp_path: Path) -> None:
+    triples_file = written(tmp_path, "t.tsv", "".join(f"a\tr\tb{n}\n" for n in range(40)))
+    names = written(tmp_path, "e.jsonl", '{"id": "a", "label": "A", "kind": [1]}\n{"id": "b1", "label": "B"}\n')
+    store = built(open_source(triples_file, entities=[names]), tmp_path)
+    (rejected,) = read_parquet(store.folder / "rejected.parquet", RejectedRow)
+    assert "row 1, field 'kind': must be a list of texts" in rejected.detail
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ("head", "relation", "tail", "head_qid", "tail_qid"),
+        ("subject", "rel", "object", "subjectId", "objectId"),
+        ("head", "relation", "tail", "head_wikidata_id", "tail_wikidata_id"),
+    ],
+)
+def test_ids_beside_labels_tell_namesakes_apart(tmp_path: Path, columns: tuple[str, ...]) -> None:
+    """Two of one name stay two; who has no id has the name for one."""
+    rows = [("Alexander", "father", "Frederick", "Q1", "Q3"), ("Alexander", "father", "Louis", "Q2", "Q4"),
+            ("Maria", "father", "Paul", None, None), ("Anna", "father", "Paul", "Q5", None)]  # fmt: skip
+    text = "".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows)
+    store = built(open_source(written(tmp_path, "t.jsonl", text)), tmp_path)
+    assert store.stats.invalid_rows == 0 and store.stats.entities_by_name == 2
+    assert [store.label(each) for each in store.neighbours("Q1", "father", "out")] == ["Frederick"]
+    assert [store.label(each) for each in store.neighbours("Q2", "father", "out")] == ["Louis"]
+    assert sorted(store.label(each) for each in store.neighbours("Paul", "father", "into")) == ["Anna", "Maria"]
+
+
+def test_a_column_map_of_names_reads_the_ids_beside_them(tmp_path: Path) -> None:
+    text = "from\tfrom_id\tr\tto\nAl\t1\tknows\tBo\nAl\t2\tknows\tCy\n"
+    columns = {"head": "from", "relation": "r", "tail": "to"}
+    store = built(open_source(written(tmp_path, "t.tsv", text), columns=columns), tmp_path)
+    assert len(store.namesakes("Al")) == 2
+
+
+def test_where_ids_are_codes_who_has_no_name_is_not_called_by_one(tmp_path: Path) -> None:
+    """An id that is built as those of named entities is a code; another is the name that stands for a missing id."""
+    text = "head_id,head,relation,tail_id,tail\nn01,Ada,knows,n02,\n,Bert,knows,n01,Ada\n"
+    store = built(open_source(written(tmp_path, "t.csv", text)), tmp_path)
+    assert [store.is_named(store.row(each)) for each in ("n01", "n02", "Bert")] == [True, False, True]
+    assert store.stats.entities_by_name == 1
 
 
 @pytest.mark.parametrize("source", [Tables(triples=(Path("none.tsv"),)), KqaJson(Path("none.json"))])
