@@ -10,10 +10,11 @@ from pathlib import Path
 from trailforge.generators.kg_questions import DATASET, NAME
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.paths.config import share_out
+from trailforge.generators.kg_questions.paths.shortage import REFUSALS
 from trailforge.pipelines.cards.card import limits, origin_lines, rows_of, short, write_card
 from trailforge.pipelines.cards.licences import of_graph, plain
 from trailforge.pipelines.runs.intake import Settings, run_configuration
-from trailforge.schemas import FactChain, KgQuestion, Manifest, read_rows
+from trailforge.schemas import Count, FactChain, KgQuestion, Manifest, read_rows
 
 _DATA_TABLES = (NAME, "candidates", "rejected")
 _MOST_RELATIONS = 20
@@ -27,6 +28,13 @@ class _Figures:
     """Questions by shape and number of facts."""
     paths: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Paths that were sampled, as above."""
+    tries: tuple[Count, ...] = ()
+    calls: set[str] = field(default_factory=set)
+    """What the model was asked for."""
+    entities: set[str] = field(default_factory=set)
+    """Of the paths, by id."""
+    by_name: set[str] = field(default_factory=set)
+    """Those of them whose id is their name."""
     relations: Counter[str] = field(default_factory=Counter)
     examples: dict[str, KgQuestion] = field(default_factory=dict)
 
@@ -35,7 +43,7 @@ def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
     """The card as Markdown; its plot is written beside it."""
     rows = rows_of(folder, NAME, KgQuestion)
     paths = read_rows([folder / shard.input for shard in settings.shards], FactChain)
-    return card(folder, manifest, run_configuration(DATASET, settings), rows, paths)
+    return card(folder, manifest, run_configuration(DATASET, settings), rows, paths, settings.tries)
 
 
 def card(
@@ -44,9 +52,15 @@ def card(
     config: KgQuestionRunConfig,
     rows: Iterable[KgQuestion],
     paths: Iterable[FactChain],
+    tries: Iterable[Count] = (),
 ) -> str:
-    """The card as Markdown; its plot is written beside it."""
-    figures = _Figures(paths=Counter((path.shape, len(path.facts)) for path in paths))
+    """The card as Markdown; its plot is written beside it. `tries`: those that gave no path, by reason."""
+    figures = _Figures(tries=tuple(tries), calls={each.purpose for each in manifest.calls_by_purpose})
+    for path in paths:
+        figures.paths[path.shape, len(path.facts)] += 1
+        nodes = (*path.starts, *path.found)
+        figures.entities.update(node.id for node in nodes)
+        figures.by_name.update(node.id for node in nodes if node.id == node.label)
     for row in rows:
         figures.forms[row.shape, row.hops] += 1
         for label in dict.fromkeys(fact.triple.relation_label for fact in row.chain.facts):  # once a row, in its order
@@ -61,7 +75,7 @@ def card(
         sources=of_graph(config.kg_hash, config.card),
         summary=_summary(manifest, config, figures),
         own=[_tables(figures, config)],
-        end=[_limits(config), *(_example(row) for _, row in sorted(figures.examples.items()))],
+        end=[_limits(config, figures), *(_example(row) for _, row in sorted(figures.examples.items()))],
     )
 
 
@@ -90,27 +104,42 @@ def _tables(figures: _Figures, config: KgQuestionRunConfig) -> str:
         f"| {shape} | {hops} | {asked[shape, hops]} | {figures.paths[shape, hops]} | {figures.forms[shape, hops]} |"
         for shape, hops in sorted(asked | figures.paths | figures.forms)
     ]
+    found = figures.paths.total()
     if missing := (asked - figures.paths).total():
+        others = found - (figures.paths & asked).total() or "None"
         lines.append(
-            f"\n{missing} of {config.count} paths were not found in the shape that was asked for: the graph has no more"
-            " of it that `paths` in the run's configuration allows, or people refused it. Other shapes took their"
-            " place, as far as there were any."
+            f"\n{config.count} paths were asked for, {found} were found. {missing} were not found in the shape that was"
+            " asked for: the graph has no more of it that `paths` in the run's configuration allows, or people refused"
+            f" it. {others} of other shapes took their place."
         )
+    if figures.tries:
+        lines += ["\n## Attempts that gave no path\n", "| reason | attempts | why |", "|---|---:|---|"]
+        ordered = sorted(figures.tries, key=lambda each: (-each.count, each.reason))
+        lines += [f"| {each.reason} | {each.count} | {REFUSALS.get(each.reason, '')} |" for each in ordered]
     most = figures.relations.most_common(_MOST_RELATIONS)
     lines += [f"\n## Relations\n\nThe most frequent of {len(figures.relations)}.\n"]
     lines += ["| relation | questions |", "|---|---:|", *(f"| {plain(name)} | {count} |" for name, count in most)]
     return "\n".join(lines) + "\n"
 
 
-def _limits(config: KgQuestionRunConfig) -> str:
+def _limits(config: KgQuestionRunConfig, figures: _Figures) -> str:
     small = None
     if config.model.url == "embedded":
         is_ruled = config.writer.kind == "templates"
         small = ", which answers from memory; rules put the facts into words" if is_ruled else ""
     checked = "- That one entity satisfies a question was counted in the graph: the world may know more of them."
-    if config.filters.check:
+    if "check" in figures.calls:
         checked += " The model was asked for others, and for what is wrong with the facts; it may not know."
-    return limits([checked, "- What is asked was true at the graph's date."], small)
+    elif config.filters.check:
+        checked += " The model was asked for no others: no question came so far."
+    lines = [checked, "- What is asked was true at the graph's date."]
+    if figures.by_name:
+        number, every = len(figures.by_name), len(figures.entities)
+        lines.append(
+            f"- Of {number} of the {every} entities the graph has no id but the name: if two have one name, they are"
+            " one here and cannot be told apart, and a question may mix their facts."
+        )
+    return limits(lines, small)
 
 
 def _example(row: KgQuestion) -> str:

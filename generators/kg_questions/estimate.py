@@ -25,6 +25,8 @@ def estimate(inputs: RunInputs, config: KgQuestionRunConfig) -> Estimate:
     sampler = PathSampler(KgStore.open(Path(config.kg)), config.paths, config.seed)
     chains = list(sampler.sample(min(count, _PATHS)))
     check_any(next(iter(chains), None), sampler, inputs.options.get("kg", config.kg))
+    if len(chains) < min(count, _PATHS):
+        count = len(chains)  # the graph has no more
     draws = count * config.filters.closed_book_samples
     asked = count_tokens(PROMPTS.text("closed_book")) + _QUESTION_TOKENS
     stages = [stage_estimate("closed_book", draws, asked, writer.closed_book_max_tokens, prices)]

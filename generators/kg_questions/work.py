@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 from trailforge.filters import first_rejection
@@ -17,7 +18,7 @@ from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.filters import judge_question
 from trailforge.generators.kg_questions.generate import KgQuestionContext, KgQuestionWork, seal
 from trailforge.generators.kg_questions.paths.sampling import PathSampler
-from trailforge.generators.kg_questions.paths.shortage import check_any
+from trailforge.generators.kg_questions.paths.shortage import check_any, describe_shortage
 from trailforge.inference import ModelClient
 from trailforge.pipelines.dataset import StageRun
 from trailforge.pipelines.engine.files import what_is_wrong
@@ -28,7 +29,7 @@ from trailforge.pipelines.runs.intake import RunInputs, Settings, read_settings,
 from trailforge.pipelines.runs.stages import digest_of
 from trailforge.retrieval.kg import KgStore
 from trailforge.retrieval.kg.layout import MANIFEST as STORE_MANIFEST
-from trailforge.schemas import FactChain, KgQuestion, RejectedRow, to_dict
+from trailforge.schemas import Count, FactChain, KgQuestion, RejectedRow, to_dict
 from trailforge.schemas.errors import NOTICE
 
 _LOG = logging.getLogger(__name__)
@@ -57,13 +58,11 @@ def take_in(inputs: RunInputs, folder: Path, config: KgQuestionRunConfig) -> Set
         nouns="paths of the wanted forms",
         shard_size=config.output.shard_size,
     )
+    refusals = tuple(Count(reason=reason, count=number) for reason, number in sorted(sampler.rejected.items()))
     (books,) = settings.books
     if books.inputs < config.count:
-        reasons = ", ".join(f"{reason} {number}" for reason, number in sorted(sampler.rejected.items())) or "none"
-        _LOG.log(
-            NOTICE, "the graph gave %d of %d paths; attempts that gave none: %s", books.inputs, config.count, reasons
-        )
-    return settings
+        _LOG.log(NOTICE, describe_shortage(books.inputs, sampler, config.count))
+    return replace(settings, tries=refusals)
 
 
 def open_context(work: ModelWork, client: ModelClient) -> KgQuestionContext:

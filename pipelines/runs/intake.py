@@ -30,6 +30,7 @@ from trailforge.pipelines.runs.config import SHARD_SIZE, RunConfig, read_config
 from trailforge.pipelines.sources import InvalidRow, read_questions
 from trailforge.pipelines.sources.refused import NONE, Refusals
 from trailforge.schemas import (
+    Count,
     FileEntry,
     InvalidInput,
     NothingLeft,
@@ -71,6 +72,8 @@ class Settings:
     books: tuple[StageCount, ...]
     refusals: str = ""
     """Hash of what people had decided before that nothing is made of; empty when that is nothing."""
+    tries: tuple[Count, ...] = ()
+    """Tries of an intake that samples its items which gave none, by reason."""
 
     @property
     def items(self) -> int:

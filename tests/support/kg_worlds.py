@@ -16,7 +16,8 @@ RELATIONS = "likes helps follows fears".split()
 LAX = KgPathConfig(
     hops=(1, 2, 3, 4), intersections=0.5, max_degree=9, max_fan_out=4, min_functionality=0.0, min_triples=1,
     max_guess=1.0, many_tails=(), closed_lists=tuple(RELATIONS), closed_heads=tuple(RELATIONS),
-    one_head=tuple(RELATIONS), symmetric=(), max_per_found=99, max_shared=1.0, max_same=4, max_attempts=40,
+    one_head=tuple(RELATIONS), symmetric=(), max_per_found=99, max_per_answer=99, max_pair_share=1.0, max_shared=1.0,
+    max_same=4, max_attempts=40,
 )  # fmt: skip
 """Takes every path that the graph bears out."""
 

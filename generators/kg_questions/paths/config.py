@@ -12,7 +12,7 @@ from trailforge.schemas.errors import check_least
 MOST_HOPS = 4
 CLOSED_LISTS = (
     "architect|author|child|commander|composer|creator|director|discoverer or inventor|founded by|librettist|"
-    "people aboard|screenwriter|separates|sibling|spouse|unmarried partner"
+    "people aboard|screenwriter|separates|sibling|spouse"
 )
 MANY_TAILS = (
     "award received|cast member|child|country of citizenship|diplomatic relation|discoverer or inventor|educated at|"
@@ -35,9 +35,9 @@ PASSING = (
     "airline hub|population"
 )
 DISPUTED = (
-    "religion|religion or worldview|ethnic group|medical condition|sexual orientation|political ideology|"
-    "movement|part of|time period|symptoms|practiced by"
+    "religion|religion or worldview|ethnic group|political ideology|movement|part of|time period|symptoms|practiced by"
 )
+PRIVATE = "unmarried partner|partner|significant person|relative|medical condition|sexual orientation|manner of death"
 GONE = (
     "historical country|former country|former sovereign state|historical unrecognized state|historical period|"
     "ancient civilization"
@@ -49,6 +49,7 @@ PLACES = (
 COARSE = "country|sovereign state|island nation|continent|state of|province of|region of|county of|republic of"
 RANKS = (
     "capital|former capital|national capital|state capital|largest city|second largest city|megacity|county seat|"
+    "state or insular area capital in the united states|district capital|border town|college town|"
     "tourist attraction|tourist destination|cultural property|landmark"
 )
 TELLS_ROLE = (
@@ -120,11 +121,14 @@ class KgPathConfig:
     """Relations that lead to a town or a building: a coarser place is what a graph has for want of better."""
     coarse: tuple[str, ...] = tuple(COARSE.split("|"))
     """How kinds of such coarser places begin."""
-    max_same: int = 2
-    """Facts of one relation in a path: nobody asks for the father of the father of a father."""
-    excluded: tuple[str, ...] = tuple("|".join((KIND_RELATIONS, PASSING, DISPUTED)).split("|"))
+    impersonal: tuple[str, ...] = ("location of formation", "formed in", "headquarters location", "inception")
+    """Relations whose head is no person, though graphs have singers that were formed somewhere."""
+    max_same: int = 1
+    """Facts of one relation in a path: nobody asks for the country of the country of a town."""
+    excluded: tuple[str, ...] = tuple("|".join((KIND_RELATIONS, PASSING, DISPUTED, PRIVATE)).split("|"))
     """Relations that are not followed: kinds, which join nearly everything; what is over before a graph is read, as
-    who is at the head of what; and what sources dispute or leave vague."""
+    who is at the head of what; what sources dispute or leave vague; and what nobody asks who is not curious about other
+    people's private life."""
     symmetric: tuple[str, ...] = ("spouse", "unmarried partner", "partner", "sibling", "shares border with",
                                   "diplomatic relation", "twinned administrative body")  # fmt: skip
     """Relations that hold both ways, stated once or twice."""
@@ -140,8 +144,14 @@ class KgPathConfig:
     """Kinds that a path may begin or end in but not pass."""
     gone: tuple[str, ...] = tuple(GONE.split("|"))
     """Kinds of what is no more: it is named, but not found, since what was true of it is true of others today."""
+    of_today: tuple[str, ...] = ("country",)
+    """Relations of which what is no more does not count: a town is in the country that is there today."""
     max_per_found: int = 3
     """Paths in which one entity is found, as the answer or a bridge."""
+    max_per_answer: int = 1
+    """Paths with one answer, by its name."""
+    max_pair_share: float = 0.05
+    """Of the paths that are asked for, those in which the same two relations stand; three at least."""
     max_shared: float = 0.5
     """Share of a path's facts, or of an earlier one's, that both may have. 1: all, if one has more beside."""
     max_attempts: int = 300
@@ -152,10 +162,12 @@ class KgPathConfig:
     def __post_init__(self) -> None:
         if not self.hops or not all(1 <= hops <= MOST_HOPS for hops in self.hops):
             raise InvalidInput(f"must be numbers from 1 to {MOST_HOPS}", field="hops")
-        for name in ("intersections", "min_functionality", "max_guess", "min_kind_share", "max_shared"):
+        shares = ("intersections", "min_functionality", "max_guess", "min_kind_share", "max_shared", "max_pair_share")
+        for name in shares:
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidInput("must be from 0 to 1", field=name)
-        check_least(self, 1, "max_degree", "max_same", "max_per_found", "max_attempts", must="must be")
+        counts = ("max_degree", "max_same", "max_per_found", "max_per_answer", "max_attempts")
+        check_least(self, 1, *counts, must="must be")
         check_least(self, 2, "max_fan_out", "max_counted", must="must be")
 
     @property

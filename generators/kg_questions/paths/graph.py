@@ -12,6 +12,7 @@ import numpy as np
 
 from trailforge.generators.kg_questions.paths.config import KgPathConfig
 from trailforge.retrieval.kg import KgStore
+from trailforge.retrieval.kg.columns import stretch
 from trailforge.retrieval.kg.graph import Adjacency
 from trailforge.schemas import KgTriple
 
@@ -47,14 +48,25 @@ class _Side:
         """The runs of a relation, rising."""
         return self.order[int(self.starts[relation]) : int(self.starts[relation + 1])]
 
+    def pairs(self, relation: int, least: int, most: int) -> tuple[np.ndarray, np.ndarray]:
+        """Sources and what a relation leads to from them, of those from which it leads to `least` to `most`."""
+        runs, edges = self.runs(relation), self.adjacency.edges
+        lengths = edges[runs + 1].astype(np.int64) - edges[runs]
+        fits = (lengths >= least) & (lengths <= most)
+        runs, lengths = runs[fits], lengths[fits]
+        targets = self.adjacency.neighbours[stretch(edges[runs].astype(np.int64), lengths)]
+        return np.repeat(self.owners(runs), lengths), targets
+
 
 class Graph:
     """A store as paths see it, by row. A direction `is_forward` leads from heads to tails."""
 
-    def __init__(self, store: KgStore, symmetric: Iterable[str] = ()) -> None:
-        """`symmetric`: relations, by label or id, that hold both ways however they are stated."""
+    def __init__(self, store: KgStore, config: KgPathConfig) -> None:
         self.store = store
-        self.symmetric = relations_named(store, symmetric)
+        self.symmetric = relations_named(store, config.symmetric)
+        self._of_today = relations_named(store, config.of_today)
+        self.is_gone = _rows_of_kinds(store, config.kinds, config.gone)
+        """Whether each entity is of a kind that is no more; shape (entities,)."""
         count = len(store.relation_names)
         self._sides = {True: _Side.of(store.out, count), False: _Side.of(store.into, count)}
 
@@ -62,6 +74,8 @@ class Graph:
         """The entities that a relation leads to from one, rising."""
         side = self.store.out if is_forward else self.store.into
         found = side.neighbours_of(row, relation)
+        if is_forward and relation in self._of_today:
+            return found[~self.is_gone[found]]
         if relation not in self.symmetric:
             return found
         other = self.store.into if is_forward else self.store.out
@@ -91,6 +105,18 @@ class Graph:
         rows = np.unique(np.concatenate([side.owners(side.runs(relation)) for side in sides]))
         return rows if places is None else rows[places[places < len(rows)]]
 
+    def pairs(self, relation: int, is_forward: bool, least: int, most: int) -> tuple[np.ndarray, np.ndarray]:
+        """Sources and what a relation leads to from them, of those from which it leads to `least` to `most`."""
+        is_of_today = is_forward and relation in self._of_today
+        if relation not in self.symmetric and not is_of_today:
+            return self._sides[is_forward].pairs(relation, least, most)
+        sides = self._sides.values() if relation in self.symmetric else [self._sides[is_forward]]
+        ends = np.concatenate([np.stack(side.pairs(relation, 1, len(self.store))) for side in sides], axis=1)
+        ends = ends[:, ~self.is_gone[ends[1]]] if is_of_today else np.unique(ends, axis=1)
+        _, places, counts = np.unique(ends[0], return_inverse=True, return_counts=True)
+        sources, targets = ends[:, (counts >= least)[places] & (counts <= most)[places]]
+        return sources, targets
+
     def num_sources(self, relation: int, is_forward: bool) -> int:
         """How many entities it leads from; of a symmetric one those of both directions."""
         return (
@@ -109,6 +135,9 @@ class Graph:
 
     def functionality(self, relation: int, is_forward: bool) -> float:
         """Entities that it leads from over triples: 1 when it always leads to one. 0 without triples."""
+        if is_forward and relation in self._of_today:
+            sources, _ = self.pairs(relation, is_forward, 1, len(self.store))
+            return len(np.unique(sources)) / len(sources) if len(sources) else 0.0
         triples = self.num_triples(relation, is_forward)
         return self.num_sources(relation, is_forward) / triples if triples else 0.0
 
@@ -127,10 +156,24 @@ def relations_named(store: KgStore, wanted: Iterable[str]) -> frozenset[int]:
     )
 
 
-_PERSON = "person"
+def _rows_of_kinds(store: KgStore, relations: Iterable[str], kinds: Iterable[str]) -> np.ndarray:
+    """Whether each entity is an instance of a class with one of these labels; shape (entities,)."""
+    found = np.zeros(len(store), bool)
+    for label in kinds:
+        for each in store.namesakes(label).tolist():
+            if store.label_of(each).casefold() == label:
+                for relation in relations_named(store, relations):
+                    found[store.into.neighbours_of(each, relation)] = True
+    return found
+
+
+PERSON = "person"
 _HUMAN = "human"
-_ID = re.compile(r"[A-Z]\d+|/\w+/\S+|\w+:\S+|<.*>|_:\S+")
-"""Of Wikidata, of Freebase, or any URI: no name."""
+_TOWN = re.compile(
+    r"(?:(?:big|port|charter|independent|autonomous|largest|urban|rural|statutory) )*"
+    r"(city|town|municipality|commune|comune|village)(?: (?:of|in|with|on) .*|-county)?"
+)
+"""Kinds of which people say the noun alone."""
 _LONGEST_LABEL = 10
 """Words: what is longer is a sentence, not a name."""
 _NO_THINGS = "Wikimedia "
@@ -153,24 +196,25 @@ class KindReader:
         self._roles = relations_named(graph.store, config.roles)
         self.kind = lru_cache(_REMEMBERED)(self._read_kind)
         self.is_proper = lru_cache(_REMEMBERED)(self._find_proper)
-        self.is_gone = lru_cache(_REMEMBERED)(self._find_gone)
         self._ends_of = lru_cache(None)(self._count_ends)
-        rows = range(len(graph.store))
-        self._has_labels = any(graph.store.label_of(row) != graph.store.id_of(row) for row in rows)
 
     def _read_kind(self, row: int) -> str:
-        """Label of the class that it is an instance of, `person` for a human; empty without any.
+        """Label of the class that it is an instance of, `person` for a human, `city` for a big one or one of a country;
+        empty without any.
 
         Of several classes that have many instances the one of fewest words: `city` says what it is, `state or insular
         area capital in the United States` more than a question should.
         """
-        classes = self._classes(row)
+        classes = [each for each in self._classes(row) if self._store.is_named(each)]
         things = [each for each in classes if self._store.label_of(each).casefold() not in self._config.ranks]
         found = {each: self._store.degree_of(each) for each in things or classes}
         usual = [each for each, degree in found.items() if degree * _USUAL >= max(found.values())]
         labels = {each: self._store.label_of(each) for each in usual}
         kind = min(usual, key=lambda each: (len(labels[each].split()), -found[each], each), default=None)
-        return "" if kind is None else _PERSON if labels[kind] == _HUMAN else labels[kind]
+        if kind is None:
+            return ""
+        town = _TOWN.fullmatch(labels[kind])
+        return town[1] if town else PERSON if labels[kind] == _HUMAN else labels[kind]
 
     def role(self, row: int) -> str:
         """Label of what it does, where that is one thing: of several nothing says for which it is known."""
@@ -178,26 +222,23 @@ class KindReader:
         return self._store.label_of(found.pop()) if len(found) == 1 else ""
 
     def _find_proper(self, row: int) -> bool:
-        """Has it a name of its own, and is it a thing: no class that others are instances of, and no page?
-
-        In a graph of names alone the id is the name.
-        """
+        """Has it a name, and is it a thing: no class that others are instances of, and no page?"""
         label = self._store.label_of(row)
-        is_unnamed = label == self._store.id_of(row) and (self._has_labels or _ID.fullmatch(label))
-        if is_unnamed or not any(map(str.isalnum, label)) or len(label.split()) > _LONGEST_LABEL:
+        if not self._store.is_named(row) or not any(map(str.isalnum, label)) or len(label.split()) > _LONGEST_LABEL:
             return False
         is_page = any(kind.startswith(_NO_THINGS) for kind in self._labels(row))
         return not is_page and not self._has_instances(label)
 
-    def _find_gone(self, row: int) -> bool:
-        """Is it of a kind that is no more?"""
-        return any(label.casefold() in self._config.gone for label in self._labels(row))
+    def is_gone(self, row: int) -> bool:
+        """Is it of a kind that is no more, and no town, which goes on when its state does not?"""
+        return bool(self._graph.is_gone[row]) and not any(map(_TOWN.fullmatch, self._labels(row)))
 
     def is_odd(self, relation: int, head: int, tail: int) -> bool:
-        """Is an end of a fact of a kind that ends of this relation hardly ever are? Unknown kinds are never odd."""
-        for ends, row in zip(self._ends_of(relation), (head, tail), strict=True):
-            kind = self.kind(row)
-            if kind and ends.total() >= _FEWEST_LOOKED_AT and ends[kind] < self._config.min_kind_share * ends.total():
+        """Is an end of a fact of kinds that ends of this relation hardly ever are? Unknown kinds are never odd."""
+        for (ends, number), row in zip(self._ends_of(relation), (head, tail), strict=True):
+            labels = self._labels(row)
+            least = self._config.min_kind_share * number
+            if labels and number >= _FEWEST_LOOKED_AT and all(ends[label] < least for label in labels):
                 return True
         return False
 
@@ -213,13 +254,13 @@ class KindReader:
         rows = self._store.namesakes(label).tolist()
         return any(not relations.isdisjoint(self._store.into.relations_of(row).tolist()) for row in rows)
 
-    def _count_ends(self, relation: int) -> tuple[Counter[str], Counter[str]]:
-        """Kinds of heads, and of tails, of triples from everywhere in the relation."""
-        heads: Counter[str] = Counter()
-        tails: Counter[str] = Counter()
-        for rows, counts in ((True, heads), (False, tails)):
-            number = self._graph.num_sources(relation, rows)
+    def _count_ends(self, relation: int) -> list[tuple[Counter[str], int]]:
+        """Kinds of heads, and of tails, of triples from everywhere in the relation; each with how many have a kind."""
+        found: list[tuple[Counter[str], int]] = []
+        for is_forward in (True, False):
+            number = self._graph.num_sources(relation, is_forward)
             places = np.unique(np.linspace(0, max(number - 1, 0), min(number, _LOOKED_AT)).astype(int))
-            counts.update(map(self.kind, self._graph.sources(relation, rows, places).tolist()) if number else ())
-            del counts[""]
-        return heads, tails
+            rows = self._graph.sources(relation, is_forward, places).tolist() if number else []
+            labels = [set(self._labels(row)) for row in rows]
+            found.append((Counter(label for each in labels for label in each), sum(map(bool, labels))))
+        return found

@@ -5,30 +5,67 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from trailforge.generators.kg_questions.paths.config import KgPathConfig
+from trailforge.generators.kg_questions.paths.facts import FactCounts
 from trailforge.generators.kg_questions.paths.sampling import PathSampler
 from trailforge.schemas import FactChain, NothingLeft
 
 _SMALL = {"min_triples": 1, "max_guess": 1.0, "hops": (1, 2)}
 """Fields of `KgPathConfig` by which a small graph has paths, too."""
 _MOST_TRIED = 20
-_LACKS = {
+REFUSALS = {
     "no_path": "too few facts lead on from one another to one entity alone",
-    "repeated": "its other paths have the facts of these",
-    "spare_fact": "one fact alone gives the answer: several entities have to have each relation",
+    "no_thing": "what stands there has no name, is a class or a page, or is no more",
+    "used_up": "earlier paths find the same entity (paths.max_per_found)",
+    "answered": "an earlier path has the answer (paths.max_per_answer)",
+    "passed_end": "a year would have to be passed (paths.ends)",
+    "needs_kind": "the graph does not say what kind of thing is found (types, or instance of)",
+    "coarse_place": "the place is a country or a state, where a town is asked for (paths.coarse)",
+    "odd_kind": "an end is of a kind that the relation hardly ever has (paths.min_kind_share)",
+    "fan_out": "a fact leads to several where it has to lead to one, or to one where facts meet",
+    "guessed": "the answer is often right for the last relation (paths.max_guess)",
+    "turns_back": "the way leads back to where it came from",
+    "common_pair": "earlier paths have two of the relations together (paths.max_pair_share)",
+    "same_relation": "one relation stands in too many facts of a path (paths.max_same)",
+    "told": "a name has that of a later finding in it",
+    "shortcut": "a fact joins what has to be two facts apart",
     "not_unique": "other entities satisfy the same facts",
     "not_ruled_out": "where two facts meet, the graph does not rule out others",
-    "shortcut": "a fact joins what has to be two facts apart",
-    "same_relation": "one relation stands in too many facts of a path",
-    "told": "a name has that of a later finding in it",
+    "spare_fact": "one fact alone gives the answer: several entities have to have each relation",
+    "repeated": "its other paths have the facts of these",
 }
-"""By the reason of `PathSampler.rejected`; the first two say the least."""
+"""Why an attempt gave no path, by the reason in `PathSampler.rejected`."""
+_GROWN = frozenset(("same_relation", "told", "shortcut", "not_unique", "not_ruled_out", "spare_fact"))
+_OF_GRAPH = frozenset(("no_thing", "needs_kind", "coarse_place", "odd_kind", "guessed"))
 
 
 def describe_lack(rejected: Mapping[str, int]) -> str:
     """Why most paths fail that were grown, else why none could be."""
-    grown = {reason: count for reason, count in rejected.items() if reason not in ("no_path", "repeated")}
-    reasons = grown or rejected
-    return _LACKS[max(sorted(reasons), key=lambda reason: reasons[reason])] if reasons else _LACKS["no_path"]
+    for telling in (_GROWN, _OF_GRAPH, REFUSALS.keys()):
+        reasons = {reason: count for reason, count in rejected.items() if reason in telling}
+        if reasons:
+            return REFUSALS[max(sorted(reasons), key=lambda reason: reasons[reason])]
+    return REFUSALS["no_path"]
+
+
+def list_refusals(rejected: Mapping[str, int]) -> str:
+    """The counted reasons, the most frequent first."""
+    ordered = sorted(rejected.items(), key=lambda each: (-each[1], each[0]))
+    return ", ".join(f"{reason} {number:,}" for reason, number in ordered) or "none"
+
+
+def describe_shortage(found: int, sampler: PathSampler, count: int) -> str:
+    """What is told where a graph gives fewer paths than are asked for."""
+    more = ""
+    if 1 not in sampler.config.hops:
+        config = replace(sampler.config, hops=(1, *sampler.config.hops))
+        number = len(list(sampler.with_config(config).sample(count)))
+        hops = ", ".join(map(str, config.hops))
+        more = f"; with `paths: {{hops: [{hops}]}}` in the preset it gives {number:,}"
+    return (
+        f"the graph gave {found:,} of {count:,} paths: {describe_lack(sampler.rejected)}; "
+        f"attempts that gave none: {list_refusals(sampler.rejected)}{more}"
+    )
 
 
 def check_any(found: FactChain | None, sampler: PathSampler, folder: object) -> None:
@@ -38,16 +75,21 @@ def check_any(found: FactChain | None, sampler: PathSampler, folder: object) -> 
     """
     if found is not None:
         return
-    config, facts = sampler.config, sampler.count_facts()
+    config = sampler.config
     forms = ", ".join(sorted({f"{form.shape} of {form.hops}" for form in config.shares}))
-    tried = ", ".join(f"{reason} {number:,}" for reason, number in sampler.rejected.most_common())
     raise NothingLeft(
-        f"holds no paths of the wanted forms ({forms}): of {facts.total:,} facts {facts.asked:,} are of relations that "
-        f"are asked for (not paths.excluded), and {facts.leading:,} of such that lead to one entity (paths.min_triples "
-        f"{config.min_triples}, the most that one has is {facts.most:,}; paths.min_functionality "
-        f"{config.min_functionality:g}; not paths.many_tails); attempts that gave none: {tried or 'none'}: "
-        f"{describe_lack(sampler.rejected)}. {_mend(sampler)}",
+        f"holds no paths of the wanted forms ({forms}): {_describe_facts(sampler.count_facts(), config)}; attempts "
+        f"that gave none: {list_refusals(sampler.rejected)}: {describe_lack(sampler.rejected)}. {_mend(sampler)}",
         file=folder,
+    )
+
+
+def _describe_facts(facts: FactCounts, config: KgPathConfig) -> str:
+    """What of a graph may be asked."""
+    return (
+        f"of {facts.total:,} facts {facts.asked:,} are of relations that are asked for (not paths.excluded), and "
+        f"{facts.leading:,} of such that lead to one entity (paths.min_triples {config.min_triples}, the most that one "
+        f"has is {facts.most:,}; paths.min_functionality {config.min_functionality:g}; not paths.many_tails)"
     )
 
 

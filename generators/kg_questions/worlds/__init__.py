@@ -9,6 +9,7 @@ one document, whose place in a search is measured. What goes wrong over a world 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import islice
@@ -38,10 +39,12 @@ from trailforge.pipelines.engine.files import new_folder, sha256_of
 from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.kg import KgStore
 from trailforge.retrieval.kg.layout import MANIFEST as STORE_MANIFEST
-from trailforge.schemas import Hop, InvalidInput, NothingLeft, Question, SupportingDocument, to_dict
+from trailforge.schemas import Hop, NothingLeft, Question, SupportingDocument, to_dict
+from trailforge.schemas.errors import NOTICE
 
 __all__ = ["WorldConfig", "make_world"]
 
+_LOG = logging.getLogger(__name__)
 _KIND = "instance of"
 NAME = "world"
 """`Question.dataset` of a world's questions."""
@@ -55,7 +58,8 @@ Item = TypeVar("Item")
 def make_world(kg: Path, out: Path, config: WorldConfig, *, shows_progress: bool = False) -> dict[str, Any]:
     """Write a world into a folder that is not there yet; its figures, which are in its `world.json` too.
 
-    Raises `InvalidInput` when the graph has too little for it, `OutputError` for a folder that cannot be written, and
+    Where the graph has too little for what is asked, the world has the questions that it gives, and a notice says what
+    is missing. Raises `NothingLeft` when it gives none, `OutputError` for a folder that cannot be written, and
     as `KgStore.open` and `KgStore.check_once`.
     """
     store = KgStore.open(kg)
@@ -63,8 +67,13 @@ def make_world(kg: Path, out: Path, config: WorldConfig, *, shows_progress: bool
     with new_folder(out) as folder:
         chooser, corpus, candidates = _chosen(store, config, shows_progress)
         if chooser.missing():
-            raise _shortage(store, chooser, candidates, kg)
-        figures = figures_of(chooser.chosen, corpus, config)
+            lacks = _describe_shortage(store, chooser)
+            chooser = _largest(candidates, config)
+            if not chooser.chosen["questions"]:
+                mend = "give more facts that lead from one name to another"
+                raise NothingLeft(f"the graph gives no questions; {lacks}; {mend}", file=kg)
+            _LOG.log(NOTICE, "%s: %s; the world has %s", kg, lacks, _describe_order(chooser.config))
+        figures = figures_of(chooser.chosen, corpus, chooser.config)
         for split, chosen in chooser.chosen.items():
             _write_lines(folder / f"{split}.jsonl", (to_dict(_record(each)) for each in chosen))
         documents = ({"id": each.id, "title": each.title, "text": each.text} for each in corpus.documents)
@@ -73,7 +82,12 @@ def make_world(kg: Path, out: Path, config: WorldConfig, *, shows_progress: bool
         _write_lines(folder / "searches.jsonl", map(asdict, searches))
         _write_graph(folder / "kg", corpus)
         (folder / "retrieval.yaml").write_text(_retrieval(out), encoding="utf-8")
-        about = {"config": asdict(config), "kg": sha256_of(kg / STORE_MANIFEST), "figures": figures}
+        about = {
+            "config": asdict(chooser.config),
+            "asked": asdict(config),
+            "kg": sha256_of(kg / STORE_MANIFEST),
+            "figures": figures,
+        }
         (folder / "world.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return figures
 
@@ -189,16 +203,13 @@ def _retrieval(out: Path) -> str:
     )
 
 
-def _shortage(store: KgStore, chooser: Chooser, candidates: Sequence[SearchedQuestion], kg: Path) -> InvalidInput:
-    """What is missing, what of the graph is asked for, and an order that the candidates can fill."""
+def _describe_shortage(store: KgStore, chooser: Chooser) -> str:
+    """What is missing of what is asked for, and what the graph has of it."""
     config = chooser.config
     found = sum(map(len, chooser.chosen.values()))
     kinds = ", ".join(f"{number:,} of {kind}" for kind, number in chooser.missing().items())
-    problem = (
-        f"the graph gives {found:,} of {config.questions + config.test_questions:,} questions; missing are {kinds}: "
-    )
-    samplers = {hops: PathSampler(store, path_config(store, config, hops, 1), config.seed) for hops in config.hops}
     lacks: list[str] = []
+    samplers = {hops: PathSampler(store, path_config(store, config, hops, 1), config.seed) for hops in config.hops}
     for hops, sampler in samplers.items():
         number = len(list(sampler.sample(_LOOKED_AT)))
         if number < _LOOKED_AT:
@@ -207,26 +218,30 @@ def _shortage(store: KgStore, chooser: Chooser, candidates: Sequence[SearchedQue
             )
     facts = next(iter(samplers.values())).count_facts()
     asked = f"of {facts.total:,} facts {facts.asked:,} are asked for (kinds are not)"
-    order = _largest_order(candidates, config)
-    mend = f"try {order}, or give more facts" if order else "give more facts that lead from one name to another"
-    error = InvalidInput if found else NothingLeft
-    return error(f"{problem}{'; '.join((asked, *lacks))}; {mend}", file=kg)
+    wanted = config.questions + config.test_questions
+    return "; ".join((f"{found:,} of {wanted:,} questions as asked, missing are {kinds}", asked, *lacks))
 
 
-def _largest_order(candidates: Sequence[SearchedQuestion], config: WorldConfig) -> str:
-    """The options by which the most questions come of these candidates; empty when none do."""
+def _largest(candidates: Sequence[SearchedQuestion], config: WorldConfig) -> Chooser:
+    """The most questions that these candidates give, all of one part; none when there are no candidates."""
     found = {kind_of(each.question) for each in candidates}
     hops = tuple(each for each in config.hops if any(kind.startswith(f"{each} hop") for kind in found))
-    if not hops:
-        return ""
     size = len(candidates)
-    while size:
+    while hops and size:
         less = replace(config, questions=size, test_questions=0, hops=hops, comparisons=0.0, found_at_once=1.0)
         chooser = Chooser(less)
         chooser.choose(candidates)
         if not chooser.missing():
-            at_once = " --found-at-once 1" if max(hops) > 1 else ""
-            compared = " --comparisons 0" if config.comparisons else ""
-            return f"--questions {size} --hops {','.join(map(str, hops))}{compared}{at_once}"
+            return chooser
         size -= max(1, size // 20)
-    return ""
+    nothing = Chooser(config)
+    nothing.choose([])
+    return nothing
+
+
+def _describe_order(config: WorldConfig) -> str:
+    """The options that stand for what a world has."""
+    return (
+        f"--questions {config.questions} --hops {','.join(map(str, config.hops))} --test-questions 0 --comparisons 0 "
+        f"--found-at-once 1"
+    )

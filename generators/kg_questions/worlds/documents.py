@@ -94,7 +94,7 @@ class CorpusWriter:
     def __init__(self, store: KgStore, names: WorldNames, config: WorldConfig) -> None:
         paths = KgPathConfig()
         self._store, self._names, self._config = store, names, config
-        self._graph = Graph(store, paths.symmetric)
+        self._graph = Graph(store, paths)
         self._one_head = relations_named(store, paths.one_head)
         self._years = frozenset(row for row, each in enumerate(store.relation_names) if is_of_years(each[0]))
         self._passed_over = relations_named(store, (*KIND_RELATIONS.split("|"), *paths.kinds, *paths.roles))

@@ -74,7 +74,7 @@ class WorldNames:
     def __init__(self, store: KgStore, style: NameStyle, seed: int) -> None:
         config = KgPathConfig()
         self._store, self._style, self._seed = store, style, seed
-        self._kinds = KindReader(Graph(store, config.symmetric), config)
+        self._kinds = KindReader(Graph(store, config), config)
         self._roles = relations_named(store, config.roles)
         self._ended = relations_named(store, _ENDED)
         self._labels: dict[int, str] = {}

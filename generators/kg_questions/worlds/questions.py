@@ -91,7 +91,12 @@ def path_config(store: KgStore, config: WorldConfig, hops: int, most_per_answer:
         places=(),
         excluded=tuple(KIND_RELATIONS.split("|")),
         gone=(),
+        of_today=(),
+        impersonal=(),
+        max_same=2,
         max_per_found=4 * most_per_answer,
+        max_per_answer=4 * most_per_answer,
+        max_pair_share=1,
         max_shared=1,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,8 @@ from trailforge.generators.kg_questions.paths.sampling import PathSampler
 from trailforge.generators.kg_questions.paths.shortage import check_any, describe_lack
 from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
 from trailforge.retrieval.kg import KgStore, build_kg, open_source
-from trailforge.schemas import InvalidInput, NothingLeft
+from trailforge.schemas import NothingLeft
+from trailforge.schemas.errors import NOTICE
 
 TRIPLES = """Ada Lovelace	born in	London
 Ada Lovelace	father	Lord Byron
@@ -68,16 +70,27 @@ def test_an_unnamed_entity_among_named_ones_stays_without_a_name(tmp_path: Path)
     assert chains and all("c" not in {node.id for node in (*each.starts, *each.found)} for each in chains)
 
 
-def test_a_world_says_an_order_that_the_graph_fills(tmp_path: Path) -> None:
+def test_a_world_has_what_the_graph_gives_and_says_what_is_missing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     kg = graph(tmp_path)
-    with pytest.raises(InvalidInput, match=r"of 13 facts 10 are asked for \(kinds are not\)") as caught:
-        make_world(kg, tmp_path / "world", WorldConfig(questions=100))
-    told = str(caught.value)
-    assert told.startswith(f"{kg}: the graph gives ") and "it has 0 paths of 2 facts (more: one fact alone" in told
-    order = re.search(r"try --questions (\d+) --hops 1, or give more facts$", told)
-    assert order, told
-    figures = make_world(kg, tmp_path / "world", WorldConfig(questions=int(order[1]), hops=(1,)))
-    assert figures["questions"]["count"] == int(order[1]) > 0
+    figures = make_world(kg, tmp_path / "world", WorldConfig(questions=100))
+    (told,) = (record for record in caplog.records if record.levelno == NOTICE)
+    text = told.getMessage()
+    assert text.startswith(f"{kg}: ") and "of 13 facts 10 are asked for (kinds are not)" in text
+    assert "it has 0 paths of 2 facts (more: " in text
+    order = re.search(r"the world has --questions (\d+) --hops 1 ", text)
+    lines = (tmp_path / "world" / "questions.jsonl").read_text().splitlines()
+    assert order and len(lines) == int(order[1]) == figures["questions"]["count"] > 0
+    about = json.loads((tmp_path / "world" / "world.json").read_text())
+    assert (about["config"]["questions"], about["asked"]["questions"]) == (len(lines), 100)
+
+
+def test_a_graph_that_gives_no_world_says_so(tmp_path: Path) -> None:
+    ids = graph(tmp_path, "Q1\tP19\tQ2\nQ3\tP19\tQ4\n")
+    with pytest.raises(NothingLeft, match="the graph gives no questions; 0 of 9 questions as asked"):
+        make_world(ids, tmp_path / "world", WorldConfig(questions=9))
+    assert not (tmp_path / "world").exists()
 
 
 def test_what_was_grown_says_more_than_what_could_not_be() -> None:

@@ -82,7 +82,7 @@ def test_heads_are_a_list_only_where_the_graph_is_said_to_have_them_all(tmp_path
 
 def test_a_fact_that_is_stated_both_ways_is_one(tmp_path: Path) -> None:
     store = world(tmp_path, [("ann", "spouse", "bob"), ("bob", "spouse", "ann"), ("ann", "spouse", "cy")])
-    graph, row, spouse = Graph(store, ("spouse",)), store.row, store.relation_row("spouse")
+    graph, row, spouse = Graph(store, replace(LAX, symmetric=("spouse",))), store.row, store.relation_row("spouse")
     both = {graph.triple(row("ann"), spouse, way, row("bob")) for way in (True, False)}
     assert len(both | {graph.triple(row("bob"), spouse, way, row("ann")) for way in (True, False)}) == 1
     assert graph.triple(row("cy"), spouse, True, row("ann")).text == "Ann | spouse | Cy"
@@ -160,7 +160,7 @@ def test_the_same_relation_and_the_same_entity_do_not_come_again_and_again(tmp_p
 
 
 def reader(store: KgStore) -> KindReader:
-    return KindReader(Graph(store), OURS)
+    return KindReader(Graph(store, LAX), OURS)
 
 
 def test_of_several_classes_a_usual_one_of_few_words_is_the_kind(tmp_path: Path) -> None:
