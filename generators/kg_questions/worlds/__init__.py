@@ -68,11 +68,13 @@ def make_world(kg: Path, out: Path, config: WorldConfig, *, shows_progress: bool
         chooser, corpus, candidates = _chosen(store, config, shows_progress)
         if chooser.missing():
             lacks = _describe_shortage(store, chooser)
-            chooser = _largest(candidates, config)
+            if not chooser.chosen["questions"]:
+                chooser = _largest(candidates, config)
             if not chooser.chosen["questions"]:
                 mend = "give more facts that lead from one name to another"
                 raise NothingLeft(f"the graph gives no questions; {lacks}; {mend}", file=kg)
-            _LOG.log(NOTICE, "%s: %s; the world has %s", kg, lacks, _describe_order(chooser.config))
+            number = sum(map(len, chooser.chosen.values()))
+            _LOG.log(NOTICE, "%s: %s; the world has the %s that there are", kg, lacks, f"{number:,}")
         figures = figures_of(chooser.chosen, corpus, chooser.config)
         for split, chosen in chooser.chosen.items():
             _write_lines(folder / f"{split}.jsonl", (to_dict(_record(each)) for each in chosen))
@@ -223,7 +225,7 @@ def _describe_shortage(store: KgStore, chooser: Chooser) -> str:
 
 
 def _largest(candidates: Sequence[SearchedQuestion], config: WorldConfig) -> Chooser:
-    """The most questions that these candidates give, all of one part; none when there are no candidates."""
+    """The most questions that these candidates give however many one search answers; none without candidates."""
     found = {kind_of(each.question) for each in candidates}
     hops = tuple(each for each in config.hops if any(kind.startswith(f"{each} hop") for kind in found))
     size = len(candidates)
@@ -237,11 +239,3 @@ def _largest(candidates: Sequence[SearchedQuestion], config: WorldConfig) -> Cho
     nothing = Chooser(config)
     nothing.choose([])
     return nothing
-
-
-def _describe_order(config: WorldConfig) -> str:
-    """The options that stand for what a world has."""
-    return (
-        f"--questions {config.questions} --hops {','.join(map(str, config.hops))} --test-questions 0 --comparisons 0 "
-        f"--found-at-once 1"
-    )
