@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trailforge.pipelines.dataset import RunOption
-from trailforge.schemas import InvalidInput
+from trailforge.pipelines.engine.shards import SupportCount
+from trailforge.schemas import InvalidInput, Question
 
 if TYPE_CHECKING:
     from trailforge.pipelines.runs.intake import RunInputs
     from trailforge.retrieval import RetrievalConfig
+    from trailforge.rewards.dynasearcher import TitledText
 
 QUESTION_HINTS = {
     **dict.fromkeys(
@@ -88,3 +90,23 @@ def search_given(config: RetrievalConfig, options: Mapping[str, Any]) -> Retriev
         where = "the web" if config.kind == WEB else "a server"
         raise InvalidInput(f"{where} is searched, whatever --scope and --documents say; leave them out")
     return (replace(config, scope=scope) if scope else config).over(documents)
+
+
+def count_support(
+    question: Question, brought: Sequence[TitledText], config: RetrievalConfig, *, has_searched: bool
+) -> SupportCount:
+    """Whether the searches for a question brought one of its supporting documents: by title, or by its words.
+
+    `brought`: passages, and texts without a title that hold some. The web is left out, whose pages have other titles
+    and words than the documents of a data set.
+    """
+    from trailforge.retrieval.retrievers import WEB
+    from trailforge.rewards.dynasearcher import same_title, same_words
+
+    sought = question.supporting_documents
+    if not (sought and has_searched) or config.kind == WEB:
+        return SupportCount()
+    known, read = {question.support_text(each) for each in sought}, {passage.text for passage in brought}
+    is_found = any(each.title.strip() and same_title(each, passage) for each in sought for passage in brought)
+    is_found = is_found or any(same_words(text, other) for text in known for other in read)
+    return SupportCount(questions=1, found=int(is_found))
