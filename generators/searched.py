@@ -56,6 +56,12 @@ SEARCHED = {
         "(`serve-search`). Default: the preset's, else that of the index.",
         metavar="KIND",
     ),
+    "encoder": RunOption(
+        help="Encoder of the back end: minilm, a sentence-transformers name or path, or URL#MODEL. Default: the "
+        "preset's, else that of the index.",
+    ),
+    "query_prefix": RunOption(help="Prefix the encoder expects before a query. Default: as above."),
+    "passage_prefix": RunOption(help="Prefix it expects before a passage. Default: as above."),
 }
 """Options of a data set's command, which `search_given` reads."""
 
@@ -68,14 +74,14 @@ def packages(config: Any, inputs: RunInputs) -> tuple[str, ...]:
 
 
 def search_given(config: RetrievalConfig, options: Mapping[str, Any]) -> RetrievalConfig:
-    """With the documents, the scope and the back end that are given; `retrieval.scope.with_hash` looks whether they are
-    there.
+    """With the documents, the scope, the back end and the encoder that are given; `retrieval.scope.with_hash` looks
+    whether they are there.
 
     Raises `InvalidInput` when they do not go together.
     """
     from trailforge.retrieval.retrievers import WEB, check_kind
 
-    documents, scope, kind = (options.get(name) for name in SEARCHED)
+    documents, scope, kind, *of_encoder = (options.get(name) for name in SEARCHED)
     if scope not in (None, *_SCOPES):
         raise InvalidInput(f"{scope!r}: expected {' or '.join(_SCOPES)}", field="--scope")
     if scope == "question" and documents is not None:
@@ -86,6 +92,8 @@ def search_given(config: RetrievalConfig, options: Mapping[str, Any]) -> Retriev
         except InvalidInput as error:
             raise InvalidInput(error.problem, field="--retrieval") from None
     config = config.of_kind(kind)
+    config.refuse_encoder(*of_encoder)
+    config = config.with_encoder(*of_encoder)
     if (config.kind == WEB or config.server) and (scope or documents):
         where = "the web" if config.kind == WEB else "a server"
         raise InvalidInput(f"{where} is searched, whatever --scope and --documents say; leave them out")
