@@ -121,8 +121,8 @@ def test_an_index_that_does_not_fit_is_refused_before_the_encoder_is_loaded(
         (  # a preset of another encoder: all at once, and what is to be given is enough
             {"kind": "hybrid", "encoder": "e5", "passage_prefix": "passage: "},
             "the kind 'dense', not 'hybrid', the encoder 'minilm', not 'e5', the passage_prefix '', not 'passage: '; "
-            'give --retrieval "dense" --encoder "minilm", or build it again .trailforge index build … --backend "hybrid" '
-            '--encoder "e5" --passage-prefix "passage: ".',
+            'give --retrieval "dense" --encoder "minilm", or build it again .trailforge index build … --backend '
+            '"hybrid" --encoder "e5" --passage-prefix "passage: ".',
         ),
     ):
         config = replace(RetrievalConfig(scope="corpus", corpus_index=str(tmp_path / "index")), **changes)
