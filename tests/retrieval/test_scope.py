@@ -153,7 +153,7 @@ def test_a_passage_needs_a_text_alone(tmp_path: Path) -> None:
     ("content", "problem"),
     [
         (b'{"text": " "}', "row 1, field 'text': must be a text that is not empty"),
-        (b'{"title": "t"}', "row 1, field 'text': no column for the text; there are title; a passage is"),
+        (b'{"title": "t"}', "row 1, field 'text': no column for the text; there are title. Say which: trailforge"),
         (b'{"text": "a", "id": 1}\n{"text": "b", "id": "1"}', "row 2, field 'id': '1' is the id of an earlier row"),
         (b'{"text": "a"}\n{', "row 2: not JSON"),
         (b"[1]", "row 1: expected an object, found a whole number"),
