@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -145,9 +145,8 @@ def evaluate(
     from trailforge.evaluation.corpora import Corpora, packages_of, read_sources
     from trailforge.evaluation.grid import choose_agents, describe_evaluation, read_evaluation_config
 
-    config = _configure(read_evaluation_config(preset), top_k, judge, prices)
-    search = config.retrieval.with_encoder(encoder, query_prefix, passage_prefix)
-    config = dataclasses.replace(config, retrieval=search)
+    of_encoder = (encoder, query_prefix, passage_prefix)
+    config = _configure(read_evaluation_config(preset), top_k, of_encoder, judge, prices)
     caps = _read_caps(config, max_cost, max_calls, max_tokens)
     chosen = choose_agents(agents, config.agents, prompt, has_graph=kg is not None)
     numbers = _read_seeds(seeds)
@@ -273,11 +272,14 @@ def _load_checkpoint(folder: str, ledger: Ledger) -> CheckpointClient:
 # What was asked for
 
 
-def _configure(config: EvaluationConfig, top_k: int | None, judge: str | None, prices: str) -> EvaluationConfig:
+def _configure(
+    config: EvaluationConfig, top_k: int | None, of_encoder: Sequence[str | None], judge: str | None, prices: str
+) -> EvaluationConfig:
     """A preset with what was said in its place."""
     from trailforge.inference.judge import JudgeConfig
     from trailforge.inference.provider.urls import check_server_url
 
+    config = dataclasses.replace(config, retrieval=config.retrieval.with_encoder(*of_encoder))
     if top_k is not None:
         config = dataclasses.replace(config, top_k=top_k)
     if judge is not None:

@@ -55,11 +55,7 @@ _Corpus = Annotated[
     ),
 ]
 _Columns = Annotated[
-    str | None,
-    typer.Option(
-        help="Column names of your passages, e.g. text=body,title=headline; of a question file, e.g. "
-        "question=query,answer=gold,paragraphs=context."
-    ),
+    str | None, typer.Option(help="Column names: text=body,title=head; of questions question=query,paragraphs=context.")
 ]
 _Out = Annotated[Path, typer.Option(help="Folder of the index; must not exist.")]
 _Backend = Annotated[

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trailforge.pipelines.dataset import RunOption
-from trailforge.pipelines.engine.shards import SupportCount
-from trailforge.schemas import InvalidInput, Question
+from trailforge.schemas import InvalidInput
 
 if TYPE_CHECKING:
+    from trailforge.pipelines.engine.shards import SupportCount
     from trailforge.pipelines.runs.intake import RunInputs
     from trailforge.retrieval import RetrievalConfig
     from trailforge.rewards.dynasearcher import TitledText
+    from trailforge.schemas import Question
 
 QUESTION_HINTS = {
     **dict.fromkeys(
@@ -108,6 +109,7 @@ def count_support(
     `brought`: passages, and texts without a title that hold some. The web is left out, whose pages have other titles
     and words than the documents of a data set.
     """
+    from trailforge.pipelines.engine.shards import SupportCount
     from trailforge.retrieval.retrievers import WEB
     from trailforge.rewards.dynasearcher import same_title, same_words
 
