@@ -5,14 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from trailforge.commands.index import documents_of
-from trailforge.commands.options import MaxCalls, MaxCost, MaxTokens, QuestionColumns, ServerPrices, read_prices
+from trailforge.commands.options import (
+    MaxCalls,
+    MaxCost,
+    MaxTokens,
+    PassagePrefix,
+    QueryPrefix,
+    QuestionColumns,
+    ServerPrices,
+    read_prices,
+)
 from trailforge.schemas import InvalidInput, check_packages
 from trailforge.schemas.text import visible
 
@@ -120,6 +129,8 @@ def evaluate(
     documents: _Documents = None,
     kg: _Kg = None,
     encoder: _Encoder = None,
+    query_prefix: QueryPrefix = None,
+    passage_prefix: PassagePrefix = None,
     judge: _Judge = None,
     preset: _Preset = "ragsearch",
     prompt: _Prompt = "ours",
@@ -134,7 +145,8 @@ def evaluate(
     from trailforge.evaluation.corpora import Corpora, packages_of, read_sources
     from trailforge.evaluation.grid import choose_agents, describe_evaluation, read_evaluation_config
 
-    config = _configure(read_evaluation_config(preset), top_k, encoder, judge, prices)
+    of_encoder = (encoder, query_prefix, passage_prefix)
+    config = _configure(read_evaluation_config(preset), top_k, of_encoder, judge, prices)
     caps = _read_caps(config, max_cost, max_calls, max_tokens)
     chosen = choose_agents(agents, config.agents, prompt, has_graph=kg is not None)
     numbers = _read_seeds(seeds)
@@ -261,17 +273,15 @@ def _load_checkpoint(folder: str, ledger: Ledger) -> CheckpointClient:
 
 
 def _configure(
-    config: EvaluationConfig, top_k: int | None, encoder: str | None, judge: str | None, prices: str
+    config: EvaluationConfig, top_k: int | None, of_encoder: Sequence[str | None], judge: str | None, prices: str
 ) -> EvaluationConfig:
-    """A preset with what was said in its place; another encoder's prefixes are not taken over."""
+    """A preset with what was said in its place."""
     from trailforge.inference.judge import JudgeConfig
     from trailforge.inference.provider.urls import check_server_url
 
+    config = dataclasses.replace(config, retrieval=config.retrieval.with_encoder(*of_encoder))
     if top_k is not None:
         config = dataclasses.replace(config, top_k=top_k)
-    if encoder is not None and encoder != config.retrieval.encoder:
-        search = dataclasses.replace(config.retrieval, encoder=encoder, query_prefix="", passage_prefix="")
-        config = dataclasses.replace(config, retrieval=search)
     if judge is not None:
         check_server_url(judge, "--judge")
         url, _, name = judge.partition("#")

@@ -54,6 +54,9 @@ _Corpus = Annotated[
         "a question file (its paragraphs, each once), or a finished run.",
     ),
 ]
+_Columns = Annotated[
+    str | None, typer.Option(help="Column names: text=body,title=head; of questions question=query,paragraphs=context.")
+]
 _Out = Annotated[Path, typer.Option(help="Folder of the index; must not exist.")]
 _Backend = Annotated[
     str,
@@ -102,6 +105,7 @@ _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, t
 def build(
     corpus: _Corpus,
     out: _Out,
+    columns: _Columns = None,
     backend: _Backend = "dense",
     settings: _Settings = None,
     encoder_name: _EncoderName = "minilm",
@@ -131,7 +135,7 @@ def build(
     from trailforge.retrieval.seals import refuse_existing
 
     declared, chunking = load_backend(backend), _read_chunking(chunk_tokens, chunk_overlap)
-    config, documents = _read_settings(declared.config, settings or ()), documents_of(corpus)
+    config, documents = _read_settings(declared.config, settings or ()), documents_of(corpus, columns)
     caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
     server = ModelServer.of(model, model_name, reasoning, prices, seed=seed, caps=caps, parameters=parameters)
     if dry_run:
@@ -165,6 +169,7 @@ def build(
 def add(
     folder: _Folder,
     corpus: _Corpus,
+    columns: _Columns = None,
     encoder_name: _OtherEncoder = None,
     device: _Device = "cpu",
     model: ServerUrl = None,
@@ -184,7 +189,7 @@ def add(
 
     caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
     server = ModelServer.of(model, model_name, reasoning, prices, seed=seed, caps=caps, parameters=parameters)
-    documents = documents_of(corpus)
+    documents = documents_of(corpus, columns)
 
     async def make() -> IndexManifest:
         options: dict[str, Any] = {"prices": prices_of(server), "encoder": _open_encoder(folder, encoder_name, device)}
@@ -310,11 +315,15 @@ def _read_settings(config: type[Any], pairs: Sequence[str]) -> Any:
         raise InvalidInput(f"{error.problem}; there is {known}", field=f"--set {error.field}") from error
 
 
-def documents_of(corpus: Path) -> Iterator[Document]:
-    """A corpus in any of its shapes. Raises `InvalidInput` for none of them, some of it when it is read."""
+def documents_of(corpus: Path, columns: str | None = None) -> Iterator[Document]:
+    """A corpus in any of its shapes. Raises `InvalidInput` for none of them, some of it when it is read.
+
+    `columns`: a column map, of passages or, with a field that only they have, of questions that bring paragraphs.
+    """
     from trailforge.pipelines.runs.finished import MANIFEST
-    from trailforge.pipelines.sources import holds_questions, read_paragraphs
-    from trailforge.retrieval.corpus import distinct, read_corpus
+    from trailforge.pipelines.sources import holds_questions, jsonl, read_paragraphs
+    from trailforge.retrieval.corpus import distinct, parse_columns, read_corpus
+    from trailforge.rows.tables import COLUMNS
     from trailforge.schemas import InvalidInput
 
     if not corpus.exists():
@@ -322,10 +331,14 @@ def documents_of(corpus: Path) -> Iterator[Document]:
     if corpus.is_dir() and (corpus / MANIFEST).is_file():
         from trailforge.training.searched import documents_of_runs
 
+        if columns:
+            raise InvalidInput("a finished run has the columns that it has; leave it out", file=corpus, field=COLUMNS)
         return distinct(documents_of_runs([corpus]))
-    if corpus.is_file() and holds_questions(corpus):
-        return distinct(read_paragraphs(corpus))
-    return read_corpus(corpus)
+    fields = {part.partition("=")[0].strip() for part in (columns or "").split(",")}
+    is_of_questions = bool(fields & jsonl.USUAL.keys() - {"id"})
+    if corpus.is_file() and (is_of_questions or holds_questions(corpus)):
+        return distinct(read_paragraphs(corpus, jsonl.parse_columns(columns) or None))
+    return read_corpus(corpus, parse_columns(columns or ""))
 
 
 def _show_estimate(

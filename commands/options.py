@@ -67,6 +67,16 @@ Retrieval = Annotated[
         "preset's, else that of the index.",
     ),
 ]
+_OF_PRESET = "Default: the preset's, else the index's."
+Encoder = Annotated[
+    str | None,
+    typer.Option(
+        help="Encoder, for back ends that need one: minilm, a sentence-transformers name or path, or URL#MODEL. "
+        f"{_OF_PRESET}"
+    ),
+]
+QueryPrefix = Annotated[str | None, typer.Option(help=f"Prefix the encoder expects before a query. {_OF_PRESET}")]
+PassagePrefix = Annotated[str | None, typer.Option(help="Prefix it expects before a passage. Default: as above.")]
 RedoOption = Annotated[
     Redo | None,
     typer.Option(

@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from trailforge.training.config import TrainPreset
     from trailforge.training.searched import Environment
-from trailforge.commands.options import Retrieval, check_training_set
+from trailforge.commands.options import Encoder, PassagePrefix, QueryPrefix, Retrieval, check_training_set
 from trailforge.schemas import InvalidInput, check_packages
 
 _TRAINERS = ("accelerate", "datasets", "peft", "torch", "transformers", "trl")
@@ -48,18 +48,6 @@ _Documents = Annotated[
         help="What agents search: finished runs (repeatable), or one corpus: an index, or a file of passages."
     ),
 ]
-_Encoder = Annotated[
-    str | None,
-    typer.Option(
-        help="Encoder, for back ends that need one: minilm, a sentence-transformers name or path, or URL#MODEL. "
-        "Default: the preset's, else the index's."
-    ),
-]
-_QueryPrefix = Annotated[
-    str | None,
-    typer.Option(help="Prefix the encoder expects before a query. Default: the preset's, else the index's."),
-]
-_PassagePrefix = Annotated[str | None, typer.Option(help="Prefix it expects before a passage. Default: as above.")]
 _EncoderDevice = Annotated[
     str | None,
     typer.Option(help="Device of the encoder: cpu, cuda:7, auto; several with commas. Default: the preset's."),
@@ -168,9 +156,9 @@ def rl(
     out: _Out,
     documents: _Documents = None,
     retrieval: Retrieval = None,
-    encoder: _Encoder = None,
-    query_prefix: _QueryPrefix = None,
-    passage_prefix: _PassagePrefix = None,
+    encoder: Encoder = None,
+    query_prefix: QueryPrefix = None,
+    passage_prefix: PassagePrefix = None,
     encoder_device: _EncoderDevice = None,
     kg: _Kg = None,
     base_model: _Base = None,
@@ -194,8 +182,8 @@ def rl(
     """Train on the questions in the preset's protocol: the agent searches, and is paid for its episodes."""
     if engine != "verl" and launch_elsewhere(context, launcher, launch, print_files, out):
         return
-    said = (retrieval, encoder, query_prefix, passage_prefix, encoder_device)
-    recipe = _searching(_recipe(preset, logging, seed, rollouts=rollouts, importance_weights=importance_weights), *said)
+    recipe = _recipe(preset, logging, seed, rollouts=rollouts, importance_weights=importance_weights)
+    recipe = _searching(recipe, retrieval, encoder, query_prefix, passage_prefix, device=encoder_device)
     if engine == "verl":
         return _train_on_verl(recipe, context.params)
     check_packages((*_TRAINERS, "openai", *(("rapidfuzz",) if kg else ())), "a training")
@@ -237,15 +225,14 @@ def _recipe(preset: str, logging: str | None, seed: int | None, **of_rl: str | N
     )
 
 
-def _searching(recipe: TrainPreset, retrieval: str | None, *encoder_options: str | None) -> TrainPreset:
-    """A preset with what was said of encoder and prefixes; of another encoder its own prefixes are not taken over."""
-    names = ("encoder", "query_prefix", "passage_prefix", "device")
-    given: dict[str, Any] = {
-        name: value for name, value in zip(names, encoder_options, strict=True) if value is not None
-    }
-    if "encoder" in given and given["encoder"] != recipe.retrieval.encoder:
-        given = {"query_prefix": "", "passage_prefix": "", **given}
-    return dataclasses.replace(recipe, retrieval=dataclasses.replace(recipe.retrieval.of_kind(retrieval), **given))
+def _searching(
+    recipe: TrainPreset, retrieval: str | None, *of_encoder: str | None, device: str | None = None
+) -> TrainPreset:
+    """A preset with what was said of retriever and encoder."""
+    search = recipe.retrieval.of_kind(retrieval)
+    search.refuse_encoder(*of_encoder)
+    search = search.with_encoder(*of_encoder)
+    return dataclasses.replace(recipe, retrieval=dataclasses.replace(search, device=device or search.device))
 
 
 def _environment(recipe: TrainPreset, documents: list[Path] | None, kg: str | None) -> Environment:

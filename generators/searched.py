@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,11 @@ from trailforge.pipelines.dataset import RunOption
 from trailforge.schemas import InvalidInput
 
 if TYPE_CHECKING:
+    from trailforge.pipelines.engine.shards import SupportCount
     from trailforge.pipelines.runs.intake import RunInputs
     from trailforge.retrieval import RetrievalConfig
+    from trailforge.rewards.dynasearcher import TitledText
+    from trailforge.schemas import Question
 
 QUESTION_HINTS = {
     **dict.fromkeys(
@@ -54,6 +57,12 @@ SEARCHED = {
         "(`serve-search`). Default: the preset's, else that of the index.",
         metavar="KIND",
     ),
+    "encoder": RunOption(
+        help="Encoder of the back end: minilm, a sentence-transformers name or path, or URL#MODEL. Default: the "
+        "preset's, else that of the index.",
+    ),
+    "query_prefix": RunOption(help="Prefix the encoder expects before a query. Default: as above."),
+    "passage_prefix": RunOption(help="Prefix it expects before a passage. Default: as above."),
 }
 """Options of a data set's command, which `search_given` reads."""
 
@@ -66,14 +75,14 @@ def packages(config: Any, inputs: RunInputs) -> tuple[str, ...]:
 
 
 def search_given(config: RetrievalConfig, options: Mapping[str, Any]) -> RetrievalConfig:
-    """With the documents, the scope and the back end that are given; `retrieval.scope.with_hash` looks whether they are
-    there.
+    """With the documents, the scope, the back end and the encoder that are given; `retrieval.scope.with_hash` looks
+    whether they are there.
 
     Raises `InvalidInput` when they do not go together.
     """
     from trailforge.retrieval.retrievers import WEB, check_kind
 
-    documents, scope, kind = (options.get(name) for name in SEARCHED)
+    documents, scope, kind, *of_encoder = (options.get(name) for name in SEARCHED)
     if scope not in (None, *_SCOPES):
         raise InvalidInput(f"{scope!r}: expected {' or '.join(_SCOPES)}", field="--scope")
     if scope == "question" and documents is not None:
@@ -84,7 +93,30 @@ def search_given(config: RetrievalConfig, options: Mapping[str, Any]) -> Retriev
         except InvalidInput as error:
             raise InvalidInput(error.problem, field="--retrieval") from None
     config = config.of_kind(kind)
+    config.refuse_encoder(*of_encoder)
+    config = config.with_encoder(*of_encoder)
     if (config.kind == WEB or config.server) and (scope or documents):
         where = "the web" if config.kind == WEB else "a server"
         raise InvalidInput(f"{where} is searched, whatever --scope and --documents say; leave them out")
     return (replace(config, scope=scope) if scope else config).over(documents)
+
+
+def count_support(
+    question: Question, brought: Sequence[TitledText], config: RetrievalConfig, *, has_searched: bool
+) -> SupportCount:
+    """Whether the searches for a question brought one of its supporting documents: by title, or by its words.
+
+    `brought`: passages, and texts without a title that hold some. The web is left out, whose pages have other titles
+    and words than the documents of a data set.
+    """
+    from trailforge.pipelines.engine.shards import SupportCount
+    from trailforge.retrieval.retrievers import WEB
+    from trailforge.rewards.dynasearcher import same_title, same_words
+
+    sought = question.supporting_documents
+    if not (sought and has_searched) or config.kind == WEB:
+        return SupportCount()
+    known, read = {question.support_text(each) for each in sought}, {passage.text for passage in brought}
+    is_found = any(each.title.strip() and same_title(each, passage) for each in sought for passage in brought)
+    is_found = is_found or any(same_words(text, other) for text in known for other in read)
+    return SupportCount(questions=1, found=int(is_found))

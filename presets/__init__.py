@@ -1,7 +1,8 @@
 """Named configurations: one YAML file each. A key that is left out keeps the default of its config class.
 
 A preset is for the data set that its key `dataset` names; without that key it is for all of them, and a section named
-after a data set holds what goes over the others for that one.
+after a data set holds what goes over the others for that one. One with `preset: demo` builds on the shipped one of that
+name: what it says goes over that, field by field.
 
 Training presets are in `train/`, those of evaluations in `evaluation/`: they are for no data set. `bands/` says between
 which bounds the figures of finished runs are to be, `nights/` which data sets a night makes.
@@ -51,13 +52,12 @@ def training_preset_names() -> list[str]:
 
 def load_training_preset(name_or_path: str) -> dict[str, Any]:
     """What a training preset, by name or by a YAML file's path, says. Raises `InvalidInput` when there is none."""
-    return _read(name_or_path, _HOUSE / "train", training_preset_names)
+    return _based(name_or_path, _HOUSE / "train")
 
 
 def load_evaluation_preset(name_or_path: str) -> dict[str, Any]:
     """What an evaluation's preset, by name or by a YAML file's path, says. Raises `InvalidInput` when there is none."""
-    house = _HOUSE / "evaluation"
-    return _read(name_or_path, house, lambda: _names(house))
+    return _based(name_or_path, _HOUSE / "evaluation")
 
 
 def load_bands(name_or_path: str) -> dict[str, Any]:
@@ -78,6 +78,8 @@ def load_preset(name_or_path: str, dataset: str) -> dict[str, Any]:
     Raises `InvalidInput` when there is none, it is no mapping, or it is for another data set.
     """
     content = _content(name_or_path, dataset)
+    base = _base_of(content, name_or_path, _HOUSE)
+    below = load_preset(base, dataset) if base else {}
     meant = content.pop("dataset", dataset)
     if meant != dataset:
         others = ", ".join(preset_names(dataset))
@@ -87,19 +89,42 @@ def load_preset(name_or_path: str, dataset: str) -> dict[str, Any]:
     own = content.get(dataset) or {}
     if not isinstance(own, dict):
         raise InvalidInput("expected a mapping of sections", file=name_or_path, field=dataset)
-    return _merged({name: section for name, section in content.items() if name not in declared_datasets()}, own)
+    shared = {name: section for name, section in content.items() if name not in declared_datasets()}
+    return _merged(below, _merged(shared, own))
 
 
 def datasets_of(name_or_path: str) -> list[str]:
-    """The data sets that a preset names: by its key `dataset`, else by sections of their own; none for the others.
+    """The data sets that a preset names: by its key `dataset`, else by sections of their own and what the preset that
+    it builds on names; none for the others.
 
     Raises as `load_preset`.
     """
     content, known = _content(name_or_path), declared_datasets()
+    base = _base_of(content, name_or_path, _HOUSE)
     named = content.get("dataset")
     if named is not None and named not in known:
         raise InvalidInput(f"no data set {named!r}; there are {', '.join(known)}", file=name_or_path, field="dataset")
-    return [named] if named is not None else [name for name in known if name in content]
+    if named is not None:
+        return [named]
+    below = datasets_of(base) if base else []
+    return [name for name in known if name in content or name in below]
+
+
+def _base_of(content: dict[str, Any], file: str, house: Traversable) -> str:
+    """The shipped preset that one builds on, taken out of it; empty where it builds on none."""
+    if (base := content.pop("preset", None)) is None:
+        return ""
+    if base not in _names(house):
+        problem = f"expected the name of a shipped preset to build on ({', '.join(_names(house))}), found {base!r}"
+        raise InvalidInput(problem, file=file, field="preset")
+    return base
+
+
+def _based(name_or_path: str, house: Traversable) -> dict[str, Any]:
+    """What a preset that is for no data set says, over what the one that it builds on does."""
+    content = _read(name_or_path, house, lambda: _names(house))
+    base = _base_of(content, name_or_path, house)
+    return _merged(_based(base, house), content) if base else content
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

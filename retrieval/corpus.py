@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +16,14 @@ from trailforge.rows import InvalidRow, open_file, read_rows
 from trailforge.rows.fields import Asides, Fields, flattened, split_contents
 from trailforge.rows.files import head_of
 from trailforge.rows.html_text import plain_text
-from trailforge.rows.tables import bare_name, find_columns
+from trailforge.rows.tables import (
+    COLUMNS,
+    bare_name,
+    check_column_map,
+    check_met,
+    find_columns,
+    parse_column_map,
+)
 from trailforge.schemas import Document, InvalidInput
 from trailforge.schemas.errors import NOTICE, located
 from trailforge.schemas.files import LONGEST_ROW
@@ -40,6 +47,9 @@ FORM = (
     "a header; the text is needed"
 )
 """What a message about the form of a corpus ends with."""
+_BUILD = f"trailforge index build … {COLUMNS}"
+_Given = tuple[tuple[str, str], ...]
+"""A column map that can be a key."""
 _LOG = logging.getLogger(__name__)
 _WORD = re.compile(r"\S+")
 
@@ -134,25 +144,32 @@ def distinct(documents: Iterable[Document]) -> Iterator[Document]:
             seen.add(texts)
 
 
-def read_corpus(source: Path) -> Iterator[Document]:
+def parse_columns(text: str) -> dict[str, str]:
+    """A column map of passages (`rows.tables.parse_column_map`)."""
+    return parse_column_map(text, USUAL, "passages")
+
+
+def read_corpus(source: Path, column_map: Mapping[str, str] | None = None) -> Iterator[Document]:
     """The documents of a file, or of all files in a folder and below, by name.
 
     A file of rows (JSON Lines, JSON, CSV, TSV or Parquet, told by content) has a document a row: a text, and if there
-    are any, a title and an id, in columns of the usual names (`USUAL`); HTML is turned to text. A text (.txt, .md) is
+    are any, a title and an id, in columns of the usual names (`USUAL`), or of those that `column_map` says
+    (`parse_columns`); HTML is turned to text. A text (.txt, .md) is
     one document with the file's name, a Markdown file's first heading, for its title. Any of them may be packed with
     gzip. Without an `id` the row's number is one; in a folder, the file's path in it, and the row's number behind a
     colon. Links out of a folder are not followed.
 
     Raises `InvalidInput` for a file that cannot be read, for texts of more than 16 MiB, for a row without text or with
-    half a surrogate pair, and for an id that came before.
+    half a surrogate pair, for an id that came before, and at the end for a column of the map that no row has.
     """
-    seen: set[str] = set()
+    seen, given, met = set[str](), check_column_map(column_map or {}, USUAL, "passages"), set[str]()
     for file, name in _files(source):
-        for number, document in _documents(file, name):
+        for number, document in _documents(file, name, tuple(given.items()), met):
             if document.id in seen:
                 raise InvalidInput(f"{document.id!r} is the id of an earlier row", file=file, row=number, field="id")
             seen.add(document.id)
             yield document
+    check_met(given, met, source)
 
 
 def _files(source: Path) -> Iterator[tuple[Path, str]]:
@@ -194,15 +211,16 @@ def _kind(path: Path) -> str:
     return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
 
 
-def _documents(file: Path, name: str) -> Iterator[tuple[int, Document]]:
+def _documents(file: Path, name: str, given: _Given, met: set[str]) -> Iterator[tuple[int, Document]]:
+    """The documents of a file, with their rows. `name`: in its folder. `met` gets the columns of all rows."""
     if _kind(file) in _TEXT:
         yield 1, _text_document(file, name or _readable(file.name))
         return
     asides, is_plain = Asides(file), _is_headless(file)
     rows = read_rows(
         file,
-        is_row=lambda keys: "question" in keys or "text" in find_columns(keys, USUAL, {}, needed=()),
-        choose=lambda names: list(_columns(tuple(names)).values()),
+        is_row=lambda keys: "question" in keys or _has_text(keys, dict(given)),
+        choose=lambda names: list(_columns(tuple(names), given, is_row=bool(name)).values()),
         unnamed=lambda cells: ("id", "text") if is_plain else None,
         plain_tabs=is_plain,
     )
@@ -210,7 +228,9 @@ def _documents(file: Path, name: str) -> Iterator[tuple[int, Document]]:
         if isinstance(row, InvalidRow):
             raise InvalidInput(row.problem, file=file, row=row.row, field=row.field)
         with located(file=file, row=row.row):
-            yield row.row, _document(row.value, f"{name}:{row.row}" if name else str(row.row), asides)
+            if given and isinstance(row.value, dict):
+                met.update(flattened(row.value))
+            yield row.row, _document(row.value, f"{name}:{row.row}" if name else str(row.row), given, asides)
 
 
 def _is_headless(file: Path) -> bool:
@@ -218,7 +238,7 @@ def _is_headless(file: Path) -> bool:
     with open_file(file) as opened:
         key, *others = head_of(opened).decode("utf-8", "replace").partition("\n")[0].split("\t")
     is_row = len(others) == 1 and not key.startswith(("{", "[", "PAR1")) and len(key.split()) == 1
-    return is_row and "text" not in find_columns((key, *others), USUAL, {}, needed=())
+    return is_row and not _has_text((key, *others), {})
 
 
 def _text_document(file: Path, name: str) -> Document:
@@ -236,11 +256,11 @@ def _text_document(file: Path, name: str) -> Document:
     return Document(id=name, title=title, text=text)
 
 
-def _document(value: Any, name: str, asides: Asides) -> Document:
+def _document(value: Any, name: str, given: _Given, asides: Asides) -> Document:
     if isinstance(value, str):
         value = {"text": value}
     row = Fields(flattened(value) if isinstance(value, dict) else value)
-    columns = _columns(tuple(row.values))
+    columns = _columns(tuple(row.values), given, is_row=True)
     title, text = _title(row, columns.get("title", "")), _text(row, columns["text"])
     if "title" not in columns and bare_name(columns["text"]) == "contents":
         title, text = split_contents(text)
@@ -252,18 +272,20 @@ def _document(value: Any, name: str, asides: Asides) -> Document:
     return Document(id=key or name, title=title, text=text)
 
 
+def _has_text(names: Sequence[str], given: Mapping[str, str]) -> bool:
+    """Whether there is a column for the text among these."""
+    return "text" in find_columns(names, USUAL, {}, needed=()) if "text" not in given else given["text"] in names
+
+
 @lru_cache(maxsize=256)
-def _columns(names: tuple[str, ...]) -> dict[str, str]:
+def _columns(names: tuple[str, ...], given: _Given, *, is_row: bool) -> dict[str, str]:
     """The column of each field. Raises `InvalidInput` for a row without a text."""
-    found = find_columns(names, USUAL, {}, needed=())
-    if "text" not in found and "question" in names:
+    if "question" in names and not _has_text(names, dict(given)):
         raise InvalidInput(
             "is a question, and no passage to search: make an index of the paragraphs that questions bring "
             "(trailforge index build FILE --out FOLDER) and search that"
         )
-    if "text" not in found:
-        raise InvalidInput(f"no column for the text; there are {', '.join(names[:20]) or 'none'}; {FORM}", field="text")
-    return found
+    return find_columns(names, USUAL, dict(given), needed=("text",), is_row=is_row, form=f"; {FORM}", option=_BUILD)
 
 
 def _title(row: Fields, column: str) -> str:

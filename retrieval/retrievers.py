@@ -91,6 +91,27 @@ class RetrieverConfig:
             return self
         return replace(self, kind=kind, options={})
 
+    def with_encoder(
+        self: C, encoder: str | None = None, query_prefix: str | None = None, passage_prefix: str | None = None
+    ) -> C:
+        """With what is said of the encoder; None stands for nothing said.
+
+        The prefixes of this configuration are its own encoder's: of another one they are not taken over.
+        """
+        said = {"encoder": encoder, "query_prefix": query_prefix, "passage_prefix": passage_prefix}
+        given = {name: text for name, text in said.items() if text is not None}
+        is_other = given.get("encoder", self.encoder) != self.encoder
+        usual = {"query_prefix": "", "passage_prefix": ""} if is_other else {}
+        return replace(self, **usual | given)
+
+    def refuse_encoder(self, *said: str | None) -> None:
+        """Raises `InvalidInput` where something is said of an encoder and this kind of retriever uses none."""
+        if all(text is None for text in said) or not self.kind:
+            return
+        if self.is_remote or not load_backend(self.kind).needs_encoder:
+            options = "--encoder, --query-prefix and --passage-prefix"
+            raise InvalidInput(f"{self.kind} is searched without an encoder here; leave {options} out")
+
 
 def check_kind(kind: str) -> None:
     """Raises `InvalidInput` for what is neither a back end, nor the web, nor a server's URL without a key."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +36,12 @@ _IN_TIME = SearchClientConfig(timeout_s=5.0, limit_s=10.0)
 """For a server that is only asked what it is."""
 _AT_ONCE = replace(_IN_TIME, is_check=True)
 """The same before a run."""
+_OPTIONS = {
+    "kind": ("--retrieval", "--backend "),
+    "encoder": ("--encoder", "--encoder "),
+    "passage_prefix": ("--passage-prefix", "--passage-prefix "),
+}
+"""Of a run, over its preset, and of `index build`, by the setting that they decide."""
 _USUAL = "dense"
 """The back end where none is said, and no index says one."""
 
@@ -338,12 +344,9 @@ def _check_index(config: RetrievalConfig, manifest: IndexManifest) -> None:
         said["encoder"] = encoder_model(config.encoder), manifest.encoder
         said["passage_prefix"] = config.passage_prefix, manifest.passage_prefix
     said |= {f"options.{name}": (value, manifest.config.get(name)) for name, value in config.options.items()}
-    for name, (wanted, found) in said.items():
-        if wanted not in ("", found):
-            mend = "say what it was made with or nothing, or build it again"
-            if name == "passage_prefix":
-                mend += f" (trailforge index build … --passage-prefix {json.dumps(wanted)})"
-            raise RetrievalError(f"{config.corpus_index} was made with the {name} {found!r}, not {wanted!r}; {mend}")
+    others = {name: pair for name, pair in said.items() if pair[0] not in ("", pair[1])}
+    if others:
+        raise RetrievalError(f"{config.corpus_index} was made with {_describe_differences(others)}")
     backend = load_backend(manifest.backend)
     if "find" in backend.asks_model(from_dict(backend.config, manifest.config)):
         raise InvalidInput(
@@ -353,3 +356,17 @@ def _check_index(config: RetrievalConfig, manifest: IndexManifest) -> None:
         )
     if manifest.encoder:
         check_encoder(config.encoder or manifest.encoder)
+
+
+def _describe_differences(others: Mapping[str, tuple[Any, Any]]) -> str:
+    """Of an index, all at once and with the mends. `others`: what is wanted and what was found, by setting."""
+    differences = ", ".join(f"the {name} {found!r}, not {wanted!r}" for name, (wanted, found) in others.items())
+    give, build = list[str](), list[str]()
+    for name, (wanted, found) in others.items():
+        number = name.removeprefix("options.")
+        over, of_build = _OPTIONS.get(name, (f"in the preset retrieval.{name}:", f"--set {number}="))
+        if name != "passage_prefix" or "encoder" not in others:  # a preset's is not taken over to another encoder
+            give.append(f"{over} {json.dumps(found)}")
+        build.append(f"{of_build}{json.dumps(wanted)}")
+    again = f"trailforge index build … {' '.join(build)}"
+    return f"{differences}; give {' '.join(give)}, or build it again ({again})"

@@ -34,6 +34,8 @@ Unnamed = Callable[[Sequence[str]], Sequence[str] | None]
 """Given the first record of a text table: the names of its columns when it is a row itself; None for a header."""
 Usual = Mapping[str, Sequence[str]]
 """Columns by field, the best first, without capitals and marks: `pubdate` is also `pub_date` and `pubDate`."""
+COLUMNS = "--columns"
+"""The option by which people say which column holds which field."""
 _MARKS = re.compile(r"[^a-z0-9]")
 
 
@@ -167,7 +169,7 @@ def parse_column_map(text: str, usual: Usual, nouns: str) -> dict[str, str]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         field, mark, column = (piece.strip() for piece in part.partition("="))
         if not mark or field in column_map:
-            raise InvalidInput(f"column map: expected field=column once per field, found {part!r}")
+            raise InvalidInput(f"expected FIELD=COLUMN, each field once; found {part!r}", field=COLUMNS)
         column_map[field] = column
     return check_column_map(column_map, usual, nouns)
 
@@ -176,7 +178,7 @@ def check_column_map(column_map: Mapping[str, str], usual: Usual, nouns: str) ->
     """The map, when it maps these fields only. Raises `InvalidInput` otherwise."""
     unknown = next((field for field in column_map if field not in usual), None)
     if unknown is not None:
-        raise InvalidInput(f"column map: no field {unknown!r}; {nouns} have {', '.join(usual)}")
+        raise InvalidInput(f"no field {unknown!r}; {nouns} have {', '.join(usual)}", field=COLUMNS)
     return dict(column_map)
 
 
@@ -194,10 +196,12 @@ def find_columns(
     needed: Iterable[str],
     is_row: bool = False,
     form: str = "",
+    option: str = COLUMNS,
 ) -> dict[str, str]:
     """The column of each field that has one among these names, which are a table's or, with `is_row`, a row's own.
 
-    `form`: what a message about a column that is not there ends with. Raises `InvalidInput` when a column that is
+    `form`: what a message about a column that is not there ends with; `option`: which option of which command names
+    columns, where it is another command than the one that reads. Raises `InvalidInput` when a column that is
     needed is not there, and for a table also one that the map names.
     """
     known = {bare_name(name): name for name in reversed(names)}
@@ -206,7 +210,7 @@ def find_columns(
         if field in column_map:
             column = column_map[field]
             if not column and field in needed:
-                raise InvalidInput(f"column map: the {field} is needed{form}", field=field)
+                raise InvalidInput(f"the {field} is needed, and {COLUMNS} gives it no column{form}", field=field)
             if column and column not in names:
                 if is_row and field not in needed:
                     continue
@@ -215,10 +219,16 @@ def find_columns(
             column = next((known[name] for name in usual_names if name in known), "")
             if not column and field in needed:
                 problem = f"no column for the {field}; there are {_listed(names)}"
-                raise InvalidInput(f"{problem}. Say which: --columns {field}=COLUMN{form}", field=field)
+                raise InvalidInput(f"{problem}. Say which: {option} {field}=COLUMN{form}", field=field)
         if column:
             found[field] = column
     return found
+
+
+def check_met(column_map: Mapping[str, str], met: Iterable[str], path: Path) -> None:
+    """Raises `InvalidInput` for a column of the map that no row of a file, or of all files of a folder, has."""
+    if missed := set(filter(None, column_map.values())).difference(met):
+        raise InvalidInput(f"no row has this column, which {COLUMNS} names", file=path, field=min(missed))
 
 
 def _listed(names: Sequence[str]) -> str:

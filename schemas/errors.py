@@ -49,12 +49,14 @@ A wrong *answer* of a model is data, never an error; a malformed reply is an err
 """
 
 import importlib.util
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 NOTICE = 45
 """Level in the log of what a user should hear once, as that a column was not read: the command line shows it, where it
 silences what libraries log up to errors."""
+logging.addLevelName(NOTICE, "NOTICE")
 
 
 class TrailforgeError(Exception):

@@ -6,10 +6,12 @@ read_questions | cut into shards | ask from memory, n draws, select (per questio
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trailforge.evaluation.agents import AgentRun, AgentTools
+from trailforge.evaluation.failures import read_texts
 from trailforge.evaluation.metrics import EpisodeSetting, make_episode
 from trailforge.generators.agent_trajectories import DATASET, DRAW, EPISODE, FILTER, NAME
 from trailforge.generators.agent_trajectories.choice import preference_pairs, select
@@ -17,6 +19,7 @@ from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS
 from trailforge.generators.agent_trajectories.filters import known_from_memory
 from trailforge.generators.agent_trajectories.record import AgentTrajectory, FromMemory
 from trailforge.generators.agent_trajectories.rows import made_of, sft_rows, with_shares
+from trailforge.generators.searched import count_support
 from trailforge.inference import Meter, ModelClient, Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.pipelines.engine.model_stage import (
@@ -27,7 +30,7 @@ from trailforge.pipelines.engine.model_stage import (
     failed_row,
     rejected_row,
 )
-from trailforge.pipelines.engine.shards import ItemResult
+from trailforge.pipelines.engine.shards import ItemResult, SupportCount
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.intake import RunInputs, Settings, take_in_questions
 from trailforge.protocols.environment import Environment
@@ -37,8 +40,8 @@ from trailforge.retrieval.kg import KgStore, KgTool
 from trailforge.retrieval.plan_tools import web_tools
 from trailforge.retrieval.retrievers import WEB, open_encoder
 from trailforge.rewards.answers import read_short_answer
-from trailforge.schemas import Question, SourceDocument, to_dict
-from trailforge.schemas.agent_episode import AgentCosts
+from trailforge.schemas import Document, Question, SourceDocument, to_dict
+from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode
 
 _PLAN = "plan"
 """What agents search that run a whole plan at once."""
@@ -122,7 +125,17 @@ async def episodes_of(question: Question, context: AgentContext, config: AgentRu
         },
         stages=books,
         usage=(asked + drawn.meter).usage(config.model.prices),
+        support=_support_of(question, [row.episode for row in drawn.rows], config),
     )
+
+
+def _support_of(question: Question, episodes: Sequence[AgentEpisode], config: AgentRunConfig) -> SupportCount:
+    searches = [search for episode in episodes for search in episode.searches]
+    titles = {title for search in searches for title in (*search.titles, *search.source_titles)}
+    texts = {text for episode in episodes for text in read_texts(episode, question.question)}
+    brought = [Document(id="", title=title, text="") for title in sorted(titles)]
+    brought += [Document(id="", title="", text=text) for text in sorted(texts)]
+    return count_support(question, brought, config.retrieval, has_searched=bool(searches))
 
 
 draw_stage = ModelStage(

@@ -34,6 +34,7 @@ from trailforge.generators.kg_trajectories.rows import (
     steps_of,
 )
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
+from trailforge.generators.searched import count_support
 from trailforge.inference import Meter, ModelClient
 from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judged, grade
@@ -92,6 +93,8 @@ async def episodes_of(question: Question, context: KgContext, config: KgRunConfi
     selected, of_check = await hold_against_documents(selection.selected, question, context)
     rejected = [rejected_row(FILTER, row.uid, verdict, to_dict(row)) for row, verdict in selection.rejected]
     count, failed = len(drawn.rows), [row.reason for row in lost]
+    steps = [step for row in drawn.rows for step in row.steps]
+    brought = [document for step in steps for document in step.documents]
     books = (
         stage(SEARCH, inputs=1, accepted=1),
         stage(EPISODE, inputs=count + len(lost), accepted=count, failed=failed),
@@ -106,6 +109,7 @@ async def episodes_of(question: Question, context: KgContext, config: KgRunConfi
         },
         stages=books,
         usage=(drawn.meter + of_check).usage(context.prices),
+        support=count_support(question, brought, config.retrieval, has_searched=bool(steps)),
     )
 
 

@@ -21,6 +21,7 @@ from trailforge.generators.mcts_trajectories.generate import (
     sift,
 )
 from trailforge.generators.mcts_trajectories.story import sft_row
+from trailforge.generators.searched import count_support
 from trailforge.inference import ModelClient, Usage
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
@@ -90,7 +91,10 @@ async def search_question(question: Question, context: Context, config: MctsRunC
     accepted, rejected = sift(question, candidates, config.filters, caps)
     accepted, doubted, usage = await reword(question, accepted, context, config.filters)
     generated = replace(generated, candidates=candidates, usage=asking + generated.usage + usage)
-    return rows_of(question, generated, accepted, [*rejected, *doubted])
+    steps = [step for rollout in generated.tree.rollouts for step in rollout.steps]
+    brought = [passage for step in steps for passage in step.passages]
+    support = count_support(question, brought, config.retrieval, has_searched=bool(steps))
+    return replace(rows_of(question, generated, accepted, [*rejected, *doubted]), support=support)
 
 
 def _resting_on(keys: tuple[str, ...], row: Trajectory) -> Trajectory:

@@ -12,6 +12,7 @@ import yaml
 from trailforge.pipelines.cards.licences import Source, front, of_questions, plain, section, shorten_path
 from trailforge.pipelines.cards.plots import FUNNEL, funnel, write_figure
 from trailforge.pipelines.datasets import CURATED, dataset_of
+from trailforge.pipelines.engine.shards import SupportCount, support_in
 from trailforge.pipelines.runs.config import CardConfig, RunConfig
 from trailforge.pipelines.runs.intake import INPUTS, Settings, run_configuration
 from trailforge.schemas import (
@@ -62,7 +63,8 @@ def write_card(
     """
     write_figure(folder / FUNNEL, funnel(manifest.stages))
     figure = f"![What each stage let through]({FUNNEL})\n"
-    return "\n".join([*_sections(manifest, config.card, tables, tags, sources, summary, [figure, *own]), *end])
+    of_all = _sections(folder, manifest, config.card, tables, tags, sources, summary, [figure, *own])
+    return "\n".join([*of_all, *end])
 
 
 def write_plain_card(folder: Path, manifest: Manifest, settings: Settings) -> str:
@@ -71,19 +73,23 @@ def write_plain_card(folder: Path, manifest: Manifest, settings: Settings) -> st
     config: RunConfig = run_configuration(dataset, settings)
     sources = of_questions(folder, config.card) if dataset.inputs.record is Question else []
     summary = "\n".join(origin_lines(manifest, "Inputs", config.seed))
-    return "\n".join(_sections(manifest, config.card, (dataset.rows, *dataset.tables), [], sources, summary, []))
+    tables = (dataset.rows, *dataset.tables)
+    return "\n".join(_sections(folder, manifest, config.card, tables, [], sources, summary, []))
 
 
 def _sections(
-    manifest: Manifest, config: CardConfig, tables: Sequence[str], tags: Sequence[str], sources: Sequence[Source],
-    summary: str, own: Sequence[str],
+    folder: Path, manifest: Manifest, config: CardConfig, tables: Sequence[str], tags: Sequence[str],
+    sources: Sequence[Source], summary: str, own: Sequence[str],
 ) -> list[str]:  # fmt: skip
     """Of all cards."""
+    support = support_in(folder)
     return [
         front_matter(manifest, tables, tags, sources, config),
+        *([f"> **{support.warning[0].upper()}{support.warning[1:]}.**\n"] if support.warning else []),
         f"# {manifest.run_id}\n",
         summary,
         funnel_table(manifest.stages),
+        *([_describe_support(support)] if support.questions else []),
         *own,
         f"## Cost\n\n{cost_table(manifest)}\n",
         section(manifest.model, sources, config),
@@ -188,6 +194,13 @@ def funnel_table(stages: Iterable[StageCount]) -> str:
         rejected, failed = _reasons(line.rejected), _reasons(line.failed)
         lines.append(f"| {line.name} | {line.inputs} | {line.accepted} | {rejected} | {failed} |")
     return "\n".join(lines) + "\n"
+
+
+def _describe_support(support: SupportCount) -> str:
+    return (
+        f"Searches brought a supporting document for {support.found:,} of the {support.questions:,} questions that "
+        "name theirs and were searched for.\n"
+    )
 
 
 def _reasons(counts: Sequence[Count]) -> str:

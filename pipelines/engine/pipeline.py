@@ -26,9 +26,9 @@ from trailforge.pipelines.curated import uid_of
 from trailforge.pipelines.engine.attempts import Patience, Superseded, begin_attempt, is_current, watching
 from trailforge.pipelines.engine.beam_work import spread_elements
 from trailforge.pipelines.engine.model_stage import ModelWork, failed_row
-from trailforge.pipelines.engine.progress import ProgressFile
+from trailforge.pipelines.engine.progress import SUPPORT_FOUND, SUPPORT_SOUGHT, ProgressFile
 from trailforge.pipelines.engine.runners import check_runner, has_one_worker, is_local, telling_line
-from trailforge.pipelines.engine.shards import ItemResult, Shard, finish_shard, missing_shards
+from trailforge.pipelines.engine.shards import ItemResult, Shard, SupportCount, finish_shard, missing_shards
 from trailforge.pipelines.engine.worker_errors import clear_errors, note_error, noted_error
 from trailforge.pipelines.runs.accounting import add_up, stage
 from trailforge.schemas import ITEM_ERRORS, ClusterError, PromptRefused, TrailforgeError, read_parquet, to_dict
@@ -195,6 +195,8 @@ class _Worker:
         self._done["items"] += 1
         self._done["prompt_tokens"] += result.usage.prompt_tokens
         self._done["completion_tokens"] += result.usage.completion_tokens
+        self._done[SUPPORT_SOUGHT] += result.support.questions
+        self._done[SUPPORT_FOUND] += result.support.found
         self._done.update(self._work.stage.kinds(result))
 
     def _counters(self) -> dict[str, int]:
@@ -221,7 +223,9 @@ def write_shard(work: ModelWork, folder: Path, shard: Shard, results: Sequence[I
     """Write the shard's tables, then its receipt. Tables without rows are not written."""
     rows = {table: [row for result in results for row in result.rows.get(table, ())] for table in work.stage.tables}
     stages = add_up(result.stages for result in results)
-    finish_shard(folder, shard, rows, stages, usage=sum((result.usage for result in results), start=Usage()))
+    usage = sum((result.usage for result in results), start=Usage())
+    support = sum((result.support for result in results), start=SupportCount())
+    finish_shard(folder, shard, rows, stages, usage=usage, support=support)
 
 
 def has_refused_prompt(result: ItemResult) -> bool:

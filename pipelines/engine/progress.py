@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import re
 import sys
@@ -34,17 +35,22 @@ from rich.progress import (
 from rich.text import Text
 
 from trailforge.pipelines.engine.files import plain_files
-from trailforge.pipelines.engine.shards import Shard, missing_shards
+from trailforge.pipelines.engine.shards import Shard, SupportCount, missing_shards
 from trailforge.schemas import parse_json
+from trailforge.schemas.errors import NOTICE
 
 FOLDER = "progress"
 _BEGUN = "begun"
 NAMES = r"attempt|begun|\d+-[0-9a-f]{8}(\.left)?\.(json|new)"
 """What the names of the files there match."""
+SUPPORT_SOUGHT, SUPPORT_FOUND = "support_sought", "support_found"
+"""Counters that are a `SupportCount` of the items that are done."""
 OPERATIONAL = frozenset(
     ("items", "prompt_tokens", "completion_tokens", "paid_calls", "ledger_hits", "retries", "in_flight")
 ) | {"damaged_calls", "disbelieved_usage", "servers_waited_for", "refused_prompts", "unknown_endings"}
+OPERATIONAL |= {SUPPORT_SOUGHT, SUPPORT_FOUND}
 """Counters that are no rows. `items`: how many are done. `damaged_calls`: kept, but unreadable, and so made again."""
+_LOG = logging.getLogger(__name__)
 _TROUBLE = "trouble"
 _LEFT = ".left.json"
 
@@ -267,11 +273,15 @@ class _Watch:
     report: Callable[[float], None] | None
     total: int = 0
     done_before: int = 0
+    enough: int = 0
+    """Questions that were searched for in vain, of which it is said: as many as the first shard has."""
+    has_warned: bool = False
     stop: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
         self.total = sum(shard.rows for shard in self.waiting)
         self.done_before = self._finished()
+        self.enough = next((shard.rows for shard in self.waiting), 0)
 
     def run(self) -> None:
         console, is_terminal = Console(stderr=True), sys.stderr.isatty()
@@ -290,7 +300,7 @@ class _Watch:
             task = bar.add_task(self.unit, total=self.total, completed=self.done_before)
             while True:
                 is_last = self.stop.wait(_EVERY_S)
-                done, status.plain = self._look()
+                done, status.plain = self._look(is_last=is_last)
                 bar.update(task, completed=done)
                 now = time.monotonic()
                 if self.report and (is_last or now >= next_report):
@@ -303,11 +313,18 @@ class _Watch:
                 if is_last:
                     return
 
-    def _look(self) -> tuple[int, str]:
+    def _look(self, *, is_last: bool) -> tuple[int, str]:
         counters = read_progress(self.folder)
         if not self.counts_items:
             return self._finished(), describe_steps(counters)
+        self._warn(SupportCount(questions=counters[SUPPORT_SOUGHT], found=counters[SUPPORT_FOUND]), is_last=is_last)
         return self.done_before + counters["items"], _status(counters, read_trouble(self.folder))
+
+    def _warn(self, support: SupportCount, *, is_last: bool) -> None:
+        """Say once that searches are in vain."""
+        if support.warning and not self.has_warned and (is_last or support.questions >= self.enough):
+            self.has_warned = True
+            _LOG.log(NOTICE, "%s", support.warning)
 
     def _finished(self) -> int:
         """Items of finished shards. No receipt is read twice."""

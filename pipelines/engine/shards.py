@@ -45,6 +45,30 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SupportCount:
+    """Whether searches bring the documents that answers rest on. Both numbers add up over items."""
+
+    questions: int = 0
+    """That were searched for, and whose supporting documents are known."""
+    found: int = 0
+    """Of them, those of which some search brought a supporting document."""
+
+    def __add__(self, other: SupportCount) -> SupportCount:
+        return SupportCount(questions=self.questions + other.questions, found=self.found + other.found)
+
+    @property
+    def warning(self) -> str:
+        """A sentence for people where searches were in vain throughout; empty where they were not."""
+        if self.found or not self.questions:
+            return ""
+        of_them = "the one question" if self.questions == 1 else f"any of {self.questions:,} questions"
+        return (
+            f"no search found a supporting document of {of_them}: see whether what is searched (--documents, "
+            "--retrieval) holds them, and whether encoder and prefixes are those of its index"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
     """What a finished shard wrote."""
 
@@ -56,6 +80,7 @@ class Receipt:
     """That the next stage is to run, where a stage makes those of another."""
     made_of: str = ""
     """That of the shard when it was run."""
+    support: SupportCount = field(default_factory=SupportCount)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +90,8 @@ class ItemResult:
     rows: Mapping[str, Sequence[Any]]
     stages: tuple[StageCount, ...]
     usage: Usage
+    support: SupportCount = field(default_factory=SupportCount)
+    """Of an item that documents are searched for."""
 
 
 def write_table(folder: Path, table: str, name: str, record: type, rows: Sequence[Any]) -> FileEntry | None:
@@ -91,6 +118,7 @@ def finish_shard(
     usage: Usage | None = None,
     files: Iterable[FileEntry] = (),
     shards: tuple[Shard, ...] = (),
+    support: SupportCount | None = None,
 ) -> None:
     """Write rows, by table, in files of the shard's name, then its receipt.
 
@@ -106,6 +134,7 @@ def finish_shard(
         usage=usage or Usage(),
         shards=shards,
         made_of=shard.made_of,
+        support=support or SupportCount(),
     )
     write_receipt(folder, receipt)
 
@@ -134,6 +163,12 @@ def load_receipt(path: Path) -> Receipt:
         return from_dict(Receipt, parse_json(path.read_bytes()))
     except (OSError, ValueError, TypeError, InvalidInput) as error:
         raise OutputError(f"{path} is no receipt ({error}); the same command again makes its shard again") from error
+
+
+def support_in(folder: Path) -> SupportCount:
+    """What the searches of a finished run brought. Raises as `load_receipt`."""
+    receipts = map(load_receipt, sorted((folder / RECEIPTS).glob("*.json")))
+    return sum((receipt.support for receipt in receipts), start=SupportCount())
 
 
 def receipt_path(folder: Path, shard: Shard) -> Path:

@@ -50,6 +50,8 @@ class ModelConfig:
     timeout_s: float = 900.0
     stall_s: float = 900.0
     """Without any reply for so long while one is wanted, the run ends (and can go on later)."""
+    backoff_s: float = 0.5
+    """Before the second try of a call that failed; doubles with each further one, up to half a minute."""
     extra_body: str = ""
     """JSON object sent with every call, e.g. `{"chat_template_kwargs": {"enable_thinking": false}}`."""
     parameters: Parameters = field(default_factory=Parameters)
@@ -62,6 +64,8 @@ class ModelConfig:
         for name in ("prompt_price_per_million", "completion_price_per_million"):
             if not 0 <= getattr(self, name) < math.inf:  # or a cap on cost would cap nothing
                 raise InvalidInput("has to be a number from 0 on", field=name)
+        if not 0 < self.backoff_s < math.inf:
+            raise InvalidInput("has to be a number above 0", field="backoff_s")
 
     @property
     def prices(self) -> Prices:
@@ -86,6 +90,7 @@ class ModelConfig:
             max_in_flight=self.max_in_flight,
             timeout_s=self.timeout_s,
             stall_s=self.stall_s,
+            backoff_s=self.backoff_s,
             caps=caps,
             prices=self.prices,
             extra_body=self.extra_body,
@@ -174,7 +179,7 @@ class RunConfig(ABC):
         content = to_dict(self)
         del content["caps"]
         del content["card"]
-        for name in ("url", "max_in_flight", "timeout_s", "stall_s"):
+        for name in ("url", "max_in_flight", "timeout_s", "stall_s", "backoff_s"):
             del content["model"][name]
         if self.model.reasoning == "separate":
             del content["model"]["reasoning"]

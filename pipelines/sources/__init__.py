@@ -16,7 +16,7 @@ from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.sources import jsonl
 from trailforge.rows import InvalidRow, JsonRow, read_rows
 from trailforge.rows.fields import Asides, Fields
-from trailforge.rows.tables import check_column_map
+from trailforge.rows.tables import check_column_map, check_met
 from trailforge.schemas import Document, InvalidInput, Question, SourceDocument
 
 __all__ = ["FORMATS", "InvalidRow", "holds_questions", "read_paragraphs", "read_questions"]
@@ -88,9 +88,8 @@ def read_questions(
                 read = read or next((each.read for each in _READERS if _has_keys(row.value, each)), None)
             row = _read(row, read, path, seen, asides, (needs_paragraphs, needs_decomposition))
         yield row
-    missed = set(filter(None, columns.values())) - met
-    if met and missed:
-        raise InvalidInput("no row has this column of the column map", file=path, field=min(missed))
+    if met:
+        check_met(columns, met, path)
 
 
 def _has_keys(row: Mapping[str, Any], reader: _Reader) -> bool:
@@ -179,10 +178,10 @@ def holds_questions(path: Path) -> bool:
     return "question" in row and "text" not in row
 
 
-def read_paragraphs(path: Path) -> Iterator[Document]:
+def read_paragraphs(path: Path, column_map: Mapping[str, str] | None = None) -> Iterator[Document]:
     """The paragraphs of a file's questions, as they come. Raises `InvalidInput` as `read_questions`, and for none."""
     found = False
-    for question in read_questions(path):
+    for question in read_questions(path, column_map=column_map):
         if isinstance(question, Question):
             found = found or bool(question.paragraphs)
             yield from question.paragraphs

@@ -27,6 +27,7 @@ from trailforge.retrieval.web.xml_entries import is_markup
 from trailforge.rows import InvalidRow, JsonRow, open_file, rows_of
 from trailforge.rows.fields import Asides, Fields, flattened
 from trailforge.rows.files import head_of
+from trailforge.rows.tables import check_met
 from trailforge.schemas import InvalidInput, SourceDocument, SourceKind
 
 _EXPECTED = "JSON, CSV, TSV, RSS, Atom or Parquet"
@@ -90,16 +91,14 @@ class _Reading:
 
     def _objects(self, rows: Iterator[JsonRow | InvalidRow], path: Path) -> Iterator[SourceDocument | InvalidRow]:
         """Raises `InvalidInput` at the end when there were rows, and none had a column that the map names."""
-        mapped = set(filter(None, self.column_map.values()))
         met: set[str] | None = None
         for row in rows:
             if isinstance(row, JsonRow) and isinstance(row.value, dict):
                 row = replace(row, value=flattened(row.value))
-                met = (met or set()) | (mapped & row.value.keys())
+                met = (met or set()) | row.value.keys()
             yield self._document(row, self.column_map, path) if isinstance(row, JsonRow) else row
-        missed = mapped - met if met is not None else None
-        if missed:
-            raise InvalidInput("no row has this column of the column map", file=path, field=min(missed))
+        if met is not None:
+            check_met(self.column_map, met, path)
 
     def _choose(self, names: Sequence[str]) -> list[str]:
         """The columns of a table that are read. Raises `InvalidInput` when one that is needed is not there."""

@@ -107,7 +107,7 @@ class NameFinder:
     def names(self, text: str) -> list[str]:
         """Keys of the titles in a text, and then of its other names, once for each time."""
         titled = self.titles(text)
-        covered = {key for long in titled for key in _parts(long)}
+        covered = {key for long in titled for key in parts_of(long)}
         found = [(key_of(name.text), name.count) for name in names_of("", text, self._counts)]
         return titled + [key for key, count in found if key and key not in covered for _ in range(count)]
 
@@ -115,7 +115,7 @@ class NameFinder:
         """Keys of the names in a question, each once: first those that are `known`, then others."""
         is_lenient = not any(map(str.isupper, question[1:]))
         matched = list(dict.fromkeys(self._known(question, known, is_lenient=is_lenient)))
-        covered = {part for key in matched for part in _parts(key)}
+        covered = {part for key in matched for part in parts_of(key)}
         written = (key_of(name.text) for name in names_of("", question, self._counts))
         return [*matched, *dict.fromkeys(key for key in written if key and key not in covered)]
 
@@ -145,7 +145,7 @@ class NameFinder:
         return all(word in COMMON_WORDS or len(word) < 2 for word in key.split(" "))
 
 
-def _parts(key: str) -> Iterator[str]:
+def parts_of(key: str) -> Iterator[str]:
     """All runs of words of a key, itself among them."""
     words = key.split(" ")
     for start in range(len(words)):

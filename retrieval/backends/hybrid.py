@@ -8,6 +8,9 @@ A passage scores
 
 so that of "Where was the director of Metropolis born?" also the director's own passage is found. It builds on titles
 that name what their passages are about, as an encyclopedia's do.
+
+The longest title wins: what a question names is before what a part of that name would be ("Louis Crato, Count of
+Nassau" before "Crato, Count of Nassau"), and what the whole question names is before all else.
 """
 
 from __future__ import annotations
@@ -25,8 +28,10 @@ from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Wor
 from trailforge.retrieval.backends.graph import (
     KnownNames,
     NameFinder,
+    key_of,
     min_max,
     open_sparse,
+    parts_of,
     row_of,
     save_sparse,
     sparse,
@@ -41,6 +46,8 @@ if TYPE_CHECKING:
 
 
 _NO_WORD = "no passage has a word of the question"
+_JUST_ABOVE = 2e-6
+"""So far are scores apart of which the higher is higher when both are rounded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +133,13 @@ class HybridIndex:
         scores = min_max(cosines).astype(float)
         if words.any():
             scores += self.config.lexical_weight * min_max(words)
-        asked = self._asked_titles(query)
+        named = self._named_titles(query)
+        asked = [row for key in named for row in self._titled(key)]
         scores[asked] += self.config.title_weight
         links = self._links(scores)
         for row, (score, _) in links.items():
             scores[row] += self.config.link_weight * score
+        self._put_longest_first(query, named, scores)
         found: list[FoundPassage] = []
         for row, score in best_rows(scores, k):
             why = f"cosine {cosines[row]:.3f}, " + (f"BM25 {words[row]:.3f}" if words.any() else _NO_WORD)
@@ -140,11 +149,25 @@ class HybridIndex:
             found.append(FoundPassage.of(self.documents[row], score, why))
         return found
 
-    def _asked_titles(self, query: str) -> list[int]:
-        titles = self.titles
-        named = titles.finder.question_names(query, titles.keys.rows)
-        rows = (titles.keys.rows[key] for key in named if key in titles.keys.rows)
-        return [passage for row in rows for passage in row_of(titles.passages, row)[0].tolist()]
+    def _named_titles(self, query: str) -> list[str]:
+        """Keys of the titles that a question names, of those in one another the longest."""
+        known = self.titles.keys.rows
+        return [key for key in self.titles.finder.question_names(query, known) if key in known]
+
+    def _titled(self, key: str) -> list[int]:
+        """The passages with a title; none for one that there is not."""
+        row = self.titles.keys.rows.get(key)
+        return [] if row is None else row_of(self.titles.passages, row)[0].tolist()
+
+    def _put_longest_first(self, query: str, named: Sequence[str], scores: np.ndarray) -> None:
+        """Raise the passages that a question names, in their order, until no title in theirs is before the best."""
+        whole = key_of(query)
+        for key in sorted(named, key=len):
+            rows = self._titled(key)
+            inner = [row for part in parts_of(key) if part != key for row in self._titled(part)]
+            others = np.setdiff1d(np.arange(len(scores)), rows) if key == whole else np.array(inner, int)
+            if len(others) and (missing := scores[others].max() + _JUST_ABOVE - scores[rows].max()) > 0:
+                scores[rows] += missing
 
     def _links(self, scores: np.ndarray) -> dict[int, tuple[float, int]]:
         """Passages whose titles the best name: the score of the best of these, and its row."""

@@ -62,6 +62,23 @@ def test_an_index_is_built_and_described(index: Path) -> None:
         run("stats", index, "--check")
 
 
+def test_columns_of_other_names_are_named(tmp_path: Path) -> None:
+    """Of passages, at the build and when some are added; of a file of questions with paragraphs."""
+    build = ("--backend", "bm25", "--out")
+    for name, row in (("a", "Lake Taupo,The largest lake,t1"), ("b", "Ruapehu,A volcano,r1")):
+        (tmp_path / f"{name}.csv").write_text(f"head,story,no\n{row}\n")
+    columns = ("--columns", "title=head,text=story,id=no")
+    run("build", tmp_path / "a.csv", *columns, *build, tmp_path / "index")
+    assert "[t1]" in run("query", tmp_path / "index", "largest lake")
+    with pytest.raises(InvalidInput, match=r"no column for the text; there are head, story, no\. Say which: "):
+        run("build", tmp_path / "b.csv", *build, tmp_path / "other")
+    with pytest.raises(InvalidInput, match="field '--columns': no field 'headline'; passages have id, title, text"):
+        run("build", tmp_path / "b.csv", "--columns", "headline=head", *build, tmp_path / "other")
+    (tmp_path / "q.csv").write_text('ask,gold,context\nWhere?,There,"[""A lake."", ""A hill.""]"\n')
+    columns = ("--columns", "question=ask,answer=gold,paragraphs=context")
+    assert "2 passages" in run("build", tmp_path / "q.csv", *columns, *build, tmp_path / "of_questions")
+
+
 def test_a_search_shows_scores_and_why(index: Path) -> None:
     shown = run("query", index, "largest lake", "--k", 1)
     assert "Lake Taupo" in shown and "[t]" in shown and "shares lake, largest" in shown and "Ruapehu" not in shown

@@ -141,19 +141,21 @@ def test_what_is_said_goes_over_the_presets_retrieval() -> None:
         kind="dense", encoder="intfloat/multilingual-e5-base", query_prefix="query: ", passage_prefix="passage: "
     )
     assert paper.retrieval == e5
-    for said, meant in (
-        ((None, None, None, None, None), e5),
-        (("bm25", None, None, None, None), replace(e5, kind="bm25")),
-        (("linear_rag", None, None, None, "cuda:1"), replace(e5, kind="linear_rag", device="cuda:1")),
-        (("http://10.0.0.5:8990", None, None, None, None), replace(e5, kind="http://10.0.0.5:8990")),
-        ((None, "minilm", None, None, None), EnvironmentConfig(kind="dense", encoder="minilm")),
-        ((None, "mine", "q: ", None, None), EnvironmentConfig(kind="dense", encoder="mine", query_prefix="q: ")),
-        ((None, e5.encoder, None, "text: ", None), replace(e5, passage_prefix="text: ")),
+    for said, device, meant in (
+        ((None, None, None, None), None, e5),
+        (("bm25", None, None, None), None, replace(e5, kind="bm25")),
+        (("linear_rag", None, None, None), "cuda:1", replace(e5, kind="linear_rag", device="cuda:1")),
+        (("http://10.0.0.5:8990", None, None, None), None, replace(e5, kind="http://10.0.0.5:8990")),
+        ((None, "minilm", None, None), None, EnvironmentConfig(kind="dense", encoder="minilm")),
+        ((None, "mine", "q: ", None), None, EnvironmentConfig(kind="dense", encoder="mine", query_prefix="q: ")),
+        ((None, e5.encoder, None, "text: "), None, replace(e5, passage_prefix="text: ")),
     ):
-        assert training._searching(paper, *said).retrieval == meant
+        assert training._searching(paper, *said, device=device).retrieval == meant
+    with pytest.raises(InvalidInput, match="bm25 is searched without an encoder here; leave --encoder, --query-prefix"):
+        training._searching(paper, "bm25", "minilm", None, None)
     numbers = replace(paper, retrieval=EnvironmentConfig(kind="bm25", options={"k1": 2}))
-    assert training._searching(numbers, "bm25", *[None] * 4) == numbers
-    assert training._searching(numbers, "dense", *[None] * 4).retrieval == EnvironmentConfig(kind="dense")
+    assert training._searching(numbers, "bm25", *[None] * 3) == numbers
+    assert training._searching(numbers, "dense", *[None] * 3).retrieval == EnvironmentConfig(kind="dense")
 
 
 def test_help_has_examples() -> None:

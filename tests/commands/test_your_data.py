@@ -10,6 +10,7 @@ import pytest
 from trailforge.pipelines.sources import read_questions
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.pipelines.sources.jsonl import parse_columns
+from trailforge.presets import load_preset
 from trailforge.retrieval.corpus import read_corpus
 from trailforge.retrieval.kg import KgStore
 from trailforge.retrieval.kg.build import build_kg
@@ -44,6 +45,14 @@ def test_a_table_of_questions(folder: Path) -> None:
     assert len(rows) == len(questions) == 2
     assert questions[1].answer_aliases == ("1926-06-10", "June 1926")
     assert [len(question.paragraphs) for question in questions] == [2, 1]
+
+
+def test_a_preset_of_ones_own(folder: Path) -> None:
+    mine = str(folder / "mine.yaml")
+    shipped, kg = load_preset("demo", "kg_trajectories"), load_preset(mine, "kg_trajectories")
+    assert (kg["output"], kg["generator"]) == ({"shard_size": 2}, {**shipped["generator"], "episodes": 2})
+    mcts = {**load_preset("demo", "mcts_trajectories"), "output": {"shard_size": 2}}
+    assert load_preset(mine, "mcts_trajectories") == mcts
 
 
 def test_documents(folder: Path) -> None:

@@ -155,7 +155,7 @@ def test_a_model_that_is_not_there_is_missed_before_the_work_begins(lab: Lab, tm
         ("--documents", "none.jsonl", "error: {folder}/none.jsonl: no such file"),
         ("--documents", "garbage.jsonl", "error: {folder}/garbage.jsonl: "),
         ("--columns", "text=body", "error: {folder}/documents.jsonl"),
-        ("--columns", "words=text", "error: column map: no field 'words'; documents have id, title, text"),
+        ("--columns", "words=text", "error: field '--columns': no field 'words'; documents have id, title, text"),
         ("--preset", "msearcher", "error: msearcher: the preset is for mcts_trajectories, not for document_bundles; "),
         ("--benchmark", "none.jsonl", "error: {folder}/none.jsonl: no such file"),
     ],

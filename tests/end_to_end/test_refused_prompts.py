@@ -16,6 +16,8 @@ from trailforge.schemas import RejectedRow, read_rows
 
 pytestmark = pytest.mark.slow
 
+SOON = PRESET.replace("max_in_flight: 8", "max_in_flight: 8, backoff_s: 0.02")
+"""Eight tries of a prompt that fails each time take a minute by the usual waits."""
 FILTERED = {"error": {"message": "The prompt triggered the content management policy", "code": "content_filter"}}
 
 
@@ -51,7 +53,7 @@ def test_a_run_ends_with_the_refused_question_rejected_and_redo_asks_for_it_alon
     rows = [json.loads(line) for line in questions.read_text().splitlines()]
     rows[2]["question"] += " Mind the unmentionable."
     questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (tmp_path / "preset.yaml").write_text(PRESET)
+    (tmp_path / "preset.yaml").write_text(SOON)
     out = tmp_path / "out"
     with bad.misbehaving_beside(poisoned("unmentionable", mode), world.Model()) as server:
         command = ["mcts-trajectories", "--questions", questions, "--out", out, "--preset", tmp_path / "preset.yaml"]

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.pipelines.runs.config import read_config
-from trailforge.presets import declared_datasets, load_preset, preset_names
+from trailforge.presets import (
+    datasets_of,
+    declared_datasets,
+    load_evaluation_preset,
+    load_preset,
+    load_training_preset,
+    preset_names,
+)
 from trailforge.schemas import InvalidInput
 
 
@@ -108,3 +116,55 @@ def test_a_section_of_a_data_set_has_to_be_a_mapping(tmp_path: Path) -> None:
     path.write_text("document_bundles: [1]\n")
     with pytest.raises(InvalidInput, match=r"mine\.yaml, field 'document_bundles': expected a mapping"):
         load_preset(str(path), "document_bundles")
+
+
+def write_mine(folder: Path, text: str) -> str:
+    (folder / "mine.yaml").write_text(text)
+    return str(folder / "mine.yaml")
+
+
+@pytest.mark.parametrize("dataset", declared_datasets())
+def test_a_preset_that_builds_on_a_shipped_one_says_what_is_other(tmp_path: Path, dataset: str) -> None:
+    """Field by field, at any depth, over what the shipped one says for all and for this data set."""
+    mine = write_mine(tmp_path, "preset: demo\nmodel: {name: other}\noutput: {shard_size: 3}\nseed: 5\n")
+    demo = load_preset("demo", dataset)
+    assert load_preset(mine, dataset) == {
+        **demo,
+        "model": {**demo["model"], "name": "other"},
+        "output": {**demo.get("output", {}), "shard_size": 3},
+        "seed": 5,
+    }
+    assert datasets_of(mine) == datasets_of("demo")
+
+
+def test_a_section_of_a_data_set_goes_over_the_shipped_one_for_that_alone(tmp_path: Path) -> None:
+    mine = write_mine(tmp_path, "preset: demo\nkg_trajectories: {generator: {episodes: 2}}\n")
+    for dataset in declared_datasets():
+        before, after = load_preset("demo", dataset), load_preset(mine, dataset)
+        changed = dataset == "kg_trajectories"
+        assert (before != after) == changed
+        if changed:
+            assert after == {**before, "generator": {**before["generator"], "episodes": 2}}
+
+
+def test_a_preset_that_builds_on_one_of_one_data_set_is_for_that(tmp_path: Path) -> None:
+    mine = write_mine(tmp_path, "preset: dynasearcher\nretrieval: {kind: bm25}\n")
+    assert datasets_of(mine) == ["kg_trajectories"]
+    assert load_preset(mine, "kg_trajectories")["retrieval"]["kind"] == "bm25"
+    with pytest.raises(InvalidInput, match="the preset is for kg_trajectories, not for mcts_trajectories"):
+        load_preset(mine, "mcts_trajectories")
+
+
+@pytest.mark.parametrize("base", ["[demo]", "mine.yaml", "1", "../presets/demo", "Demo"])
+@pytest.mark.parametrize("load", [lambda path: load_preset(path, "kg_questions"), load_evaluation_preset])
+def test_only_a_shipped_preset_can_be_built_on(tmp_path: Path, base: str, load: Callable[[str], object]) -> None:
+    mine = write_mine(tmp_path, f"preset: {base}\n")
+    with pytest.raises(InvalidInput, match=r"mine\.yaml, field 'preset': expected the name of a shipped preset .*demo"):
+        load(mine)
+
+
+def test_presets_of_trainings_and_evaluations_build_on_theirs(tmp_path: Path) -> None:
+    mine = write_mine(tmp_path, "preset: ragsearch\nretrieval: {encoder: minilm}\n")
+    for load in (load_training_preset, load_evaluation_preset):
+        shipped = load("ragsearch")
+        assert load(mine) == {**shipped, "retrieval": {**shipped["retrieval"], "encoder": "minilm"}}

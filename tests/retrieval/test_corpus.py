@@ -240,7 +240,8 @@ def test_what_a_row_may_lack(tmp_path: Path, row: Any, title: str, text: str) ->
     [
         (
             {"id": "1", "title": "Po"},
-            "row 1, field 'text': no column for the text; there are id, title; a passage is {",
+            "no column for the text; there are id, title. Say which: trailforge index build … --columns text=COLUMN; a "
+            "passage is {",
         ),
         ({"id": "1", "text": None}, "row 1, field 'text': must be a text that is not empty; a passage is {"),
         ({"id": "1", "text": " \n"}, "row 1, field 'text': must be a text that is not empty; a passage is {"),
@@ -257,6 +258,44 @@ def test_what_is_no_passage_is_told_with_the_form_that_is_right(tmp_path: Path, 
     with pytest.raises(InvalidInput) as caught:
         read_file(tmp_path, "c.json", json.dumps([row]))
     assert problem in str(caught.value) and str(tmp_path / "c.json") in str(caught.value)
+
+
+MAPPED = {"text": "story", "title": "head", "id": "no"}
+ROWS_OF_OTHERS = [{"no": 7, "head": "Danube", "story": "A river."}, {"no": 8, "story": "<p>Wien</p>", "text": "aside"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("c.jsonl", "\n".join(map(json.dumps, ROWS_OF_OTHERS))),
+        ("c.json", json.dumps({"data": ROWS_OF_OTHERS})),
+        ("c.csv", "no,head,story,text\n7,Danube,A river.,\n8,,<p>Wien</p>,aside\n"),
+        ("c.tsv", "story\tno\thead\nA river.\t7\tDanube\n<p>Wien</p>\t8\t\n"),
+    ],
+)
+def test_columns_of_other_names_are_named(tmp_path: Path, name: str, content: str) -> None:
+    """Also in a folder, beside texts."""
+    (tmp_path / name).write_text(content)
+    meant = [("7", "Danube", "A river."), ("8", "", "Wien")]
+    assert [(each.id, each.title, each.text) for each in read_corpus(tmp_path / name, MAPPED)] == meant
+    (tmp_path / "z.txt").write_text("Linz")
+    assert [each.text for each in read_corpus(tmp_path, MAPPED)] == ["A river.", "Wien", "Linz"]
+
+
+@pytest.mark.parametrize(
+    ("mapped", "problem"),
+    [
+        ({"text": "tale"}, "no such column for the text; there are no, head, story"),
+        ({"text": "story", "title": "top"}, "field 'top': no row has this column, which --columns names"),
+        ({"text": ""}, "the text is needed, and --columns gives it no column; a passage is {"),
+        ({"body": "story"}, "field '--columns': no field 'body'; passages have id, title, text"),
+    ],
+)
+def test_a_column_that_is_not_there_is_named(tmp_path: Path, mapped: dict[str, str], problem: str) -> None:
+    (tmp_path / "c.jsonl").write_text(json.dumps(ROWS_OF_OTHERS[0]))
+    with pytest.raises(InvalidInput) as caught:
+        list(read_corpus(tmp_path / "c.jsonl", mapped))
+    assert problem in str(caught.value)
 
 
 def test_large_texts_of_a_folder_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

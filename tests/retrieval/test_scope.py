@@ -113,8 +113,17 @@ def test_an_index_that_does_not_fit_is_refused_before_the_encoder_is_loaded(
         ({"corpus_index": str(tmp_path / "empty")}, "holds no index: make one with `trailforge index build`"),
         ({"corpus_index": str(tmp_path / "none")}, "no such file or folder; give an index that `trailforge index"),
         ({"kind": "bm25"}, "was made with the kind 'dense', not 'bm25'"),
-        ({"encoder": "e5"}, "was made with the encoder 'minilm', not 'e5'"),
+        (
+            {"encoder": "e5"},
+            "with the encoder 'minilm', not 'e5'; give --encoder \"minilm\", or build it again",
+        ),
         ({"passage_prefix": "passage: "}, 'build it again .trailforge index build … --passage-prefix "passage: ".'),
+        (  # a preset of another encoder: all at once, and what is to be given is enough
+            {"kind": "hybrid", "encoder": "e5", "passage_prefix": "passage: "},
+            "the kind 'dense', not 'hybrid', the encoder 'minilm', not 'e5', the passage_prefix '', not 'passage: '; "
+            'give --retrieval "dense" --encoder "minilm", or build it again .trailforge index build … --backend '
+            '"hybrid" --encoder "e5" --passage-prefix "passage: ".',
+        ),
     ):
         config = replace(RetrievalConfig(scope="corpus", corpus_index=str(tmp_path / "index")), **changes)
         for look in (check_retrieval, open_retrieval):
@@ -144,7 +153,7 @@ def test_a_passage_needs_a_text_alone(tmp_path: Path) -> None:
     ("content", "problem"),
     [
         (b'{"text": " "}', "row 1, field 'text': must be a text that is not empty"),
-        (b'{"title": "t"}', "row 1, field 'text': no column for the text; there are title; a passage is"),
+        (b'{"title": "t"}', "row 1, field 'text': no column for the text; there are title. Say which: trailforge"),
         (b'{"text": "a", "id": 1}\n{"text": "b", "id": "1"}', "row 2, field 'id': '1' is the id of an earlier row"),
         (b'{"text": "a"}\n{', "row 2: not JSON"),
         (b"[1]", "row 1: expected an object, found a whole number"),

@@ -52,6 +52,7 @@ def test_the_hash_changes_with_what_decides_rows_and_files(changed: dict[str, An
         {"model": ModelConfig(max_in_flight=1)},
         {"model": ModelConfig(timeout_s=1.0)},
         {"model": ModelConfig(stall_s=1.0)},
+        {"model": ModelConfig(backoff_s=0.1)},
         {"caps": Caps(max_calls=1)},
         {"schedule": ScheduleConfig(questions_in_flight=1)},
         {"schedule": ScheduleConfig(worker_start_s=1.0, worker_silence_s=1.0)},

@@ -443,8 +443,8 @@ def test_column_maps() -> None:
     }
     assert parse_columns("") == {}
     for wrong, problem in [
-        ("title", "field=column"),
-        ("title=a,title=b", "field=column"),
+        ("title", "FIELD=COLUMN"),
+        ("title=a,title=b", "FIELD=COLUMN"),
         ("tilte=a", "no field 'tilte'"),
     ]:
         with pytest.raises(InvalidInput, match=problem):

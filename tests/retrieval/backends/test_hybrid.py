@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tests.retrieval.backends.support import TableEncoder, bench
 from tests.retrieval.support import run
@@ -78,6 +80,57 @@ def test_a_title_is_also_found_in_a_question_without_capitals() -> None:
     alone = HybridConfig(lexical_weight=0, link_weight=0)
     wanted = {**DENSE, "town": 0.55, "city": 0.3}
     assert scores(alone, "which river is berlin on") == pytest.approx(wanted, abs=2e-6)
+
+
+NAMESAKES = ("Crato, Count of Nassau", "Louis Crato, Count of Nassau", "Count of Nassau", "Nassau", "Gustav of Nassau")
+"""The second holds the first, the third and the fourth; the last stands in none."""
+CRATO = tuple(Document(id=str(n), title=title, text=f"Text {n}.") for n, title in enumerate(NAMESAKES))
+
+
+def rank_namesakes(question: str, cosines: list[float]) -> list[str]:
+    """Their ids, best first, by cosines that may say anything."""
+    table = {f"{each.title}\n{each.text}": cosine for each, cosine in zip(CRATO, cosines, strict=True)}
+
+    async def asked() -> list[FoundPassage]:
+        index = await BACKEND.build(CRATO, DEFAULT, bench(TableEncoder(table)))
+        return await index.find(question, len(CRATO))
+
+    return [each.passage.id for each in run(asked())]
+
+
+COSINES_OF_ANY = st.lists(st.floats(0.0, 0.99), min_size=len(CRATO), max_size=len(CRATO))
+
+
+@given(COSINES_OF_ANY)
+@example([0.99, 0.0, 0.0, 0.0, 0.0])
+def test_the_longest_named_title_is_before_those_that_stand_in_it(cosines: list[float]) -> None:
+    ranks = rank_namesakes("Who was the mother of Louis Crato, Count Of Nassau?", cosines)
+    assert ranks.index("1") < min(map(ranks.index, "023"))
+    ranks = rank_namesakes("Who came after Crato, Count of Nassau?", cosines)
+    assert ranks.index("0") < min(map(ranks.index, "23"))  # the second is another one
+
+
+@given(COSINES_OF_ANY)
+@example([0.0, 0.0, 0.0, 0.0, 0.99])
+def test_a_question_that_is_a_title_finds_its_passage_first(cosines: list[float]) -> None:
+    for row, title in enumerate(NAMESAKES):
+        assert rank_namesakes(title, cosines)[0] == str(row)
+
+
+def test_passages_of_one_title_keep_their_order_when_they_are_raised() -> None:
+    """Parts of one document: the best of them is first, and all are raised by the same."""
+    parts = [Document(id=f"{n}", title="Fritz Lang", text=f"Part {n}.") for n in range(3)]
+    rival = Document(id="rival", title="Fritz", text="Fritz Lang, Fritz Lang, Fritz Lang: who is Fritz Lang?")
+    cosines = {f"Fritz Lang\nPart {n}.": cosine for n, cosine in enumerate((0.2, 0.3, 0.1))}
+    tools = bench(TableEncoder({**cosines, f"Fritz\n{rival.text}": 0.9}))
+
+    async def asked() -> list[FoundPassage]:
+        index = await BACKEND.build([*parts, rival], replace(DEFAULT, title_weight=0.0), tools)
+        return await index.find("Fritz Lang", 4)
+
+    found = run(asked())
+    assert found[0].passage.id == "1" and found[0].passage.score == pytest.approx(found[1].passage.score, abs=2e-6)
+    assert [each.passage.id for each in found] == ["1", "rival", "0", "2"]
 
 
 def test_only_the_best_passages_link() -> None:

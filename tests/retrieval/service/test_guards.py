@@ -306,6 +306,8 @@ async def test_its_files_are_let_go_with_it(index: Path) -> None:
     before = held()
     opened = open_index(index)
     assert await opened.find("w1", 1) and held() > before
+    # The thread that searched lets go of its work only some time after it has told the result.
+    await asyncio.get_running_loop().shutdown_default_executor()
     del opened
     assert held() == before
 
