@@ -1,20 +1,29 @@
-"""Whether an agent's last turn admits that its answer is a guess: its own words, whatever the passages have.
+"""Guesses of agents: what a query names that was not read, and what a last turn admits, whatever the passages have.
 
-A turn that says where the answer is from, or that it is nowhere said, is better evidence than the words of passages,
-which mention most answers somewhere. Four kinds are heard, clause by clause: that nothing states what is asked for,
-that the answer is remembered or well known, that it is guessed or assumed, and that it is only likely. What a later
-clause reads from a source takes the first and the last kind back; what a source confirms takes back the others.
+A last turn that says where the answer is from, or that it is nowhere said, is better evidence than the words of
+passages, which mention most answers somewhere. Four kinds are heard, clause by clause: that nothing states what is
+asked for, that the answer is remembered or well known, that it is guessed or assumed, and that it is only likely. What
+a later clause reads from a source takes the first and the last kind back; what a source confirms takes back the others.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from trailforge.filters.base import count_faults, is_never_quoted
-from trailforge.rewards import is_abstention, mentions
-from trailforge.schemas import Verdict
+from trailforge.filters.thoughts import find_unseen_names
+from trailforge.rewards import is_abstention, mentions, other_names, states
+from trailforge.schemas import Hop, Verdict
 
+Bridges = Literal["read_first", "checked", "any"]
+"""When a turn may say the answer of a hop, but the last. `read_first`: once it was given a text that does. `checked`:
+before that, too, as a guess that a later search bears out, but not in a query: what is searched for has to have been
+read. `any`: whenever.
+"""
+
+_YEAR = re.compile(r"\b(?:1\d|20)\d\d\b")
 _CLAUSE = re.compile(r"(?<=[.;!?])\s+|\n+|\s[–—-]\s|,?\s+(?=(?:but|however|though|although|yet|still)\b)|,\s+(?=so\b)")
 _QUOTED = re.compile(r"“[^“”]*”|\"[^\"]*\"")
 _ONE = r"doc(?:ument)?|passage|result|graph|triple|article|text|source|tool|search|record|paragraph|page|entry"
@@ -81,6 +90,34 @@ _CONFIRMS = _any_of(
     r"\b(?:confirm|verif|corroborat|agree|bear|bore|prove|match)\w*\b",
     r"\bsays? (?:so|it|the same|as much)\b|\bas well\b",
 )
+
+
+def find_unread_name(
+    asked: str,
+    question: str,
+    hops: Sequence[Hop],
+    read: Sequence[str],
+    *,
+    rules: Sequence[str] = (),
+    years: bool = True,
+) -> str:
+    """What a query names that neither the question nor a text read before it does; empty for nothing.
+
+    Names and numbers, and in whatever case the answers of `hops`. The words by which the rules tell an agent to ask are
+    known. Without `years` a year says which of several namesakes is meant, and is no claim.
+    """
+    unseen = find_unseen_names(asked if years else _YEAR.sub(" ", asked), [question, *rules, *read])
+    if found := next(unseen, ""):
+        return found
+    hop = next((hop.answer for hop in hops if _is_named_unread(hop.answer, asked, question, read)), "")
+    return f"{hop!r} stands in nothing it has seen" if hop else ""
+
+
+def _is_named_unread(answer: str, asked: str, question: str, read: Sequence[str]) -> bool:
+    names = [answer, *other_names(answer)]
+    if is_never_quoted(answer) or not any(mentions(asked, name) for name in names):
+        return False
+    return not any(mentions(question, name) or any(states(text, name) for text in read) for name in names)
 
 
 def admitted_guess(turn: str, names: Sequence[str], read: Sequence[str] = ()) -> Verdict:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from trailforge.rewards.reading import LONGEST_NAME, fold, is_number, name_key, nations, read
+from trailforge.rewards.reading import LONGEST_NAME, fold, is_number, name_key, nations, peoples, read
 
 _KIND = (
     "film movie album song single ep band group musician singer rapper composer actor actress director filmmaker "
@@ -74,6 +74,11 @@ def other_names(name: str) -> tuple[str, ...]:
     words = [word for word in read(core, joined=True).words if not _NUMERAL.fullmatch(word)]
     is_name = bool(words) and not is_number(words[0]) and (bool(match["bracketed"]) or len(words) > 1)
     return (*nation, core) if is_name else nation
+
+
+def is_people(name: str) -> bool:
+    """Is it what the people of a country are called, and no name of a country or place: "Italian", "the Dutch"?"""
+    return name_key(name) in peoples()
 
 
 def company_names(name: str) -> tuple[str, ...]:

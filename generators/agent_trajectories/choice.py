@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from trailforge.filters.base import first_rejection, scores_of
+from trailforge.filters.questions import DOUBTFUL
 from trailforge.generators.agent_trajectories.evidence import find_hops, find_unread, requests_of
 from trailforge.generators.agent_trajectories.filters import UNREAD, AgentFilterConfig, judge_episode
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
@@ -79,7 +80,7 @@ def preference_pairs(good: Sequence[AgentTrajectory], rejected: Sequence[Rejecte
     pairs: dict[tuple[object, ...], tuple[bool, AgentPair]] = {}
     for row, verdict in rejected:
         is_wrong = is_plainly_wrong(row)
-        if not is_wrong and not is_right_unread(row, verdict):
+        if verdict.reason == DOUBTFUL or not (is_wrong or is_right_unread(row, verdict)):
             continue
         parted = [(place, one) for one in good if (place := parting(one, row)) is not None]
         if parted:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from trailforge.evaluation.failures import asked_at
 from trailforge.filters.base import is_never_quoted
 from trailforge.filters.grounding import supports
-from trailforge.filters.thoughts import find_unseen_names
+from trailforge.filters.guesses import find_unread_name
 from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.mcts.plan import references, resolve
 from trailforge.protocols import PROTOCOLS
-from trailforge.rewards import mentions, normalize_answer, other_names, states
-from trailforge.schemas import Hop, Message, Passage
+from trailforge.rewards import mentions, normalize_answer, states
+from trailforge.schemas import Message, Passage
 from trailforge.schemas.agent_episode import AgentSearch
 
 
@@ -51,8 +51,7 @@ def is_borne_out(row: AgentTrajectory, names: Sequence[str], place: int) -> bool
 def find_unread(row: AgentTrajectory) -> list[str]:
     """What the agent's own queries name that neither the question nor anything given before them does.
 
-    Names and numbers, and in whatever case the answers of hops; a query that has several counts once. The words by
-    which its rules tell it to ask are known.
+    A query that names several counts once. See `filters.guesses`.
     """
     episode, found = row.episode, []
     rules = [message.content for message in episode.messages if message.role == "system"]
@@ -61,18 +60,9 @@ def find_unread(row: AgentTrajectory) -> list[str]:
             continue
         texts = [text_given(message, row) for message in episode.messages[:place]]
         asked = " ; ".join((search.query, *search.entities))
-        unseen = next(find_unseen_names(asked, [episode.question, *rules, *texts]), "")
-        hop = next((hop.answer for hop in row.gold_hops[:-1] if _is_guessed(hop, asked, episode.question, texts)), "")
-        if unseen or hop:
-            found.append(f"{search.query!r}: {unseen or f'{hop!r} stands in nothing it has seen'}")
+        if unread := find_unread_name(asked, episode.question, row.gold_hops[:-1], texts, rules=rules):
+            found.append(f"{search.query!r}: {unread}")
     return found
-
-
-def _is_guessed(hop: Hop, asked: str, question: str, texts: Sequence[str]) -> bool:
-    names = [hop.answer, *other_names(hop.answer)]
-    if is_never_quoted(hop.answer) or not any(mentions(asked, name) for name in names):
-        return False
-    return not any(mentions(question, name) for name in names) and not is_stated(texts, names)
 
 
 def find_hops(row: AgentTrajectory) -> tuple[int | None, ...]:

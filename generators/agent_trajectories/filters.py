@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from trailforge.evaluation.failures import read_texts
+from trailforge.filters import guesses
 from trailforge.filters.base import count_faults, is_never_quoted, names_of_answer
+from trailforge.filters.guesses import Bridges
+from trailforge.filters.questions import doubtful_gold
 from trailforge.generators.agent_trajectories.evidence import (
     find_hops,
     find_unread,
@@ -54,10 +56,7 @@ class AgentFilterConfig:
     max_known_share: float = 0.375
     """Of the answers from memory: above, the question needs no search. One lucky guess of four is not above it, nor are
     three half right ones (`generators.agent_trajectories.rows.weigh_known`); two are."""
-    bridges: Literal["read_first", "checked", "any"] = "checked"
-    """When a turn may say the answer of a hop, but the last. `read_first`: once it was given a text that does.
-    `checked`: before that, too, as a guess that a later search bears out, but not in a query: what is searched for has
-    to have been read. `any`: whenever."""
+    bridges: Bridges = "checked"
     max_tokens: int = 16384
     """Of a conversation, as `token_estimate` has it."""
     most: int = 2
@@ -75,10 +74,12 @@ def judge_episode(row: AgentTrajectory, config: AgentFilterConfig) -> list[Verdi
     verdicts = [
         unfinished(row),
         malformed(row),
+        doubtful_gold(row.episode.question, row.golds),
         ambiguous_answer(row),
         near_miss(row),
         wrong_answer(row),
         no_search(row),
+        admitted_guess(row),
         unread_query(row, bridges=config.bridges),
         missing_evidence(row),
         ungrounded_answer(row),
@@ -140,7 +141,14 @@ def no_search(row: AgentTrajectory) -> Verdict:
     return Verdict(keep=searches > 0, reason="no_search", score=float(searches), detail=detail)
 
 
-def unread_query(row: AgentTrajectory, *, bridges: Literal["read_first", "checked", "any"] = "checked") -> Verdict:
+def admitted_guess(row: AgentTrajectory) -> Verdict:
+    """Its last turn says that it guesses: see `filters.guesses.admitted_guess`."""
+    messages, names = row.episode.messages, names_of_answer(row.episode.answer, row.golds)
+    last = messages[-1].content if messages and messages[-1].role == "assistant" else ""
+    return guesses.admitted_guess(last, names, [text for message in messages if (text := text_given(message, row))])
+
+
+def unread_query(row: AgentTrajectory, *, bridges: Bridges = "checked") -> Verdict:
     """A query of its own names what it has not read, though a search may bear it out: it claims before it searches.
 
     That is a name, a number or a hop's answer found neither in the question nor in what it was given before. Score: how
@@ -184,7 +192,7 @@ def ungrounded_answer(row: AgentTrajectory) -> Verdict:
     return Verdict(keep=keep, reason="ungrounded_answer", score=float(stating), detail=detail)
 
 
-def answer_leaked(row: AgentTrajectory, *, bridges: Literal["read_first", "checked", "any"] = "checked") -> Verdict:
+def answer_leaked(row: AgentTrajectory, *, bridges: Bridges = "checked") -> Verdict:
     """A turn says the answer, or that of a hop against the rule of `bridges`, before what it is given states it.
 
     Queries count as what is said, the turn that answers does not. The answer itself may not be guessed. What stands in

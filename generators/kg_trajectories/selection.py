@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from trailforge.filters import first_rejection
+from trailforge.filters.questions import DOUBTFUL
 from trailforge.generators.kg_trajectories.filters import (
     KgEpisodeFilterConfig,
     first_used,
@@ -37,7 +38,7 @@ from trailforge.schemas import ContrastivePair, KgStep, KgTrajectory, Message, V
 
 SURPLUS = "surplus"
 TOO_SIMILAR = "too_similar"
-NO_CONTRAST = frozenset({"duplicate_episode", SURPLUS, TOO_SIMILAR})
+NO_CONTRAST = frozenset({"duplicate_episode", DOUBTFUL, SURPLUS, TOO_SIMILAR})
 """Reasons that say nothing against an episode itself."""
 _SURELY_WRONG = 0.2
 """The judge's highest score of an answer that is wrong, whatever it is called."""
