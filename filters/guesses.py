@@ -120,18 +120,17 @@ def _is_named_unread(answer: str, asked: str, question: str, read: Sequence[str]
     return not any(mentions(question, name) or any(states(text, name) for text in read) for name in names)
 
 
-def admitted_guess(turn: str, names: Sequence[str], read: Sequence[str] = ()) -> Verdict:
-    """The last turn says itself that its answer is a guess. Score: 1.0 if it does.
-
-    `names`: the answer, by each of its names. `read`: the texts that were read; whose words are hedged as theirs are
-    ("probably born in Rome") is no guess.
-    """
-    found = find_admission(turn, names, read)
-    return count_faults("admitted_guess", [found] if found else [], lambda words: f"it says {words!r}")
+def admitted_guess(admission: str) -> Verdict:
+    """The last turn says itself that its answer is a guess, in a clause of `find_admission`. Score: 1.0 if it does."""
+    return count_faults("admitted_guess", [admission] if admission else [], lambda words: f"it says {words!r}")
 
 
 def find_admission(turn: str, names: Sequence[str], read: Sequence[str] = ()) -> str:
-    """The clause by which a last turn admits that it guesses; empty where it does not."""
+    """The clause by which a last turn admits that it guesses; empty where it does not.
+
+    `names`: the answer, by each of its names. `read`: the texts that were read; what is doubted in their words
+    ("probably born in Rome") is no guess.
+    """
     thought = _QUOTED.sub(" … ", re.sub(r"<answer>.*", "", turn, flags=re.DOTALL))
     clauses = [clause.strip() for clause in _CLAUSE.split(re.sub(r"</?\w+>", " ", thought)) if clause.strip()]
     return next((clause for place, clause in enumerate(clauses) if _admits(clauses, place, names, read)), "")

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from trailforge.filters.base import first_rejection, scores_of
 from trailforge.filters.questions import DOUBTFUL
-from trailforge.generators.agent_trajectories.evidence import find_hops, find_unread, requests_of
-from trailforge.generators.agent_trajectories.filters import UNREAD, AgentFilterConfig, judge_episode
+from trailforge.generators.agent_trajectories.evidence import facts_to_read, find_hops, find_unread, requests_of
+from trailforge.generators.agent_trajectories.filters import LACKING, UNREAD, AgentFilterConfig, judge_episode
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
 from trailforge.rewards import is_near_miss
 from trailforge.schemas import Verdict
@@ -49,6 +49,13 @@ def select(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> tuple[
         else:
             taken.append(row)
     return taken, sorted(rejected, key=lambda each: each[0].sample)
+
+
+def unread_rows(taken: Sequence[AgentTrajectory], rejected: Sequence[Rejected]) -> list[AgentTrajectory]:
+    """The rows of which it has not been read yet whether their answer is stated, though nothing names it: those that
+    are taken, and those against which only speaks that what a hop needs was not found."""
+    lacking = [row for row, _ in rejected if {each.name for each in row.filters if not each.passed} == {LACKING}]
+    return [row for row in (*taken, *lacking) if not row.readings and facts_to_read(row)]
 
 
 def _rank(row: AgentTrajectory) -> tuple[float, ...]:

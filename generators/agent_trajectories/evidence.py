@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trailforge.evaluation.failures import asked_at
-from trailforge.filters.base import is_never_quoted
+from trailforge.evaluation.failures import asked_at, read_texts
+from trailforge.filters.base import is_never_quoted, names_of_answer
+from trailforge.filters.facts import SoughtFact, unsettled_facts
 from trailforge.filters.grounding import supports
-from trailforge.filters.guesses import find_unread_name
+from trailforge.filters.guesses import find_admission, find_unread_name
 from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.mcts.plan import references, resolve
 from trailforge.protocols import PROTOCOLS
@@ -88,6 +89,40 @@ def find_hops(row: AgentTrajectory) -> tuple[int | None, ...]:
         )
         places.append(min((place for place in (document, next(told, None)) if place is not None), default=None))
     return tuple(places)
+
+
+def read_by(row: AgentTrajectory) -> list[Passage]:
+    """All passages and triples that the agent was given, each once; of one whose calls read for it, what they said."""
+    found = [passage for passages in _read_by_search(row) for passage in passages]
+    if not found:
+        found = [
+            Passage(id="", title="", text=text, score=0.0)
+            for text in read_texts(row.episode, row.episode.question)
+            if text.strip()
+        ]
+    return list({(passage.title, passage.text): passage for passage in found}.values())
+
+
+def admission_of(row: AgentTrajectory) -> str:
+    """Where its last turn says that it guesses, that clause: see `filters.guesses`; empty where it does not."""
+    messages, names = row.episode.messages, names_of_answer(row.episode.answer, row.golds)
+    last = messages[-1].content if messages and messages[-1].role == "assistant" else ""
+    return find_admission(last, names, [text for message in messages if (text := text_given(message, row))])
+
+
+def lacks_document(row: AgentTrajectory) -> bool:
+    """Did no search bring what one of the hops needs?"""
+    return any(place is None for place in find_hops(row))
+
+
+def facts_to_read(row: AgentTrajectory) -> tuple[SoughtFact, ...]:
+    """What its answer rests on, as far as nothing that it has read names it plainly.
+
+    That is the whole question where what a hop needs was not found: another road may lead there all the same.
+    """
+    episode, names = row.episode, names_of_answer(row.episode.answer, row.golds)
+    hops = () if lacks_document(row) else row.gold_hops
+    return unsettled_facts(episode.question, names, hops, read_by(row))
 
 
 def _read_by_search(row: AgentTrajectory) -> list[list[Passage]]:

@@ -11,6 +11,8 @@ from typing import Any
 from trailforge.evaluation.agents import AgentRun
 from trailforge.evaluation.failures import tag_failures
 from trailforge.evaluation.metrics import score_run
+from trailforge.filters.grounding import is_title_of_gold
+from trailforge.generators.agent_trajectories.evidence import admission_of, read_by
 from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.protocols import PROTOCOLS
 from trailforge.rewards import cover_exact_match, is_near_miss, mcts_reward, mentions, normalize_answer, score_answer
@@ -60,11 +62,16 @@ def is_spelt_otherwise(first: Sequence[str], second: Sequence[str]) -> bool:
 
 
 def made_of(row: AgentTrajectory, question: Question) -> dict[str, Any]:
-    """The fields of a row that follow from its question and its transcript."""
+    """The fields of a row that follow from its question and its transcript.
+
+    Right is also what a passage that it has read calls the gold answer in its title.
+    """
     old = row.episode
     run = AgentRun(answer=old.answer, stop=old.stop, messages=old.messages, searches=old.searches, calls=old.calls)
     asked = {"question_id": question.id, "dataset": question.dataset, "question": question.question}
     episode = replace(old, **asked, golds=question.golds, scores=score_run(question, run))
+    if is_title_of_gold(old.answer, read_by(replace(row, episode=episode)), question.golds):
+        episode = replace(episode, scores=replace(episode.scores, right=1.0))
     episode = replace(episode, failures=tag_failures(episode))
     return {
         "uid": hashlib.sha256(f"{old.uid}\0{row.sample}".encode()).hexdigest()[:16],
@@ -78,8 +85,8 @@ def made_of(row: AgentTrajectory, question: Question) -> dict[str, Any]:
 
 
 def with_shares(rows: Sequence[AgentTrajectory]) -> list[AgentTrajectory]:
-    """All draws on a question, told how many there are and how many of them are right."""
-    right = sum(row.episode.scores.right >= 1.0 for row in rows)
+    """All draws on a question, told how many there are and how many of them are right, and no guesses by own word."""
+    right = sum(row.episode.scores.right >= 1.0 and not admission_of(row) for row in rows)
     return [replace(row, draws=len(rows), right_draws=right) for row in rows]
 
 
@@ -124,7 +131,7 @@ def sft_rows(row: AgentTrajectory, *, data_source: str) -> list[SftRow]:
         num_tool_calls=len(episode.searches),
         num_hops=row.num_hops,
         token_estimate=row.token_estimate,
-        reward=score_answer(episode.answer, row.golds),
+        reward=score_answer(episode.answer, row.golds, judged_right=episode.scores.right >= 1.0),
         provenance=row.provenance,
     )
     return [made]

@@ -9,12 +9,14 @@ from typing import ClassVar
 
 from trailforge.filters import guesses
 from trailforge.filters.base import count_faults, is_never_quoted, mentions_any, names_of_answer, reject_low_reward
-from trailforge.filters.guesses import Bridges, find_unread_name
+from trailforge.filters.facts import SoughtFact, count_unstated, unsettled_facts
+from trailforge.filters.grounding import is_title_of_gold
+from trailforge.filters.guesses import Bridges, find_admission, find_unread_name
 from trailforge.filters.questions import doubtful_gold
 from trailforge.mcts.plan import resolve
 from trailforge.protocols import KG_SEARCH
 from trailforge.rewards import mcts_reward, mentions, normalize_answer, other_names, same_answer
-from trailforge.schemas import Hop, KgStep, KgTrajectory, KgTriple, Verdict
+from trailforge.schemas import Hop, KgStep, KgTrajectory, KgTriple, Passage, Verdict
 
 _TELLING = re.compile(r"(?<=[a-z,] )[A-Z][^\W_]+|\b\d(?:[\d,.]*\d)?\b")
 """What a turn names: a capital within a sentence, or a number."""
@@ -45,6 +47,7 @@ def judge_kg_episode(
     verdicts.append(admitted_guess(row))
     if config.grounded:
         verdicts.append(ungrounded_answer(row))
+    verdicts.append(unstated_answer(row))
     if config.intermediate_answers:
         verdicts.append(wrong_intermediate(row))
     return [
@@ -74,13 +77,20 @@ def no_search(row: KgTrajectory) -> Verdict:
 def wrong_answer(row: KgTrajectory) -> Verdict:
     """The final answer is wrong. Score: 1.0 for a right answer, else 0.0; the judge's, where one was asked.
 
-    The matcher is asked, and a judge for near misses; not cover-EM, which the reward goes by and which takes "in" for
-    an answer in "Berlin", nor F1, which takes a full name for half an answer.
+    The matcher is asked, the titles of what was read, which may spell it in another way, and a judge for near misses;
+    not cover-EM, which the reward goes by and which takes "in" for an answer in "Berlin", nor F1, which takes a full
+    name for half an answer.
     """
     score = mcts_reward(row.final_answer, row.golds)
-    is_right = score > 0 or (row.judge_score is not None and row.kind == "good")
+    is_judged = row.judge_score is not None and row.kind == "good"
+    is_right = score > 0 or is_judged or is_titled(row)
     detail = "" if is_right else f"{row.final_answer!r} instead of {row.answer!r}"
     return Verdict(keep=is_right, reason="wrong_answer", score=max(score, row.judge_score or 0.0), detail=detail)
+
+
+def is_titled(row: KgTrajectory) -> bool:
+    """Is the final answer what a document that it has read calls the gold answer in its title?"""
+    return is_title_of_gold(row.final_answer, read_by(row)[0], row.golds)
 
 
 def ungrounded_answer(row: KgTrajectory) -> Verdict:
@@ -93,6 +103,15 @@ def ungrounded_answer(row: KgTrajectory) -> Verdict:
     keep = showing > 0 or is_never_quoted(row.final_answer)
     detail = "" if keep else f"no document and no triple that was read says {row.final_answer!r}"
     return Verdict(keep=keep, reason="ungrounded_answer", score=float(showing), detail=detail)
+
+
+def unstated_answer(row: KgTrajectory) -> Verdict:
+    """Asked once more, a model that read what it had read did not find its answer there, though the words are.
+
+    Score: how many of the facts that the answer rests on are not stated. Of selected episodes alone: others are not
+    read again, nor are facts that a clause or a triple names plainly.
+    """
+    return count_unstated(row.readings)
 
 
 def wrong_intermediate(row: KgTrajectory) -> Verdict:
@@ -109,10 +128,10 @@ def wrong_intermediate(row: KgTrajectory) -> Verdict:
 
 
 def admitted_guess(row: KgTrajectory) -> Verdict:
-    """Its last turn says that it guesses: see `filters.guesses.admitted_guess`."""
+    """Its last turn says that it guesses. Score: 1.0 if it does."""
     last = row.messages[-1].content if row.messages and row.messages[-1].role == "assistant" else ""
     read = [text for step in row.steps for text in texts_of(step)]
-    return guesses.admitted_guess(last, names_of_answer(row.final_answer, row.golds), read)
+    return guesses.admitted_guess(find_admission(last, names_of_answer(row.final_answer, row.golds), read))
 
 
 def unread_query(row: KgTrajectory, *, bridges: Bridges = "checked") -> Verdict:
@@ -176,6 +195,18 @@ def duplicate_episode(row: KgTrajectory, earlier: Sequence[KgTrajectory]) -> Ver
 def shows(step: KgStep, text: str) -> bool:
     """Does a search show a text, in title or words of a document or in a triple?"""
     return any(mentions(shown, text) for shown in texts_of(step))
+
+
+def read_by(row: KgTrajectory) -> tuple[list[Passage], list[KgTriple]]:
+    """The documents and triples that an episode has read, each once."""
+    documents = {document.id: document for step in row.steps for document in step.documents}
+    triples = {(t.head, t.relation, t.tail): t for step in row.steps for t in step.triples_kept}
+    return list(documents.values()), list(triples.values())
+
+
+def facts_to_read(row: KgTrajectory) -> tuple[SoughtFact, ...]:
+    """What its answer rests on, as far as nothing that it has read names it plainly."""
+    return unsettled_facts(row.question, names_of_answer(row.final_answer, row.golds), row.gold_hops, *read_by(row))
 
 
 def wrong_steps(row: KgTrajectory) -> list[tuple[KgStep, Hop]]:

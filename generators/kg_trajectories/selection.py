@@ -19,6 +19,7 @@ from trailforge.filters import first_rejection
 from trailforge.filters.questions import DOUBTFUL
 from trailforge.generators.kg_trajectories.filters import (
     KgEpisodeFilterConfig,
+    facts_to_read,
     first_used,
     gold_titles,
     judge_kg_episode,
@@ -92,6 +93,11 @@ def select(candidates: Sequence[KgTrajectory], config: EpisodeSelectionConfig = 
         selected=tuple(candidates[i] for i in taken),
         rejected=tuple((candidates[i], verdicts[i]) for i in sorted(verdicts)),
     )
+
+
+def unread_rows(selection: Selection) -> list[KgTrajectory]:
+    """The selected rows of which it has not been read yet whether their answer is stated, though nothing names it."""
+    return [row for row in selection.selected if facts_to_read(row) and not row.readings]
 
 
 def similarity(first: KgTrajectory, second: KgTrajectory) -> float:

@@ -79,13 +79,13 @@ def turn(thought: str) -> str:
 
 @pytest.mark.parametrize("thought", GUESSES)
 def test_an_admission_is_heard(thought: str) -> None:
-    verdict = admitted_guess(turn(thought), ["Paris"], READ)
+    verdict = admitted_guess(find_admission(turn(thought), ["Paris"], READ))
     assert (verdict.keep, verdict.reason, verdict.score) == (False, "admitted_guess", 1.0)
 
 
 @pytest.mark.parametrize("thought", READINGS)
 def test_what_is_read_is_no_guess(thought: str) -> None:
-    assert admitted_guess(turn(thought), ["Paris"], READ).keep
+    assert admitted_guess(find_admission(turn(thought), ["Paris"], READ)).keep
 
 
 def test_a_doubt_of_the_passages_is_no_guess_of_the_agents() -> None:

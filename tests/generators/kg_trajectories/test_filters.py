@@ -133,6 +133,7 @@ def test_a_sound_episode_is_kept_by_all() -> None:
             "wrong_answer",
             "admitted_guess",
             "ungrounded_answer",
+            "unstated_answer",
             "wrong_intermediate",
             "unread_query",
             "answer_leaked",
