@@ -180,9 +180,9 @@ def missing_evidence(row: AgentTrajectory) -> Verdict:
 
 
 def is_same_reading(reading: FactReading, row: AgentTrajectory) -> bool:
-    """Did a model, asked the whole question, read the same answer?"""
+    """Did a model, asked the whole question, read the same answer, or a gold one, as the row's is right?"""
     is_whole = reading.question == row.episode.question and bool(reading.answer)
-    return is_whole and bool(mcts_reward(reading.answer, names_of_answer(row.episode.answer, row.golds)))
+    return is_whole and bool(mcts_reward(reading.answer, (row.episode.answer, *row.golds)))
 
 
 def unstated_answer(row: AgentTrajectory) -> Verdict:
