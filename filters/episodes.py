@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from trailforge.filters.answers import content_stems
 from trailforge.filters.base import count_faults, reject_low_reward
 from trailforge.filters.bundles import gold_in_queries
+from trailforge.filters.guesses import admitted_guess, find_admission
 from trailforge.filters.thoughts import find_tag, find_unseen_names
 from trailforge.protocols import R_SEARCH
 from trailforge.protocols.nl_dag import TOOLS, SearchPlan
@@ -71,7 +72,10 @@ def judge_episode(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFi
     form, of_plan = malformed(episode), judge_plan(episode, row, config)
     is_given_up = bool(episode.messages) and episode.messages[-1].role == "tool"
     first = [*of_plan, form] if is_given_up else [form, *of_plan]
-    return [*first, low_reward(episode, least=config.min_reward)]
+    last = "" if is_given_up or not episode.messages else episode.messages[-1].content
+    names = () if episode.options else (episode.answer, episode.final_answer)
+    guess = admitted_guess(find_admission(last, names))
+    return [*first, guess, low_reward(episode, least=config.min_reward)]
 
 
 def judge_plan(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFilterConfig) -> list[Verdict]:

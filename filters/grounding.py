@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from trailforge.filters.base import is_never_quoted
 from trailforge.mcts.plan import references
 from trailforge.retrieval.words import strip_accents, words_of
-from trailforge.rewards import mentions, normalize_answer, same_answer, states
+from trailforge.rewards import is_near_miss, mentions, normalize_answer, same_answer, states
 from trailforge.rewards.figures import spell_in_figures
-from trailforge.rewards.reading import fold, is_number
+from trailforge.rewards.reading import fold, is_number, read
 from trailforge.schemas import Document, Passage, Step
 
 CHOICE = re.compile(r"\bor\b|\bbetween\b|\bamong\b|\bboth\b|#\d+.*#\d+", re.IGNORECASE)
@@ -25,6 +25,9 @@ _ITEMS = re.compile(r",\s*(?:and\s+)?|;\s*|\s+and\s+")
 _TAKEN_TOGETHER = frozenset({"both", "neither", "neither of them", "both of them", "same", "different"})
 _GLUED = re.compile(r"(?<=\d)(?=[A-Z][a-z])|(?<=[a-z]{3})(?=\d{2})")
 """Where a figure and a word were run together: "1908San Diego", "July1908"."""
+_IS_SAID = frozenset("is was are were born".split())
+_AFTER_SUBJECT = 40
+"""Characters that are looked at behind what a text begins with."""
 _STEM = 5
 """Letters that two longer words share when one is a form of the other ("Mexican", "Mexico")."""
 
@@ -72,6 +75,32 @@ def says(passage: Passage | Document, answer: str) -> bool:
     """
     text = _text_of(passage)
     return states(text, answer) or _states_all(text, answer) or says_turned(text, answer)
+
+
+def is_title_of_gold(answer: str, passages: Iterable[Passage | Document], golds: Sequence[str]) -> bool:
+    """Is an answer the title of a passage that was read, whose text begins with a gold answer: the corpus' spelling?
+
+    "Tumi Inc." of the passage "Tumi Holdings, Inc., is …", "Anna Amalie" of one on "Anna Amalia (born …". The title has
+    to share a word with the gold answer, so that what a passage begins with is the same thing and not part of it.
+    """
+    return any(
+        normalize_answer(answer) == normalize_answer(passage.title) != ""
+        and any(is_near_miss(passage.title, (gold,)) and _is_subject(passage.text, gold) for gold in golds)
+        for passage in passages
+    )
+
+
+def _is_subject(text: str, name: str) -> bool:
+    """Does a text begin with a name, and go on to say what that is?"""
+    words, wanted = (
+        read(fold(text[: 2 * len(name) + _AFTER_SUBJECT]), joined=False),
+        read(fold(name), joined=False).words,
+    )
+    count = len(wanted)
+    if not wanted or words.words[:count] != wanted:
+        return False
+    is_apposed = words.gaps[count].lstrip(" .\"'")[:1] in ("(", ",")
+    return is_apposed or not _IS_SAID.isdisjoint(words.words[count : count + 1])
 
 
 def _text_of(passage: Passage | Document) -> str:

@@ -13,6 +13,9 @@ from trailforge.filters.grounding import CHOICE, is_computed, says, says_turned,
 from trailforge.mcts.plan import asked_for, gold_plan, references, resolve
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.rewards import other_names
+from trailforge.rewards.figures import spell_in_figures
+from trailforge.rewards.names import is_people
+from trailforge.rewards.reading import date_of, fold, is_number
 from trailforge.schemas import Document, Passage, Question, Step, Verdict
 
 _TEXTS = Sequence[Passage] | Sequence[Document]
@@ -25,6 +28,18 @@ _ODD = re.compile(
 _ASKS = re.compile(
     r"\b(?:who|whom|whose|what|when|where|which|why|how)\b|^(?:is|are|was|were|did|does|do|has|name)\b", re.I
 )
+DOUBTFUL = "doubtful_gold"
+_ASKS_FOR = {
+    "a difference": re.compile(r"^(?:how|in what way|in which way)\b.*\b(?:differ|compare|contrast)", re.IGNORECASE),
+    "a place": re.compile(
+        r"\bplace of (?:birth|death|burial)\b|\bbirthplace\b|\bin (?:which|what) (?:city|town|village|place)\b"
+        r"|^where\b.*\b(?:born|die|died|buried|located|situated)\b",
+        re.IGNORECASE,
+    ),
+    "a number": re.compile(r"\bhow many\b|\b(?:in|of) (?:which|what) year\b|^what year\b", re.IGNORECASE),
+    "a person": re.compile(r"^who(?:se|m)?\b", re.IGNORECASE),
+}
+"""Kinds of answers by the words that ask for them, the first that fits."""
 _NAMES = re.compile(r"(?<!^)\b[A-Z][\w'’-]+|\d")
 _LONG, _LONG_TO_SPELL, _STEM = 4, 7, 4
 """Letters of a word that means something, of one that is looked at for its spelling, and that forms of a word share."""
@@ -126,6 +141,28 @@ def gold_not_stated(question: Question, passages: _TEXTS) -> Verdict:
     is_known = is_known or stated_hops(question, passages)[-1] is not None
     detail = "" if is_known else f"no text of {len(passages)} that it may search states {question.answer!r}"
     return Verdict(keep=is_known, reason="gold_not_stated", score=float(not is_known), detail=detail)
+
+
+def doubtful_gold(question: str, golds: Sequence[str]) -> Verdict:
+    """Its gold answer is not of the kind that it asks for, by its words: nothing that is right can be held against it.
+
+    A people's name for a place ("Italian" for where somebody was born), no number for how many or a year, a number for
+    who, a phrase for how two things differ. Score: 1.0 if it is so.
+    """
+    asked = next((kind for kind, asks in _ASKS_FOR.items() if asks.search(question)), None)
+    is_doubtful = asked is not None and not any(_is_of_kind(gold, asked) for gold in golds)
+    detail = f"{golds[0]!r} is the gold answer to {question!r}, which asks for {asked}" if is_doubtful else ""
+    return Verdict(keep=not is_doubtful, reason=DOUBTFUL, score=float(is_doubtful), detail=detail)
+
+
+def _is_of_kind(gold: str, kind: str) -> bool:
+    if kind == "a difference":
+        return False
+    if kind == "a place":
+        return not is_people(gold)
+    has_number = any(map(is_number, spell_in_figures(fold(gold)).split())) or any(map(str.isdigit, gold))
+    is_figure = date_of(fold(gold)) is not None or not any(map(str.isalpha, gold))
+    return not is_figure if kind == "a person" else has_number
 
 
 def can_be_asked(question: Question, *, own_paragraphs: bool) -> Verdict:

@@ -231,10 +231,16 @@ def _as_question(hop: str) -> str:
     relation = relation.removesuffix("?").rstrip()
     text = hop
     if subject and relation:
-        usual = f"{'Who' if relation in _PERSONS else 'What'} is the {relation} of {subject}?"
-        text = _QUESTIONS[relation].format(subject) if relation in _QUESTIONS else usual
+        text = ask_relation(subject, relation)
     text = join_marks(text).strip().rstrip("? ").strip()
     return f"{text[:1].upper()}{text[1:]}?"
+
+
+def ask_relation(subject: str, relation: str) -> str:
+    """The question for what stands in a relation to a subject, both by their labels; of persons it asks who."""
+    if relation in _QUESTIONS:
+        return _QUESTIONS[relation].format(subject)
+    return f"{'Who' if relation in _PERSONS else 'What'} is the {relation} of {subject}?"
 
 
 def join_marks(text: str) -> str:
@@ -286,7 +292,11 @@ _QUESTIONS = {
     "shares border with": "What shares a border with {}?",
     "work location": "Where did {} work?",
 }
-_PERSONS = set(
-    "author,cast member,child,composer,creator,director,father,mother,performer,producer,screenwriter,sibling,spouse,"
-    "winner".split(",")
+_PERSONS = frozenset(
+    "architect,artist,author,cast member,chairperson,chief executive officer,child,composer,conductor,creator,designer,"
+    "developer,director,director of photography,discoverer or inventor,doctoral advisor,editor,executive producer,"
+    "father,film editor,founder,grandfather,grandmother,head coach,head of government,head of state,husband,"
+    "illustrator,librettist,mother,narrator,officeholder,partner,performer,presenter,producer,relative,screenwriter,"
+    "sculptor,sibling,significant person,spouse,stepparent,student,unmarried partner,voice actor,wife,winner".split(",")
 )
+"""Relations, by their labels, that lead to persons."""

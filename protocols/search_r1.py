@@ -33,9 +33,10 @@ def system_prompt(max_searches: int = MAX_SEARCHES) -> str:
         "its best results come back between <information> and </information>. "
         f"You can search at most {times}. "
         "A query names only what the question or a result has named: look up what you believe you remember, too. "
+        "What was not found may be there in other words: ask again by another name or by what lies between. "
         "Once nothing is lacking, give the answer between <answer> and </answer> in its shortest form, "
-        "a name, a date or a number, without explanation. For example: <answer>Beijing</answer>. "
-        "If your searches have not brought it, the answer is: unknown."
+        "a name, a date, a number, yes or no, without explanation. For example: <answer>Beijing</answer>. "
+        "If nothing that was found states it or lets you conclude it, the answer is: unknown."
     )
 
 

@@ -30,7 +30,6 @@ from trailforge.rewards.graph_r1 import per_turn_format_reward as per_turn_forma
 from trailforge.rewards.matching import is_near_miss as is_near_miss
 from trailforge.rewards.matching import mcts_reward as mcts_reward
 from trailforge.rewards.matching import mentions as mentions
-from trailforge.rewards.matching import other_names as other_names
 from trailforge.rewards.matching import same_answer as same_answer
 from trailforge.rewards.matching import score_answer as score_answer
 from trailforge.rewards.matching import states as states
@@ -38,6 +37,7 @@ from trailforge.rewards.msearcher import MSearcherConstants as MSearcherConstant
 from trailforge.rewards.msearcher import MSearcherReward as MSearcherReward
 from trailforge.rewards.msearcher import msearcher_reward as msearcher_reward
 from trailforge.rewards.msearcher import soft_overlong as soft_overlong
+from trailforge.rewards.names import other_names as other_names
 from trailforge.rewards.r_search import PlanProblem as PlanProblem
 from trailforge.rewards.r_search import RSearchConstants as RSearchConstants
 from trailforge.rewards.r_search import answer_reward as answer_reward

@@ -6,7 +6,8 @@ whether a text has an answer, asks here. How a text is read: `rewards.reading`.
 Names are looser than other words in two ways, and only where an answer is nothing but the name: countries go by their
 people's names too (`nations.txt`: French for France), and a name goes without what tells it from its namesakes, a
 bracket of a known kind ("(1927 film)") or a title of rank behind a full name (", Countess of Marle"). A place of which
-the gold answer says where it lies ("Montreal, Quebec") is right without that, as people answer.
+the gold answer says where it lies ("Montreal, Quebec") is right without that, as people answer, and so is a company
+without its legal form ("Tumi" for "Tumi Holdings, Inc."). Which names: `rewards.names`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from functools import lru_cache
 from trailforge.rewards.answers import is_abstention, is_yes_and_no
 from trailforge.rewards.figures import find_currencies, restate_numerals, restate_quantities, spell_in_figures
 from trailforge.rewards.lists import ASIDE, lists_others
+from trailforge.rewards.names import company_names, other_names, place_alone
 from trailforge.rewards.reading import (
-    LONGEST_NAME,
     Date,
     WordSequence,
     covers_date,
@@ -28,7 +29,6 @@ from trailforge.rewards.reading import (
     fold,
     is_number,
     name_key,
-    nations,
     read,
     readings,
 )
@@ -63,47 +63,6 @@ _YES_OR_NO = frozenset(("yes", "no"))
 _NO_OF_A_PHRASE = frozenset("longer one more other doubt such known".split())
 _DATE_GIVEN = "dategiven"
 """Stands for a date where one is looked at as any other answer."""
-_KIND = (
-    "film movie album song single ep band group musician singer rapper composer actor actress director filmmaker "
-    "producer writer author poet painter artist politician footballer player novel book play opera musical magazine "
-    "newspaper comics manga series show episode game company label city town village river island county "
-    "district state country"
-)
-_RANK = (
-    "king queen prince princess emperor empress tsar tsarina duke duchess archduke archduchess count countess earl "
-    "baron baroness viscount viscountess marquess marquis marchioness margrave margravine landgrave landgravine "
-    "elector lord lady dauphin infante infanta"
-)
-_NAMESAKE = re.compile(
-    rf"(?P<bracketed>[^()]*\w[^\s()]*) ?\((?:[^()]*\b)?(?:{_KIND.replace(' ', '|')})\)"
-    rf"|(?P<ranked>[^,]+), (?:the )?(?:\d+(?:st|nd|rd|th) )?(?:(?:crown|grand|holy) )?(?:{_RANK.replace(' ', '|')})"
-    r" (?:of|de|consort of) .+"
-)
-"""A name and what tells it from its namesakes."""
-_NUMERAL = re.compile(r"[ivxl]+")
-_REGIONS = frozenset(
-    part.strip()
-    for part in (
-        "alabama, alaska, arizona, arkansas, california, colorado, connecticut, delaware, florida, georgia, hawaii, "
-        "idaho, illinois, indiana, iowa, kansas, kentucky, louisiana, maine, maryland, massachusetts, michigan, "
-        "minnesota, mississippi, missouri, montana, nebraska, nevada, new hampshire, new jersey, new mexico, new york, "
-        "north carolina, north dakota, ohio, oklahoma, oregon, pennsylvania, rhode island, south carolina, "
-        "south dakota, tennessee, texas, utah, vermont, virginia, washington, west virginia, wisconsin, wyoming, "
-        "puerto rico, alberta, british columbia, manitoba, new brunswick, newfoundland and labrador, nova scotia, "
-        "ontario, prince edward island, quebec, saskatchewan, new south wales, queensland, south australia, tasmania, "
-        "victoria, western australia"
-    ).split(",")
-)
-"""Of the United States, Canada and Australia, where places are told with them."""
-_OLD_WORLD = frozenset(
-    "alexandria amsterdam athens bath berlin bern birmingham bristol brussels cairo calais cambridge canton carthage "
-    "cordoba delhi dresden dublin edinburgh florence geneva genoa glasgow hamburg hanover havana jerusalem lima lisbon "
-    "liverpool london lyons madrid manchester melbourne memphis milan moscow naples nazareth odessa oxford palermo "
-    "paris perth plymouth portsmouth rome rotterdam sparta sydney syracuse toledo troy turin venice verona versailles "
-    "vienna warsaw york".split()
-)
-"""Cities whose names others have taken: alone such a name is the old one's, and "Paris" is not "Paris, Texas"."""
-_MOST_PLACE_WORDS = 3
 _COMMON = frozenset(
     "of in on at to for and or is was were are by with from his her its their it he she they "
     "percent hundred thousand million billion bc bce ad ce km kilometers kilometres miles metres meters feet "
@@ -176,8 +135,15 @@ def _is_equal(prediction: str, gold: str) -> bool:
         _has_same_words(left, right)
         or _has_same_numerals(prediction, gold)
         or bool(exact_match(prediction, (gold,)) and _same_digits(prediction, gold))
-        or any(_has_same_words(left, fold(other)) for other in (*other_names(gold), _place_alone(gold)))
+        or any(_has_same_words(left, fold(other)) for other in (*other_names(gold), place_alone(gold)))
+        or _is_same_company(prediction, gold)
     )
+
+
+def _is_same_company(prediction: str, gold: str) -> bool:
+    """Two legal forms of one name: "Tumi Inc." for "Tumi Holdings, Inc."."""
+    names = [set(map(name_key, company_names(text))) for text in (prediction, gold)]
+    return not names[0].isdisjoint(names[1])
 
 
 def _has_same_numerals(prediction: str, gold: str) -> bool:
@@ -317,39 +283,6 @@ def _abbreviates(short: Sequence[str], words: Sequence[str]) -> bool:
         return False
     initials = "".join(word[0] for word in words)
     return short[0] in (initials, "".join(word[0] for word in words if word not in _COMMON))
-
-
-def other_names(name: str) -> tuple[str, ...]:
-    """What a name goes by, too, wherever it is the whole answer; empty for most texts.
-
-    A country's name and those of its people stand for each other ("France", "French"). "Metropolis (1927 film)" is
-    Metropolis, and "Jeanne de Bar, Countess of Marle" is Jeanne de Bar; but "Paris, Texas" is not Paris, nor is "Louis,
-    Duke of Orléans" just any Louis.
-    """
-    nation = nations().get(name_key(name), ())
-    match = _NAMESAKE.fullmatch(fold(name)) if len(name) < LONGEST_NAME else None
-    if match is None:
-        return nation
-    core = match["bracketed"] or match["ranked"]
-    words = [word for word in read(core, joined=True).words if not _NUMERAL.fullmatch(word)]
-    is_name = bool(words) and not is_number(words[0]) and (bool(match["bracketed"]) or len(words) > 1)
-    return (*nation, core) if is_name else nation
-
-
-def _place_alone(gold: str) -> str:
-    """The place of "Montreal, Quebec", without the known region or country that ends the answer; empty for other texts.
-
-    Neither a country or region in a list of such, nor an old city's name before another's region.
-    """
-    place, *around = fold(gold).split(",")
-    name, *regions = (name_key(part).strip() for part in (place, *around))
-    if len(regions) not in (1, 2) or not 1 <= len(name.split()) <= _MOST_PLACE_WORDS:
-        return ""
-    if regions[-1] not in _REGIONS and name_key(around[-1]) not in nations():
-        return ""
-    is_region = name in _REGIONS or name_key(place) in nations()
-    is_taken = name in _OLD_WORLD and not _REGIONS.isdisjoint(regions)
-    return "" if is_region or is_taken or any(map(is_number, name.split())) else place
 
 
 # Does a text have it?

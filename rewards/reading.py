@@ -166,9 +166,19 @@ def is_number(word: str) -> bool:
 @cache
 def nations() -> dict[str, tuple[str, ...]]:
     """By each name of a country or its people all of them, as `nations.txt` has them, a line each."""
-    lines = files("trailforge.rewards").joinpath("nations.txt").read_text(encoding="utf-8").splitlines()
-    names = [tuple(name.strip() for name in re.split(r"[:/]", line)) for line in lines if line.strip()]
+    names = [tuple(name.strip() for name in re.split(r"[:/]", line)) for line in _nation_lines()]
     return {name_key(name): each for each in names for name in each}
+
+
+@cache
+def peoples() -> frozenset[str]:
+    """Keys of the names of their people alone, which stand behind the colon of a line."""
+    return frozenset(name_key(name) for line in _nation_lines() for name in line.partition(":")[2].split("/"))
+
+
+def _nation_lines() -> list[str]:
+    text = files("trailforge.rewards").joinpath("nations.txt").read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if line.strip()]
 
 
 def name_key(name: str) -> str:

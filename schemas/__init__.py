@@ -32,6 +32,7 @@ from trailforge.schemas.curation import RulingAction as RulingAction
 from trailforge.schemas.episode import AnswerScoredBy as AnswerScoredBy
 from trailforge.schemas.episode import ContrastivePair as ContrastivePair
 from trailforge.schemas.episode import EntityLink as EntityLink
+from trailforge.schemas.episode import FactReading as FactReading
 from trailforge.schemas.episode import KgConflict as KgConflict
 from trailforge.schemas.episode import KgReward as KgReward
 from trailforge.schemas.episode import KgStep as KgStep

@@ -183,6 +183,16 @@ class KgConflict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FactReading:
+    """What a model read, in all that an episode had read, of a fact that its answer rests on."""
+
+    question: str
+    """Asks for the fact by itself."""
+    answer: str
+    """Empty: it is not stated there, or the reading was cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SoughtDocument:
     """A document that the answer rests on, and how near the searches of an episode came to it."""
 
@@ -213,8 +223,8 @@ class KgTrajectory:
     """An episode of the protocol `kg_search`: one row of `kg_trajectories/`."""
 
     STORED_AS: ClassVar[str] = "KgTrajectory"
-    SCHEMA_VERSION: ClassVar[str] = "1.2"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.3"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration(), "1.2": migration()}
 
     uid: str
     """Hash of question id, draw and conversation: the same episode has the same uid in every run."""
@@ -251,6 +261,8 @@ class KgTrajectory:
     provenance: Provenance
     judge_score: float | None = None
     """The judge's verdict on the final answer, in [0, 1]; None when the matcher alone decided."""
+    readings: tuple[FactReading, ...] = ()
+    """Of what the answer rests on, where nothing that was read names it plainly; of selected episodes alone."""
     schema_version: str = SCHEMA_VERSION
 
     @property

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from trailforge.generators.agent_trajectories import DRAW, EPISODE, FILTER, NAME
 from trailforge.generators.agent_trajectories.choice import Rejected, preference_pairs, select
 from trailforge.generators.agent_trajectories.config import AgentRunConfig
+from trailforge.generators.agent_trajectories.evidence import facts_to_read
 from trailforge.generators.agent_trajectories.filters import KNOWN, known_from_memory
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory, FromMemory
 from trailforge.generators.agent_trajectories.rows import made_of, searches_match, sft_rows, with_shares
@@ -51,6 +52,9 @@ class AgentRowChecks(RowChecks):
         for row in (row for rows in taken.values() for row in rows):
             if not searches_match(row):
                 self.problem(name, row.uid, "its searches and answer are not those of its conversation")
+            asked = facts_to_read(row) if self.config.generator.answer_check != "off" else ()
+            if [each.question for each in row.readings] != [fact.question for fact in asked]:
+                self.problem(name, row.uid, "what its answer rests on was not read once more, or something else was")
         self._check_choice(name, taken, rejected)
         self._check_sft(name)
 

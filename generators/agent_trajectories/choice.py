@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from trailforge.filters.base import first_rejection, scores_of
-from trailforge.generators.agent_trajectories.evidence import find_hops, find_unread, requests_of
-from trailforge.generators.agent_trajectories.filters import UNREAD, AgentFilterConfig, judge_episode
+from trailforge.filters.questions import DOUBTFUL
+from trailforge.generators.agent_trajectories.evidence import facts_to_read, find_hops, find_unread, requests_of
+from trailforge.generators.agent_trajectories.filters import LACKING, UNREAD, AgentFilterConfig, judge_episode
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
 from trailforge.rewards import is_near_miss
 from trailforge.schemas import Verdict
@@ -50,6 +51,13 @@ def select(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> tuple[
     return taken, sorted(rejected, key=lambda each: each[0].sample)
 
 
+def unread_rows(taken: Sequence[AgentTrajectory], rejected: Sequence[Rejected]) -> list[AgentTrajectory]:
+    """The rows of which it has not been read yet whether their answer is stated, though nothing names it: those that
+    are taken, and those against which only speaks that what a hop needs was not found."""
+    lacking = [row for row, _ in rejected if {each.name for each in row.filters if not each.passed} == {LACKING}]
+    return [row for row in (*taken, *lacking) if not row.readings and facts_to_read(row)]
+
+
 def _rank(row: AgentTrajectory) -> tuple[float, ...]:
     """Best first: nothing unread in a query, the gold answer's own form, each hop found by a search of its own, and of
     equals the one whose agent needs the fewest words. What was retrieved is no matter."""
@@ -79,7 +87,7 @@ def preference_pairs(good: Sequence[AgentTrajectory], rejected: Sequence[Rejecte
     pairs: dict[tuple[object, ...], tuple[bool, AgentPair]] = {}
     for row, verdict in rejected:
         is_wrong = is_plainly_wrong(row)
-        if not is_wrong and not is_right_unread(row, verdict):
+        if verdict.reason == DOUBTFUL or not (is_wrong or is_right_unread(row, verdict)):
             continue
         parted = [(place, one) for one in good if (place := parting(one, row)) is not None]
         if parted:

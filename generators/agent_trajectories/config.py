@@ -13,6 +13,8 @@ from trailforge.evaluation.agents import Agent, load_agent
 from trailforge.evaluation.agents.published import published_grammar
 from trailforge.generators.agent_trajectories.filters import AgentFilterConfig
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
+from trailforge.generators.answer_reading import PROMPT as READ_FACT
+from trailforge.generators.answer_reading import AnswerCheck
 from trailforge.generators.searched import search_given
 from trailforge.inference.prompts import Prompts
 from trailforge.pipelines.engine.files import sha256_of
@@ -28,7 +30,7 @@ from trailforge.retrieval.scope import with_hash
 from trailforge.schemas import InvalidInput, SftRow, from_dict, to_dict
 from trailforge.schemas.errors import check_least
 
-PROMPTS = Prompts("trailforge.generators.agent_trajectories")
+PROMPTS = Prompts("trailforge.generators.agent_trajectories", "trailforge.generators")
 FROM_MEMORY = "from_memory"
 """The prompt of `MemoryConfig`."""
 _SAMPLING = frozenset(("temperature", "top_p"))
@@ -73,6 +75,10 @@ class AgentGeneratorConfig:
     document_filter: DocumentFilter = "none"
     filter_max_tokens: int = 2048
     """Of a filter's reply."""
+    answer_check: AnswerCheck = "reading"
+    """Read once more, of episodes that are taken, what the answer rests on: what is not stated rejects them."""
+    answer_check_max_tokens: int = 8192
+    """Of such a reading; room for a reasoning model's thoughts."""
     max_pairs: int = 2
     """Pairs of a question."""
 
@@ -124,8 +130,9 @@ class AgentGeneratorConfig:
 
     @property
     def prompt_version(self) -> str:
-        """Hash of `agent_config` and of the prompt that asks without a search."""
-        return hashlib.sha256(f"{self.agent_config}{PROMPTS.text(FROM_MEMORY)}".encode()).hexdigest()[:12]
+        """Hash of `agent_config` and of the prompts that ask without a search, and over what was read."""
+        asked = f"{PROMPTS.text(FROM_MEMORY)}{PROMPTS.text(READ_FACT)}"
+        return hashlib.sha256(f"{self.agent_config}{asked}".encode()).hexdigest()[:12]
 
     @property
     def _is_published(self) -> bool:
@@ -183,6 +190,8 @@ class AgentRunConfig(RunConfig):
         }
         if self.generator.memory.draws:
             limits["generator.memory.max_tokens"] = self.generator.memory.max_tokens
+        if self.generator.answer_check != "off":
+            limits["generator.answer_check_max_tokens"] = self.generator.answer_check_max_tokens
         if "model" in (self.generator.document_filter, self.generator.kg_filter if self.kg else ""):
             limits["generator.filter_max_tokens"] = self.generator.filter_max_tokens
         return limits

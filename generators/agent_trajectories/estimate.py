@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS, AgentGeneratorConfig, AgentRunConfig
+from trailforge.generators.answer_reading import PROMPT as READ_FACT
+from trailforge.generators.answer_reading import PURPOSE, most_facts
 from trailforge.pipelines.estimate import (
     Estimate,
     count_tokens,
@@ -32,6 +34,11 @@ def estimate(inputs: RunInputs, config: AgentRunConfig) -> Estimate:
     memory = total * generator.memory.draws
     without = asked + count_tokens(PROMPTS.text(FROM_MEMORY))
     stages.append(stage_estimate(FROM_MEMORY, memory, without, generator.memory.max_tokens, prices))
+    if generator.answer_check != "off":
+        # Of every draw, with all it has read: where one does not state its answer, another is read in its place.
+        facts = total * generator.draws * most_facts(questions)
+        given = prompt + count_tokens(PROMPTS.text(READ_FACT))
+        stages.append(stage_estimate(PURPOSE, facts, given, generator.answer_check_max_tokens, prices))
     if "model" in (generator.document_filter, generator.kg_filter if config.kg else ""):
         stages.append(stage_estimate("keep", 2 * calls, read, generator.filter_max_tokens, prices))
     return Estimate(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trailforge.evaluation.failures import asked_at
-from trailforge.filters.base import is_never_quoted
+from trailforge.evaluation.failures import asked_at, read_texts
+from trailforge.filters.base import is_never_quoted, names_of_answer
+from trailforge.filters.facts import SoughtFact, unsettled_facts
 from trailforge.filters.grounding import supports
-from trailforge.filters.thoughts import find_unseen_names
+from trailforge.filters.guesses import find_admission, find_unread_name
 from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.mcts.plan import references, resolve
 from trailforge.protocols import PROTOCOLS
-from trailforge.rewards import mentions, normalize_answer, other_names, states
-from trailforge.schemas import Hop, Message, Passage
+from trailforge.rewards import mentions, normalize_answer, states
+from trailforge.schemas import Message, Passage
 from trailforge.schemas.agent_episode import AgentSearch
 
 
@@ -51,8 +52,7 @@ def is_borne_out(row: AgentTrajectory, names: Sequence[str], place: int) -> bool
 def find_unread(row: AgentTrajectory) -> list[str]:
     """What the agent's own queries name that neither the question nor anything given before them does.
 
-    Names and numbers, and in whatever case the answers of hops; a query that has several counts once. The words by
-    which its rules tell it to ask are known.
+    A query that names several counts once. See `filters.guesses`.
     """
     episode, found = row.episode, []
     rules = [message.content for message in episode.messages if message.role == "system"]
@@ -61,18 +61,9 @@ def find_unread(row: AgentTrajectory) -> list[str]:
             continue
         texts = [text_given(message, row) for message in episode.messages[:place]]
         asked = " ; ".join((search.query, *search.entities))
-        unseen = next(find_unseen_names(asked, [episode.question, *rules, *texts]), "")
-        hop = next((hop.answer for hop in row.gold_hops[:-1] if _is_guessed(hop, asked, episode.question, texts)), "")
-        if unseen or hop:
-            found.append(f"{search.query!r}: {unseen or f'{hop!r} stands in nothing it has seen'}")
+        if unread := find_unread_name(asked, episode.question, row.gold_hops[:-1], texts, rules=rules):
+            found.append(f"{search.query!r}: {unread}")
     return found
-
-
-def _is_guessed(hop: Hop, asked: str, question: str, texts: Sequence[str]) -> bool:
-    names = [hop.answer, *other_names(hop.answer)]
-    if is_never_quoted(hop.answer) or not any(mentions(asked, name) for name in names):
-        return False
-    return not any(mentions(question, name) for name in names) and not is_stated(texts, names)
 
 
 def find_hops(row: AgentTrajectory) -> tuple[int | None, ...]:
@@ -98,6 +89,40 @@ def find_hops(row: AgentTrajectory) -> tuple[int | None, ...]:
         )
         places.append(min((place for place in (document, next(told, None)) if place is not None), default=None))
     return tuple(places)
+
+
+def read_by(row: AgentTrajectory) -> list[Passage]:
+    """All passages and triples that the agent was given, each once; of one whose calls read for it, what they said."""
+    found = [passage for passages in _read_by_search(row) for passage in passages]
+    if not found:
+        found = [
+            Passage(id="", title="", text=text, score=0.0)
+            for text in read_texts(row.episode, row.episode.question)
+            if text.strip()
+        ]
+    return list({(passage.title, passage.text): passage for passage in found}.values())
+
+
+def admission_of(row: AgentTrajectory) -> str:
+    """Where its last turn says that it guesses, that clause: see `filters.guesses`; empty where it does not."""
+    messages, names = row.episode.messages, names_of_answer(row.episode.answer, row.golds)
+    last = messages[-1].content if messages and messages[-1].role == "assistant" else ""
+    return find_admission(last, names, [text for message in messages if (text := text_given(message, row))])
+
+
+def lacks_document(row: AgentTrajectory) -> bool:
+    """Did no search bring what one of the hops needs?"""
+    return any(place is None for place in find_hops(row))
+
+
+def facts_to_read(row: AgentTrajectory) -> tuple[SoughtFact, ...]:
+    """What its answer rests on, as far as nothing that it has read names it plainly.
+
+    That is the whole question where what a hop needs was not found: another road may lead there all the same.
+    """
+    episode, names = row.episode, names_of_answer(row.episode.answer, row.golds)
+    hops = () if lacks_document(row) else row.gold_hops
+    return unsettled_facts(episode.question, names, hops, read_by(row))
 
 
 def _read_by_search(row: AgentTrajectory) -> list[list[Passage]]:

@@ -8,11 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from trailforge.evaluation.failures import read_texts
+from trailforge.filters import guesses
 from trailforge.filters.base import count_faults, is_never_quoted, names_of_answer
+from trailforge.filters.facts import count_unstated
+from trailforge.filters.guesses import Bridges
+from trailforge.filters.questions import doubtful_gold
 from trailforge.generators.agent_trajectories.evidence import (
+    admission_of,
     find_hops,
     find_unread,
     is_borne_out,
@@ -24,10 +28,10 @@ from trailforge.generators.agent_trajectories.record import AgentTrajectory, Fro
 from trailforge.generators.agent_trajectories.rows import weigh_known
 from trailforge.protocols import PROTOCOLS
 from trailforge.rewards import is_near_miss, mcts_reward, mentions, normalize_answer, other_names
-from trailforge.schemas import InvalidInput, Verdict
+from trailforge.schemas import FactReading, InvalidInput, Verdict
 from trailforge.schemas.errors import check_least
 
-UNREAD, KNOWN = "unread_query", "known_from_memory"
+UNREAD, KNOWN, LACKING = "unread_query", "known_from_memory", "missing_evidence"
 _PARTS = re.compile(r"[,;/&]|\b(?:and|or|then)\b")
 """Where a list of answers is parted."""
 _DATA_SET = re.compile(
@@ -54,10 +58,7 @@ class AgentFilterConfig:
     max_known_share: float = 0.375
     """Of the answers from memory: above, the question needs no search. One lucky guess of four is not above it, nor are
     three half right ones (`generators.agent_trajectories.rows.weigh_known`); two are."""
-    bridges: Literal["read_first", "checked", "any"] = "checked"
-    """When a turn may say the answer of a hop, but the last. `read_first`: once it was given a text that does.
-    `checked`: before that, too, as a guess that a later search bears out, but not in a query: what is searched for has
-    to have been read. `any`: whenever."""
+    bridges: Bridges = "checked"
     max_tokens: int = 16384
     """Of a conversation, as `token_estimate` has it."""
     most: int = 2
@@ -75,13 +76,16 @@ def judge_episode(row: AgentTrajectory, config: AgentFilterConfig) -> list[Verdi
     verdicts = [
         unfinished(row),
         malformed(row),
+        doubtful_gold(row.episode.question, row.golds),
         ambiguous_answer(row),
         near_miss(row),
         wrong_answer(row),
         no_search(row),
+        admitted_guess(row),
         unread_query(row, bridges=config.bridges),
         missing_evidence(row),
         ungrounded_answer(row),
+        unstated_answer(row),
         answer_leaked(row, bridges=config.bridges),
         speaks_of_data_set(row),
         repeated_search(row),
@@ -140,7 +144,12 @@ def no_search(row: AgentTrajectory) -> Verdict:
     return Verdict(keep=searches > 0, reason="no_search", score=float(searches), detail=detail)
 
 
-def unread_query(row: AgentTrajectory, *, bridges: Literal["read_first", "checked", "any"] = "checked") -> Verdict:
+def admitted_guess(row: AgentTrajectory) -> Verdict:
+    """Its last turn says that it guesses. Score: 1 if it does."""
+    return guesses.admitted_guess(admission_of(row))
+
+
+def unread_query(row: AgentTrajectory, *, bridges: Bridges = "checked") -> Verdict:
     """A query of its own names what it has not read, though a search may bear it out: it claims before it searches.
 
     That is a name, a number or a hop's answer found neither in the question nor in what it was given before. Score: how
@@ -155,16 +164,34 @@ def missing_evidence(row: AgentTrajectory) -> Verdict:
     """No search brought what a hop needs: the right answer is luck. Score: share of the hops that have theirs.
 
     What a hop needs: `evidence.find_hops`. Where no documents are known, the answers of all hops but the last have to
-    stand in what was read; where there are no hops either, nothing is known and the score is 1.
+    stand in what was read; where there are no hops either, nothing is known and the score is 1. A model that was asked
+    the question over what the agent had read, and answers alike, shows that there is another road.
     """
     has = [place is not None for place in find_hops(row)]
+    is_stated_otherwise = bool(has) and any(is_same_reading(reading, row) for reading in row.readings)
     if not has:
         texts = read_texts(row.episode, row.episode.question)
         answers = [hop.answer for hop in row.gold_hops[:-1] if not is_never_quoted(hop.answer)]
         has = [is_stated(texts, [answer]) for answer in answers]
-    detail = "" if all(has) else f"nothing was found for hop {has.index(False) + 1} of {len(has)}"
+    keep = all(has) or is_stated_otherwise
+    detail = "" if keep else f"nothing was found for hop {has.index(False) + 1} of {len(has)}"
     score = round(sum(has) / len(has), 6) if has else 1.0
-    return Verdict(keep=all(has), reason="missing_evidence", score=score, detail=detail)
+    return Verdict(keep=keep, reason=LACKING, score=score, detail=detail)
+
+
+def is_same_reading(reading: FactReading, row: AgentTrajectory) -> bool:
+    """Did a model, asked the whole question, read the same answer, or a gold one, as the row's is right?"""
+    is_whole = reading.question == row.episode.question and bool(reading.answer)
+    return is_whole and bool(mcts_reward(reading.answer, (row.episode.answer, *row.golds)))
+
+
+def unstated_answer(row: AgentTrajectory) -> Verdict:
+    """Asked once more, a model that read what the agent had read did not find its answer there, though the words are.
+
+    Score: how many of the facts that the answer rests on are not stated. Of episodes that nothing else speaks against:
+    others are not read again, nor are facts that a clause or a triple names plainly.
+    """
+    return count_unstated(row.readings)
 
 
 def ungrounded_answer(row: AgentTrajectory) -> Verdict:
@@ -184,7 +211,7 @@ def ungrounded_answer(row: AgentTrajectory) -> Verdict:
     return Verdict(keep=keep, reason="ungrounded_answer", score=float(stating), detail=detail)
 
 
-def answer_leaked(row: AgentTrajectory, *, bridges: Literal["read_first", "checked", "any"] = "checked") -> Verdict:
+def answer_leaked(row: AgentTrajectory, *, bridges: Bridges = "checked") -> Verdict:
     """A turn says the answer, or that of a hop against the rule of `bridges`, before what it is given states it.
 
     Queries count as what is said, the turn that answers does not. The answer itself may not be guessed. What stands in

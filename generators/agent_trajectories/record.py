@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from trailforge.schemas import FilterScore, Hop, Message, PreferenceRow, Provenance
+from trailforge.schemas import FactReading, FilterScore, Hop, Message, PreferenceRow, Provenance
 from trailforge.schemas.agent_episode import AgentEpisode
 from trailforge.schemas.trajectory import preference_of
 from trailforge.schemas.versions import Earlier, migration
@@ -29,8 +29,8 @@ class AgentTrajectory:
     """A verified episode: one row of `agent_trajectories/`."""
 
     STORED_AS: ClassVar[str] = "AgentTrajectory"
-    SCHEMA_VERSION: ClassVar[str] = "1.1"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.2"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration()}
 
     uid: str
     """Hash of the episode's and of the draw."""
@@ -53,11 +53,14 @@ class AgentTrajectory:
     draws: int
     """Episodes that were drawn on the question; one that broke off is none."""
     right_draws: int
-    """Those of them whose answer is right."""
+    """Those of them whose answer is right, and whose last turn does not say that it guesses."""
     memory_draws: int = 0
     """How often the same model was asked without any search; 0: not at all."""
     memory_answers: tuple[str, ...] = ()
     """What it said; replies that were cut are left out."""
+    readings: tuple[FactReading, ...] = ()
+    """Of what the answer rests on, where nothing that was read names it plainly; of episodes that no other filter
+    rejects."""
     filters: tuple[FilterScore, ...] = ()
     """What each filter measured."""
     provenance: Provenance

@@ -5,26 +5,32 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from difflib import SequenceMatcher
 from typing import Any
 
 from trailforge.evaluation.agents import AgentRun
 from trailforge.evaluation.failures import tag_failures
 from trailforge.evaluation.metrics import score_run
+from trailforge.filters.grounding import is_title_of_gold
+from trailforge.generators.agent_trajectories.evidence import admission_of, read_by
 from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.protocols import PROTOCOLS
-from trailforge.rewards import cover_exact_match, mcts_reward, normalize_answer, score_answer
+from trailforge.rewards import cover_exact_match, is_near_miss, mcts_reward, mentions, normalize_answer, score_answer
 from trailforge.rewards.reading import date_of, fold
 from trailforge.schemas import ChatMessage, MalformedReply, Question, SftRow
 from trailforge.schemas.text import count_conversation
 
 _SMALL = frozenset("of in on at to for and by from".split())
+_LONG, _ALIKE = 5, 0.7
+"""Letters of a word that may be spelt in two ways, and how similar its spellings are ("Adolf", "Adolph")."""
 
 
 def weigh_known(answer: str, golds: Sequence[str]) -> float:
     """How far an answer from memory knows a gold one: 1.0, 0.5 or 0.0. Lenient: who may know it needs no search.
 
     1.0 where it says a gold answer and maybe more, has all of its words, or names its place or person ("Saginaw" for
-    "Saginaw, Michigan"); 0.5 for a date's year, and for the region of such a place.
+    "Saginaw, Michigan"); 0.5 for a date's year, for the region of such a place, and for near misses: a part of the
+    name ("Stevens" for "George Stevens") and another spelling of it ("Anna Amalie").
     """
     if mcts_reward(answer, golds) or cover_exact_match(answer, golds, word_boundary=True):
         return 1.0
@@ -39,15 +45,33 @@ def _weigh_part(answer: str, gold: str) -> float:
     named, (name, *around) = normalize_answer(answer.partition(", ")[0]), map(normalize_answer, gold.split(", "))
     if wanted and (set(wanted) - _SMALL <= set(said) or (around and named == name)):
         return 1.0
-    return 0.5 * (bool(named) and named in around)
+    is_part = mentions(gold, answer) and is_near_miss(answer, (gold,))
+    return 0.5 * (is_part or (bool(named) and named in around) or is_spelt_otherwise(said, wanted))
+
+
+def is_spelt_otherwise(first: Sequence[str], second: Sequence[str]) -> bool:
+    """Are two names the same but for the spelling of one long word: "Anna Amalie", "Anna Amalia"? No number is."""
+    if len(first) != len(second):
+        return False
+    differing = [pair for pair in zip(first, second, strict=True) if pair[0] != pair[1]]
+    if len(differing) != 1 or len(first) < 2 or min(map(len, differing[0])) < _LONG:
+        return False
+    one, other = differing[0]
+    is_word = one.isalpha() and other.isalpha() and one[0] == other[0]
+    return is_word and SequenceMatcher(None, one, other).ratio() >= _ALIKE
 
 
 def made_of(row: AgentTrajectory, question: Question) -> dict[str, Any]:
-    """The fields of a row that follow from its question and its transcript."""
+    """The fields of a row that follow from its question and its transcript.
+
+    Right is also what a passage that it has read calls the gold answer in its title.
+    """
     old = row.episode
     run = AgentRun(answer=old.answer, stop=old.stop, messages=old.messages, searches=old.searches, calls=old.calls)
     asked = {"question_id": question.id, "dataset": question.dataset, "question": question.question}
     episode = replace(old, **asked, golds=question.golds, scores=score_run(question, run))
+    if is_title_of_gold(old.answer, read_by(replace(row, episode=episode)), question.golds):
+        episode = replace(episode, scores=replace(episode.scores, right=1.0))
     episode = replace(episode, failures=tag_failures(episode))
     return {
         "uid": hashlib.sha256(f"{old.uid}\0{row.sample}".encode()).hexdigest()[:16],
@@ -61,8 +85,8 @@ def made_of(row: AgentTrajectory, question: Question) -> dict[str, Any]:
 
 
 def with_shares(rows: Sequence[AgentTrajectory]) -> list[AgentTrajectory]:
-    """All draws on a question, told how many there are and how many of them are right."""
-    right = sum(row.episode.scores.right >= 1.0 for row in rows)
+    """All draws on a question, told how many there are and how many of them are right, and no guesses by own word."""
+    right = sum(row.episode.scores.right >= 1.0 and not admission_of(row) for row in rows)
     return [replace(row, draws=len(rows), right_draws=right) for row in rows]
 
 
@@ -107,7 +131,7 @@ def sft_rows(row: AgentTrajectory, *, data_source: str) -> list[SftRow]:
         num_tool_calls=len(episode.searches),
         num_hops=row.num_hops,
         token_estimate=row.token_estimate,
-        reward=score_answer(episode.answer, row.golds),
+        reward=score_answer(episode.answer, row.golds, judged_right=episode.scores.right >= 1.0),
         provenance=row.provenance,
     )
     return [made]

@@ -14,11 +14,13 @@ from trailforge.evaluation.agents import AgentRun, AgentTools
 from trailforge.evaluation.failures import read_texts
 from trailforge.evaluation.metrics import EpisodeSetting, make_episode
 from trailforge.generators.agent_trajectories import DATASET, DRAW, EPISODE, FILTER, NAME
-from trailforge.generators.agent_trajectories.choice import preference_pairs, select
-from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS, AgentRunConfig
+from trailforge.generators.agent_trajectories.choice import Rejected, preference_pairs, select, unread_rows
+from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS, READ_FACT, AgentRunConfig
+from trailforge.generators.agent_trajectories.evidence import facts_to_read, read_by
 from trailforge.generators.agent_trajectories.filters import known_from_memory
 from trailforge.generators.agent_trajectories.record import AgentTrajectory, FromMemory
 from trailforge.generators.agent_trajectories.rows import made_of, sft_rows, with_shares
+from trailforge.generators.answer_reading import PURPOSE, choose_read, read_facts, read_passages
 from trailforge.generators.searched import count_support
 from trailforge.inference import Meter, ModelClient, Sampling
 from trailforge.inference.asker import Asker, fill
@@ -105,7 +107,7 @@ async def episodes_of(question: Question, context: AgentContext, config: AgentRu
     drawn = await draw_all(work.draw, config.generator.draws)
     rows = with_shares(drawn.rows)
     rows = [replace(row, memory_draws=memory.draws, memory_answers=memory.answers) for row in rows]
-    taken, rejected = select(rows, config.filters)
+    (taken, rejected), of_reading = await work.choose(rows)
     broken = [
         failed_row(EPISODE, f"{question.id}:{sample}", error, to_dict(question))
         for sample, error in drawn.broken.items()
@@ -124,7 +126,7 @@ async def episodes_of(question: Question, context: AgentContext, config: AgentRu
             "rejected": [*broken, *left],
         },
         stages=books,
-        usage=(asked + drawn.meter).usage(config.model.prices),
+        usage=(asked + drawn.meter + of_reading).usage(config.model.prices),
         support=_support_of(question, [row.episode for row in drawn.rows], config),
     )
 
@@ -187,6 +189,40 @@ class _Work:
             answers=said,
         )
         return found, meter
+
+    async def choose(
+        self, rows: Sequence[AgentTrajectory]
+    ) -> tuple[tuple[list[AgentTrajectory], list[Rejected]], Meter]:
+        """What `select` takes, each row read once more where that is wanted, and rejects; and the calls."""
+        config = self.context.config
+        is_read = config.generator.answer_check != "off"
+        return await choose_read(
+            rows,
+            lambda drawn: select(drawn, config.filters),
+            lambda chosen: unread_rows(*chosen) if is_read else (),
+            self._read_again,
+        )
+
+    async def _read_again(self, row: AgentTrajectory, meter: Meter) -> AgentTrajectory:
+        asker, generator = self._asker(meter), self.context.config.generator
+        sampling = Sampling(temperature=0.0, top_p=1.0, max_tokens=generator.answer_check_max_tokens)
+        lines = [f"({passage.title}) {passage.text}" if passage.title else passage.text for passage in read_by(row)]
+
+        async def read(question: str) -> str:
+            return await read_passages(
+                PROMPTS.text(READ_FACT),
+                question,
+                lines,
+                asker,
+                purpose=PURPOSE,
+                sampling=sampling,
+                most_words=generator.memory.max_answer_words,
+            )
+
+        readings = await read_facts(facts_to_read(row), read)
+        # They are made at once, so that their order is that of their keys, not of their ends.
+        keys = tuple(dict.fromkeys((*row.provenance.call_keys, *sorted(meter.keys))))
+        return replace(row, readings=readings, provenance=replace(row.provenance, call_keys=keys))
 
     def _row(self, run: AgentRun, sample: int, meter: Meter) -> AgentTrajectory:
         config, generator = self.context.config, self.context.config.generator

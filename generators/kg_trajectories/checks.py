@@ -9,7 +9,7 @@ from trailforge.filters import first_rejection
 from trailforge.generators.kg_trajectories import EPISODE, FILTER, SEARCH
 from trailforge.generators.kg_trajectories import NAME as DATASET
 from trailforge.generators.kg_trajectories.config import KgRunConfig
-from trailforge.generators.kg_trajectories.filters import judge_kg_episode
+from trailforge.generators.kg_trajectories.filters import facts_to_read, judge_kg_episode
 from trailforge.generators.kg_trajectories.rows import kg_sft_row, made_of, steps_match
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
 from trailforge.pipelines.runs.intake import INPUTS
@@ -57,8 +57,14 @@ class KgRowChecks(RowChecks):
         verdict = first_rejection(judge_kg_episode(row, before, self.config.selection.filters))
         if verdict is not None:
             yield f"filter {verdict.reason} rejects it: {verdict.detail}"
+        elif [each.question for each in row.readings] != self._questions_to_read(row):
+            yield "what its answer rests on was not read once more, or something else was"
         elif not steps_match(row, self.config.generator.grammar.opening(row.question)):
             yield "its steps and final answer are not those of its conversation"
+
+    def _questions_to_read(self, row: KgTrajectory) -> list[str]:
+        is_read = self.config.generator.answer_check != "off"
+        return [fact.question for fact in facts_to_read(row)] if is_read else []
 
     def _field_problems(self, row: KgTrajectory, question: Question | None) -> Iterator[str]:
         if question is None:

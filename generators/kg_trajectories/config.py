@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+from trailforge.generators.answer_reading import PROMPT, AnswerCheck
 from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig
 from trailforge.generators.searched import search_given
 from trailforge.inference.judge import JudgeOptions
@@ -43,10 +45,11 @@ _POOLS = "kg_thoughts"
 class KgPromptNames:
     """Prompts in use."""
 
+    GONE: ClassVar[Mapping[str, str]] = {"self_check": "it is called `read_fact`"}
     answer: str = "answer"
     """Reads what a guided episode's search found."""
-    self_check: str = "self_check"
-    """Reads what documents say of a fact of the graph."""
+    read_fact: str = PROMPT
+    """Reads what documents say of a fact: of the graph's, and of what an answer rests on."""
     entity: str = "embedded_kg_entity"
     relation: str = "embedded_kg_relation"
     comparison: str = "embedded_kg_comparison"
@@ -114,6 +117,8 @@ class KgGeneratorConfig:
     self_check: SelfCheck = "reading"
     """Hold what the graph says in selected episodes against what the documents say: a call for each fact that was asked
     for and of which a document may speak."""
+    answer_check: AnswerCheck = "reading"
+    """Read once more, of selected episodes, what the answer rests on: what is not stated rejects them."""
     judge: JudgeOptions = field(default_factory=JudgeOptions)
     """Of final answers that the matcher calls wrong: may they be right in other words?"""
     guided: GuidedConfig = field(default_factory=GuidedConfig)

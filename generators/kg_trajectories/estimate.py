@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from statistics import fmean
 
+from trailforge.generators.answer_reading import PURPOSE, most_facts
 from trailforge.generators.kg_trajectories.config import PROMPTS, KgGeneratorConfig, KgRunConfig
 from trailforge.inference import Prices
 from trailforge.inference.judge import default_rubric
@@ -43,10 +44,14 @@ def estimate(inputs: RunInputs, config: KgRunConfig) -> Estimate:
     if generator.judge.near_misses:
         prompt = count_tokens(default_rubric()) + mean_tokens([question.question for question in questions])
         stages.append(stage_estimate("grade", episodes, prompt, generator.judge.max_tokens, prices))
+    asked, replies = count_tokens(PROMPTS.text(generator.prompts.read_fact)), generator.reading.max_tokens
+    if generator.answer_check != "off":
+        # Of every episode, with all it has read: where one does not state its answer, another is read in its place.
+        facts = episodes * most_facts(questions)
+        stages.append(stage_estimate(PURPOSE, facts, asked + generator.episode.max_tokens, replies, prices))
     if generator.self_check != "off":
         checked = searches * min(1.0, config.selection.most / generator.episodes)
-        prompt = read + count_tokens(PROMPTS.text(generator.prompts.self_check))
-        stages.append(stage_estimate("self_check", checked, prompt, generator.reading.max_tokens, prices))
+        stages.append(stage_estimate("self_check", checked, asked + read, replies, prices))
     return Estimate(
         items=total,
         unit="questions",

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar
 
-from trailforge.filters.base import count_faults, is_never_quoted, names_of_answer, reject_low_reward
+from trailforge.filters import guesses
+from trailforge.filters.base import count_faults, is_never_quoted, mentions_any, names_of_answer, reject_low_reward
+from trailforge.filters.facts import SoughtFact, count_unstated, unsettled_facts
+from trailforge.filters.grounding import is_title_of_gold
+from trailforge.filters.guesses import Bridges, find_admission, find_unread_name
+from trailforge.filters.questions import doubtful_gold
+from trailforge.mcts.plan import resolve
 from trailforge.protocols import KG_SEARCH
-from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer
-from trailforge.schemas import Hop, KgStep, KgTrajectory, KgTriple, Verdict
+from trailforge.rewards import mcts_reward, mentions, normalize_answer, other_names, same_answer
+from trailforge.schemas import Hop, KgStep, KgTrajectory, KgTriple, Passage, Verdict
 
 _TELLING = re.compile(r"(?<=[a-z,] )[A-Z][^\W_]+|\b\d(?:[\d,.]*\d)?\b")
 """What a turn names: a capital within a sentence, or a number."""
@@ -20,12 +26,13 @@ _TELLING = re.compile(r"(?<=[a-z,] )[A-Z][^\W_]+|\b\d(?:[\d,.]*\d)?\b")
 class KgEpisodeFilterConfig:
     """What is asked of an episode."""
 
+    GONE: ClassVar[Mapping[str, str]] = {
+        "known_early": "see `bridges`; the answer itself may not be said before it is read"
+    }
     min_reward: float | None = None
     """None: no right answer is put aside for what it is paid. A reward is lower for a full name, which F1 measures by
     the words of a short gold answer, and for each surplus search; episodes are ranked by it all the same."""
-    known_early: Literal["checked", "never"] = "checked"
-    """Whether an agent may say the answer before anything shows it. `checked`: as a guess that a later search bears
-    out. `never`: not at all, for those who would not teach a model to guess."""
+    bridges: Bridges = "checked"
     grounded: bool = True
     """The final answer has to stand in what was read."""
     intermediate_answers: bool = True
@@ -36,14 +43,17 @@ def judge_kg_episode(
     row: KgTrajectory, earlier: Sequence[KgTrajectory], config: KgEpisodeFilterConfig
 ) -> list[Verdict]:
     """Every filter's verdict, the gravest first. `earlier`: the kept episodes of the question before this one."""
-    verdicts = [malformed(row), no_search(row), wrong_answer(row)]
+    verdicts = [malformed(row), no_search(row), doubtful_gold(row.question, row.golds), wrong_answer(row)]
+    verdicts.append(admitted_guess(row))
     if config.grounded:
         verdicts.append(ungrounded_answer(row))
+    verdicts.append(unstated_answer(row))
     if config.intermediate_answers:
         verdicts.append(wrong_intermediate(row))
     return [
         *verdicts,
-        answer_leaked(row, may_guess=config.known_early == "checked"),
+        unread_query(row, bridges=config.bridges),
+        answer_leaked(row, bridges=config.bridges),
         unfitting_relation(row),
         redundant_search(row),
         *([] if config.min_reward is None else [low_reward(row, least=config.min_reward)]),
@@ -67,13 +77,20 @@ def no_search(row: KgTrajectory) -> Verdict:
 def wrong_answer(row: KgTrajectory) -> Verdict:
     """The final answer is wrong. Score: 1.0 for a right answer, else 0.0; the judge's, where one was asked.
 
-    The matcher is asked, and a judge for near misses; not cover-EM, which the reward goes by and which takes "in" for
-    an answer in "Berlin", nor F1, which takes a full name for half an answer.
+    The matcher is asked, the titles of what was read, which may spell it in another way, and a judge for near misses;
+    not cover-EM, which the reward goes by and which takes "in" for an answer in "Berlin", nor F1, which takes a full
+    name for half an answer.
     """
     score = mcts_reward(row.final_answer, row.golds)
-    is_right = score > 0 or (row.judge_score is not None and row.kind == "good")
+    is_judged = row.judge_score is not None and row.kind == "good"
+    is_right = score > 0 or is_judged or is_titled(row)
     detail = "" if is_right else f"{row.final_answer!r} instead of {row.answer!r}"
     return Verdict(keep=is_right, reason="wrong_answer", score=max(score, row.judge_score or 0.0), detail=detail)
+
+
+def is_titled(row: KgTrajectory) -> bool:
+    """Is the final answer what a document that it has read calls the gold answer in its title?"""
+    return is_title_of_gold(row.final_answer, read_by(row)[0], row.golds)
 
 
 def ungrounded_answer(row: KgTrajectory) -> Verdict:
@@ -86,6 +103,15 @@ def ungrounded_answer(row: KgTrajectory) -> Verdict:
     keep = showing > 0 or is_never_quoted(row.final_answer)
     detail = "" if keep else f"no document and no triple that was read says {row.final_answer!r}"
     return Verdict(keep=keep, reason="ungrounded_answer", score=float(showing), detail=detail)
+
+
+def unstated_answer(row: KgTrajectory) -> Verdict:
+    """Asked once more, a model that read what it had read did not find its answer there, though the words are.
+
+    Score: how many of the facts that the answer rests on are not stated. Of selected episodes alone: others are not
+    read again, nor are facts that a clause or a triple names plainly.
+    """
+    return count_unstated(row.readings)
 
 
 def wrong_intermediate(row: KgTrajectory) -> Verdict:
@@ -101,14 +127,31 @@ def wrong_intermediate(row: KgTrajectory) -> Verdict:
     )
 
 
-def answer_leaked(row: KgTrajectory, *, may_guess: bool = True) -> Verdict:
-    """It says the final answer before anything shows it: it knows it by heart, or was told.
+def admitted_guess(row: KgTrajectory) -> Verdict:
+    """Its last turn says that it guesses. Score: 1.0 if it does."""
+    last = row.messages[-1].content if row.messages and row.messages[-1].role == "assistant" else ""
+    read = [text for step in row.steps for text in texts_of(step)]
+    return guesses.admitted_guess(find_admission(last, names_of_answer(row.final_answer, row.golds), read))
 
-    Score: how many turns before the first result that shows the answer mention it. What stands in the question is no
-    leak, nor is, if it `may_guess`, what a search after that bears out (`leaking_turns`).
+
+def unread_query(row: KgTrajectory, *, bridges: Bridges = "checked") -> Verdict:
+    """A request names what it has not read, though a search may bear it out: it claims before it searches.
+
+    That is a name or a hop's answer found neither in the question nor in what was shown before. Score: how many
+    requests do.
     """
-    leaks = list(leaking_turns(row, may_guess=may_guess).values())
-    return count_faults("answer_leaked", leaks, lambda turn: f"{row.final_answer!r} stands in {turn[:200]!r}")
+    unread = [] if bridges == "any" else list(unread_requests(row).values())
+    return count_faults("unread_query", unread, str)
+
+
+def answer_leaked(row: KgTrajectory, *, bridges: Bridges = "checked") -> Verdict:
+    """It says the answer, or that of a hop against the rule of `bridges`, before anything shows it.
+
+    Score: how many turns do. The answer itself may not be guessed. What stands in the question is no leak, nor are yes
+    and no.
+    """
+    leaks = list(leaking_turns(row, bridges=bridges).values())
+    return count_faults("answer_leaked", leaks, lambda leak: f"{leak[0]!r} stands in {leak[1][:200]!r}")
 
 
 def unfitting_relation(row: KgTrajectory) -> Verdict:
@@ -154,33 +197,69 @@ def shows(step: KgStep, text: str) -> bool:
     return any(mentions(shown, text) for shown in texts_of(step))
 
 
+def read_by(row: KgTrajectory) -> tuple[list[Passage], list[KgTriple]]:
+    """The documents and triples that an episode has read, each once."""
+    documents = {document.id: document for step in row.steps for document in step.documents}
+    triples = {(t.head, t.relation, t.tail): t for step in row.steps for t in step.triples_kept}
+    return list(documents.values()), list(triples.values())
+
+
+def facts_to_read(row: KgTrajectory) -> tuple[SoughtFact, ...]:
+    """What its answer rests on, as far as nothing that it has read names it plainly."""
+    return unsettled_facts(row.question, names_of_answer(row.final_answer, row.golds), row.gold_hops, *read_by(row))
+
+
 def wrong_steps(row: KgTrajectory) -> list[tuple[KgStep, Hop]]:
     """The searches of a guided episode, but that of the last hop, that took something else than their gold answers."""
     asked = zip(row.steps[: len(row.gold_hops) - 1], row.gold_hops, strict=False) if row.plan else ()
     return [(step, hop) for step, hop in asked if not _is_right(step, hop.answer)]
 
 
-def leaking_turns(row: KgTrajectory, *, may_guess: bool = True) -> dict[int, str]:
-    """The turns, by number, that say the answer too early.
+def leaking_turns(row: KgTrajectory, *, bridges: Bridges = "checked") -> dict[int, tuple[str, str]]:
+    """The turns, by number, that say an answer too early, each behind the answer.
 
-    A guess is none when it is checked: a search of that turn or later shows the answer in what is about something that
-    it asked for. Then what the agent remembers is what it looks for, not what it answers by.
+    A guess of a bridge is none when it is checked: a search of that turn or later shows it in what is about something
+    that it asked for. Then what the agent remembers is what it looks for, not what it answers by.
     """
-    if mentions(row.question, row.final_answer):
-        return {}
-    shown = next((step.index for step in row.steps if shows(step, row.final_answer)), len(row.steps))
+    hops = [] if bridges == "any" else [(hop.answer, *other_names(hop.answer)) for hop in row.gold_hops[:-1]]
     turns = [message.content for message in row.messages if message.role == "assistant"]
-    # The turn after a result has read it; an answer that nothing shows is `ungrounded_answer`'s.
-    early = enumerate(turns[: min(shown + 1, len(turns) - 1)])
-    checked = max((step.index for step in row.steps if may_guess and _bears_out(step, row.final_answer)), default=-1)
-    return {number: turn for number, turn in early if number > checked and mentions(turn, row.final_answer)}
+    leaks: dict[int, tuple[str, str]] = {}
+    for names, may_guess in [((row.final_answer,), False), *((names, bridges == "checked") for names in hops)]:
+        if any(is_never_quoted(name) or mentions(row.question, name) for name in names):
+            continue
+        shown = next((s.index for s in row.steps if any(shows(s, name) for name in names)), len(row.steps))
+        checked = max((s.index for s in row.steps if may_guess and _bears_out(s, names)), default=-1)
+        # The turn after a result has read it; an answer that nothing shows is `ungrounded_answer`'s.
+        for number, turn in enumerate(turns[: min(shown + 1, len(turns) - 1)]):
+            if number > checked and number not in leaks and mentions_any(turn, names):
+                leaks[number] = (names[0], turn)
+    return leaks
 
 
-def _bears_out(step: KgStep, answer: str) -> bool:
-    """Does a search show the answer where it speaks of an entity that it named, or of one that is searched?"""
-    names = {*step.mentions, *(link.label or "" for link in step.entities if link.is_searched)}
-    names = {name for name in names if not mentions(answer, name)}
-    return any(mentions(text, answer) and any(mentions(text, name) for name in names) for text in texts_of(step))
+def unread_requests(row: KgTrajectory) -> dict[int, str]:
+    """The requests, by number, that name what was not read before them, each with what.
+
+    A year in a query tells namesakes apart. A led agent asks as the gold hops do, which are not its words.
+    """
+    found: dict[int, str] = {}
+    read: list[str] = []
+    for step in row.steps if not row.plan else ():
+        asked = " ; ".join((step.query, *step.mentions))
+        if unread := find_unread_name(asked, row.question, row.gold_hops[:-1], read, years=False):
+            found[step.index] = f"{step.query!r}: {unread}"
+        read += texts_of(step)
+    return found
+
+
+def _bears_out(step: KgStep, names: Sequence[str], about: str = "") -> bool:
+    """Does a search show an answer where it speaks of an entity that it named, or of one that is searched?
+
+    `about`: a text that has to name this entity.
+    """
+    asked = {*step.mentions, *(link.label or "" for link in step.entities if link.is_searched)}
+    asked = {each for each in asked if not any(mentions(name, each) for name in names)}
+    asked = {each for each in asked if not about or mentions(about, each)}
+    return any(mentions_any(text, names) and mentions_any(text, asked) for text in texts_of(step))
 
 
 def unfitting_steps(row: KgTrajectory) -> list[tuple[KgStep, KgTriple]]:
@@ -213,9 +292,11 @@ def redundant_steps(row: KgTrajectory) -> list[tuple[KgStep, str]]:
 def first_used(row: KgTrajectory) -> list[frozenset[tuple[str, str]]]:
     """What each search is the first to show of what the episode, or its gold hops, make use of.
 
-    Gold documents, the answers of gold hops, the final answer and where it is said of what was asked about, the
+    Gold documents, the answers of gold hops and the final answer, and where each is said of what it was asked of, the
     entities that later searches ask for, and what later turns name. What stands in the question is known.
     """
+    answers = {number: hop.answer for number, hop in enumerate(row.gold_hops, start=1)}
+    hops = [(resolve(hop.question, answers), hop.answer) for hop in row.gold_hops]
     seen: set[tuple[str, str]] = set()
     turns = [message.content for message in row.messages if message.role == "assistant"]
     found = []
@@ -226,7 +307,9 @@ def first_used(row: KgTrajectory) -> list[frozenset[tuple[str, str]]]:
         named = {*(hop.answer for hop in row.gold_hops), *row.golds, row.final_answer, *later, *told}
         used = {("named", name) for name in named if any(mentions(text, name) for text in texts)}
         used = {(kind, name) for kind, name in used if not mentions(row.question, name)}
-        used |= {("borne out", name) for name in (*row.golds, row.final_answer) if _bears_out(step, name)}
+        used |= {("borne out", name) for name in (*row.golds, row.final_answer) if _bears_out(step, (name,))}
+        # Of two films from one country each has to be looked up: an answer counts where it is said of its own hop.
+        used |= {(asked, answer) for asked, answer in hops if _bears_out(step, (answer,), asked)}
         used |= {("document", title) for title in gold_titles(step, row)}
         found.append(frozenset(used - seen))
         seen |= used

@@ -2,10 +2,10 @@
 
 It reads in its own words, or from spans that stand there. With the answers comes the self-check: does the knowledge
 graph say the same as the documents? Where not, one of them is stale or wrong. For every kept triple that has the asked
-entity with the asked relation, the model is asked for the value ("What is the director of Metropolis?"), and may say
-that it is not stated. It reads only the documents that are about the entity. Its answer and the triples' values
-conflict when they are not the same, both are of one kind, and the graph does not join them: a town and its country are
-no conflict.
+entity with the asked relation, the model is asked for the value ("Who is the director of Metropolis?"), and may say
+that it is not stated; it is not asked where a clause says what the graph has. It reads only the documents that are
+about the entity. Its answer and the triples' values conflict when they are not the same, both are of one kind, and the
+graph does not join them: a town and its country are no conflict.
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from trailforge.filters.facts import SoughtFact, is_plainly_stated
+from trailforge.generators.answer_reading import PURPOSE, read_facts, read_passages
 from trailforge.generators.kg_trajectories.config import PROMPTS, KgContext
+from trailforge.generators.kg_trajectories.filters import facts_to_read, read_by
 from trailforge.inference import Meter, Sampling
-from trailforge.inference.asker import Asker, fill
+from trailforge.inference.asker import Asker
+from trailforge.mcts.plan import ask_relation
 from trailforge.protocols.base import one_line
 from trailforge.protocols.environment import Environment, GraphFound
 from trailforge.protocols.result_filters import ResultFilter
@@ -25,8 +29,17 @@ from trailforge.protocols.turns import Observation, Search
 from trailforge.retrieval import LazyRetriever
 from trailforge.retrieval.kg import KgResult, KgStore, KgTool, match_entity
 from trailforge.rewards import is_abstention, mentions, normalize_answer, other_names, same_answer
-from trailforge.rewards.answers import read_short_answer
-from trailforge.schemas import ITEM_ERRORS, EntityLink, KgConflict, KgStep, KgTriple, Passage, Question, RelationLink
+from trailforge.schemas import (
+    ITEM_ERRORS,
+    EntityLink,
+    KgConflict,
+    KgStep,
+    KgTrajectory,
+    KgTriple,
+    Passage,
+    Question,
+    RelationLink,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,19 +161,24 @@ class Reading:
         ]
         lines = lines[::-1] if config.order == "best_last" else lines
         grammar = self.offer(query, triples, sentences, passages, searched) if self.offer else None
-        reply = await self.asker.text(
-            fill(PROMPTS.text(prompt or names.answer), question=query, context="\n".join(lines)),
+        sampling = Sampling(
+            temperature=self.temperature,
+            top_p=self.context.config.guided.top_p,
+            max_tokens=config.max_tokens,
+            stop=config.stop,
+        )
+        answer = await read_passages(
+            PROMPTS.text(prompt or names.answer),
+            query,
+            lines,
+            self.asker,
             purpose=purpose,
-            sampling=Sampling(
-                temperature=self.temperature,
-                top_p=self.context.config.guided.top_p,
-                max_tokens=config.max_tokens,
-                stop=config.stop,
-            ),
+            sampling=sampling,
+            most_words=config.max_answer_words,
             sample=self.sample,
             grammar=grammar,
         )
-        return clean_answer(read_short_answer(reply.answer or "", config.max_answer_words))
+        return clean_answer(answer)
 
     async def _sentences(self, query: str, passages: Sequence[Passage]) -> list[tuple[Passage, str]]:
         config = self.context.config.reading
@@ -172,6 +190,19 @@ class Reading:
 def clean_answer(answer: str) -> str:
     """An answer that can stand in a box: no tags, no braces, one line."""
     return " ".join(re.sub(r"[{}\\]", " ", one_line(answer)).split())
+
+
+async def read_answer(row: KgTrajectory, reading: Reading) -> KgTrajectory:
+    """The episode with what the model reads, in all that it had read, of what its answer rests on."""
+
+    async def read(question: str) -> str:
+        documents, triples = read_by(row)
+        # The nearest triples first, as no more than some are shown.
+        triples = sorted(triples, key=lambda each: not mentions(question, each.head_label))
+        name = reading.context.config.prompts.read_fact
+        return await reading.answer(question, documents, triples, prompt=name, purpose=PURPOSE)
+
+    return replace(row, readings=await read_facts(facts_to_read(row), read))
 
 
 _SURE = 0.9
@@ -195,7 +226,7 @@ class AskedFact:
         """Asks for the value."""
         triple = self.triples[0]
         if self.is_tail:
-            return f"What is the {triple.relation_label} of {triple.head_label}?"
+            return ask_relation(triple.head_label, triple.relation_label)
         return f"Who or what has {triple.tail_label} as {triple.relation_label}?"
 
     @property
@@ -227,9 +258,10 @@ async def find_conflicts(steps: Sequence[KgStep], reading: Reading) -> tuple[KgC
 async def _conflict(fact: AskedFact, reading: Reading) -> KgConflict | None:
     context = reading.context
     documents = fact.documents(context.store)
-    if not documents or (context.config.self_check == "absent" and _is_shown(fact, documents)):
+    is_left = _is_shown if context.config.self_check == "absent" else _is_plain
+    if not documents or is_left(fact, documents):
         return None
-    name = context.config.prompts.self_check
+    name = context.config.prompts.read_fact
     try:
         answer = await reading.answer(fact.question, documents, (), (fact.known,), prompt=name, purpose="self_check")
     except ITEM_ERRORS:
@@ -283,6 +315,14 @@ def _is_same(first: str, second: str) -> bool:
 def _is_shown(fact: AskedFact, documents: Sequence[Passage]) -> bool:
     """A document mentions what the graph has. Not of figures: 953 stands in "before 953"."""
     return any(not _FIGURE.search(name) and _stands_in(documents, name) for name in fact.values.values())
+
+
+def _is_plain(fact: AskedFact, documents: Sequence[Passage]) -> bool:
+    """A clause of a document says what the graph has: nobody has to be asked whether they agree."""
+    triple = fact.triples[0]
+    subject = triple.head_label if fact.is_tail else triple.tail_label
+    stated = (SoughtFact(fact.question, (name, *other_names(name)), (subject,)) for name in fact.values.values())
+    return any(is_plainly_stated(each, documents) for each in stated)
 
 
 def _stands_in(documents: Sequence[Passage], answer: str) -> bool:

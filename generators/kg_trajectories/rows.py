@@ -9,6 +9,7 @@ from typing import Any
 
 from trailforge.filters.base import is_never_quoted
 from trailforge.generators.kg_trajectories.config import KgContext, KgGeneratorConfig
+from trailforge.generators.kg_trajectories.filters import is_titled
 from trailforge.generators.sft_rows import whole_conversation
 from trailforge.protocols import KG_SEARCH
 from trailforge.protocols.environment import labels
@@ -85,6 +86,7 @@ def made_of(row: KgTrajectory, question: Question, config: KgGeneratorConfig) ->
     row = replace(row, answer=question.answer, answer_aliases=(*aliases, *of_graph))
     content = "\0".join([question.id, str(row.sample), *(message.content for message in row.messages)])
     is_right = mcts_reward(row.final_answer, row.golds) > 0 or config.judge.accepts(row.judge_score)
+    is_right = is_right or is_titled(row)
     fields: dict[str, Any] = {
         "uid": hashlib.sha256(content.encode()).hexdigest()[:16],
         "question": question.question,

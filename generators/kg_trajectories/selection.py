@@ -16,8 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from trailforge.filters import first_rejection
+from trailforge.filters.questions import DOUBTFUL
 from trailforge.generators.kg_trajectories.filters import (
     KgEpisodeFilterConfig,
+    facts_to_read,
     first_used,
     gold_titles,
     judge_kg_episode,
@@ -37,7 +39,7 @@ from trailforge.schemas import ContrastivePair, KgStep, KgTrajectory, Message, V
 
 SURPLUS = "surplus"
 TOO_SIMILAR = "too_similar"
-NO_CONTRAST = frozenset({"duplicate_episode", SURPLUS, TOO_SIMILAR})
+NO_CONTRAST = frozenset({"duplicate_episode", DOUBTFUL, SURPLUS, TOO_SIMILAR})
 """Reasons that say nothing against an episode itself."""
 _SURELY_WRONG = 0.2
 """The judge's highest score of an answer that is wrong, whatever it is called."""
@@ -91,6 +93,11 @@ def select(candidates: Sequence[KgTrajectory], config: EpisodeSelectionConfig = 
         selected=tuple(candidates[i] for i in taken),
         rejected=tuple((candidates[i], verdicts[i]) for i in sorted(verdicts)),
     )
+
+
+def unread_rows(selection: Selection) -> list[KgTrajectory]:
+    """The selected rows of which it has not been read yet whether their answer is stated, though nothing names it."""
+    return [row for row in selection.selected if facts_to_read(row) and not row.readings]
 
 
 def similarity(first: KgTrajectory, second: KgTrajectory) -> float:

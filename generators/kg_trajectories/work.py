@@ -5,7 +5,7 @@ read_questions | cut into shards | n episodes, select (per question) | write sha
 Of one question (DynaSearcher, sections 3.1 and 3.2):
 
 generated = await generate(question, context)          n episodes, annotated and rewarded
-chosen = selection.select(generated.rows)              the best of those that every filter keeps
+chosen = await choose(generated.rows, …)               the best of those that every filter keeps, read once more
 await hold_against_documents(chosen.selected, …)       what the graph says and the documents do not
 selection.contrastive_pairs(chosen.selected, chosen.rejected, config.max_pairs)
 """
@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from trailforge.generators.answer_reading import choose_read
 from trailforge.generators.kg_trajectories import DATASET, EPISODE, FILTER, NAME, SEARCH
 from trailforge.generators.kg_trajectories.config import (
     LEADERS,
@@ -25,7 +26,7 @@ from trailforge.generators.kg_trajectories.config import (
     KgGeneratorConfig,
     KgRunConfig,
 )
-from trailforge.generators.kg_trajectories.reading import Offer, Reading, SearchTool, find_conflicts
+from trailforge.generators.kg_trajectories.reading import Offer, Reading, SearchTool, find_conflicts, read_answer
 from trailforge.generators.kg_trajectories.rows import (
     holds_format,
     kg_sft_row,
@@ -33,7 +34,13 @@ from trailforge.generators.kg_trajectories.rows import (
     row_of,
     steps_of,
 )
-from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
+from trailforge.generators.kg_trajectories.selection import (
+    EpisodeSelectionConfig,
+    Selection,
+    contrastive_pairs,
+    select,
+    unread_rows,
+)
 from trailforge.generators.searched import count_support
 from trailforge.inference import Meter, ModelClient
 from trailforge.inference.asker import Asker
@@ -89,7 +96,7 @@ async def episodes_of(question: Question, context: KgContext, config: KgRunConfi
         failed_row(EPISODE, f"{question.id}:{sample}", error, to_dict(question))
         for sample, error in drawn.broken.items()
     ]
-    selection = select(drawn.rows, config.selection)
+    selection, of_reading = await choose(drawn.rows, question, context, config.selection)
     selected, of_check = await hold_against_documents(selection.selected, question, context)
     rejected = [rejected_row(FILTER, row.uid, verdict, to_dict(row)) for row, verdict in selection.rejected]
     count, failed = len(drawn.rows), [row.reason for row in lost]
@@ -108,7 +115,7 @@ async def episodes_of(question: Question, context: KgContext, config: KgRunConfi
             "rejected": [*lost, *rejected],
         },
         stages=books,
-        usage=(drawn.meter + of_check).usage(context.prices),
+        usage=(drawn.meter + of_reading + of_check).usage(context.prices),
         support=count_support(question, brought, config.retrieval, has_searched=bool(steps)),
     )
 
@@ -155,6 +162,24 @@ async def generate(question: Question, context: KgContext) -> Draws[KgTrajectory
     return drawn
 
 
+async def choose(
+    rows: Sequence[KgTrajectory], question: Question, context: KgContext, config: EpisodeSelectionConfig
+) -> tuple[Selection, Meter]:
+    """The best episodes of a question, of which each was read once more where that is wanted, and the calls of that.
+
+    Raises what the client raises; a reading that is cut or too long finds nothing.
+    """
+
+    async def read(row: KgTrajectory, meter: Meter) -> KgTrajectory:
+        read = await read_answer(row, _reading(question, context, meter))
+        return _called(read, meter, question, context)
+
+    is_read = context.config.answer_check != "off"
+    return await choose_read(
+        rows, lambda drawn: select(drawn, config), lambda chosen: unread_rows(chosen) if is_read else (), read
+    )
+
+
 async def hold_against_documents(
     rows: Sequence[KgTrajectory], question: Question, context: KgContext
 ) -> tuple[tuple[KgTrajectory, ...], Meter]:
@@ -171,13 +196,21 @@ async def hold_against_documents(
 
 async def _held(row: KgTrajectory, question: Question, context: KgContext) -> tuple[KgTrajectory, Meter]:
     meter = Meter()
-    offer = _leader_of(context.config).offer if context.config.is_led else None
-    reading = Reading(context=context, asker=_asker(question, context, meter), offer=offer)
-    conflicts = await find_conflicts(row.steps, reading)
-    # The facts are read at once, so that the order of these calls is that of their keys, not of their ends.
+    conflicts = await find_conflicts(row.steps, _reading(question, context, meter))
+    return _called(replace(row, conflicts=conflicts), meter, question, context), meter
+
+
+def _called(row: KgTrajectory, meter: Meter, question: Question, context: KgContext) -> KgTrajectory:
+    """The row, which rests on these calls, too, with what follows from it."""
+    # They are made at once, so that their order is that of their keys, not of their ends.
     keys = tuple(dict.fromkeys((*row.provenance.call_keys, *sorted(meter.keys))))
-    row = replace(row, conflicts=conflicts, provenance=replace(row.provenance, call_keys=keys))
-    return replace(row, **made_of(row, question, context.config)), meter
+    row = replace(row, provenance=replace(row.provenance, call_keys=keys))
+    return replace(row, **made_of(row, question, context.config))
+
+
+def _reading(question: Question, context: KgContext, meter: Meter) -> Reading:
+    offer = _leader_of(context.config).offer if context.config.is_led else None
+    return Reading(context=context, asker=_asker(question, context, meter), offer=offer)
 
 
 def _leader_of(config: KgGeneratorConfig) -> Leader:

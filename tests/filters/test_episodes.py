@@ -65,6 +65,7 @@ def test_a_sound_episode_is_kept_by_all(episode: SearchEpisode) -> None:
         ("evidence_not_found", True, 1.0, ""),
         ("needless_search", True, 0.666667, ""),
         ("gold_in_queries", True, 0.25, ""),
+        ("admitted_guess", True, 0.0, ""),
         ("low_reward", True, 1.0, ""),
     ]
 

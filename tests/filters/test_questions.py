@@ -13,6 +13,7 @@ from tests.support.rows import QUESTION
 from trailforge.filters.questions import (
     answer_in_question,
     can_be_asked,
+    doubtful_gold,
     garbled_places,
     gold_not_stated,
     searched_texts,
@@ -162,3 +163,34 @@ def test_marks_of_garbled_questions(question: str, garbled: bool) -> None:
 def test_made_up_questions_do_not_look_garbled() -> None:
     questions = [world.question(number, hops) for number in range(5) for hops in (2, 3, 4)]
     assert not any(garbled_places(question, question.paragraphs) for question in questions)
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "is_doubtful"),
+    [
+        ("Where was the father of Adhemar of Salerno born?", "Italian", True),
+        ("What is the place of death of its director?", "French", True),
+        ("In which city was she born?", "Dutch", True),
+        ("Where was he born?", "Italy", False),
+        ("Where was he born?", "Vienna", False),
+        ("Which country is the director of La Yuma from?", "French", False),
+        ("Of which country is he a citizen?", "American", False),
+        ("How do the two books differ in their focus?", "his own opinions changed", True),
+        ("How did he die?", "poison", False),
+        ("In what year was it founded?", "Fritz Lang", True),
+        ("In what year was it founded?", "c. 1904", False),
+        ("How many moons has it?", "two", False),
+        ("How many moons has it?", "Europa", True),
+        ("Who directed Metropolis?", "1927", True),
+        ("Who directed Metropolis?", "May 7, 1927", True),
+        ("Who won it?", "Apollo 11", False),
+        ("When is it celebrated?", "the summer solstice", False),
+    ],
+)
+def test_a_gold_answer_of_another_kind_than_is_asked_for(question: str, gold: str, is_doubtful: bool) -> None:
+    verdict = doubtful_gold(question, (gold,))
+    assert (verdict.reason, verdict.keep, bool(verdict.detail)) == ("doubtful_gold", not is_doubtful, is_doubtful)
+
+
+def test_an_alias_of_the_kind_that_is_asked_for_takes_the_doubt_away() -> None:
+    assert doubtful_gold("Where was he born?", ("Italian", "Salerno")).keep

@@ -51,7 +51,7 @@ GUIDED = replace(
         kg_filter="asked",
         episode=EpisodeConfig(style="completion"),
         reading=ReadingConfig(reader="sentences", max_tokens=16, stop=("\n",)),
-        prompts=KgPromptNames(answer="embedded_answer", self_check="embedded_answer"),
+        prompts=KgPromptNames(answer="embedded_answer", read_fact="embedded_answer"),
     ),
 )
 WRITTEN = KgQuestionRunConfig(

@@ -92,7 +92,7 @@ def agent(*episodes: tuple[str, ...]) -> Callable[[Request], str]:
     def script(request: Request) -> str:
         if request.purpose == "keep_triples":
             return json.dumps({"keep": [1]})
-        if request.purpose == "self_check":
+        if request.purpose in ("self_check", "read_answer"):
             return "Vienna"
         told = sum(chat.role == "assistant" for chat in request.prompt if not isinstance(chat, str))
         return episodes[request.sample][told]

@@ -35,7 +35,7 @@ def is_by_heart(question: Question) -> bool:
 
 
 class Model:
-    """Plays the agent, Search-o1's reading call, and who is asked without a search."""
+    """Plays the agent, Search-o1's reading call, who is asked without a search, and who reads once more."""
 
     def __init__(self, questions: Sequence[Question] = (), *, flaw_rate: float = 0.2, by_heart: bool = True) -> None:
         self._questions = {each.question: each for each in questions or WORLD}
@@ -45,6 +45,8 @@ class Model:
         """The reply to a prompt."""
         if "Final Information" in prompt:
             return f"**Final Information**\n\n{self._read(prompt)}"
+        if "\nPassages:\n" in prompt:
+            return self._find(prompt)
         question = next(each for text, each in self._questions.items() if text in prompt)
         if "Answer the question from what you know" in prompt:
             known = self._by_heart and is_by_heart(question)
@@ -64,6 +66,15 @@ class Model:
         asked = prompt.rpartition("Read the documents for the query")[2]
         hops = ((each, number) for each in self._questions.values() for number in range(len(each.decomposition)))
         return next((q.decomposition[n].answer for q, n in hops if _filled(q, n) in asked), "nothing")
+
+    def _find(self, prompt: str) -> str:
+        """What passages say of a question or a hop's; it stands there, or is not stated."""
+        before, _, passages = prompt.rpartition("\nPassages:\n")
+        asked = before.rpartition("Question: ")[2]
+        hops = ((q, hop) for q in self._questions.values() for hop in range(len(q.decomposition)))
+        known = {_filled(q, hop): q.decomposition[hop].answer for q, hop in hops}
+        answer = known.get(asked) or next((q.answer for text, q in self._questions.items() if text == asked), "")
+        return answer if answer and answer in passages else "not stated"
 
     def _turn(self, question: Question, grammar: Grammar | None, done: int, flaw: str, seed: int) -> str:
         hops = [hop for hop in question.decomposition if hop.support_id is not None]

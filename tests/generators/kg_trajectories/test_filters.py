@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from tests.support.kg_episodes import turn
 from trailforge.filters import first_rejection
+from trailforge.filters.guesses import Bridges
 from trailforge.generators.kg_trajectories.filters import (
     KgEpisodeFilterConfig,
+    admitted_guess,
     answer_leaked,
     duplicate_episode,
     judge_kg_episode,
@@ -22,6 +24,7 @@ from trailforge.generators.kg_trajectories.filters import (
     redundant_search,
     unfitting_relation,
     ungrounded_answer,
+    unread_query,
     wrong_answer,
     wrong_intermediate,
 )
@@ -36,6 +39,7 @@ from trailforge.rewards import same_answer
 from trailforge.schemas import (
     EntityLink,
     Hop,
+    InvalidInput,
     KgReward,
     KgStep,
     KgTrajectory,
@@ -44,6 +48,7 @@ from trailforge.schemas import (
     Passage,
     Provenance,
     RelationLink,
+    from_dict,
 )
 
 DOCUMENTS = {
@@ -124,9 +129,13 @@ def test_a_sound_episode_is_kept_by_all() -> None:
         for reason in (
             "malformed",
             "no_search",
+            "doubtful_gold",
             "wrong_answer",
+            "admitted_guess",
             "ungrounded_answer",
+            "unstated_answer",
             "wrong_intermediate",
+            "unread_query",
             "answer_leaked",
             "unfitting_relation",
             "redundant_search",
@@ -203,29 +212,92 @@ def test_unfitting_relation_is_rejected_for_itself_alone() -> None:
     assert unfitting_relation(episode(FIRST, of_itself)).keep, "what was searched for is no answer"
 
 
+OF_METROPOLIS = (replace(FIRST.entities[0], mention="Metropolis", label="Metropolis"),)
 OF_LANG = replace(SECOND, entities=(replace(SECOND.entities[0], mention="Lang", label="Fritz Lang"),))
 LEAKS = {
-    "checked by the search": (episode(FIRST, OF_LANG, thoughts=("Hm.", "It must be Vienna.")), True, False),
-    "checked by a later one": (
-        episode(FIRST, OF_LANG, thoughts=("It must be Vienna. I should verify this.",)), True, False,
+    "the answer, checked by the search": (episode(FIRST, OF_LANG, thoughts=("Hm.", "It must be Vienna.")), (0, 0, 0)),
+    "the answer, checked by a later one": (
+        episode(FIRST, OF_LANG, thoughts=("It must be Vienna. I should verify this.",)), (0, 0, 0),
     ),
-    "shown before": (episode(thoughts=("Hm.", "Ah.", "So Vienna.")), True, True),
-    "shown by chance, of somebody else": (
-        episode(FIRST, replace(SECOND, documents=(replace(DOCUMENTS["2"], text="Vienna is a town."),)),
-                thoughts=("It must be Vienna.",)), False, False,
+    "shown before": (episode(thoughts=("Hm.", "Ah.", "So Vienna.")), (1, 1, 1)),
+    "said again before another search": (
+        episode(FIRST, SECOND, step("M?", "2"), thoughts=("Hm.", "Ah.", "So Vienna, but let me look.")), (1, 1, 1),
     ),
-    "said again after the check": (episode(SECOND, FIRST, thoughts=("Hm.", "So Vienna, but let me look.")), True, True),
-    "stands in the question": (episode(thoughts=("Vienna?",), question="Was he born in Vienna?"), True, True),
+    "stands in the question": (episode(thoughts=("Vienna?",), question="Was he born in Vienna?"), (1, 1, 1)),
+    "a bridge, checked by the search": (
+        episode(replace(FIRST, entities=OF_METROPOLIS), SECOND, thoughts=("It is Fritz Lang, I believe.",)), (0, 1, 1),
+    ),
+    "a bridge, shown by chance of somebody else": (
+        episode(FIRST, SECOND, thoughts=("It is Fritz Lang, I believe.",)), (0, 0, 1),
+    ),
 }  # fmt: skip
+"""With whether it is kept by each rule for bridges."""
 
 
 @pytest.mark.parametrize("name", LEAKS)
-def test_a_guess_that_is_checked_is_no_leak_unless_none_may_be_made(name: str) -> None:
-    row, may_guess, never = LEAKS[name]
-    assert answer_leaked(row).keep is may_guess
-    assert answer_leaked(row, may_guess=False).keep is never
-    reasons = [v.reason for v in judge_kg_episode(row, [], KgEpisodeFilterConfig(known_early="never")) if not v.keep]
-    assert ("answer_leaked" in reasons) is not never
+def test_a_bridge_that_is_checked_is_no_leak_and_the_answer_is_one(name: str) -> None:
+    row, kept = LEAKS[name]
+    rules: tuple[Bridges, ...] = ("read_first", "checked", "any")
+    assert tuple(answer_leaked(row, bridges=rule).keep for rule in rules) == kept
+    for rule, keep in zip(rules, kept, strict=True):
+        reasons = [v.reason for v in judge_kg_episode(row, [], KgEpisodeFilterConfig(bridges=rule)) if not v.keep]
+        assert ("answer_leaked" in reasons) is not bool(keep)
+
+
+REQUESTS = {
+    "named by the question": (("Who directed the Metropolis of 1927?", "Metropolis"), True),
+    "a name from memory": (("Thea von Harbou, Metropolis", "Metropolis"), False),
+    "a bridge from memory": (("Who directed Metropolis?", "Fritz Lang"), False),
+    "a bridge from memory, in small letters": (("where was fritz lang born", "Metropolis"), False),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_request_names_what_was_read(name: str) -> None:
+    (query, mention), is_read = REQUESTS[name]
+    first = replace(FIRST, query=query, entities=(replace(FIRST.entities[0], mention=mention),))
+    second = replace(SECOND, entities=(replace(SECOND.entities[0], mention="Fritz Lang"),))
+    row = episode(first, second, plan=(), origin="policy")
+    assert unread_query(row).keep is is_read
+    assert unread_query(row, bridges="read_first").keep is is_read and unread_query(row, bridges="any").keep
+    assert unread_query(replace(row, plan=("a", "b"))).keep, "the words of a gold plan are not the agent's"
+    reasons = [v.reason for v in judge_kg_episode(row, [], KgEpisodeFilterConfig()) if not v.keep]
+    assert ("unread_query" in reasons) is not is_read
+
+
+def test_an_earlier_setting_says_what_has_taken_its_place() -> None:
+    with pytest.raises(InvalidInput, match=r"known_early.*see `bridges`"):
+        from_dict(KgEpisodeFilterConfig, {"known_early": "never"})
+
+
+def test_a_last_turn_that_admits_a_guess_is_heard() -> None:
+    row = episode(thoughts=("Hm.", "Ah.", "Nothing says where he was born. It is most likely Vienna."))
+    assert first_rejection(judge_kg_episode(row, [], KgEpisodeFilterConfig())) == admitted_guess(row)
+    assert admitted_guess(episode(thoughts=("Perhaps Vienna.", "Ah.", "The document says that it is Vienna."))).keep
+
+
+def test_a_gold_answer_of_another_kind_is_named_as_such() -> None:
+    row = episode(answer="Austrian", final_answer="Austrian", question="Where was the director of Metropolis born?")
+    row = replace(row, answer="Austrian", answer_aliases=(), kind="good")
+    found = first_rejection(judge_kg_episode(row, [], KgEpisodeFilterConfig()))
+    assert found is not None and found.reason == "doubtful_gold" and "'Austrian'" in found.detail
+
+
+def test_each_thing_that_is_compared_has_to_be_looked_up_though_the_answers_are_one() -> None:
+    """Two American films: the word stands in what the first search shows of another one."""
+
+    def country(film: str, *shown: str) -> KgStep:
+        found = step(f"country of {film}", triples=(triple(film, "country of origin", "American"),), name=film)
+        return replace(found, documents=tuple(Passage(id=each, title=each, text=each, score=0.5) for each in shown))
+
+    hops = tuple(Hop(question=f"Which country is {film} from?", answer="American") for film in ("Alpha", "Beta"))
+    question = "Are Alpha and Beta from the same country?"
+    last = Hop(question=f"{question} (Alpha: #1; Beta: #2)", answer="yes")
+    told = {"question": question, "gold_hops": (*hops, last), "plan": (), "origin": "policy"}
+    both = episode(country("Alpha", "Gamma is an American film."), country("Beta", "Delta"), answer="yes", **told)
+    assert redundant_search(both).keep
+    again = episode(*both.steps, country("Alpha", "Epsilon"), answer="yes", **told)
+    assert not redundant_search(again).keep
 
 
 def test_redundant_search() -> None:
@@ -325,7 +397,7 @@ def rewarded(row: KgTrajectory, gain: float) -> KgTrajectory:
 def test_selection_takes_the_best_and_then_the_unlike() -> None:
     best = rewarded(episode(), 0.5)
     alike = rewarded(episode(FIRST, replace(SECOND, query="Where was he born?")), 0.4)
-    other_way = (step("Metropolis film", "0", name="F"), step("Fritz Lang birth", "1", name="L"))
+    other_way = (step("Metropolis film", "0", name="Metropolis"), step("Fritz Lang birth", "1", name="Lang"))
     unlike = rewarded(episode(*(replace(s, answer=None) for s in other_way), plan=()), 0.3)
     config = EpisodeSelectionConfig(most=2, diversity=0.5, max_similarity=1.0)
     chosen = select([alike, unlike, best], config)

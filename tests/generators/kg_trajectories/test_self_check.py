@@ -25,6 +25,17 @@ from trailforge.schemas import Document, KgConflict, KgStep, Passage, Question
 FREE = KgGeneratorConfig(episodes=1, top_k=3, kg_filter="asked")
 VIENNA = turn("Vienna it is.", answer="Vienna")
 GOOD = (DIRECTOR, BORN, VIENNA)
+VAGUE = replace(
+    QUESTION,
+    paragraphs=(
+        Document(id="0", title="Metropolis", text="Which film by Fritz Lang is Metropolis? Who directed it?"),
+        Document(
+            id="1", title="Fritz Lang", text="In which city was Fritz Lang at home? It was Vienna, so he was born."
+        ),
+        *QUESTION.paragraphs[2:],
+    ),
+)
+"""Its passages name who and what, and in no clause how they are related."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +57,7 @@ class Noted:
         return self._says
 
 
-async def conflicts(made: KgContext, question: Question = QUESTION) -> tuple[KgConflict, ...]:
+async def conflicts(made: KgContext, question: Question = VAGUE) -> tuple[KgConflict, ...]:
     rows = (await generate(question, made)).rows
     ((row,), _) = await hold_against_documents(rows, question, made)
     assert row.flags == (("stale_or_conflicting",) if row.conflicts else ())
@@ -56,11 +67,11 @@ async def conflicts(made: KgContext, question: Question = QUESTION) -> tuple[KgC
 async def test_the_model_is_asked_for_the_fact_and_reads_what_is_about_its_entity(graph: KgStore) -> None:
     chemist = Document(id="c", title="Chemistry in Vienna", text="In which city was the chemist born? In Rosenberg.")
     said = Noted()
-    question = replace(QUESTION, paragraphs=(*QUESTION.paragraphs[:2], chemist))
+    question = replace(VAGUE, paragraphs=(*VAGUE.paragraphs[:2], chemist))
     assert await conflicts(context(graph, said, FREE), question) == ()
-    of_film, of_lang = sorted(said.asked, key=lambda asked: "birth" in asked)
-    assert of_film.startswith("What is the director of Metropolis?\n")
-    assert of_lang.startswith("What is the place of birth of Fritz Lang?\n")
+    of_film, of_lang = sorted(said.asked, key=lambda asked: "born" in asked.partition("?")[0])
+    assert of_film.startswith("Who is the director of Metropolis?\n")
+    assert of_lang.startswith("Where was Fritz Lang born?\n")
     assert "(Fritz Lang) " in of_lang and "Chemistry" not in of_lang + of_film
 
 
@@ -69,6 +80,11 @@ async def test_from_a_value_back_to_its_entity(graph: KgStore) -> None:
     said = Noted((asks, VIENNA))
     assert await conflicts(context(graph, said, FREE)) == ()
     assert said.asked[0].startswith("Who or what has Fritz Lang as director?\n")
+
+
+async def test_what_a_clause_says_as_the_graph_does_is_not_asked(graph: KgStore) -> None:
+    said = Noted()
+    assert await conflicts(context(graph, said, FREE), QUESTION) == () and said.asked == []
 
 
 async def test_what_no_document_is_about_is_not_asked(graph: KgStore) -> None:
@@ -82,7 +98,7 @@ async def test_selected_episodes_alone_are_checked_and_share_their_calls(graph: 
     wrong = (DIRECTOR, DIED, turn("It is Beverly Hills.", answer="Beverly Hills"))
     said = Noted(GOOD, wrong, wrong, GOOD)
     config = KgRunConfig(generator=replace(FREE, episodes=4))
-    result = await episodes_of(QUESTION, context(graph, said, config.generator), config)
+    result = await episodes_of(VAGUE, context(graph, said, config.generator), config)
     assert len(result.rows["kg_trajectories"]) == 1
     assert len(said.asked) == 2 and not any("death" in asked for asked in said.asked)
     assert {count.purpose: count.calls for count in result.usage.by_purpose}["self_check"] == 2
@@ -156,7 +172,7 @@ async def test_a_figure_that_a_document_limits_is_asked_about_though_it_stands_t
     said = Noted((DIRECTOR, DIED, VIENNA), says=says)
     made = context(dated, said, replace(FREE, self_check="absent", kg_filter="none"))
     found = await conflicts(made, replace(QUESTION, paragraphs=(QUESTION.paragraphs[0], limited)))
-    assert [asked.partition("\n")[0] for asked in said.asked] == ["What is the place of death of Fritz Lang?"]
+    assert [asked.partition("\n")[0] for asked in said.asked] == ["Where did Fritz Lang die?"]
     assert [(each.kg_value, each.document_value) for each in found] == ([("953", says)] if says != "953" else [])
 
 

@@ -1,0 +1,167 @@
+"""Guesses of agents: what a query names that was not read, and what a last turn admits, whatever the passages have.
+
+A last turn that says where the answer is from, or that it is nowhere said, is better evidence than the words of
+passages, which mention most answers somewhere. Four kinds are heard, clause by clause: that nothing states what is
+asked for, that the answer is remembered or well known, that it is guessed or assumed, and that it is only likely. What
+a later clause reads from a source takes the first and the last kind back; what a source confirms takes back the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from trailforge.filters.base import count_faults, is_never_quoted
+from trailforge.filters.thoughts import find_unseen_names
+from trailforge.rewards import is_abstention, mentions, other_names, states
+from trailforge.schemas import Hop, Verdict
+
+Bridges = Literal["read_first", "checked", "any"]
+"""When a turn may say the answer of a hop, but the last. `read_first`: once it was given a text that does. `checked`:
+before that, too, as a guess that a later search bears out, but not in a query: what is searched for has to have been
+read. `any`: whenever.
+"""
+
+_YEAR = re.compile(r"\b(?:1\d|20)\d\d\b")
+_CLAUSE = re.compile(r"(?<=[.;!?])\s+|\n+|\s[–—-]\s|,?\s+(?=(?:but|however|though|although|yet|still)\b)|,\s+(?=so\b)")
+_QUOTED = re.compile(r"“[^“”]*”|\"[^\"]*\"")
+_ONE = r"doc(?:ument)?|passage|result|graph|triple|article|text|source|tool|search|record|paragraph|page|entry"
+_MANY = (
+    r"docs|documents|passages|results|triples|articles|texts|sources|tools|searches|records|paragraphs|pages|entries"
+)
+_SAY = (
+    r"(?:say|state|mention|specify|provide|give|contain|include|name|tell|list|indicate|identify|have|describe|reveal"
+    r"|show|record|cover|answer|confirm)(?:e?s)?"
+)
+_SAID = (
+    "(?:said|stated|mentioned|specified|provided|given|named|told|listed|indicated|identified|described|revealed|shown"
+    "|recorded|found|known|available|there|clear|disclosed|reported)"
+)
+_HOW = "(?:(?:explicitly|directly|clearly|really|actually|even|itself|ever|specifically) )*"
+_NOT = "(?: ?n[o']t|'t| never| nowhere)"
+
+
+def _any_of(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(rf"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
+
+
+_UNSTATED = _any_of(
+    rf"(?<!which )\b(?:is|are|was|were|being){_NOT} {_HOW}(?:{_SAID}\b|in (?:the|any|these) (?:{_ONE}|{_MANY})\b)",
+    rf"\b(?:nothing|none|nobody|no one|nowhere|neither)\b[^,]*?\b(?:{_SAY}|{_SAID}|on|about)\b",
+    rf"\bno (?:\w+ )?(?:{_ONE}|{_MANY}|information|mention|evidence|data|hint|word|trace)\b[^,]*?"
+    rf"\b(?:{_SAY}|{_SAID}|on|about|of (?:where|when|who|what|which|how|his|her|its|their|the|it))\b",
+    rf"\b(?:{_MANY}|graph|search) (?:do|does|did){_NOT} {_HOW}{_SAY}\b",
+    rf"\b(?:could|can|do|did){_NOT} (?:\w+ )?(?:find|see|tell|be (?:found|determined|verified|confirmed))\b",
+    r"\b(?:unable|failed) to (?:find|see|tell|determine|verify|confirm)\b",
+    rf"\b(?:{_ONE}|{_MANY}) (?:is|are|remains?|stays?) silent\b",
+    r"\b(?:is|are|remains?) (?:unknown|missing|unstated|unspecified)\b",
+)
+_ASIDE = re.compile(r"\b(?:exact|precise|full|better|other|further|more|another|else|reason|why)\b", re.IGNORECASE)
+"""What is missing beside the answer: "the exact day is not given"."""
+_NOTHING_MISSING = re.compile(r"\bno(?:thing|ne)\b.*\b(?:missing|lacking|unknown|left|needed)\b", re.IGNORECASE)
+_ONE_SOURCE = re.compile(
+    r"\W*(?:the (?:graph|first|second|third|fourth|fifth|last|other)|(?:doc(?:ument)?|passage|result) \d)\b",
+    re.IGNORECASE,
+)
+_REMEMBERED = _any_of(
+    r"\b(?:as|it|which|that|this|fact) (?:is |was )?(?:well|widely|commonly|generally|universally)[- ]known\b",
+    r"\b(?:as|it|which|that|this)'s (?:well|widely|commonly|generally|universally)[- ]known\b",
+    r"\b(?:common|general|background|prior|own|my) (?:\w+ )?(?:knowledge|memory|recollection)\b|\beveryone knows\b",
+    r"\bi (?:\w+ )?(?:remember|recall|recollect)\b|\bfrom memory\b|\bif memory serves\b|\boff the top of my head\b",
+    r"\b(?:as|so) far as i (?:know|remember|recall|am aware)\b|\bto (?:the best of )?my knowledge\b",
+    r"\bi(?: am|'m) not mistaken\b|\bi happen to know\b|\bi know (?:this |it |that )?from (?!the |these |this |doc|a )",
+)
+_GUESSED = _any_of(
+    r"\bguess(?:ing|es|ed)?\b|\bspeculat\w+|\bby (?:elimination|default)\b|\bfor (?:want|lack) of\b",
+    r"\bmy (?:best|safest) (?:answer|bet|choice|estimate)\b|\bsafe to (?:assume|say)\b",
+    r"\b(?:best|safe(?:st)?) (?:bet|guess|estimate|assumption)\b|\bin the absence of\b",
+    r"\b(?:i|we|i'll|let me|let's|i'd) (?:(?:will|would|can|have to|must|just|simply|only|therefore|then) )*"
+    r"(?:assume|suppose|presume|infer)\b",
+    r"\bwithout (?:any |further |more )?(?:evidence|proof|confirmation|information)\b",
+)
+_LIKELY = _any_of(
+    r"\b(?:likely|probabl[ey]|presumably|perhaps|maybe|possibly|plausibl[ey]|supposedly|conceivabl[ey])\b",
+    r"\bin all likelihood\b|\b(?:must|would) have\b|\b(?:could|may|might) (?:be|have)\b",
+    r"\bi (?:think|believe|suspect|am fairly sure|am pretty sure)\s*[.,;]?$",
+)
+_CITES = re.compile(rf"\b(?:{_ONE}|{_MANY}|according to)\b", re.IGNORECASE)
+_CONFIRMS = _any_of(
+    r"\b(?:confirm|verif|corroborat|agree|bear|bore|prove|match)\w*\b",
+    r"\bsays? (?:so|it|the same|as much)\b|\bas well\b",
+)
+
+
+def find_unread_name(
+    asked: str,
+    question: str,
+    hops: Sequence[Hop],
+    read: Sequence[str],
+    *,
+    rules: Sequence[str] = (),
+    years: bool = True,
+) -> str:
+    """What a query names that neither the question nor a text read before it does; empty for nothing.
+
+    Names and numbers, and in whatever case the answers of `hops`. The words by which the rules tell an agent to ask are
+    known. Without `years` a year says which of several namesakes is meant, and is no claim.
+    """
+    unseen = find_unseen_names(asked if years else _YEAR.sub(" ", asked), [question, *rules, *read])
+    if found := next(unseen, ""):
+        return found
+    hop = next((hop.answer for hop in hops if _is_named_unread(hop.answer, asked, question, read)), "")
+    return f"{hop!r} stands in nothing it has seen" if hop else ""
+
+
+def _is_named_unread(answer: str, asked: str, question: str, read: Sequence[str]) -> bool:
+    names = [answer, *other_names(answer)]
+    if is_never_quoted(answer) or not any(mentions(asked, name) for name in names):
+        return False
+    return not any(mentions(question, name) or any(states(text, name) for text in read) for name in names)
+
+
+def admitted_guess(admission: str) -> Verdict:
+    """The last turn says itself that its answer is a guess, in a clause of `find_admission`. Score: 1.0 if it does."""
+    return count_faults("admitted_guess", [admission] if admission else [], lambda words: f"it says {words!r}")
+
+
+def find_admission(turn: str, names: Sequence[str], read: Sequence[str] = ()) -> str:
+    """The clause by which a last turn admits that it guesses; empty where it does not.
+
+    `names`: the answer, by each of its names. `read`: the texts that were read; what is doubted in their words
+    ("probably born in Rome") is no guess.
+    """
+    thought = _QUOTED.sub(" … ", re.sub(r"<answer>.*", "", turn, flags=re.DOTALL))
+    clauses = [clause.strip() for clause in _CLAUSE.split(re.sub(r"</?\w+>", " ", thought)) if clause.strip()]
+    return next((clause for place, clause in enumerate(clauses) if _admits(clauses, place, names, read)), "")
+
+
+def _admits(clauses: Sequence[str], place: int, names: Sequence[str], read: Sequence[str]) -> bool:
+    clause, later = clauses[place], clauses[place + 1 :]
+    if _REMEMBERED.search(clause) or _GUESSED.search(clause):
+        return not any(_CONFIRMS.search(each) and _CITES.search(each) for each in clauses[place:])
+    if is_unstated(clause):
+        # What one source lacks, another may have said before.
+        before = clauses[:place] if _ONE_SOURCE.match(clause) else ()
+        return not any(map(_reads, (*before, *later)))
+    hedge = _LIKELY.search(clause)
+    if hedge is None or not _is_of_answer(clause, names, not later):
+        return False
+    doubted = " ".join([hedge[0], *clause[hedge.end() :].split()[:1]])
+    return not any(map(_reads, later)) and not any(mentions(text, doubted) for text in read)
+
+
+def is_unstated(clause: str) -> bool:
+    """Does a clause say that what is asked for stands nowhere?"""
+    if _ASIDE.search(clause) or _NOTHING_MISSING.search(clause):
+        return False
+    return bool(_UNSTATED.search(clause)) or is_abstention(clause)
+
+
+def _reads(clause: str) -> bool:
+    return bool(_CITES.search(clause)) and not is_unstated(clause)
+
+
+def _is_of_answer(clause: str, names: Sequence[str], is_last: bool) -> bool:
+    """Is it about the answer? Of yes and no, which no clause repeats, the last one is."""
+    return any(mentions(clause, name) or (is_last and is_never_quoted(name)) for name in names)

@@ -1,0 +1,94 @@
+"""What passages say of one fact, read by a model in one call: of the graph's facts, and of what an answer rests on.
+
+Whoever asks it asks with the same words (`prompts/read_fact.txt`) and hears the same "not stated".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from statistics import fmean
+from typing import Literal, Protocol, TypeVar
+
+from trailforge.filters.facts import SoughtFact, answering_facts
+from trailforge.inference import Meter, Sampling
+from trailforge.inference.asker import Asker, fill
+from trailforge.rewards import is_abstention
+from trailforge.rewards.answers import read_short_answer
+from trailforge.schemas import ITEM_ERRORS, FactReading, Question
+
+PROMPT = "read_fact"
+"""The name of the prompt, in `generators/prompts`."""
+PURPOSE = "read_answer"
+"""Under which the calls on answers are counted."""
+AnswerCheck = Literal["off", "reading"]
+"""Whether what the answer of a selected episode rests on is read once more. `reading`: by the model, where no clause
+and no triple names it with what is asked of it."""
+
+
+class ReadRow(Protocol):
+    """A row whose answer is read once more."""
+
+    @property
+    def uid(self) -> str:
+        """Of this row alone."""
+        ...
+
+
+R = TypeVar("R", bound=ReadRow)
+C = TypeVar("C")
+
+
+def most_facts(questions: Sequence[Question]) -> float:
+    """The facts that are read for an answer to one of these questions at most, on average."""
+    return fmean(len(answering_facts(each.question, each.golds, each.decomposition)) for each in questions)
+
+
+async def read_passages(
+    prompt: str,
+    question: str,
+    lines: Sequence[str],
+    asker: Asker,
+    *,
+    purpose: str,
+    sampling: Sampling,
+    most_words: int,
+    sample: int = 0,
+    grammar: str | None = None,
+) -> str:
+    """A short answer to a question from lines that were read; empty when the model says nothing, or not to its end."""
+    text = fill(prompt, question=question, context="\n".join(lines))
+    reply = await asker.text(text, purpose=purpose, sampling=sampling, sample=sample, grammar=grammar)
+    return read_short_answer(reply.answer or "", most_words)
+
+
+async def read_facts(facts: Sequence[SoughtFact], read: Callable[[str], Awaitable[str]]) -> tuple[FactReading, ...]:
+    """What `read` says to the question of each fact, all at once; a reading that is cut or too long says nothing."""
+
+    async def one(fact: SoughtFact) -> FactReading:
+        try:
+            answer = await read(fact.question)
+        except ITEM_ERRORS:
+            answer = ""
+        return FactReading(question=fact.question, answer="" if is_abstention(answer) else answer)
+
+    return tuple(await asyncio.gather(*map(one, facts)))
+
+
+async def choose_read(
+    rows: Sequence[R],
+    choose: Callable[[Sequence[R]], C],
+    unread: Callable[[C], Sequence[R]],
+    read: Callable[[R, Meter], Awaitable[R]],
+) -> tuple[C, Meter]:
+    """The choice among rows, each of which was read once more where it is one of those `unread`; and the calls of that.
+
+    Where a row does not state its answer, the next best takes its place and is read in turn.
+    """
+    chosen, rows, meter = choose(rows), list(rows), Meter()
+    while waiting := unread(chosen):
+        meters = [Meter() for _ in waiting]
+        done = {row.uid: row for row in await asyncio.gather(*map(read, waiting, meters))}
+        rows, meter = [done.get(row.uid, row) for row in rows], sum(meters, meter)
+        chosen = choose(rows)
+    return chosen, meter

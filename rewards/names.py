@@ -1,0 +1,107 @@
+"""What a name goes by, too, where it is the whole answer: a country's people, a place or company told more shortly."""
+
+from __future__ import annotations
+
+import re
+
+from trailforge.rewards.reading import LONGEST_NAME, fold, is_number, name_key, nations, peoples, read
+
+_KIND = (
+    "film movie album song single ep band group musician singer rapper composer actor actress director filmmaker "
+    "producer writer author poet painter artist politician footballer player novel book play opera musical magazine "
+    "newspaper comics manga series show episode game company label city town village river island county "
+    "district state country"
+)
+_RANK = (
+    "king queen prince princess emperor empress tsar tsarina duke duchess archduke archduchess count countess earl "
+    "baron baroness viscount viscountess marquess marquis marchioness margrave margravine landgrave landgravine "
+    "elector lord lady dauphin infante infanta"
+)
+_NAMESAKE = re.compile(
+    rf"(?P<bracketed>[^()]*\w[^\s()]*) ?\((?:[^()]*\b)?(?:{_KIND.replace(' ', '|')})\)"
+    rf"|(?P<ranked>[^,]+), (?:the )?(?:\d+(?:st|nd|rd|th) )?(?:(?:crown|grand|holy) )?(?:{_RANK.replace(' ', '|')})"
+    r" (?:of|de|consort of) .+"
+)
+"""A name and what tells it from its namesakes."""
+_NUMERAL = re.compile(r"[ivxl]+")
+_REGIONS = frozenset(
+    part.strip()
+    for part in (
+        "alabama, alaska, arizona, arkansas, california, colorado, connecticut, delaware, florida, georgia, hawaii, "
+        "idaho, illinois, indiana, iowa, kansas, kentucky, louisiana, maine, maryland, massachusetts, michigan, "
+        "minnesota, mississippi, missouri, montana, nebraska, nevada, new hampshire, new jersey, new mexico, new york, "
+        "north carolina, north dakota, ohio, oklahoma, oregon, pennsylvania, rhode island, south carolina, "
+        "south dakota, tennessee, texas, utah, vermont, virginia, washington, west virginia, wisconsin, wyoming, "
+        "puerto rico, alberta, british columbia, manitoba, new brunswick, newfoundland and labrador, nova scotia, "
+        "ontario, prince edward island, quebec, saskatchewan, new south wales, queensland, south australia, tasmania, "
+        "victoria, western australia"
+    ).split(",")
+)
+"""Of the United States, Canada and Australia, where places are told with them."""
+_OLD_WORLD = frozenset(
+    "alexandria amsterdam athens bath berlin bern birmingham bristol brussels cairo calais cambridge canton carthage "
+    "cordoba delhi dresden dublin edinburgh florence geneva genoa glasgow hamburg hanover havana jerusalem lima lisbon "
+    "liverpool london lyons madrid manchester melbourne memphis milan moscow naples nazareth odessa oxford palermo "
+    "paris perth plymouth portsmouth rome rotterdam sparta sydney syracuse toledo troy turin venice verona versailles "
+    "vienna warsaw york".split()
+)
+"""Cities whose names others have taken: alone such a name is the old one's, and "Paris" is not "Paris, Texas"."""
+_MOST_PLACE_WORDS = 3
+_LEGAL_FORM = re.compile(
+    r"(?:,? (?:Inc|Incorporated|Corp|Corporation|Ltd|LLC|L\.L\.C|LLP|PLC|plc|GmbH|AG|S\.A|N\.V|B\.V|S\.p\.A)"
+    r"|, Limited|,? (?:&|and) (?:Co|Company)|,? Co(?=\.))\.?$"
+)
+_OF_COMPANIES = re.compile(r",? (?:Holdings?|Group|Company|Co)\.?,?$")
+"""Left out with the legal form behind it alone: the Virginia Company is no Virginia."""
+
+
+def other_names(name: str) -> tuple[str, ...]:
+    """What a name goes by, too, wherever it is the whole answer; empty for most texts.
+
+    A country's name and those of its people stand for each other ("France", "French"). "Metropolis (1927 film)" is
+    Metropolis, and "Jeanne de Bar, Countess of Marle" is Jeanne de Bar; but "Paris, Texas" is not Paris, nor is "Louis,
+    Duke of Orléans" just any Louis. "Tumi Holdings, Inc." is Tumi; but "The Darjeeling Limited" is all of its name.
+    """
+    if len(name) >= LONGEST_NAME:
+        return ()
+    nation = nations().get(name_key(name), ())
+    if companies := company_names(name):
+        return (*nation, *companies)
+    match = _NAMESAKE.fullmatch(fold(name))
+    if match is None:
+        return nation
+    core = match["bracketed"] or match["ranked"]
+    words = [word for word in read(core, joined=True).words if not _NUMERAL.fullmatch(word)]
+    is_name = bool(words) and not is_number(words[0]) and (bool(match["bracketed"]) or len(words) > 1)
+    return (*nation, core) if is_name else nation
+
+
+def is_people(name: str) -> bool:
+    """Is it what the people of a country are called, and no name of a country or place: "Italian", "the Dutch"?"""
+    return name_key(name) in peoples()
+
+
+def company_names(name: str) -> tuple[str, ...]:
+    """What is left of a company's name without its legal form, the longest first; empty for what has none."""
+    text = name.strip()
+    while form := _LEGAL_FORM.search(text):
+        text = text[: form.start()]
+    if text == name.strip():
+        return ()
+    return tuple(each for each in dict.fromkeys((text, _OF_COMPANIES.sub("", text))) if name_key(each))
+
+
+def place_alone(gold: str) -> str:
+    """The place of "Montreal, Quebec", without the known region or country that ends the answer; empty for other texts.
+
+    Neither a country or region in a list of such, nor an old city's name before another's region.
+    """
+    place, *around = fold(gold).split(",")
+    name, *regions = (name_key(part).strip() for part in (place, *around))
+    if len(regions) not in (1, 2) or not 1 <= len(name.split()) <= _MOST_PLACE_WORDS:
+        return ""
+    if regions[-1] not in _REGIONS and name_key(around[-1]) not in nations():
+        return ""
+    is_region = name in _REGIONS or name_key(place) in nations()
+    is_taken = name in _OLD_WORLD and not _REGIONS.isdisjoint(regions)
+    return "" if is_region or is_taken or any(map(is_number, name.split())) else place
