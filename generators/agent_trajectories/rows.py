@@ -12,7 +12,8 @@ from trailforge.evaluation.failures import tag_failures
 from trailforge.evaluation.metrics import score_run
 from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.protocols import PROTOCOLS
-from trailforge.rewards import cover_exact_match, mcts_reward, normalize_answer, score_answer
+from trailforge.protocols.transcripts import find_right_by, make_truth
+from trailforge.rewards import cover_exact_match, mcts_reward, normalize_answer, score_by_target
 from trailforge.rewards.reading import date_of, fold
 from trailforge.schemas import ChatMessage, MalformedReply, Question, SftRow
 from trailforge.schemas.text import count_conversation
@@ -107,7 +108,8 @@ def sft_rows(row: AgentTrajectory, *, data_source: str) -> list[SftRow]:
         num_tool_calls=len(episode.searches),
         num_hops=row.num_hops,
         token_estimate=row.token_estimate,
-        reward=score_answer(episode.answer, row.golds),
+        reward=score_by_target(episode.answer, row.golds),
         provenance=row.provenance,
+        right_by=find_right_by(episode.answer, make_truth(row.golds, protocol=row.sft_protocol)),
     )
     return [made]

@@ -12,7 +12,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from trailforge.schemas import (
 from trailforge.training.sets.config import TEXT_PROTOCOLS, ViewConfig
 from trailforge.training.sets.files import SPLITS, TABLES, SetInput, SetManifest, SplitCount
 from trailforge.training.sets.judging import SPLIT, Row, RowJudge, segments, without_invisible
+from trailforge.training.sets.notes import Notes, names_in, note_of, read_notes
 from trailforge.training.sets.order import (
     Books,
     Entry,
@@ -109,9 +110,10 @@ def make_training_set(
                 for name, record in TABLES.items()
             ]
             sft, rl, pairs = tables
+            notes = read_notes(runs)
             _collect_sft(runs, sft, judge, tell)
-            _collect_rl(runs, asked, rl, judge, config.protocol, tell)
-            _collect_pairs(runs, pairs, judge, tell)
+            _collect_rl(runs, asked, rl, judge, notes, config.protocol, tell)
+            _collect_pairs(runs, pairs, judge, notes, tell)
             _place(tables, config)
             files = [file for table in tables for file in table.write(folder, config, tell)]
         rejected.close()
@@ -280,15 +282,18 @@ def _collect_rl(
     files: Mapping[Path, Sequence[Question]],
     table: SetTable,
     judge: RowJudge,
+    notes: Notes,
     protocol: str | None,
     tell: Progress,
 ) -> None:
     books = Books("rl", table.books)
     total = sum(map(question_count, runs)) + sum(map(len, files.values()))
-    of_runs = (row for run in runs for row in rl_rows(run, protocol))
+    of_runs = (row for run in runs for row in rl_rows(run, protocol, names_in(notes)))
     of_files = (row for path, asked in files.items() for row in asked_rows(path, asked, protocol or ""))
-    for done, row in enumerate(map(table.clean, chain(of_runs, of_files)), start=1):
-        verdict, tokens = judge.question(row)
+    for done, made in enumerate(map(table.clean, chain(of_runs, of_files)), start=1):
+        note = note_of(notes, made.question)
+        row = replace(made, known_share=note.known_share, gold_stated=note.gold_stated)
+        verdict, tokens = judge.question(row, note)
         if verdict is None:
             books.accept()
             table.add(row, row.data_source, (row.curriculum_stage, row.difficulty), tokens)
@@ -298,7 +303,7 @@ def _collect_rl(
     table.lines.append(books.line(total))
 
 
-def _collect_pairs(runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge, tell: Progress) -> None:
+def _collect_pairs(runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge, notes: Notes, tell: Progress) -> None:
     """Of runs that have pairs; a training set without any has no line for them."""
     books = Books("pairs", table.books)
     declared = {run.dataset: found for run in runs if (found := table_of(run.dataset, "pairs"))}
@@ -308,9 +313,10 @@ def _collect_pairs(runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge
     for run in having:
         name, where = declared[run.dataset]
         known = difficulties(run)
+        truths = {row.question_id: row.reward_model.ground_truth for row in rl_rows(run, None, names_in(notes))}
         for stored in run.rows(name, where.record):
             row: PreferenceRow = table.clean(stored.preference(run.dataset, where.protocol))
-            verdict, tokens = judge.pair(row)
+            verdict, tokens = judge.pair(row, truths.get(row.question_id))
             if verdict is None:
                 books.accept()
                 table.add(row, run.dataset, known.get(row.question_id, (1, 0.0)), tokens)
