@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from trailforge.commands.index import documents_of
-from trailforge.commands.options import MaxCalls, MaxCost, MaxTokens, QuestionColumns, ServerPrices, read_prices
+from trailforge.commands.options import (
+    FilterModel,
+    KgFilterOption,
+    MaxCalls,
+    MaxCost,
+    MaxTokens,
+    QuestionColumns,
+    ServerPrices,
+    read_prices,
+)
 from trailforge.schemas import InvalidInput, check_packages
 from trailforge.schemas.text import visible
 
@@ -119,6 +128,8 @@ def evaluate(
     top_k: _TopK = None,
     documents: _Documents = None,
     kg: _Kg = None,
+    kg_filter: KgFilterOption = None,
+    filter_model: FilterModel = None,
     encoder: _Encoder = None,
     judge: _Judge = None,
     preset: _Preset = "ragsearch",
@@ -135,6 +146,7 @@ def evaluate(
     from trailforge.evaluation.grid import choose_agents, describe_evaluation, read_evaluation_config
 
     config = _configure(read_evaluation_config(preset), top_k, encoder, judge, prices)
+    config = dataclasses.replace(config, retrieval=config.retrieval.filtered_by(kg_filter, filter_model))
     caps = _read_caps(config, max_cost, max_calls, max_tokens)
     chosen = choose_agents(agents, config.agents, prompt, has_graph=kg is not None)
     numbers = _read_seeds(seeds)

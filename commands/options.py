@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -66,6 +66,17 @@ Retrieval = Annotated[
         help=f"A back end: {BACK_ENDS}. web: live pages. Or the URL of a server (`serve-search`). Default: the "
         "preset's, else that of the index.",
     ),
+]
+KgFilterOption = Annotated[
+    Literal["model", "asked", "first", "none"] | None,
+    typer.Option(
+        help="Which triples an agent reads: those that a model chooses, those asked for, the first five, all. Default: "
+        "the preset's."
+    ),
+]
+FilterModel = Annotated[
+    str | None,
+    typer.Option(help="Model that filters of search results ask. Default: the preset's.", metavar="URL#MODEL"),
 ]
 RedoOption = Annotated[
     Redo | None,

@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from trailforge.training.config import TrainPreset
     from trailforge.training.searched import Environment
-from trailforge.commands.options import Retrieval, check_training_set
+from trailforge.commands.options import FilterModel, KgFilterOption, Retrieval, check_training_set
 from trailforge.schemas import InvalidInput, check_packages
 
 _TRAINERS = ("accelerate", "datasets", "peft", "torch", "transformers", "trl")
@@ -173,6 +173,8 @@ def rl(
     passage_prefix: _PassagePrefix = None,
     encoder_device: _EncoderDevice = None,
     kg: _Kg = None,
+    kg_filter: KgFilterOption = None,
+    filter_model: FilterModel = None,
     base_model: _Base = None,
     resume: _Resume = False,
     logging: _Logging = None,
@@ -196,6 +198,8 @@ def rl(
         return
     said = (retrieval, encoder, query_prefix, passage_prefix, encoder_device)
     recipe = _searching(_recipe(preset, logging, seed, rollouts=rollouts, importance_weights=importance_weights), *said)
+    searched = recipe.retrieval.filtered_by(kg_filter, filter_model)
+    recipe = dataclasses.replace(recipe, retrieval=searched)
     if engine == "verl":
         return _train_on_verl(recipe, context.params)
     check_packages((*_TRAINERS, "openai", *(("rapidfuzz",) if kg else ())), "a training")
