@@ -13,6 +13,8 @@ import typer
 
 from trailforge.commands.index import documents_of
 from trailforge.commands.options import (
+    FilterModel,
+    KgFilterOption,
     MaxCalls,
     MaxCost,
     MaxTokens,
@@ -128,6 +130,8 @@ def evaluate(
     top_k: _TopK = None,
     documents: _Documents = None,
     kg: _Kg = None,
+    kg_filter: KgFilterOption = None,
+    filter_model: FilterModel = None,
     encoder: _Encoder = None,
     query_prefix: QueryPrefix = None,
     passage_prefix: PassagePrefix = None,
@@ -147,6 +151,7 @@ def evaluate(
 
     of_encoder = (encoder, query_prefix, passage_prefix)
     config = _configure(read_evaluation_config(preset), top_k, of_encoder, judge, prices)
+    config = dataclasses.replace(config, retrieval=config.retrieval.filtered_by(kg_filter, filter_model))
     caps = _read_caps(config, max_cost, max_calls, max_tokens)
     chosen = choose_agents(agents, config.agents, prompt, has_graph=kg is not None)
     numbers = _read_seeds(seeds)

@@ -46,6 +46,18 @@ _Errors = Annotated[
     Literal["all", "sampled"],
     typer.Option(help="sampled: leave out reflective rows whose error was provoked. Rows that do not say stay."),
 ]
+_KnownShare = Annotated[
+    float,
+    typer.Option(
+        min=0.0,
+        max=1.0,
+        help="Leave RL questions out of whose answers from memory a larger share is right. 1: take all.",
+    ),
+]
+_Unstated = Annotated[
+    Literal["drop", "mark"],
+    typer.Option(help="RL questions whose gold answer no text states that was read: leave out, or only mark."),
+]
 _Protocol = Annotated[
     str | None, typer.Option(help="Protocol for RL questions without options. Default: each data set's own.")
 ]
@@ -79,6 +91,8 @@ def training_set(
     reflective: Annotated[bool, typer.Option(help="Include rows that make a mistake and correct it.")] = True,
     leave_out: _LeaveOut = None,
     errors: _Errors = "all",
+    known_share: _KnownShare = 0.375,
+    unstated: _Unstated = "drop",
     benchmark: _Benchmark = None,
     ngram: Annotated[int, typer.Option(min=1, help="Words in a row that count as a benchmark match.")] = 8,
     seed: Annotated[int, typer.Option(help="Seed of the split, the mixture and the order.")] = 0,
@@ -103,6 +117,8 @@ def training_set(
         with_reflective=reflective,
         leave_out=tuple(leave_out or ()),  # type: ignore[arg-type]
         errors=errors,
+        max_known_share=known_share,
+        unstated=unstated,
         benchmarks=tuple(map(str, benchmark or ())),
         ngram=ngram,
     )
@@ -159,6 +175,10 @@ def _show(manifest: Any, out: Path) -> None:
     for line in manifest.stages:
         reasons = ", ".join(f"{count.reason} {count.count:,}" for count in line.rejected) or "none rejected"
         console.print(f"{line.name}: {line.inputs:,} rows, {line.accepted:,} accepted; {reasons}", highlight=False)
+    for each in manifest.inputs:
+        missing = [count.table for count in each.rows or () if not count.rows and count.table != "pairs"]
+        if missing:
+            console.print(f"{each.run_id} ({each.dataset}) gave no row to {' and '.join(missing)}.", highlight=False)
     if manifest.invisible:
         console.print(f"{manifest.invisible:,} invisible characters were taken out of text of others.", highlight=False)
     measured = "estimated" if manifest.measured_by == "estimate" else f"counted by {manifest.measured_by}"

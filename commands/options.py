@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -77,6 +77,17 @@ Encoder = Annotated[
 ]
 QueryPrefix = Annotated[str | None, typer.Option(help=f"Prefix the encoder expects before a query. {_OF_PRESET}")]
 PassagePrefix = Annotated[str | None, typer.Option(help="Prefix it expects before a passage. Default: as above.")]
+KgFilterOption = Annotated[
+    Literal["model", "asked", "first", "none"] | None,
+    typer.Option(
+        help="Which triples an agent reads: those that a model chooses, those asked for, the first five, all. Default: "
+        "the preset's."
+    ),
+]
+FilterModel = Annotated[
+    str | None,
+    typer.Option(help="Model that filters of search results ask. Default: the preset's.", metavar="URL#MODEL"),
+]
 RedoOption = Annotated[
     Redo | None,
     typer.Option(

@@ -13,7 +13,15 @@ import typer
 if TYPE_CHECKING:
     from trailforge.training.config import TrainPreset
     from trailforge.training.searched import Environment
-from trailforge.commands.options import Encoder, PassagePrefix, QueryPrefix, Retrieval, check_training_set
+from trailforge.commands.options import (
+    Encoder,
+    FilterModel,
+    KgFilterOption,
+    PassagePrefix,
+    QueryPrefix,
+    Retrieval,
+    check_training_set,
+)
 from trailforge.schemas import InvalidInput, check_packages
 
 _TRAINERS = ("accelerate", "datasets", "peft", "torch", "transformers", "trl")
@@ -161,6 +169,8 @@ def rl(
     passage_prefix: PassagePrefix = None,
     encoder_device: _EncoderDevice = None,
     kg: _Kg = None,
+    kg_filter: KgFilterOption = None,
+    filter_model: FilterModel = None,
     base_model: _Base = None,
     resume: _Resume = False,
     logging: _Logging = None,
@@ -184,6 +194,7 @@ def rl(
         return
     recipe = _recipe(preset, logging, seed, rollouts=rollouts, importance_weights=importance_weights)
     recipe = _searching(recipe, retrieval, encoder, query_prefix, passage_prefix, device=encoder_device)
+    recipe = dataclasses.replace(recipe, retrieval=recipe.retrieval.filtered_by(kg_filter, filter_model))
     if engine == "verl":
         return _train_on_verl(recipe, context.params)
     check_packages((*_TRAINERS, "openai", *(("rapidfuzz",) if kg else ())), "a training")

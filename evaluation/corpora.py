@@ -19,7 +19,13 @@ from trailforge.inference.provider.urls import check_server_url
 from trailforge.pipelines.runs.finished import MANIFEST
 from trailforge.pipelines.sources import InvalidRow, read_questions
 from trailforge.protocols import KG_SEARCH, SEARCH_R1
-from trailforge.protocols.environment import Environment, EnvironmentConfig, open_environment
+from trailforge.protocols.environment import (
+    Environment,
+    EnvironmentConfig,
+    check_filters,
+    open_environment,
+    open_filters,
+)
 from trailforge.retrieval.backends import BACKENDS, backend_packages, load_backend
 from trailforge.retrieval.corpus import distinct, read_corpus
 from trailforge.retrieval.encoder import encoder_packages
@@ -186,11 +192,16 @@ class Corpora:
         Raises `InvalidInput` for numbers that ask a model, and `RetrievalError` for a missing package and for a folder
         that holds no index.
         """
+        check_filters(self.search, self.kg is not None)
         for source in self.sources:
             self._check(source)
 
     def prepare(self, report: Report | None = None) -> tuple[BackendChoice, ...]:
-        """What is searched and what making it took; a back end by name is built, unless it was. Raises as `check`."""
+        """What is searched and what making it took; a back end by name is built, unless it was.
+
+        Raises as `check`, and `ServerUnavailable` where the model of a filter is not there.
+        """
+        open_filters(self.search, self.kg is not None)
         return tuple(self._prepare(source, report) for source in self.sources)
 
     def open(self, choice: BackendChoice) -> Environment:

@@ -46,6 +46,11 @@ QUESTION_HINTS = {
 }
 """`DataSet.hints` of those that make episodes of questions."""
 _SCOPES = ("question", "corpus")
+KG_FILTER = RunOption(
+    help="Which triples an agent reads: those that the model chooses, those asked for, the first five, all. Default: "
+    "the preset's.",
+    words=("model", "asked", "first", "none"),
+)
 GRAPH = RunOption(help="Knowledge graph (from `kg build`). Default: the preset's.", takes=Path)
 SEARCHED = {
     "documents": RunOption(
@@ -72,6 +77,17 @@ def packages(config: Any, inputs: RunInputs) -> tuple[str, ...]:
     has_graph = bool(inputs.options.get("kg") or getattr(config, "kg", ""))
     found = search_given(config.retrieval, inputs.options).packages
     return (*found, "rapidfuzz") if has_graph else found
+
+
+def filter_given(filter_of_triples: str, options: Mapping[str, Any]) -> Any:
+    """The filter of triples of a preset, or the one that is given: one of `protocols.result_filters.KgFilter`.
+
+    Raises `InvalidInput` for another.
+    """
+    given = options.get("kg_filter") or filter_of_triples
+    if given not in KG_FILTER.words:
+        raise InvalidInput(f"{given!r}: expected {', '.join(KG_FILTER.words)}", field="--kg-filter")
+    return given
 
 
 def search_given(config: RetrievalConfig, options: Mapping[str, Any]) -> RetrievalConfig:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from trailforge.schemas import ChatMessage, KgTrajectory, SearchEpisode, SftRow, Trajectory, TrajectoryReward
+from trailforge.schemas.trajectory import RightBy
 
 
 def whole_conversation(
-    row: Trajectory | SearchEpisode | KgTrajectory, *, data_source: str, protocol: str, reward: TrajectoryReward
+    row: Trajectory | SearchEpisode | KgTrajectory,
+    *,
+    data_source: str,
+    protocol: str,
+    reward: TrajectoryReward,
+    right_by: RightBy,
 ) -> SftRow:
     """A row's whole conversation; the loss is taken on the turns that are marked for it."""
     return SftRow(
@@ -30,4 +36,5 @@ def whole_conversation(
         token_estimate=row.token_estimate,
         reward=reward,
         provenance=row.provenance,
+        right_by=right_by,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -61,6 +61,15 @@ class ServedModel:
         )
 
 
+def read_served(text: str, usual: ServedModel | None) -> ServedModel:
+    """The model of `URL#MODEL`, else as the usual one. Raises `InvalidInput` for other texts."""
+    check_server_url(text, "--filter-model")
+    url, _, model = text.partition("#")
+    if "://" not in url or not model:
+        raise InvalidInput(f"{text!r}: expected URL#MODEL", field="--filter-model")
+    return replace(usual, url=url, model=model) if usual else ServedModel(url=url, model=model)
+
+
 class ModelDesk(LoopThread):
     """A `Client` that may be asked from any thread and any loop."""
 
@@ -74,6 +83,10 @@ class ModelDesk(LoopThread):
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
         """See `inference.Client`."""
         return await asyncio.wrap_future(self.soon(self.client.complete(request, meter)))
+
+    def check(self) -> None:
+        """Raises `ServerUnavailable` where nothing answers at the model's URL."""
+        self.call(self.client.check())
 
     def close(self) -> None:
         """End client, ledger and loop."""

@@ -11,14 +11,15 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 from trailforge.inference import Meter
-from trailforge.inference.desk import ServedModel, open_desk
+from trailforge.inference.desk import ServedModel, read_served
 from trailforge.inference.provider.urls import check_server_url
 from trailforge.protocols.episodes import Respond
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.r_search import run_plan
-from trailforge.protocols.result_filters import DocumentFilter, KgFilter, ResultFilter
+from trailforge.protocols.result_filters import DocumentFilter, KgFilter, ResultFilter, named_model, open_filter
 from trailforge.protocols.turns import Labels, Observation, Search
 from trailforge.retrieval import PlanToolsConfig, RetrievalConfig, Retriever, Tools, open_retrieval, open_tools
 from trailforge.retrieval.backends import BACKENDS
@@ -59,7 +60,8 @@ class EnvironmentConfig(PlanToolsConfig):
 
     graph: KgToolConfig = field(default_factory=KgToolConfig)
     """How a knowledge graph is searched."""
-    kg_filter: KgFilter = "first"
+    kg_filter: KgFilter = "model"
+    """Of triples, where a graph is searched: as the data were made. What asks no model has to be said."""
     document_filter: DocumentFilter = "none"
     filter_model: ServedModel | None = None
     """Asked by filters `model`."""
@@ -68,8 +70,16 @@ class EnvironmentConfig(PlanToolsConfig):
     def __post_init__(self) -> None:
         PlanToolsConfig.__post_init__(self)
         check_server_url(self.web_url, "web_url", WEB_KEY)
-        if "model" in (self.kg_filter, self.document_filter) and self.filter_model is None:
+        if self.document_filter == "model" and self.filter_model is None:
             raise InvalidInput("a filter asks a model: say its url and model", field="filter_model")
+
+    def filtered_by(self, kg_filter: KgFilter | None, filter_model: str | None) -> Self:
+        """With another filter of triples, and another model (`URL#MODEL`) that filters ask; None: as it is.
+
+        Raises `InvalidInput` for what names no server's model.
+        """
+        served = self.filter_model if filter_model is None else read_served(filter_model, self.filter_model)
+        return replace(self, kg_filter=kg_filter or self.kg_filter, filter_model=served)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,9 +230,11 @@ def open_environment(
     """
     search = search or EnvironmentConfig()
     agents = search if isinstance(search, EnvironmentConfig) else EnvironmentConfig()
+    is_graph = bool(kg) and grammar.searches == "graph"
+    filters = open_filters(agents, is_graph)  # which is refused before a graph is read
     environment = Environment(
-        kg=_open_graph(kg, agents.graph) if kg and grammar.searches == "graph" else None,
-        filters=_open_filters(agents),
+        kg=_open_graph(kg, agents.graph) if kg and is_graph else None,
+        filters=filters,
         top_k=top_k,
         patience=search.patience if isinstance(search, EnvironmentConfig) else None,
     )
@@ -288,18 +300,14 @@ def _open_graph(where: Path | str, config: KgToolConfig) -> KgTool | SearchClien
     return KgTool(store, config)
 
 
-def _open_filters(search: EnvironmentConfig) -> ResultFilter:
-    """Trainers ask from several threads and loops, so the model is asked at a desk."""
-    served = search.filter_model
-    if served is None:
-        return ResultFilter(rule=search.kg_filter, documents=search.document_filter)
-    return ResultFilter(
-        rule=search.kg_filter,
-        documents=search.document_filter,
-        client=open_desk(served, "filters"),
-        model=served.model,
-        max_tokens=served.max_tokens,
-    )
+def check_filters(search: EnvironmentConfig, is_graph: bool) -> None:
+    """Raises `InvalidInput` where filters ask a model that is not named."""
+    named_model(search.kg_filter if is_graph else "none", search.document_filter, search.filter_model)
+
+
+def open_filters(search: EnvironmentConfig, is_graph: bool) -> ResultFilter:
+    """Those of what agents search, with a graph or without. Raises as `check_filters`, and as `open_filter`."""
+    return open_filter(search.kg_filter if is_graph else "none", search.document_filter, search.filter_model)
 
 
 def _over_all(path: Path | None, search: PlanToolsConfig) -> RetrievalConfig:

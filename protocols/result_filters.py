@@ -11,13 +11,14 @@ from typing import Any, Literal
 
 from trailforge.inference import ChatTurn, Client, Meter, Request, Sampling, ask_json
 from trailforge.inference.asker import fill
+from trailforge.inference.desk import ServedModel, open_desk
 from trailforge.inference.prompts import Prompts
 from trailforge.protocols.base import passage_lines
 from trailforge.protocols.turns import Search
 from trailforge.retrieval.kg import MAX_KEPT, KgResult, TripleQuery, keep_triples
 from trailforge.retrieval.kg.tool import filter_template
 from trailforge.rewards import mentions
-from trailforge.schemas import InvalidInput, KgTriple, Passage
+from trailforge.schemas import InvalidInput, KgTriple, Passage, ServerUnavailable
 
 KgFilter = Literal["model", "asked", "first", "none"]
 """Which of the triples that the graph offers an agent reads. `model`: the paper's, which keeps up to five. `asked`: up
@@ -111,6 +112,35 @@ class ResultFilter:
         )
         kept = set((await ask_json(self.client, request, SCHEMA, meter))["keep"])
         return tuple(passage for number, passage in enumerate(found, start=1) if number in kept)
+
+
+_MENDS = "(--filter-model URL#MODEL, `filter_model` of presets), or say --kg-filter first, which asks none"
+
+
+def named_model(rule: KgFilter, documents: DocumentFilter, served: ServedModel | None) -> ServedModel | None:
+    """The model that filters ask; None where none does. Raises `InvalidInput` where it is not named."""
+    if "model" not in (rule, documents):
+        return None
+    if served is None:
+        raise InvalidInput(f"a model filters what searches find: name it {_MENDS}", field="filter_model")
+    return served
+
+
+def open_filter(rule: KgFilter, documents: DocumentFilter, served: ServedModel | None) -> ResultFilter:
+    """A filter whose model has to answer now. Trainers ask from several threads and loops, so it is asked at a desk.
+
+    Raises as `named_model`, and `ServerUnavailable` for a model that is not there.
+    """
+    served = named_model(rule, documents, served)
+    if served is None:
+        return ResultFilter(rule=rule, documents=documents)
+    desk = open_desk(served, "filters")
+    try:
+        desk.check()
+    except ServerUnavailable as error:
+        problem = f"{served.model} at {served.url} filters what searches find, and is not there ({error}): start it, or"
+        raise ServerUnavailable(f"{problem} name another {_MENDS}") from error
+    return ResultFilter(rule=rule, documents=documents, client=desk, model=served.model, max_tokens=served.max_tokens)
 
 
 def filter_prompts() -> str:

@@ -14,9 +14,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trailforge.protocols import grammar_of
-from trailforge.rewards.episode import Episode
+from trailforge.rewards import mcts_reward
+from trailforge.rewards.episode import (
+    Episode,
+    make_target,
+    measure_answer,
+    measure_nearest,
+    reward_preset,
+    score,
+)
 from trailforge.rewards.r_search import TOOLS
 from trailforge.schemas import ChatMessage, GroundTruth, Message
+from trailforge.schemas.trajectory import RightBy
 
 
 class Spoken(Protocol):
@@ -64,7 +73,7 @@ def make_truth(
 ) -> GroundTruth:
     """What rewards know of a question, as far as it is known. `golds`: the gold answer, then its aliases."""
     return GroundTruth(
-        target=tuple(golds),
+        target=make_target(golds, reward_preset(grammar_of(protocol).reward)),
         answer_kind="options" if correct_options else "text",
         options=options,
         correct_options=correct_options,
@@ -76,7 +85,20 @@ def make_truth(
         allowed_tools=allowed_tools,
         reward_preset="",
         protocol=protocol,
+        num_golds=len(golds),
     )
+
+
+def find_right_by(answer: str, truth: GroundTruth, otherwise: RightBy = "judge") -> RightBy:
+    """What finds the final answer of a row that filters kept right: first the reward of its protocol, then the matcher.
+
+    `otherwise`: what did where neither does.
+    """
+    if measure_answer(answer, truth, reward_preset(grammar_of(truth.protocol).reward).constants) >= 1.0:
+        return "target"
+    if truth.correct_options:
+        return "partly"
+    return "matching" if mcts_reward(answer, truth.golds) else otherwise
 
 
 def read_transcript(
@@ -119,7 +141,18 @@ def read_transcript(
         strict_plan=grammar.plan_reward(conversation, tools, strict=True),
         tokens=tokens,
         retrieved_texts=tuple(text for _, text in passages if text),
+        given_texts=tuple(results),
     )
+
+
+def pay(messages: Sequence[Spoken], truth: GroundTruth) -> float:
+    """What the reward of a question's protocol pays a conversation; no judge is asked.
+
+    Raises as `rewards.episode.score`.
+    """
+    preset = reward_preset(grammar_of(truth.protocol).reward)
+    episode = read_transcript(messages, truth.protocol, tools=truth.allowed_tools or TOOLS)
+    return score(episode, truth, preset, nearest=measure_nearest(episode, truth, None)).total
 
 
 def split_text(text: str, protocol: str) -> tuple[ChatMessage, ...]:

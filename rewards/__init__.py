@@ -47,6 +47,8 @@ from trailforge.rewards.r_search import r_search_reward as r_search_reward
 from trailforge.rewards.search_r1 import SearchR1Constants as SearchR1Constants
 from trailforge.rewards.search_r1 import SearchR1Reward as SearchR1Reward
 from trailforge.rewards.search_r1 import search_r1_reward as search_r1_reward
+from trailforge.rewards.targets import right_names as right_names
+from trailforge.rewards.targets import score_by_target as score_by_target
 from trailforge.rewards.text import cover_exact_match as cover_exact_match
 from trailforge.rewards.text import evidence_recall as evidence_recall
 from trailforge.rewards.text import exact_match as exact_match

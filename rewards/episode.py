@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import get_args
 
-from trailforge.rewards.answers import score_choice
+from trailforge.rewards.abstention import AbstentionConstants, AbstentionReward, abstention_reward
+from trailforge.rewards.answers import is_abstention, score_choice
 from trailforge.rewards.dynasearcher import (
     PAPER,
     DynaSearcherConstants,
@@ -19,16 +20,26 @@ from trailforge.rewards.dynasearcher import (
     Similarity,
     dynasearcher_reward,
     nearest_similarities,
+    r_ans,
     r_recall,
 )
 from trailforge.rewards.graph_r1 import GraphR1Constants, graph_r1_reward
+from trailforge.rewards.matching import mcts_reward, states
 from trailforge.rewards.msearcher import MSearcherConstants, msearcher_reward
 from trailforge.rewards.r_search import RSearchConstants, answer_reward, r_search_reward
 from trailforge.rewards.search_r1 import SearchR1Constants, search_r1_reward
+from trailforge.rewards.targets import right_names
 from trailforge.rewards.text import exact_match
 from trailforge.schemas import GroundTruth, InvalidInput
 
-RewardConstants = MSearcherConstants | RSearchConstants | DynaSearcherConstants | GraphR1Constants | SearchR1Constants
+RewardConstants = (
+    MSearcherConstants
+    | RSearchConstants
+    | DynaSearcherConstants
+    | GraphR1Constants
+    | SearchR1Constants
+    | AbstentionConstants
+)
 
 
 def kind_of(constants: type[RewardConstants]) -> str:
@@ -63,9 +74,13 @@ REWARD_PRESETS: dict[str, RewardPreset] = {
         RewardPreset(name="dynasearcher", constants=PAPER),
         RewardPreset(name="ragsearch", constants=GraphR1Constants()),
         RewardPreset(name="search-r1", constants=SearchR1Constants()),
+        RewardPreset(name="abstention", constants=AbstentionConstants()),
     )
 }
-"""Each with the paper's values. `search-r1` is the other reward of RAGSearch, for agents of that protocol."""
+"""Each with the paper's values. `search-r1` is the other reward of RAGSearch, for agents of that protocol; `abstention`
+is ours."""
+_FEWEST_LETTERS = 5
+"""Of a name that is added to a target whose reward covers by characters: "Oman" stands in "Roman"."""
 
 
 def reward_preset(name: str) -> RewardPreset:
@@ -73,6 +88,12 @@ def reward_preset(name: str) -> RewardPreset:
     if name not in REWARD_PRESETS:
         raise InvalidInput(f"no reward preset {name!r}; there are {', '.join(REWARD_PRESETS)}", field="reward_preset")
     return REWARD_PRESETS[name]
+
+
+def make_target(golds: Sequence[str], preset: RewardPreset) -> tuple[str, ...]:
+    """What answers are held against: gold answer and aliases, then their other names by rule (`right_names`)."""
+    covers = isinstance(preset.constants, DynaSearcherConstants)
+    return right_names(golds, fewest_letters=_FEWEST_LETTERS if covers else 1)
 
 
 # Episodes
@@ -100,6 +121,8 @@ class Episode:
     """Of everything after the prompt, observations too; None when they are not known."""
     retrieved_texts: tuple[str, ...] = ()
     """Of the passages, as the agent read them."""
+    given_texts: tuple[str, ...] = ()
+    """What tools said, whole, after the agent's searches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +154,7 @@ def score(
     match constants:
         case MSearcherConstants():
             parts = msearcher_reward(
-                correct=_f1(episode, truth),
+                correct=measure_answer(episode.answer, truth, constants),
                 format_holds=episode.is_well_formed,
                 tokens=episode.tokens,
                 constants=constants,
@@ -140,22 +163,26 @@ def score(
             parts = r_search_reward(
                 format=float(episode.is_well_formed),
                 dag=(episode.strict_plan if constants.strict_plan else episode.plan) or 0.0,
-                answer=_f1(episode, truth, judge, pay_all_options=constants.pay_all_options),
+                answer=measure_answer(episode.answer, truth, constants, judge=judge),
                 constants=constants,
             )
         case DynaSearcherConstants():
             parts = _dynasearcher(episode, truth, constants, nearest)
         case GraphR1Constants():
             parts = graph_r1_reward(
-                answer=_f1(episode, truth), well_formed_turns=episode.well_formed_turns, constants=constants
+                answer=measure_answer(episode.answer, truth, constants),
+                well_formed_turns=episode.well_formed_turns,
+                constants=constants,
             )
         case SearchR1Constants():
             parts = search_r1_reward(
-                exact_match=_exact(episode, truth),
+                exact_match=measure_answer(episode.answer, truth, constants),
                 has_answer=bool(episode.answer.strip()),
                 format_holds=episode.is_well_formed,
                 constants=constants,
             )
+        case AbstentionConstants():
+            parts = _abstention(episode, truth, constants)
     named = asdict(parts)
     return Reward(total=named.pop("total"), parts=named)
 
@@ -199,21 +226,54 @@ class _Known:
     text: str = ""
 
 
-def _f1(episode: Episode, truth: GroundTruth, judge: float | None = None, *, pay_all_options: bool = False) -> float:
-    return answer_reward(
-        episode.answer,
-        correct_options=truth.correct_options,
-        num_options=len(truth.options),
-        pay_all_options=pay_all_options,
-        golds=truth.target,
-        judge_score=judge,
+def measure_answer(answer: str, truth: GroundTruth, constants: RewardConstants, *, judge: float | None = None) -> float:
+    """How right a reward finds an answer, 0 to 1, whatever it pays for it; 1 is right. `judge`: as of `score`.
+
+    Exact match for Search-R1, eq. 2 for DynaSearcher, the matcher for our own, F1 for the others; to options letters
+    are compared.
+    """
+    match constants:
+        case SearchR1Constants():
+            if truth.correct_options:
+                return score_choice(answer, truth.correct_options).exact_match
+            return exact_match(answer, truth.target)
+        case DynaSearcherConstants():
+            return r_ans(answer, truth.target, constants)
+        case AbstentionConstants():
+            if truth.correct_options:
+                return score_choice(answer, truth.correct_options).exact_match
+            return mcts_reward(answer, truth.golds)
+        case _:
+            pays_all = isinstance(constants, RSearchConstants) and constants.pay_all_options
+            return answer_reward(
+                answer,
+                correct_options=truth.correct_options,
+                num_options=len(truth.options),
+                pay_all_options=pays_all,
+                golds=truth.target,
+                judge_score=judge,
+            )
+
+
+def is_stated(episode: Episode, truth: GroundTruth) -> bool:
+    """Does a text that the agent was given state a gold answer?"""
+    return any(states(text, gold) for text in episode.given_texts for gold in truth.golds)
+
+
+def knows_that_unknown(episode: Episode, truth: GroundTruth) -> bool:
+    """Does it say that it has no answer, after a search, where nothing that it was given states one?"""
+    return is_abstention(episode.answer) and episode.num_searches > 0 and not is_stated(episode, truth)
+
+
+def _abstention(episode: Episode, truth: GroundTruth, constants: AbstentionConstants) -> AbstentionReward:
+    return abstention_reward(
+        is_right=measure_answer(episode.answer, truth, constants) >= 1.0,
+        abstains=is_abstention(episode.answer),
+        is_stated=is_stated(episode, truth),
+        has_searched=episode.num_searches > 0,
+        format_holds=episode.is_well_formed and bool(episode.answer.strip()),
+        constants=constants,
     )
-
-
-def _exact(episode: Episode, truth: GroundTruth) -> float:
-    if truth.correct_options:
-        return score_choice(episode.answer, truth.correct_options).exact_match
-    return exact_match(episode.answer, truth.target)
 
 
 def _dynasearcher(

@@ -72,6 +72,11 @@ def spell_in_figures(folded: str) -> str:
     return _PERCENT.sub(" percent", _FIGURE.sub(_plain_figure, spelled))
 
 
+def spell_in_words(figures: str) -> str:
+    """A whole number up to twenty in words; empty for any other text."""
+    return next((word for word, value in _VALUES.items() if str(value) == figures and word not in _RANK_WORDS), "")
+
+
 def find_currencies(text: str) -> frozenset[str]:
     """The signs of currencies in a text."""
     return frozenset(_CURRENCIES).intersection(text)

@@ -176,7 +176,7 @@ def _covers_as_written(prediction: str, gold: str) -> bool:
         figures = read(spell_in_figures(wanted), joined=False).words
         if figures[:1] == (bare,) and (len(figures) == 1 or (len(figures) == 2 and _UNIT.search(gold.strip()))):
             return True
-    return any(_covers_wording(given, each) for each in _wordings(wanted))
+    return any(_covers_wording(given, each) for each in wordings_of(wanted))
 
 
 def _covers_wording(given: str, wanted: str) -> bool:
@@ -267,7 +267,7 @@ def _same_digits(first: str, second: str) -> bool:
     return _DIGITS.findall(first) == _DIGITS.findall(second)
 
 
-def _wordings(folded: str) -> list[str]:
+def wordings_of(folded: str) -> list[str]:
     """The text, and of "California State University (CSU)" both names."""
     named = _NAMED.fullmatch(folded)
     if named:
@@ -313,7 +313,7 @@ def states(text: str, answer: str) -> bool:
     if date and any(covers_date(parts, date) for _, parts in find_dates(folded)):
         return True
     in_figures = readings(spell_in_figures(folded))
-    for wording in _wordings(wanted):
+    for wording in wordings_of(wanted):
         if any(parts.has(part) for parts, part in zip(in_figures, readings(spell_in_figures(wording)), strict=True)):
             return True
     return not readings(wanted)[0].words and mentions(text, answer)

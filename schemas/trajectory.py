@@ -141,13 +141,20 @@ class ChatMessage:
     content: str
 
 
+RightBy = Literal["target", "matching", "judge", "key_facts", "partly"]
+"""What finds an answer right. `target`: the reward of its protocol, which compares it with the gold answer, its aliases
+and their other names by rule. What only others find right, that reward does not pay in full: `matching`, the matcher of
+the filters; `judge`, a model; `key_facts`, the facts that a bundle's question asks for. `partly`: it has some of the
+correct options."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SftRow:
     """One supervised example: a whole conversation, or one assistant turn with its prefix."""
 
     STORED_AS: ClassVar[str] = "SftRow"
-    SCHEMA_VERSION: ClassVar[str] = "1.3"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration(), "1.2": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.4"
+    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2", "1.3"), migration())
 
     uid: str
     trajectory_uid: str
@@ -176,6 +183,8 @@ class SftRow:
     """As in the trajectory; empty where the data set marks none."""
     error_source: ErrorSource | None = None
     """As in the trajectory; None where the data set does not say."""
+    right_by: RightBy | None = None
+    """What finds its final answer right; None in rows of earlier versions."""
     schema_version: str = SCHEMA_VERSION
 
 
@@ -189,7 +198,7 @@ class GroundTruth:
     """What rewards need to know of a question."""
 
     target: tuple[str, ...]
-    """The gold answer, then its aliases. (Search-R1's name for it.)"""
+    """The gold answer, its aliases, then their other names and spellings by rule. (Search-R1's name for it.)"""
     answer_kind: AnswerKind
     options: tuple[str, ...]
     """Texts of the options A, B, …; empty for `text`."""
@@ -210,6 +219,13 @@ class GroundTruth:
     """In which the agent talks."""
     support_texts: tuple[str, ...] = ()
     """Of the same documents as `support_titles`, empty ones where they are not known; empty when none is."""
+    num_golds: int = 0
+    """So many of `target` are the gold answer and its aliases; 0: all of it."""
+
+    @property
+    def golds(self) -> tuple[str, ...]:
+        """The gold answer, then its aliases."""
+        return self.target[: self.num_golds or None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,8 +241,8 @@ class RlRow:
     """One question to learn on. The table `rl`."""
 
     STORED_AS: ClassVar[str] = "RlRow"
-    SCHEMA_VERSION: ClassVar[str] = "1.1"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.2"
+    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1"), migration())
 
     uid: str
     data_source: str
@@ -246,6 +262,11 @@ class RlRow:
     """Orders questions within a stage."""
     provenance_id: str
     """Id of the source in the run that made the row."""
+    known_share: float | None = None
+    """Share of the answers from memory that are right, corrected for chance; None where nobody was asked."""
+    gold_stated: bool | None = None
+    """Does a text that came with the question, or that an episode on it read, state a gold answer? None where there is
+    no such text, and where no text has to say the answer (yes, no, options, explanations)."""
     schema_version: str = SCHEMA_VERSION
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
-from trailforge.generators.searched import QUESTION_HINTS, SEARCHED
+from trailforge.generators.searched import KG_FILTER, QUESTION_HINTS, SEARCHED
 from trailforge.pipelines.dataset import DataSet, RunOption, Stage, Table
 from trailforge.protocols import REACT, SEARCH_R1
 from trailforge.schemas import Question, SftRow
@@ -59,6 +59,7 @@ DATASET = DataSet(
         "agent": RunOption(help="A protocol, or single_shot, search_o1, graph_search. Default: the preset's."),
         **SEARCHED,
         "kg": RunOption(help="Knowledge graph (from `kg build`), for agents that search one.", takes=Path),
+        "kg_filter": KG_FILTER,
     },
     hints=QUESTION_HINTS,
     demo="demo",

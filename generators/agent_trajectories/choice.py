@@ -11,11 +11,13 @@ from trailforge.filters.questions import DOUBTFUL
 from trailforge.generators.agent_trajectories.evidence import facts_to_read, find_hops, find_unread, requests_of
 from trailforge.generators.agent_trajectories.filters import LACKING, UNREAD, AgentFilterConfig, judge_episode
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
+from trailforge.protocols.transcripts import make_truth, pay, read_transcript
 from trailforge.rewards import is_near_miss
-from trailforge.schemas import Verdict
+from trailforge.rewards.episode import is_stated, knows_that_unknown
+from trailforge.schemas import GroundTruth, Verdict
 from trailforge.schemas.text import count_tokens
 
-SURPLUS, SAME_ROUTE = "surplus", "same_route"
+SURPLUS, SAME_ROUTE, WRONG = "surplus", "same_route", "wrong_answer"
 _MOST_SHARED = 0.5
 """Of the documents that the shorter of two routes read, that the other may have read, too."""
 Rejected = tuple[AgentTrajectory, Verdict]
@@ -82,19 +84,48 @@ def preference_pairs(good: Sequence[AgentTrajectory], rejected: Sequence[Rejecte
     The worse one gives an answer that is not nearly right, as a pair must not rest on the form of a name; or a right
     one, and searched for what it had not read. Both have the same prompt up to a turn of the agent's; where they differ
     before, as agents of several calls do in what they are sent, there is no pair. Each worse one is used once, and none
-    that is the same from there on as one that was taken.
+    that is the same from there on as one that was taken. No pair prefers what the reward of the protocol ranks lower.
+
+    "Unknown" is the better one beside a wrong answer where no episode is taken and neither has read an answer; it is
+    never the worse one where what was read states none.
     """
     pairs: dict[tuple[object, ...], tuple[bool, AgentPair]] = {}
+    unknown = [row for row, verdict in rejected if verdict.reason == WRONG and _is_unknown(row)]
     for row, verdict in rejected:
         is_wrong = is_plainly_wrong(row)
-        if verdict.reason == DOUBTFUL or not (is_wrong or is_right_unread(row, verdict)):
+        if verdict.reason == DOUBTFUL or _is_unknown(row) or not (is_wrong or is_right_unread(row, verdict)):
             continue
-        parted = [(place, one) for one in good if (place := parting(one, row)) is not None]
+        better = good or (unknown if verdict.reason == WRONG and not _has_read_answer(row) else ())
+        parted = [(place, one) for one in better if (place := parting(one, row)) is not None]
+        parted = [(place, one) for place, one in parted if not _is_ranked_lower(one, row)]
         if parted:
             place, one = max(parted, key=lambda each: each[0])
             pairs.setdefault(row.episode.messages[: place + 1], (is_wrong, _pair(one, row, verdict, place)))
     ranked = sorted(pairs.values(), key=lambda each: (not each[0], -each[1].diverges_at, each[1].uid))
     return [pair for _, pair in ranked[:most]]
+
+
+def _truth_of(row: AgentTrajectory) -> GroundTruth:
+    return make_truth(row.golds, protocol=row.sft_protocol)
+
+
+def _is_unknown(row: AgentTrajectory) -> bool:
+    """Does it say that it has no answer, in a form that can be learned, where nothing that it read states one?"""
+    if not row.sft_protocol:
+        return False
+    return knows_that_unknown(read_transcript(row.episode.messages, row.sft_protocol), _truth_of(row))
+
+
+def _has_read_answer(row: AgentTrajectory) -> bool:
+    return not row.sft_protocol or is_stated(read_transcript(row.episode.messages, row.sft_protocol), _truth_of(row))
+
+
+def _is_ranked_lower(good: AgentTrajectory, bad: AgentTrajectory) -> bool:
+    """Does the reward of the protocol pay the bad one more? That of no protocol pays nothing."""
+    if not good.sft_protocol:
+        return False
+    truth = _truth_of(good)
+    return pay(good.episode.messages, truth) < pay(bad.episode.messages, truth)
 
 
 def is_right_unread(row: AgentTrajectory, verdict: Verdict) -> bool:

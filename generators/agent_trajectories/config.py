@@ -15,7 +15,7 @@ from trailforge.generators.agent_trajectories.filters import AgentFilterConfig
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
 from trailforge.generators.answer_reading import PROMPT as READ_FACT
 from trailforge.generators.answer_reading import AnswerCheck
-from trailforge.generators.searched import search_given
+from trailforge.generators.searched import filter_given, search_given
 from trailforge.inference.prompts import Prompts
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.config import OutputConfig, RunConfig
@@ -235,6 +235,8 @@ def configure(config: AgentRunConfig, inputs: RunInputs) -> AgentRunConfig:
         is_alike = load_agent(agent).config is config.generator.declared.config
         settings = config.generator.settings if is_alike else {}  # those of another agent are not its own
         config = replace(config, generator=replace(config.generator, agent=agent, settings=settings))
+    kg_filter = filter_given(config.generator.kg_filter, inputs.options)
+    config = replace(config, generator=replace(config.generator, kg_filter=kg_filter))
     retrieval = search_given(config.retrieval, inputs.options)
     if config.generator.declared.searches == "plan" and not (retrieval.searches_paragraphs or retrieval.kind == WEB):
         name = config.generator.agent

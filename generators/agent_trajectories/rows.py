@@ -15,7 +15,15 @@ from trailforge.filters.grounding import is_title_of_gold
 from trailforge.generators.agent_trajectories.evidence import admission_of, read_by
 from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.protocols import PROTOCOLS
-from trailforge.rewards import cover_exact_match, is_near_miss, mcts_reward, mentions, normalize_answer, score_answer
+from trailforge.protocols.transcripts import find_right_by, make_truth
+from trailforge.rewards import (
+    cover_exact_match,
+    is_near_miss,
+    mcts_reward,
+    mentions,
+    normalize_answer,
+    score_by_target,
+)
 from trailforge.rewards.reading import date_of, fold
 from trailforge.schemas import ChatMessage, MalformedReply, Question, SftRow
 from trailforge.schemas.text import count_conversation
@@ -131,7 +139,8 @@ def sft_rows(row: AgentTrajectory, *, data_source: str) -> list[SftRow]:
         num_tool_calls=len(episode.searches),
         num_hops=row.num_hops,
         token_estimate=row.token_estimate,
-        reward=score_answer(episode.answer, row.golds, judged_right=episode.scores.right >= 1.0),
+        reward=score_by_target(episode.answer, row.golds),
         provenance=row.provenance,
+        right_by=find_right_by(episode.answer, make_truth(row.golds, protocol=row.sft_protocol)),
     )
     return [made]

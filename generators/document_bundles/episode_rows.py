@@ -9,10 +9,10 @@ from typing import Any
 
 from trailforge.generators.sft_rows import whole_conversation
 from trailforge.protocols import R_SEARCH, nl_dag
-from trailforge.protocols.transcripts import ToScore, make_truth, read_transcript
+from trailforge.protocols.transcripts import ToScore, find_right_by, make_truth, read_transcript
 from trailforge.rewards import episode as rewards
-from trailforge.rewards import evidence_recall, score_answer, score_choice
-from trailforge.schemas import BundleQuestion, Message, PlannedSearch, RSearchReward, SearchEpisode, SftRow
+from trailforge.rewards import evidence_recall, score_by_target, score_choice
+from trailforge.schemas import BundleQuestion, GroundTruth, Message, PlannedSearch, RSearchReward, SearchEpisode, SftRow
 from trailforge.schemas.text import count_conversation
 
 
@@ -52,9 +52,11 @@ def episode_sft_row(episode: SearchEpisode) -> SftRow:
     if episode.options:
         reward = score_choice(episode.final_answer, episode.correct_options)
     else:
-        reward = score_answer(episode.final_answer, (episode.answer, *episode.answer_aliases))
+        reward = score_by_target(episode.final_answer, (episode.answer, *episode.answer_aliases))
     reward = replace(reward, total=episode.reward.total)
-    return whole_conversation(episode, data_source="episodes", protocol=R_SEARCH.name, reward=reward)
+    otherwise = "key_facts" if episode.scored_by == "key_facts" else "judge"
+    right_by = find_right_by(episode.final_answer, _truth_of(episode), otherwise)
+    return whole_conversation(episode, data_source="episodes", protocol=R_SEARCH.name, reward=reward, right_by=right_by)
 
 
 def uid_of(row: BundleQuestion, messages: Sequence[Message]) -> str:
@@ -82,14 +84,18 @@ def transcript_of(row: SearchEpisode) -> ToScore:
     return ToScore(
         messages=row.messages,
         question=row.question,
-        truth=make_truth(
-            (row.answer, *row.answer_aliases),
-            protocol=R_SEARCH.name,
-            options=row.options,
-            correct_options=row.correct_options,
-            num_hops=row.num_hops or None,
-        ),
+        truth=_truth_of(row),
         retrieved_titles=tuple(passage.title for search in row.searches for passage in search.passages),
         # A judge or key facts, which the row does not have, may have scored it.
         judge=None if row.scored_by in ("options", "words") else row.reward.answer,
+    )
+
+
+def _truth_of(row: SearchEpisode) -> GroundTruth:
+    return make_truth(
+        (row.answer, *row.answer_aliases),
+        protocol=R_SEARCH.name,
+        options=row.options,
+        correct_options=row.correct_options,
+        num_hops=row.num_hops or None,
     )

@@ -1,6 +1,6 @@
 """Questions and a knowledge graph -> annotated search episodes, pairs of them and SFT rows (DynaSearcher)."""
 
-from trailforge.generators.searched import GRAPH, QUESTION_HINTS, SEARCHED
+from trailforge.generators.searched import GRAPH, KG_FILTER, QUESTION_HINTS, SEARCHED
 from trailforge.pipelines.dataset import DataSet, Stage, Table
 from trailforge.protocols import KG_SEARCH
 from trailforge.schemas import ContrastivePair, KgTrajectory, Question, SftRow
@@ -56,7 +56,7 @@ DATASET = DataSet(
     about="Turn questions into annotated search episodes over documents and a knowledge graph (DynaSearcher).",
     hints=QUESTION_HINTS,
     demo="demo",
-    own_options={"kg": GRAPH, **SEARCHED},
+    own_options={"kg": GRAPH, "kg_filter": KG_FILTER, **SEARCHED},
     examples=(
         "kg build sample_data/kg --out kgs/sample",
         "kg-trajectories --preset demo --kg kgs/sample --questions my_questions.jsonl --out out/kg",

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from trailforge.generators.answer_reading import PROMPT, AnswerCheck
 from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig
-from trailforge.generators.searched import search_given
+from trailforge.generators.searched import filter_given, search_given
 from trailforge.inference.judge import JudgeOptions
 from trailforge.inference.prompts import Prompts
 from trailforge.pipelines.engine.model_stage import RunContext
@@ -224,4 +224,5 @@ class KgRunConfig(GraphRunConfig):
 def configure(config: KgRunConfig, inputs: RunInputs) -> KgRunConfig:
     """Over the graph and the documents that are given. Raises `InvalidInput` when what it searches is not there."""
     retrieval = search_given(config.retrieval, inputs.options)
-    return replace(config, retrieval=with_hash(retrieval)).on_graph(inputs.options.get("kg"))
+    generator = replace(config.generator, kg_filter=filter_given(config.generator.kg_filter, inputs.options))
+    return replace(config, generator=generator, retrieval=with_hash(retrieval)).on_graph(inputs.options.get("kg"))

@@ -10,11 +10,12 @@ from typing import Any
 from trailforge.filters.base import is_never_quoted
 from trailforge.generators.kg_trajectories.config import KgContext, KgGeneratorConfig
 from trailforge.generators.kg_trajectories.filters import is_titled
+from trailforge.generators.kg_trajectories.selection import truth_of
 from trailforge.generators.sft_rows import whole_conversation
 from trailforge.protocols import KG_SEARCH
 from trailforge.protocols.environment import labels
 from trailforge.protocols.episodes import EpisodeRun
-from trailforge.protocols.transcripts import ToScore, make_truth
+from trailforge.protocols.transcripts import ToScore, find_right_by
 from trailforge.protocols.turns import Observation, Search
 from trailforge.retrieval.kg import KgStore
 from trailforge.rewards import (
@@ -23,7 +24,7 @@ from trailforge.rewards import (
     mcts_reward,
     normalize_answer,
     r_recall,
-    score_answer,
+    score_by_target,
 )
 from trailforge.rewards.reading import date_of, fold
 from trailforge.schemas import KgReward, KgStep, KgTrajectory, Message, Question, SftRow, SoughtDocument
@@ -155,7 +156,7 @@ def reward_of(row: KgTrajectory, constants: DynaSearcherConstants) -> KgReward:
     """The reward from the row alone: the same as that of the episode it was made from."""
     parts = dynasearcher_reward(
         prediction=row.final_answer,
-        golds=row.golds,
+        golds=truth_of(row).target,
         format_holds=holds_format(row.messages),
         recall=r_recall(
             row.supporting,
@@ -197,8 +198,11 @@ def kg_sft_row(row: KgTrajectory) -> SftRow:
 
     `reward.total` is the episode's reward; its other parts hold the final answer against the gold answers.
     """
-    reward = replace(score_answer(row.final_answer, row.golds), total=row.reward.total)
-    return whole_conversation(row, data_source="kg_trajectories", protocol=KG_SEARCH.name, reward=reward)
+    reward = replace(score_by_target(row.final_answer, row.golds), total=row.reward.total)
+    right_by = find_right_by(row.final_answer, truth_of(row))
+    return whole_conversation(
+        row, data_source="kg_trajectories", protocol=KG_SEARCH.name, reward=reward, right_by=right_by
+    )
 
 
 def transcript_of(row: KgTrajectory) -> ToScore:
@@ -206,12 +210,7 @@ def transcript_of(row: KgTrajectory) -> ToScore:
     return ToScore(
         messages=row.messages,
         question=row.question,
-        truth=make_truth(
-            row.golds,
-            protocol=KG_SEARCH.name,
-            num_hops=row.num_hops or None,
-            support_titles=tuple(document.title for document in row.supporting),
-        ),
+        truth=truth_of(row),
         retrieved_titles=tuple(document.title for step in row.steps for document in step.documents),
         nearest=tuple(document.similarity for document in row.supporting),
     )

@@ -5,7 +5,9 @@ good one's next turn. It is made only where that turn is the better one: what th
 nothing about it. Episodes of a free model part in their first words, which are rarely to blame. So the bad one goes on
 up to its first mistake, and there the good one's turn takes over, where it follows from what the bad one has read.
 
-A right answer by another name is no mistake: no pair rests on the form of a name.
+A right answer by another name is no mistake: no pair rests on the form of a name. No pair prefers what the reward of
+the protocol ranks lower, nor an answer to "unknown" where nothing that was read states it: of two that read nothing of
+it, "unknown" is preferred to a wrong answer.
 """
 
 from __future__ import annotations
@@ -34,11 +36,14 @@ from trailforge.generators.kg_trajectories.filters import (
     wrong_steps,
 )
 from trailforge.protocols import KG_SEARCH
+from trailforge.protocols.transcripts import make_truth, pay, read_transcript
 from trailforge.rewards import is_near_miss, mcts_reward, mentions
-from trailforge.schemas import ContrastivePair, KgStep, KgTrajectory, Message, Verdict
+from trailforge.rewards.episode import Episode, is_stated, knows_that_unknown
+from trailforge.schemas import ContrastivePair, GroundTruth, KgStep, KgTrajectory, Message, Verdict
 
 SURPLUS = "surplus"
 TOO_SIMILAR = "too_similar"
+WRONG = "wrong_answer"
 NO_CONTRAST = frozenset({"duplicate_episode", DOUBTFUL, SURPLUS, TOO_SIMILAR})
 """Reasons that say nothing against an episode itself."""
 _SURELY_WRONG = 0.2
@@ -139,11 +144,15 @@ def contrastive_pairs(
     latest go first, then those of least reward.
     """
     pairs: list[ContrastivePair] = []
+    unknown = [row for row, _ in bad if _is_unknown(row)]
     for row, verdict in bad:
-        if verdict.reason in NO_CONTRAST or rests_on_form(row):
+        if verdict.reason in NO_CONTRAST or rests_on_form(row) or _is_unknown(row):
             continue
         parted = [(one, parting(one, row)) for one in good if _accuracy(one) >= _accuracy(row)]
+        if not good and verdict.reason == WRONG and not is_stated(_read(row), truth_of(row)):
+            parted = [(one, _last_parting(one, row)) for one in unknown]
         made = [_pair(one, row, verdict, place) for one, place in parted if place is not None]
+        made = [pair for pair in made if not _is_ranked_lower(pair, truth_of(row))]
         pairs += [max(made, key=lambda p: p.diverges_at)] if made else []
     pairs.sort(key=lambda pair: (-pair.diverges_at, pair.bad_reward, pair.uid))
     distinct: dict[tuple[Message, ...], ContrastivePair] = {}
@@ -156,6 +165,35 @@ def contrastive_pairs(
         seen[pair.reason] += 1
     ranked = sorted(range(len(pairs)), key=lambda i: turns[i])
     return [pairs[i] for i in ranked[:most]]
+
+
+def truth_of(row: KgTrajectory) -> GroundTruth:
+    """What rewards know of its question."""
+    return make_truth(
+        row.golds,
+        protocol=KG_SEARCH.name,
+        num_hops=row.num_hops or None,
+        support_titles=tuple(document.title for document in row.supporting),
+    )
+
+
+def _read(row: KgTrajectory) -> Episode:
+    return read_transcript(row.messages, KG_SEARCH.name)
+
+
+def _is_unknown(row: KgTrajectory) -> bool:
+    return knows_that_unknown(_read(row), truth_of(row))
+
+
+def _is_ranked_lower(pair: ContrastivePair, truth: GroundTruth) -> bool:
+    """Does the reward pay the bad one more than the good one as it stands in the pair?"""
+    return pay(pair.good_messages, truth) < pay(pair.bad_messages, truth)
+
+
+def _last_parting(one: KgTrajectory, other: KgTrajectory) -> int | None:
+    """The message at which two that searched alike part in their last turns; None where they did not."""
+    place = common_prefix(one.messages, other.messages)
+    return place if place == len(one.messages) - 1 == len(other.messages) - 1 else None
 
 
 def _accuracy(row: KgTrajectory) -> float:

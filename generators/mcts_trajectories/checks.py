@@ -19,7 +19,7 @@ from trailforge.generators.mcts_trajectories.story import mismatch, rereads, sft
 from trailforge.generators.mcts_trajectories.thoughts import DOUBTS
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks
-from trailforge.rewards import mcts_reward, score_answer
+from trailforge.rewards import mcts_reward, score_by_target
 from trailforge.schemas import Question, RejectedRow, SearchTree, SftRow, Trajectory, from_dict
 
 
@@ -57,7 +57,7 @@ class MctsRowChecks(RowChecks):
                 self.problem(name, row.uid, f"its conversation is not that of its fields: {problem}")
             self._check_parts(name, row)
             is_judged_right = self.config.generator.judge.accepts(row.judge_score)
-            if row.reward != score_answer(row.final_answer, question.golds, judged_right=is_judged_right):
+            if row.reward != score_by_target(row.final_answer, question.golds, judged_right=is_judged_right):
                 self.problem(name, row.uid, "its reward is not that of its final answer")
             if row.follows_gold != follows_gold(row.steps, question):
                 self.problem(name, row.uid, "whether it follows the gold decomposition is not what its steps say")

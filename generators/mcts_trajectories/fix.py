@@ -16,7 +16,7 @@ from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.spans import moved_spans, span_problem
 from trailforge.generators.mcts_trajectories.story import mismatch, sft_row, thought_in, with_answer
 from trailforge.protocols import REACT
-from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer, score_answer
+from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer, score_by_target
 from trailforge.schemas import InvalidInput, SftRow, Trajectory
 from trailforge.schemas.text import count_conversation
 
@@ -41,7 +41,7 @@ def refit(row: Trajectory, old: Trajectory) -> Trajectory:
     _check_question(row.question, old.question, (row.answer, *row.answer_aliases))
     check_verdicts(trajectories.wrong_answer(row), trajectories.answer_leaked(row))
     is_judged_right = row.judge_score is not None and old.reward.total > 0
-    reward = score_answer(row.final_answer, (row.answer, *row.answer_aliases), judged_right=is_judged_right)
+    reward = score_by_target(row.final_answer, (row.answer, *row.answer_aliases), judged_right=is_judged_right)
     tokens = count_conversation(row.messages)
     return replace(row, reward=reward, token_estimate=tokens)
 

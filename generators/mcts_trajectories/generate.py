@@ -34,7 +34,7 @@ from trailforge.mcts.rollout import PlanRunner, Reader, RolloutConfig, RolloutPr
 from trailforge.mcts.search import search
 from trailforge.pipelines.engine.model_stage import RunContext
 from trailforge.retrieval import LazyRetriever, Retrieval
-from trailforge.rewards import mentions, same_answer, score_answer
+from trailforge.rewards import mentions, same_answer, score_by_target
 from trailforge.schemas import (
     Question,
     Rollout,
@@ -281,7 +281,7 @@ def _row(
         num_tool_calls=sum(m.role == "tool" for m in messages),
         num_hops=len(plan),
         token_estimate=count_conversation(messages),
-        reward=score_answer(right.answer, question.golds, judged_right=config.judge.accepts(right.judge_score)),
+        reward=score_by_target(right.answer, question.golds, judged_right=config.judge.accepts(right.judge_score)),
         judge_score=right.judge_score,
         step_pair=pair,
         wrong_rollout=pair.wrong_rollout if pair else None,

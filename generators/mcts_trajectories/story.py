@@ -17,6 +17,7 @@ from trailforge.generators.sft_rows import whole_conversation
 from trailforge.inference.prompts import Prompts, Sentences
 from trailforge.mcts.plan import asked_for, references
 from trailforge.protocols import REACT
+from trailforge.protocols.transcripts import find_right_by, make_truth
 from trailforge.protocols.turns import Observation, Turn
 from trailforge.rewards import mentions, normalize_answer, same_answer, states
 from trailforge.schemas import ErrorType, MalformedReply, Message, Passage, SftRow, SpanKind, Step, TextSpan, Trajectory
@@ -179,7 +180,11 @@ def rereads(row: Trajectory) -> bool:
 
 def sft_row(row: Trajectory) -> SftRow:
     """The whole conversation as one row; the loss is taken on every assistant turn."""
-    made = whole_conversation(row, data_source="mcts_trajectories", protocol=REACT.name, reward=row.reward)
+    truth = make_truth((row.answer, *row.answer_aliases), protocol=REACT.name)
+    right_by = find_right_by(row.final_answer, truth)
+    made = whole_conversation(
+        row, data_source="mcts_trajectories", protocol=REACT.name, reward=row.reward, right_by=right_by
+    )
     return replace(
         made,
         trajectory_kind=row.kind,

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from tests.support.indexes import save_index
 from tests.support.kg_agent import paths_store
+from trailforge.evaluation.grid import read_evaluation_config
 from trailforge.flows.configuration import configured_for_all
 from trailforge.generators.agent_trajectories.config import AgentRunConfig
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.generators.searched import KG_FILTER
 from trailforge.inference.vllm.server import VllmServer
 from trailforge.pipelines.dataset import resolve
 from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.runs.config import GraphRunConfig, RunConfig, server_config
 from trailforge.presets import datasets_of, load_preset, preset_names, training_preset_names
 from trailforge.protocols import PROTOCOLS
+from trailforge.protocols.result_filters import KgFilter
 from trailforge.retrieval import Encoder, check_retrieval, open_retrieval
 from trailforge.retrieval.plan_tools import check_tools
 from trailforge.training.config import load_train_preset
@@ -72,7 +76,7 @@ def test_a_training_preset_opens_what_its_agents_search(name: str, tmp_path: Pat
     preset = load_train_preset(name)
     if preset.protocol == "r_search":
         pytest.skip("plans search a finished run: tests.commands.test_training")
-    search = replace(preset.retrieval, encoder="minilm")
+    search = replace(preset.retrieval, encoder="minilm", kg_filter="first")
     documents = tmp_path / "passages.jsonl"
     documents.write_text('{"title": "Basel", "text": "Basel lies on the Rhine."}\n')
     if search.kind == "dense":
@@ -81,3 +85,16 @@ def test_a_training_preset_opens_what_its_agents_search(name: str, tmp_path: Pat
     graph = paths_store(tmp_path / "graph").folder
     environment = open_environment(preset.protocol, [documents], search=search, kg=graph, top_k=preset.rl.top_k)
     environment.check(PROTOCOLS[preset.protocol])
+
+
+def test_presets_of_data_training_and_evaluation_filter_triples_alike() -> None:
+    """By one model, whoever serves it; the policy of the preset that makes the data is it."""
+    data, demo = (configured_for_all(name, None, None)["kg_trajectories"] for name in ("dynasearcher", "demo"))
+    assert isinstance(data, KgRunConfig) and isinstance(demo, KgRunConfig)
+    searched = load_train_preset("dynasearcher").retrieval, read_evaluation_config("ragsearch").retrieval
+    assert {data.generator.kg_filter, *(each.kg_filter for each in searched)} == {"model"}
+    assert {data.generator.document_filter, *(each.document_filter for each in searched)} == {"none"}
+    assert searched[0].filter_model == searched[1].filter_model and searched[0].filter_model is not None
+    assert searched[0].filter_model.model == data.model.name
+    assert KG_FILTER.words == get_args(KgFilter)
+    assert read_evaluation_config("demo").retrieval.kg_filter == demo.generator.kg_filter

@@ -24,7 +24,7 @@ from trailforge.retrieval import Bm25Retriever
 from trailforge.retrieval.base import SearchPatience
 from trailforge.retrieval.kg import KgTool
 from trailforge.retrieval.service.server import SearchServer
-from trailforge.schemas import Document, InvalidInput, RetrievalError
+from trailforge.schemas import Document, InvalidInput, RetrievalError, ServerUnavailable
 
 DOCUMENTS = [Document(id=str(n), title=f"Title {n}", text=f"Fritz Lang made film number {n}.") for n in range(1, 5)]
 SEARCH = Search(query="What did Fritz Lang make?", entities=("Fritz Lang",), relations=("director",))
@@ -66,9 +66,12 @@ async def test_the_filter_of_documents_keeps_those_that_help_in_their_order(tmp_
     assert (await searched(tmp_path / "none", 1, nothing, grammar)).passages == ()
 
 
-def test_a_filter_that_asks_a_model_wants_one() -> None:
-    with pytest.raises(InvalidInput, match="url and model"):
-        EnvironmentConfig(kg_filter="model")
+def test_a_filter_that_asks_a_model_wants_one(tmp_path: Path) -> None:
+    """Also where nobody said so: triples are filtered as the data were made, and never by another rule in silence."""
+    for config in (EnvironmentConfig(kind="bm25"), EnvironmentConfig(kind="bm25", kg_filter="model")):
+        with pytest.raises(InvalidInput, match="--kg-filter first"):
+            open_environment(KG_SEARCH, DOCUMENTS, search=config, kg=tmp_path)
+        assert open_environment(SEARCH_R1, DOCUMENTS, search=config).filters.rule == "none"
     with pytest.raises(InvalidInput, match="url and model"):
         EnvironmentConfig(document_filter="model")
     with pytest.raises(InvalidInput, match="say which one"):
@@ -83,11 +86,14 @@ async def test_an_environment_that_is_opened_asks_the_model_that_it_names(
     asked: list[Request] = []
 
     class ModelDesk:
+        def check(self) -> None:
+            pass
+
         async def complete(self, request: Request, meter: object = None) -> object:
             asked.append(request)
             return await keeping([1]).complete(request)
 
-    monkeypatch.setattr("trailforge.protocols.environment.open_desk", lambda served, name: ModelDesk())
+    monkeypatch.setattr("trailforge.protocols.result_filters.open_desk", lambda served, name: ModelDesk())
     store = store_of(tmp_path / "store", triples(7), {"Q1": ["Fritz Lang"]})
     config = EnvironmentConfig(
         kind="bm25",
@@ -112,7 +118,9 @@ async def test_documents_come_from_the_web_and_triples_from_the_graph(
     store = store_of(tmp_path / "store", triples(2), {"Q1": ["Fritz Lang"]})
     hits = [{"title": f"Page {n}", "url": f"https://a.example/{n}", "content": "Lang made M. " * 9} for n in range(4)]
     async with recorded(json.dumps({"results": hits})) as server:
-        live = EnvironmentConfig(kind="web", web_url=server.url, web_interval_s=0.0, longest_web_passage=6)
+        live = EnvironmentConfig(
+            kind="web", web_url=server.url, web_interval_s=0.0, longest_web_passage=6, kg_filter="first"
+        )
         monkeypatch.delenv("TAVILY_API_KEY", raising=False)
         with pytest.raises(InvalidInput, match="set the environment variable TAVILY_API_KEY"):
             open_environment(grammar, None, search=live, kg=store.folder)
@@ -131,7 +139,7 @@ async def test_a_graph_behind_a_server_gives_what_its_folder_does(tmp_path: Path
     store = store_of(
         tmp_path / "store", triples(3), {"Q1": ["Fritz Lang"]} | {f"F{n}": [f"Film {n}"] for n in range(3)}
     )
-    config = EnvironmentConfig(kind="bm25")
+    config = EnvironmentConfig(kind="bm25", kg_filter="first")
     async with serving(SearchServer([], kg=KgTool(store))) as url:
         for kg in (str(store.folder), url):
             environment = await asyncio.to_thread(open_environment, KG_SEARCH, DOCUMENTS, search=config, kg=kg)
@@ -143,3 +151,17 @@ async def test_a_graph_behind_a_server_gives_what_its_folder_does(tmp_path: Path
     assert "a search failed: " in (await down.respond_or_fail(KG_SEARCH, "Which film?")(SEARCH)).failure
     with pytest.raises(RetrievalError):
         await down.respond(KG_SEARCH, "Which film?")(SEARCH)
+
+
+def test_a_filter_whose_server_is_not_there_is_refused_in_one_line(tmp_path: Path) -> None:
+    """Before a graph is read. The option names another."""
+    nobody = ServedModel(url="http://127.0.0.1:9/v1", model="judge")
+    config = EnvironmentConfig(kind="bm25", filter_model=nobody)
+    with pytest.raises(ServerUnavailable, match=r"judge at http://127\.0\.0\.1:9/v1 .*--kg-filter first") as caught:
+        open_environment(KG_SEARCH, DOCUMENTS, search=config, kg=tmp_path)
+    assert "\n" not in str(caught.value)
+    other = config.filtered_by(None, "http://127.0.0.1:8/v1#mine")
+    assert other.filter_model == replace(nobody, url="http://127.0.0.1:8/v1", model="mine")
+    assert config.filtered_by("first", None).kg_filter == "first"
+    with pytest.raises(InvalidInput, match="URL#MODEL"):
+        config.filtered_by(None, "http://127.0.0.1:8/v1")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.truths import choice, truth
 from trailforge.rewards import REWARD_PRESETS, Episode, RewardPreset, score_batch
+from trailforge.rewards.abstention import AbstentionConstants
 from trailforge.rewards.dynasearcher import PAPER, DynaSearcherConstants
 from trailforge.rewards.episode import CONSTANTS, reward_preset, score
 from trailforge.rewards.graph_r1 import GraphR1Constants
@@ -49,6 +50,7 @@ def test_the_constants_are_the_papers() -> None:
         ),
         "ragsearch": GraphR1Constants(base=-1.0, pay_per_turn=0.5, most_pay=1.0),
         "search-r1": SearchR1Constants(structure=0.0, final=0.0),
+        "abstention": AbstentionConstants(right=1.0, unknown=0.0, wrong=-0.1, malformed=-1.0),
     }  # fmt: skip
 
 
@@ -172,7 +174,7 @@ def test_an_unknown_preset_gets_the_list_of_names() -> None:
 
 def test_constants_say_of_which_kind_a_reward_is() -> None:
     assert RewardPreset(name="mine", constants=PAPER).kind == "dynasearcher"
-    assert list(CONSTANTS) == ["msearcher", "r_search", "dynasearcher", "graph_r1", "search_r1"]
+    assert list(CONSTANTS) == ["msearcher", "r_search", "dynasearcher", "graph_r1", "search_r1", "abstention"]
 
 
 # Many at once

@@ -40,6 +40,7 @@ def sft_row(
         num_hops=hops,
         token_estimate=sum(estimate_tokens(message.content) for message in messages),
         reward=score_answer(answer, [answer]),
+        right_by="target",
         provenance=Provenance(
             run_id="r", source_id=question_id or uid, model="m", prompt_version="0", seed=0, call_keys=()
         ),

@@ -34,7 +34,14 @@ def searched(home: Path) -> dict[str, Any]:
     build_kg(open_source(SAMPLE / "kg"), home / "kg")
     run = made.bundles_run(home / "run")
     limits = {"top_k": 2, "max_observation_tokens": 300, "max_searches": 3}
-    return {"documents": [str(run)], "kind": "bm25", "encoder": "minilm", "kg": str(home / "kg"), **limits}
+    return {
+        "documents": [str(run)],
+        "kind": "bm25",
+        "encoder": "minilm",
+        "kg": str(home / "kg"),
+        "kg_filter": "first",
+        **limits,
+    }
 
 
 def says(protocol: str, text: str) -> str:

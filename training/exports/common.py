@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trailforge.protocols import KG_SEARCH
+from trailforge.protocols import KG_SEARCH, PROTOCOLS
 from trailforge.retrieval.backends import BACKENDS
-from trailforge.schemas import ChatMessage, RlRow, SftRow, to_dict
+from trailforge.schemas import ChatMessage, PreferenceRow, RlRow, SftRow, to_dict
 from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainPreset
 from trailforge.training.masks import END, START, TRAINING_TEMPLATE
 from trailforge.training.sets.files import SPLITS, TABLES, TrainingSet
@@ -35,6 +36,19 @@ def schema(fields: Sequence[tuple[str, Any]]) -> pa.Schema:
 
 SFT = schema([("messages", MESSAGES), ("uid", STR), ("question", STR), ("data_source", STR)])
 """Of trainers that train every assistant turn."""
+PAIRS = schema(
+    [
+        ("prompt", MESSAGES),
+        ("chosen", MESSAGES),
+        ("rejected", MESSAGES),
+        ("uid", STR),
+        ("question", STR),
+        ("data_source", STR),
+        ("protocol", STR),
+        ("reason", STR),
+        ("ends_here", BOOL),
+    ]
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,6 +61,8 @@ class Export:
     tell: Progress
     rows: dict[str, int] = field(default_factory=dict)
     """Rows of each file written, by its path in the folder."""
+    protocols: Counter[str] = field(default_factory=Counter)
+    """Rows by the protocol that they are in."""
 
     def parquet(self, table: str, schema: pa.Schema, make: Make) -> None:
         """`sft/` or `rl/` as one Parquet file for each split that has rows."""
@@ -73,6 +89,7 @@ class Export:
         for batch in self.training_set.batches(table, split, TABLES[table]):
             done = self.rows.get(name, 0)
             yield [make(row, split, done + at) for at, row in enumerate(batch)]
+            self.protocols.update(map(_protocol_of, batch))
             self.rows[name] = done + len(batch)
             self.tell(f"exporting {table}/{split}", done + len(batch), total)
 
@@ -111,6 +128,24 @@ def marked_row(row: SftRow, mark: str, kind: type) -> Row:
     return _conversation(row, turns)
 
 
+def pair_row(row: PreferenceRow, split: str, number: int) -> Row:
+    """The agent's turns at which two conversations part, as `PAIRS`, for trainers that take the loss on whole ends.
+
+    What follows them would be trained whole, results of searches too. `ends_here`: nothing does.
+    """
+    ends = {"chosen": row.chosen, "rejected": row.rejected}
+    return {
+        "prompt": [{"role": _role(message), "content": message.content} for message in row.prompt],
+        **{name: [{"role": "assistant", "content": end[0].content}] for name, end in ends.items()},
+        "uid": row.uid,
+        "question": row.question,
+        "data_source": row.data_source,
+        "protocol": row.protocol,
+        "reason": row.reason,
+        "ends_here": all(len(end) == 1 for end in ends.values()),
+    }
+
+
 def prompt(row: RlRow) -> list[dict[str, str]]:
     """The messages that an episode begins with."""
     return [{"role": message.role, "content": message.content} for message in row.prompt]
@@ -125,15 +160,38 @@ def readme(title: str, export: Export, sections: Mapping[str, str]) -> str:
     """The README: files, and the commands that train on them."""
     files = "\n".join(f"| `{name}` | {rows:,} |" for name, rows in export.rows.items())
     used = sorted({count.dataset for count in export.training_set.manifest.counts})
+    presets = "\n".join(
+        f"| `{name}` | {rows:,} | `{PROTOCOLS[name].training}` | `{PROTOCOLS[name].reward}` |"
+        for name, rows in sorted(export.protocols.items())
+    )
     parts = [
         f"# {title}",
-        f"Made by trailforge of a training set of {', '.join(used)}. The numbers in the commands are those of the "
-        f"preset `{export.preset.name}`.",
+        f"Made by trailforge of a training set of {', '.join(used)}.",
         f"| file | rows |\n|---|---|\n{files}",
+        f"The numbers in the commands are those of the preset `{export.preset.name}`. Rows in other protocols are paid "
+        "by their own reward all the same, which their ground truth names.",
+        f"| protocol | rows | preset | reward |\n|---|---|---|---|\n{presets}",
+        *_note_pairs(export),
         *(f"## {heading}\n\n{text.strip()}" for heading, text in sections.items()),
     ]
     return "\n\n".join(parts) + "\n"
 
+
+def _note_pairs(export: Export) -> list[str]:
+    """Where the pairs of the set are, if it has any."""
+    pairs = sum(export.training_set.row_count("pairs", split) for split in SPLITS)
+    if not pairs:
+        return []
+    if has(export, "pairs"):
+        return [PAIRS_NOTE]
+    return [f"The set's {pairs:,} pairs are not here: nothing in these formats learns from them; `train dpo` does."]
+
+
+PAIRS_NOTE = """`pairs/` has for each pair what both conversations begin with (`prompt`), and the turn of the agent by
+which the better one goes on (`chosen`) and the worse one (`rejected`): the loss is on what the agent wrote. What comes
+after these turns is left out, since trainers of pairs train whole ends, results of searches too; `ends_here` says that
+nothing does. `trailforge train dpo` trains all later turns of the agent, and reads the training set itself. `reason` is
+what is against the worse one."""
 
 TEMPLATE_NOTE = f"""The loss is taken on the assistant's turns and on the token that ends each, and on nothing else. \
 That holds with the
@@ -213,6 +271,10 @@ def validation_of(export: Export, table: str) -> str:
     """The validation file of a table; the one for training where there is none."""
     name = f"{table}/validation.parquet"
     return name if name in export.rows else f"{table}/train.parquet"
+
+
+def _protocol_of(row: SftRow | RlRow | PreferenceRow) -> str:
+    return row.reward_model.ground_truth.protocol if isinstance(row, RlRow) else row.protocol
 
 
 def _role(message: ChatMessage) -> str:

@@ -6,10 +6,11 @@ import json
 
 import yaml
 
-from trailforge.schemas import RlRow, SftRow
+from trailforge.schemas import PreferenceRow, RlRow, SftRow
 from trailforge.training.adapters.search_episodes import SETTINGS
 from trailforge.training.exports.common import (
     MESSAGES,
+    PAIRS,
     SEARCH_NOTE,
     SFT,
     STR,
@@ -19,6 +20,7 @@ from trailforge.training.exports.common import (
     fence,
     has,
     one_command,
+    pair_row,
     prompt,
     readme,
     schema,
@@ -36,6 +38,7 @@ def write_openrlhf(export: Export) -> str:
     """Questions with a label as JSON, conversations as `SFT`; returns the README."""
     export.parquet("sft", SFT, sft_row)
     export.parquet("rl", QUESTIONS, _question)
+    export.parquet("pairs", PAIRS, pair_row)
     export.template()
     sections = {}
     if has(export, "sft"):
@@ -46,6 +49,11 @@ def write_openrlhf(export: Export) -> str:
     if has(export, "rl"):
         export.text("search.yaml", yaml.safe_dump(search_settings(export.preset), sort_keys=False))
         sections["Reinforcement learning"] = f"{_RL_TEXT}\n\n{SEARCH_NOTE}"
+    if has(export, "pairs"):
+        sections["Training on pairs"] = (
+            "`openrlhf.cli.train_dpo` reads `pairs/` by keys of the names `prompt`, `chosen` and `rejected`, with the "
+            "tokenizer's chat template applied."
+        )
     return readme("For OpenRLHF", export, sections | {"Masks and template": TEMPLATE_NOTE})
 
 
@@ -84,15 +92,14 @@ def _openrlhf_command(export: Export) -> str:
 
 
 def write_sharegpt(export: Export) -> str:
-    """SFT only, with the description by which LLaMA-Factory reads it; returns the README."""
+    """Conversations and pairs, with the description by which LLaMA-Factory reads it; returns the README."""
     export.json_lines("sft", _conversation)
+    export.json_lines("pairs", _ranked)
     sections = {"Masks": _MASKS}
+    export.text("dataset_info.json", json.dumps({_named(name): _entry(name) for name in export.rows}, indent=1))
+    if has(export, "pairs"):
+        sections["Training on pairs"] = "`--stage dpo` with `--dataset trailforge_pairs_train`."
     if has(export, "sft"):
-        entries = {
-            f"trailforge_{name.split('/')[1].removesuffix('.jsonl')}": {"file_name": name, **_COLUMNS}
-            for name in export.rows
-        }
-        export.text("dataset_info.json", json.dumps(entries, indent=1))
         sections["Supervised training"] = (
             f"In this folder, on {_GPUS} devices:\n\n{fence(_llamafactory_command(export))}\n\nA model that is too "
             "large to train on one of them also wants `--deepspeed` with a configuration of LLaMA-Factory's "
@@ -109,6 +116,35 @@ _COLUMNS = {
 }
 _MASKS = """`gpt` turns are trained, `human` turns are not. What a search brought is a `human` turn as it stands: the
 role `observation` would put tags around it a second time. Use the template `qwen` (ChatML)."""
+
+
+def _named(file: str) -> str:
+    table, _, split = file.removesuffix(".jsonl").partition("/")
+    return f"trailforge_{split}" if table == "sft" else f"trailforge_{table}_{split}"
+
+
+def _entry(file: str) -> dict[str, object]:
+    """How LLaMA-Factory reads a file."""
+    entry: dict[str, object] = {"file_name": file, **_COLUMNS}
+    if file.startswith("pairs/"):
+        ends = {name: name for name in ("chosen", "rejected")}
+        entry |= {"ranking": True, "columns": {"messages": "conversations", "system": "system", **ends}}
+    return entry
+
+
+def _ranked(row: PreferenceRow, split: str, number: int) -> Row:
+    """Of a prompt `gpt` turns are the agent's earlier ones; the ends alone are trained."""
+    made = pair_row(row, split, number)
+    system, *turns = made["prompt"] if made["prompt"][0]["role"] == "system" else [{"content": ""}, *made["prompt"]]
+    speakers = {"assistant": "gpt", "user": "human"}
+    return {
+        "conversations": [{"from": speakers[turn["role"]], "value": turn["content"]} for turn in turns],
+        "system": system["content"],
+        **{name: {"from": "gpt", "value": made[name][0]["content"]} for name in ("chosen", "rejected")},
+        "uid": row.uid,
+        "question": row.question,
+        "ends_here": made["ends_here"],
+    }
 
 
 def _conversation(row: SftRow, split: str, number: int) -> Row:

@@ -6,11 +6,13 @@ import pyarrow as pa
 import yaml
 
 from trailforge.schemas import RlRow, SftRow
+from trailforge.training.config import DpoConfig
 from trailforge.training.exports.common import (
     BOOL,
     FLOAT,
     INT,
     MESSAGES,
+    PAIRS,
     STR,
     TEMPLATE,
     TEMPLATE_NOTE,
@@ -19,6 +21,7 @@ from trailforge.training.exports.common import (
     fence,
     has,
     marked_row,
+    pair_row,
     prompt,
     readme,
     schema,
@@ -53,6 +56,7 @@ def write(export: Export) -> str:
     """Write the files; returns the README."""
     export.parquet("sft", SFT, _sft)
     export.parquet("rl", RL, _rl)
+    export.parquet("pairs", PAIRS, pair_row)
     export.template()
     sections = {}
     if has(export, "sft"):
@@ -67,6 +71,11 @@ def write(export: Export) -> str:
         )
     if has(export, "rl"):
         sections["Reinforcement learning"] = _RL_TEXT
+    if has(export, "pairs") and export.preset.dpo is not None:
+        export.text("dpo.yaml", _yaml(_dpo_settings(export, export.preset.dpo)))
+        command = fence(f"accelerate launch --config_file {ACCELERATE} -m trl.scripts.dpo --config dpo.yaml")
+        sections["Training on pairs"] = f"In this folder:\n\n{command}"
+        export.text(ACCELERATE, _yaml(accelerate_config(LaunchConfig(devices_per_node=_GPUS))))
     return readme("For TRL", export, sections | {"Masks and template": TEMPLATE_NOTE})
 
 
@@ -122,6 +131,26 @@ def _sft_settings(export: Export) -> dict[str, object]:
         "bf16": True,
     }
     if "sft/validation.parquet" in export.rows:
+        settings |= {"dataset_test_split": "validation", "eval_strategy": "epoch"}
+    return settings
+
+
+def _dpo_settings(export: Export, numbers: DpoConfig) -> dict[str, object]:
+    settings: dict[str, object] = {
+        "model_name_or_path": numbers.base_model,
+        "dataset_name": "pairs",
+        "output_dir": "dpo-model",
+        "max_length": numbers.max_tokens,
+        "beta": numbers.beta,
+        "per_device_train_batch_size": 1,
+        "gradient_accumulation_steps": numbers.batch_size // _GPUS,
+        "num_train_epochs": numbers.epochs,
+        "learning_rate": numbers.learning_rate,
+        "lr_scheduler_type": numbers.transformers_scheduler,
+        "warmup_steps": numbers.warmup_ratio,
+        "bf16": True,
+    }
+    if "pairs/validation.parquet" in export.rows:
         settings |= {"dataset_test_split": "validation", "eval_strategy": "epoch"}
     return settings
 

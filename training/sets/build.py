@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,9 @@ from trailforge.schemas import (
     to_dict,
 )
 from trailforge.training.sets.config import TEXT_PROTOCOLS, ViewConfig
-from trailforge.training.sets.files import SPLITS, TABLES, SetInput, SetManifest, SplitCount
+from trailforge.training.sets.files import SPLITS, TABLES, SetInput, SetManifest, SplitCount, TableRows
 from trailforge.training.sets.judging import SPLIT, Row, RowJudge, segments, without_invisible
+from trailforge.training.sets.notes import Notes, names_in, note_of, read_notes
 from trailforge.training.sets.order import (
     Books,
     Entry,
@@ -65,6 +66,8 @@ _MENDS = {
     "contaminated": "a --benchmark asks the same",
     "reflective": "--reflective takes them, without --leave-out",
     "provoked": "--errors all takes them",
+    "known_from_memory": "--known-share 1 takes them",
+    "gold_not_stated": "--unstated mark takes them",
 }
 """What to change when a reason took every row."""
 Progress = Callable[[str, int, int], None]
@@ -109,15 +112,16 @@ def make_training_set(
                 for name, record in TABLES.items()
             ]
             sft, rl, pairs = tables
+            notes = read_notes(runs)
             _collect_sft(runs, sft, judge, tell)
-            _collect_rl(runs, asked, rl, judge, config.protocol, tell)
-            _collect_pairs(runs, pairs, judge, tell)
+            _collect_rl(runs, asked, rl, judge, notes, config.protocol, tell)
+            _collect_pairs(runs, pairs, judge, notes, tell)
             _place(tables, config)
             files = [file for table in tables for file in table.write(folder, config, tell)]
         rejected.close()
         shutil.rmtree(staging)
         manifest = SetManifest(
-            inputs=(*map(_input, runs), *map(_file_input, asked)),
+            inputs=_inputs(runs, asked, tables),
             config=json.dumps(to_dict(config)),
             measured_by=judge.measured_by,
             stages=tuple(line for table in tables for line in table.lines),
@@ -145,6 +149,8 @@ class SetTable:
     """The rows in the order of learning."""
     invisible: int = 0
     """Characters that were taken out of its rows."""
+    taken: Counter[str] = field(default_factory=Counter)
+    """Rows by where they came from: the hash of a run's manifest, or of a file."""
 
     def clean(self, row: Row) -> Row:
         """The row as it is judged and kept: see `without_invisible`."""
@@ -153,9 +159,15 @@ class SetTable:
         return cleaned
 
     def add(
-        self, row: SftRow | RlRow | PreferenceRow, dataset: str, curriculum: tuple[int, float], tokens: int
+        self,
+        row: SftRow | RlRow | PreferenceRow,
+        source: tuple[str, str],
+        curriculum: tuple[int, float],
+        tokens: int,
     ) -> None:
-        """Take a row."""
+        """Take a row. `source`: its data set, and where it came from, as in `taken`."""
+        dataset, origin = source
+        self.taken[origin] += 1
         self.entries.append(
             Entry(
                 number=self.staged.add(row),
@@ -257,7 +269,7 @@ def _collect_sft(runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge, 
                 verdict, tokens = judge.conversation(row)
                 if verdict is None:
                     books.accept()
-                    table.add(row, run.dataset, curriculum, tokens)
+                    table.add(row, (run.dataset, run.manifest_sha256), curriculum, tokens)
                     continue
                 books.reject(row.uid, row, verdict)
                 for segment in segments(row) if verdict.reason == SPLIT else ():
@@ -265,7 +277,7 @@ def _collect_sft(runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge, 
                     against, tokens = judge.segment(segment)
                     if against is None:
                         of_segments.accept()
-                        table.add(segment, run.dataset, curriculum, tokens)
+                        table.add(segment, (run.dataset, run.manifest_sha256), curriculum, tokens)
                     else:
                         of_segments.reject(segment.uid, segment, against)
             done += len(batch)
@@ -280,25 +292,31 @@ def _collect_rl(
     files: Mapping[Path, Sequence[Question]],
     table: SetTable,
     judge: RowJudge,
+    notes: Notes,
     protocol: str | None,
     tell: Progress,
 ) -> None:
     books = Books("rl", table.books)
     total = sum(map(question_count, runs)) + sum(map(len, files.values()))
-    of_runs = (row for run in runs for row in rl_rows(run, protocol))
-    of_files = (row for path, asked in files.items() for row in asked_rows(path, asked, protocol or ""))
-    for done, row in enumerate(map(table.clean, chain(of_runs, of_files)), start=1):
-        verdict, tokens = judge.question(row)
+    of_runs = ((run.manifest_sha256, row) for run in runs for row in rl_rows(run, protocol, names_in(notes)))
+    of_files = (
+        (sha256_of(path), row) for path, asked in files.items() for row in asked_rows(path, asked, protocol or "")
+    )
+    for done, (origin, read) in enumerate(chain(of_runs, of_files), start=1):
+        made = table.clean(read)
+        note = note_of(notes, made.question)
+        row = replace(made, known_share=note.known_share, gold_stated=note.gold_stated)
+        verdict, tokens = judge.question(row, note)
         if verdict is None:
             books.accept()
-            table.add(row, row.data_source, (row.curriculum_stage, row.difficulty), tokens)
+            table.add(row, (row.data_source, origin), (row.curriculum_stage, row.difficulty), tokens)
         else:
             books.reject(row.uid, row, verdict)
         tell("reading questions", done, total)
     table.lines.append(books.line(total))
 
 
-def _collect_pairs(runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge, tell: Progress) -> None:
+def _collect_pairs(runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge, notes: Notes, tell: Progress) -> None:
     """Of runs that have pairs; a training set without any has no line for them."""
     books = Books("pairs", table.books)
     declared = {run.dataset: found for run in runs if (found := table_of(run.dataset, "pairs"))}
@@ -308,12 +326,13 @@ def _collect_pairs(runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge
     for run in having:
         name, where = declared[run.dataset]
         known = difficulties(run)
+        truths = {row.question_id: row.reward_model.ground_truth for row in rl_rows(run, None, names_in(notes))}
         for stored in run.rows(name, where.record):
             row: PreferenceRow = table.clean(stored.preference(run.dataset, where.protocol))
-            verdict, tokens = judge.pair(row)
+            verdict, tokens = judge.pair(row, truths.get(row.question_id))
             if verdict is None:
                 books.accept()
-                table.add(row, run.dataset, known.get(row.question_id, (1, 0.0)), tokens)
+                table.add(row, (run.dataset, run.manifest_sha256), known.get(row.question_id, (1, 0.0)), tokens)
             else:
                 books.reject(row.uid, row, verdict)
             done += 1
@@ -343,9 +362,16 @@ def _reasons(tables: Sequence[SetTable]) -> str:
     return "; ".join([f"({', '.join(sorted(counts))}): {told}", *mends])
 
 
-def _input(run: FinishedRun) -> SetInput:
-    return SetInput(run_id=run.manifest.run_id, dataset=run.dataset, manifest_sha256=run.manifest_sha256)
-
-
-def _file_input(path: Path) -> SetInput:
-    return SetInput(run_id=path.name, dataset=name_of(path), manifest_sha256=sha256_of(path))
+def _inputs(runs: Sequence[FinishedRun], files: Iterable[Path], tables: Sequence[SetTable]) -> tuple[SetInput, ...]:
+    """Runs and files with what the tables took of each."""
+    named = [(run.manifest.run_id, run.dataset, run.manifest_sha256) for run in runs]
+    named += [(path.name, name_of(path), sha256_of(path)) for path in files]
+    return tuple(
+        SetInput(
+            run_id=run_id,
+            dataset=dataset,
+            manifest_sha256=digest,
+            rows=tuple(TableRows(table=table.name, rows=table.taken[digest]) for table in tables),
+        )
+        for run_id, dataset, digest in named
+    )

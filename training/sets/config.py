@@ -60,6 +60,12 @@ class ViewConfig:
     """Of these rows, those that mend such an error: mended misreadings may cost more than they teach."""
     errors: Literal["sampled", "all"] = "all"
     """`sampled`: without rows whose mistake was provoked (`error_source`); rows that do not say stay."""
+    max_known_share: float = 0.375
+    """Of right answers from memory: a question that some model knows better is no question of `rl/`, as it needs no
+    search. 1: all stay, with their share."""
+    unstated: Literal["drop", "mark"] = "drop"
+    """What becomes of a question whose gold answer no text states that came with it, or was read for it: it leaves
+    `rl/`, or stays with `gold_stated: false`."""
     benchmarks: tuple[str, ...] = ()
     """Files of questions that must not be trained on."""
     ngram: int = 8
@@ -69,6 +75,8 @@ class ViewConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.validation_share < 1:
             raise InvalidInput(f"expected 0 to below 1, got {self.validation_share}", field="validation_share")
+        if not 0 <= self.max_known_share <= 1:
+            raise InvalidInput(f"expected 0 to 1, got {self.max_known_share}", field="max_known_share")
         for name in ("max_tokens", "ngram", "rows_per_file"):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"expected at least 1, got {getattr(self, name)}", field=name)

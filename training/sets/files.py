@@ -36,6 +36,14 @@ TABLES: dict[str, type] = {"sft": SftRow, "rl": RlRow, "pairs": PreferenceRow}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableRows:
+    """Rows for a table of a set."""
+
+    table: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetInput:
     """A run or a file of questions that the set was made from."""
 
@@ -44,6 +52,8 @@ class SetInput:
     dataset: str
     manifest_sha256: str
     """Of a file its own."""
+    rows: tuple[TableRows, ...] | None = None
+    """What the set took of it, before the mixture; None in sets of earlier versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +77,8 @@ class SetManifest:
     """A finished training set."""
 
     STORED_AS: ClassVar[str] = "SetManifest"
-    SCHEMA_VERSION: ClassVar[str] = "1.1"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.2"
+    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1"), migration())
 
     inputs: tuple[SetInput, ...]
     config: str

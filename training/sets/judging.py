@@ -9,9 +9,11 @@ from typing import Any, TypeVar
 
 from trailforge.pipelines.sources import read_benchmark
 from trailforge.protocols import PROTOCOLS
+from trailforge.protocols.transcripts import pay
 from trailforge.retrieval.words import ngrams_of
 from trailforge.schemas import (
     ChatMessage,
+    GroundTruth,
     InvalidInput,
     PreferenceRow,
     RlRow,
@@ -23,6 +25,7 @@ from trailforge.schemas.text import chat_token_in, count_conversation, remove_in
 from trailforge.training.frames import END, START
 from trailforge.training.masks import masked_tokens, pieces, prepare_tokenizer, prompt_ids, teach
 from trailforge.training.sets.config import ViewConfig
+from trailforge.training.sets.notes import QuestionNotes, find_unpaid
 
 SPLIT = "split_into_segments"
 """Why a row is left out whose segments are taken in its place."""
@@ -82,18 +85,33 @@ class RowJudge:
         verdict, tokens = self._measured(row)
         return (replace(verdict, reason="too_long") if verdict is not None else None), tokens
 
-    def question(self, row: RlRow) -> tuple[Verdict | None, int]:
-        """Of one to ask; it has the length of its prompt."""
+    def question(self, row: RlRow, note: QuestionNotes) -> tuple[Verdict | None, int]:
+        """Of one to ask; it has the length of its prompt. `note`: what runs tell of it."""
         if self._has_seen("rl", row.reward_model.ground_truth.protocol, " ".join(row.question.casefold().split())):
             return _against("duplicate_question", "asked before in the same protocol"), 0
         if asked := self._benchmarks.asking(row.question):
             return _against("contaminated", asked), 0
         if held := control_token(row.prompt):
             return _against("control_token", held), 0
+        if against := self._unworthy(row, note):
+            return against, 0
         return self._fitting(row.prompt, is_prompt=True)
 
-    def pair(self, row: PreferenceRow) -> tuple[Verdict | None, int]:
-        """Of two conversations, of which each has to fit; it has the length of both."""
+    def _unworthy(self, row: RlRow, note: QuestionNotes) -> Verdict | None:
+        """Why no rollout is worth making on it."""
+        truth = row.reward_model.ground_truth
+        share = row.known_share or 0.0
+        if share > self._config.max_known_share:
+            return _against("known_from_memory", f"{share:g} of the answers from memory are right", score=share)
+        if row.gold_stated is False and self._config.unstated == "drop":
+            return _against("gold_not_stated", f"no text that was read states {truth.target[0]!r}")
+        unpaid = find_unpaid(note, truth)
+        if unpaid is not None:
+            return _against("unpaid_answer", f"{unpaid!r} is kept as right, and not paid in full: {truth.target[0]!r}")
+        return None
+
+    def pair(self, row: PreferenceRow, truth: GroundTruth | None = None) -> tuple[Verdict | None, int]:
+        """Of two conversations, of which each has to fit; it has the length of both. `truth`: of its question."""
         both = [(*row.prompt, *end) for end in (row.chosen, row.rejected)]
         if self._has_seen("pairs", row.uid):
             return _against("duplicate_row", "in an earlier run too"), 0
@@ -101,6 +119,8 @@ class RowJudge:
             return _against("malformed_row", "an end does not begin with a turn of the agent"), 0
         if row.protocol not in PROTOCOLS:
             return _against("no_protocol", "its conversations are in no form that trainers know"), 0
+        if is_ranked_lower(row, truth):
+            return _against("ranked_lower", "the reward of its protocol pays the rejected end more"), 0
         if row.chosen == row.rejected:
             return _against("malformed_row", "both ends are the same"), 0
         if held := control_token(both[0]) or control_token(both[1]):
@@ -146,6 +166,13 @@ class RowJudge:
         if self._tokenizer is None:
             return count_conversation(messages)
         return len((prompt_ids if is_prompt else _ids)(self._tokenizer, messages))
+
+
+def is_ranked_lower(row: PreferenceRow, truth: GroundTruth | None) -> bool:
+    """Does the reward of a pair's protocol pay its chosen end less than its rejected one?"""
+    if truth is None or truth.protocol != row.protocol:
+        return False
+    return pay((*row.prompt, *row.chosen), truth) < pay((*row.prompt, *row.rejected), truth)
 
 
 def _ids(tokenizer: Any, messages: Sequence[ChatMessage]) -> list[int]:

@@ -8,7 +8,7 @@ data set, or the one that is asked for.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.runs.finished import MANIFEST, FinishedRun, read_finished
 from trailforge.pipelines.sources import read_questions
 from trailforge.protocols import PROTOCOLS
+from trailforge.rewards.episode import make_target, reward_preset
 from trailforge.rewards.r_search import TOOLS
 from trailforge.schemas import (
     AskedQuestion,
@@ -86,8 +87,13 @@ def _check_versions(run: FinishedRun) -> None:
 # RL rows
 
 
-def rl_rows(run: FinishedRun, protocol: str | None = None) -> Iterator[RlRow]:
-    """The questions of a run, in its order. `protocol`: that of all but those with options; None: the data set's."""
+def rl_rows(
+    run: FinishedRun, protocol: str | None = None, names_of: Callable[[str], Iterable[str]] = lambda question: ()
+) -> Iterator[RlRow]:
+    """The questions of a run, in its order. `protocol`: that of all but those with options; None: the data set's.
+
+    `names_of`: what else a question's gold answer is called, as a graph tells.
+    """
     questions = table_of(run.dataset, "questions")
     if questions is None:
         return
@@ -98,7 +104,7 @@ def rl_rows(run: FinishedRun, protocol: str | None = None) -> Iterator[RlRow]:
         asked: AskedQuestion = row.asked()
         speaks = protocol if protocol and not asked.options else table.protocol  # other rewards compare no letters
         found = tuple(titles[each] for each in asked.support_ids if each in titles)
-        yield _row(asked, run.dataset, run.manifest.run_id, speaks, found)
+        yield _row(asked, run.dataset, run.manifest.run_id, speaks, found, tuple(names_of(asked.text)))
 
 
 def read_asked(path: Path, column_map: Mapping[str, str] | None = None) -> list[Question]:
@@ -124,7 +130,7 @@ def name_of(path: Path) -> str:
 def asked_rows(path: Path, questions: Iterable[Question], protocol: str) -> Iterator[RlRow]:
     """Rows of a file's questions, with the titles and hops that it gives. No run holds what is searched for them."""
     for question in questions:
-        yield _row(question.asked(), question.dataset or name_of(path), "", protocol, ())
+        yield _row(question.asked(), question.dataset or name_of(path), "", protocol)
 
 
 def question_count(run: FinishedRun) -> int:
@@ -147,11 +153,16 @@ def stage_of(hops: int) -> int:
     return max(1, hops - 1)
 
 
-def ground_truth(asked: AskedQuestion, protocol: str, titles: tuple[str, ...] = ()) -> GroundTruth:
-    """What rewards know of a question. `titles`: of its supporting documents in the run's corpus."""
+def ground_truth(
+    asked: AskedQuestion, protocol: str, titles: tuple[str, ...] = (), names: tuple[str, ...] = ()
+) -> GroundTruth:
+    """What rewards know of a question. `titles`: of its supporting documents in the run's corpus. `names`: see
+    `rl_rows`."""
     grammar = PROTOCOLS[protocol]
+    golds = asked.golds if asked.options else tuple(dict.fromkeys((*asked.golds, *names)))
     return GroundTruth(
-        target=asked.golds,
+        target=golds if asked.options else make_target(golds, reward_preset(grammar.reward)),
+        num_golds=len(golds),
         answer_kind="options" if asked.options else "text",
         options=asked.options,
         correct_options=asked.correct_options,
@@ -166,11 +177,18 @@ def ground_truth(asked: AskedQuestion, protocol: str, titles: tuple[str, ...] = 
     )
 
 
-def _row(asked: AskedQuestion, data_source: str, corpus_id: str, protocol: str, titles: tuple[str, ...]) -> RlRow:
+def _row(
+    asked: AskedQuestion,
+    data_source: str,
+    corpus_id: str,
+    protocol: str,
+    titles: tuple[str, ...] = (),
+    names: tuple[str, ...] = (),
+) -> RlRow:
     hops, grammar = asked.num_hops or 0, PROTOCOLS[protocol]
     stage, difficulty = asked.curriculum or (stage_of(hops), float(hops))
-    truth = ground_truth(asked, protocol, titles)
-    known = "\0".join([protocol, asked.text, *truth.target])
+    truth = ground_truth(asked, protocol, titles, names)
+    known = "\0".join([protocol, asked.text, *asked.golds])
     return RlRow(
         uid=hashlib.sha256(known.encode()).hexdigest()[:16],
         data_source=data_source,

@@ -452,7 +452,7 @@ def test_questions_of_a_file_are_learnt_on_without_a_run(tmp_path: Path, mcts: P
         truth = rows[question.question].reward_model.ground_truth
         assert truth.support_titles == tuple(each.title for each in question.supporting_documents) != ()
         assert (truth.num_hops, truth.hops) == (question.hop_count, question.decomposition)
-        assert (truth.protocol, truth.target) == ("react", question.golds)
+        assert (truth.protocol, truth.golds) == ("react", question.golds)
     (source,) = built.manifest.inputs
     assert (source.run_id, source.manifest_sha256) == (file.name, hashlib.sha256(file.read_bytes()).hexdigest())
     make_training_set([mcts], tmp_path / "both", in_react, questions=[file])

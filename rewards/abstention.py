@@ -1,0 +1,76 @@
+"""Our own reward: a right answer pays most, one that says that it is not known nothing, a wrong one costs.
+
+The rewards of the papers pay an agent that says it does not know as much as one that guesses wrongly, so a guess can
+only win. Here a guess is worth its risk only where it is right more often than wrong / (right + wrong), by default one
+time in eleven: an agent that knows that little says so, and one that always says so earns less than one that answers
+what it has read.
+
+"Unknown" is paid as a wrong answer where a text that the agent was given states the answer, and where it has not
+searched at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trailforge.schemas import InvalidInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbstentionConstants:
+    """What each kind of answer is paid: right > unknown >= 0 > wrong > malformed."""
+
+    right: float = 1.0
+    """By the matcher of the filters, not word by word."""
+    unknown: float = 0.0
+    """After a search, where nothing that was read states the answer."""
+    wrong: float = -0.1
+    malformed: float = -1.0
+    """In a broken form, whatever it says, and for no answer at all."""
+
+    def __post_init__(self) -> None:
+        if not self.right > self.unknown >= 0.0 > self.wrong > self.malformed:
+            raise InvalidInput(
+                f"expected right > unknown >= 0 > wrong > malformed, got {self.right}, {self.unknown}, {self.wrong}, "
+                f"{self.malformed}",
+                field="right",
+            )
+
+    @property
+    def break_even(self) -> float:
+        """The share of right answers from which answering pays more than saying "unknown"."""
+        return (self.unknown - self.wrong) / (self.right - self.wrong)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbstentionReward:
+    """What an answer is paid, and why."""
+
+    total: float
+    right: float
+    """1 or 0: what the matcher says."""
+    abstains: float
+    """1 for an answer that says that it has none, else 0."""
+    stated: float
+    """1 where a text that the agent was given states a gold answer, else 0."""
+
+
+def abstention_reward(
+    *,
+    is_right: bool,
+    abstains: bool,
+    is_stated: bool,
+    has_searched: bool,
+    format_holds: bool,
+    constants: AbstentionConstants = AbstentionConstants(),
+) -> AbstentionReward:
+    """All parts and the total. `is_stated`: does a text that the agent was given state a gold answer?"""
+    if not format_holds:
+        total = constants.malformed
+    elif is_right:
+        total = constants.right
+    elif abstains and has_searched and not is_stated:
+        total = constants.unknown
+    else:
+        total = constants.wrong
+    return AbstentionReward(total=total, right=float(is_right), abstains=float(abstains), stated=float(is_stated))

@@ -1,0 +1,168 @@
+"""What runs tell of their questions: how kept rows answer them, who knows them by heart, and what states their golds.
+
+A question is worth a rollout where its reward and the filters mean the same by "right", where the model has to search
+for the answer, and where some text gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from trailforge.pipelines.datasets import load_dataset
+from trailforge.pipelines.runs.finished import FinishedRun
+from trailforge.protocols import PROTOCOLS
+from trailforge.protocols.transcripts import read_transcript
+from trailforge.rewards import RSearchConstants, normalize_answer, other_names, reward_preset, states
+from trailforge.rewards.episode import measure_answer
+from trailforge.schemas import AskedQuestion, GroundTruth, Question, RejectedRow, SftRow, parse_json
+from trailforge.training.sets.order import question_key
+from trailforge.training.sets.runs import table_of
+
+_KNOWN = "known_from_memory"
+"""Name of the filter whose score is the share of right answers from memory."""
+_NEVER_QUOTED = frozenset(("yes", "no"))
+
+
+@dataclass(slots=True, kw_only=True)
+class QuestionNotes:
+    """Of one question, from all runs that asked it."""
+
+    golds: dict[str, None] = field(default_factory=dict)
+    """The gold answer, its aliases, and what rows say it is called in a graph."""
+    answers: set[str] = field(default_factory=set)
+    """Final answers of kept rows."""
+    known_share: float | None = None
+    """The largest that a run has found."""
+    is_quoted: bool = False
+    """Has some text to say the answer? It need not where a question has options, or asks for an explanation."""
+    has_text: bool = False
+    """Came a text with it, or did an episode read any?"""
+    is_stated: bool = False
+    """Does such a text state a gold answer?"""
+
+    @property
+    def gold_stated(self) -> bool | None:
+        """As in `RlRow`."""
+        is_quoted = self.is_quoted and not _NEVER_QUOTED.intersection(map(normalize_answer, self.golds))
+        return self.is_stated if self.has_text and is_quoted else None
+
+    def read(self, texts: Iterable[str]) -> None:
+        """Look whether one of the texts states a gold answer."""
+        names = [name for gold in self.golds for name in (gold, *other_names(gold))]
+        for text in texts:
+            if self.is_stated:
+                return
+            self.has_text = True
+            self.is_stated = any(states(text, name) for name in names)
+
+    def weigh(self, share: float) -> None:
+        """Note how much of it some model knows."""
+        self.known_share = max(share, self.known_share or 0.0)
+
+
+Notes = Mapping[str, QuestionNotes]
+"""By `question_key`."""
+
+
+def note_of(notes: Notes, question: str) -> QuestionNotes:
+    """Of a question; an empty one where no run asked it."""
+    return notes.get(question_key(question)) or QuestionNotes()
+
+
+def names_in(notes: Notes) -> Callable[[str], Iterable[str]]:
+    """For `rl_rows`: what else a question's gold answer is called."""
+    return lambda question: note_of(notes, question).golds
+
+
+def read_notes(runs: Sequence[FinishedRun]) -> Notes:
+    """Of all questions that runs asked. Raises as `FinishedRun.rows`."""
+    notes: dict[str, QuestionNotes] = {}
+    for run in runs:
+        _read_run(run, notes)
+    return notes
+
+
+def _read_run(run: FinishedRun, notes: dict[str, QuestionNotes]) -> None:
+    keys: dict[str, str] = {}
+    for asked, texts, is_quoted in _questions(run):
+        keys[asked.id] = question_key(asked.text)
+        note = notes.setdefault(keys[asked.id], QuestionNotes())
+        note.is_quoted |= is_quoted
+        note.golds |= dict.fromkeys(asked.golds)
+        note.read(texts)
+    for row in run.rows("sft", SftRow) if run.files("sft") else ():
+        if row.segment_index != row.segment_count - 1:
+            continue
+        note = notes.setdefault(question_key(row.question), QuestionNotes())
+        note.golds |= dict.fromkeys((row.answer, *row.answer_aliases))
+        note.read(message.content for message in row.messages if message.role == "tool")
+        if row.protocol in PROTOCOLS:
+            note.answers |= {read_transcript(row.messages, row.protocol).answer} - {""}
+    for question_id, share in _known_of_rows(run):
+        if question_id in keys:
+            notes[keys[question_id]].weigh(share)
+    for row in run.rows("rejected", RejectedRow) if run.files("rejected") else ():
+        payload = _payload(row)
+        question_id = payload.get("question_id", "")
+        if question_id not in keys:
+            continue
+        note = notes[keys[question_id]]
+        if row.reason == _KNOWN and payload.get("answers"):
+            note.weigh(row.score)
+        for scored in _mappings(payload.get("filters")):
+            if scored.get("name") == _KNOWN:
+                note.weigh(scored["score"])
+        note.read(_tool_texts(payload))
+
+
+def _questions(run: FinishedRun) -> Iterator[tuple[AskedQuestion, Iterable[str], bool]]:
+    """As training asks them, with the texts that come with each, and whether some text has to say the answer."""
+    if (declared := table_of(run.dataset, "questions")) is None:
+        return
+    name, table = declared
+    for row in run.rows(name, table.record):
+        paragraphs = row.paragraphs if isinstance(row, Question) else ()
+        yield row.asked(), (f"{each.title}. {each.text}" for each in paragraphs), isinstance(row, Question)
+
+
+def _known_of_rows(run: FinishedRun) -> Iterator[tuple[str, float]]:
+    """Question and share of rows that were kept though a model knows it in part."""
+    dataset = load_dataset(run.dataset)
+    record = dataset.all_tables[dataset.rows].record
+    if not {"filters", "question_id"} <= {each.name for each in fields(record)}:
+        return
+    for row in run.rows(dataset.rows, record):
+        yield from ((row.question_id, each.score) for each in row.filters if each.name == _KNOWN)
+
+
+def _payload(row: RejectedRow) -> Mapping[str, Any]:
+    try:
+        payload = parse_json(row.payload)
+    except ValueError:
+        return {}
+    return payload if isinstance(payload, dict) else {}
+
+
+def _tool_texts(payload: Mapping[str, Any]) -> Iterator[str]:
+    """Of a rejected episode, which may lie within its row."""
+    held = payload.get("episode")
+    for message in _mappings((held if isinstance(held, dict) else payload).get("messages")):
+        if message.get("role") == "tool":
+            yield str(message.get("content", ""))
+
+
+def _mappings(value: Any) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def find_unpaid(note: QuestionNotes, truth: GroundTruth) -> str | None:
+    """A kept row's answer that the reward of the question does not find wholly right; None where there is none.
+
+    R-Search's reward asks a judge, who found such answers right.
+    """
+    constants = reward_preset(truth.reward_preset).constants
+    if isinstance(constants, RSearchConstants):
+        return None
+    return next((each for each in sorted(note.answers) if measure_answer(each, truth, constants) < 1.0), None)
