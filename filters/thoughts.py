@@ -91,7 +91,8 @@ def unfounded_thoughts(row: Trajectory, *, max_words: int) -> Verdict:
 def _faults(row: Trajectory, max_words: int) -> Iterator[str]:
     seen = [row.question, *(row.wrong_plan or row.plan)]
     claimed = 0
-    is_taken_back = not any(step.is_mistake for step in row.steps)
+    # A search that found nothing claims nothing that could be doubted.
+    is_taken_back = not any(step.is_mistake and step.answer for step in row.steps)
     for number, message in enumerate(row.messages[2:], start=2):
         if message.role != "assistant":
             seen.append(message.content)

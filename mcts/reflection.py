@@ -141,6 +141,12 @@ class _Rules:
         """Is it an answer, and another one?"""
         return bool(normalized(bad.answer)) and not self.same_answer(bad.answer, good.answer)
 
+    def is_missed(self, bad: Step, good: Step) -> bool:
+        """Was nothing answered, over passages that do not hold what the other search found?"""
+        is_empty = not normalized(bad.answer) and bool(bad.passages) and bool(normalized(good.answer))
+        has_it = _passage_ids(bad) == _passage_ids(good) or holds_answer(bad, good.answer, self.mentions)
+        return is_empty and not has_it
+
 
 def _candidates(rules: _Rules, config: ReflectionConfig) -> Iterator[Reflection]:
     tree = rules.tree
@@ -163,10 +169,13 @@ def _candidates(rules: _Rules, config: ReflectionConfig) -> Iterator[Reflection]
 
 
 def _same_plan(wrong: Rollout, right: Rollout, rules: _Rules) -> Reflection | None:
-    """The first step with another answer: reasoning when its passages held the right one, else retrieval."""
+    """The first step with another answer: reasoning when its passages held the right one, else retrieval. So is a
+    search that found nothing to answer from, where another did."""
     for j, (bad, good) in enumerate(zip(wrong.steps, right.steps, strict=True)):
         if rules.same_answer(bad.answer, good.answer):
             continue
+        if rules.is_missed(bad, good):
+            return _reflection("retrieval", wrong, right, wrong_step=j, right_step=j)
         if not rules.is_wrong(bad, good):
             return None
         misread = _passage_ids(bad) == _passage_ids(good) or holds_answer(bad, good.answer, rules.mentions)

@@ -145,7 +145,10 @@ def _kinds(row: Trajectory) -> dict[int, str]:
 
 def _mistakes(row: Trajectory) -> list[Part]:
     return [
-        Note((f"mistake at step {step.index + 1}: {step.query} → ", StyledText(step.answer, "wrong")), "wrong")
+        Note(
+            (f"mistake at step {step.index + 1}: {step.query} → ", StyledText(step.answer or "nothing", "wrong")),
+            "wrong",
+        )
         for step in row.steps
         if step.is_mistake
     ]

@@ -239,6 +239,8 @@ class _Narrator:
         return sentences
 
     def _claim(self, step: Step) -> str:
+        if not step.answer:
+            return self._draw("claim_nothing")
         answer = step.answer.rstrip(".")  # the sentence brings its own full stop
         if step.is_mistake and not stands_in_passages(step):
             return self._draw("claim_from_memory", answer=answer)
@@ -251,6 +253,8 @@ class _Narrator:
 
     def _reflect(self, step: Step) -> str:
         error = self._story.error
+        if not step.answer:
+            return self._draw("reflect_nothing")
         if error == "decomposition" or stands_in_passages(step):
             return self._draw(f"reflect_{error}")
         return self._draw(f"reflect_memory_{error}")

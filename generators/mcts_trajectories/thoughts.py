@@ -242,6 +242,8 @@ def _names(story: Story, part: ThoughtPart) -> tuple[_Name, ...]:
         return ("reflection", "sound")
     if part.name != "claim":
         return (part.name,)
+    if not story.steps[part.step].answer:
+        return ("stated", "claim")
     is_blameless = story.steps[part.step].is_mistake and story.error == "decomposition"
     return ("quote", "claim") if is_blameless else ("quote", "stated", "claim")
 
@@ -252,6 +254,11 @@ def _text(reply: ThoughtsReply, field: _Field) -> str:
 
 def _wanted(story: Story, field: _Field) -> str:
     step = story.steps[field.part.step]
+    if field.holds == "stated" and not step.answer:
+        return (
+            "true or false: do these passages, or what was found before, really say or imply the answer to "
+            f"{_asked(story, field.part.step)!r}?"
+        )
     if field.holds == "stated":
         source = "do these passages" if step.is_mistake else "does that sentence"
         return (
@@ -268,6 +275,8 @@ def _wanted(story: Story, field: _Field) -> str:
         return "the one sentence of these passages that this rests on, copied word for word"
     if field.part.name == "claim":
         return _wanted_claim(step)
+    if field.part.name == "reflection" and not step.answer:
+        return "why another search is needed, and what other words might find. It does not know the answer yet."
     if field.part.name == "reflection":
         return f"{_WHY[story.error or 'reasoning']} It does not know the right answer yet and does not name it."
     if field.part.name == "next":
@@ -287,6 +296,8 @@ def _asked(story: Story, position: int) -> str:
 
 
 def _wanted_claim(step: Step) -> str:
+    if not step.answer:
+        return "that these passages do not say it, and what they speak of instead"
     if not step.is_mistake:
         return f"what it concludes from that sentence, and why; it uses these words for it: {step.answer}"
     if stands_in_passages(step):

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, SECOND, step, trajectory
+from trailforge.filters.thoughts import unfounded_thoughts
 from trailforge.generators.mcts_trajectories.spans import texts_of
 from trailforge.generators.mcts_trajectories.story import (
     PROMPTS,
@@ -39,7 +40,8 @@ FROM_MEMORY = [
     trajectory(FIRST, replace(MISLED, answer="Salzburg"), AGAIN, error="retrieval"),
 ]
 DECOMPOSITION = trajectory(FIRST, WRONG_TURN, SECOND, error="decomposition", first_plan=OTHER_PLAN)
-ALL = [CORRECT, RETRIEVAL, REASONING, REREAD, DECOMPOSITION, *FROM_MEMORY]
+NOTHING = trajectory(FIRST, replace(MISLED, answer=""), AGAIN, error="retrieval")
+ALL = [CORRECT, RETRIEVAL, REASONING, REREAD, DECOMPOSITION, NOTHING, *FROM_MEMORY]
 
 
 POOLS = PROMPTS.pools("connectives")
@@ -125,6 +127,13 @@ def test_a_passage_is_cited_only_if_it_names_what_the_query_names() -> None:
     assert found is not None and found.title == "Fritz Lang"
     for n in range(9):
         assert "Freud" not in tell(trajectory(FIRST, both), n)[-1]
+
+
+def test_a_search_that_found_nothing_is_told_as_that_and_made_in_other_words() -> None:
+    (nothing,), (mend,) = texts_of(NOTHING, "mistake"), texts_of(NOTHING, "mend")
+    assert said_of("claim_nothing", nothing) and said_of("reflect_nothing", mend)
+    assert searches(NOTHING) == [FIRST.query, MISLED.query, AGAIN.query]
+    assert unfounded_thoughts(NOTHING, max_words=150).keep and mismatch(NOTHING) == ""
 
 
 def test_of_a_query_without_names_the_words_count() -> None:

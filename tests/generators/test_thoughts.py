@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.generators.strong_thoughts import REPLIES, ROWS
-from tests.support.rows import QUESTION
+from tests.support.rows import AGAIN, FIRST, MISLED, QUESTION, trajectory
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.filters import FilterConfig
 from trailforge.generators.mcts_trajectories.estimate import rehearse
@@ -211,6 +211,20 @@ def test_a_row_is_doubted_exactly_where_a_reply_speaks_against_it(data: st.DataO
     assert len(doubts) == len(turned)
     assert doubtful(row, doubts).keep is not bool(turned)
     assert doubtful(row, doubts).reason in DOUBTS
+
+
+def test_of_a_search_that_found_nothing_it_is_asked_whether_the_passages_say_it() -> None:
+    """No sentence is cited for it; where the model finds the answer there, the search is not to be blamed."""
+    row = trajectory(FIRST, replace(MISLED, answer=""), AGAIN, error="retrieval")
+    story = story_of(row, "search")
+    fields = reply_schema(story)["properties"]["turn_3"]["properties"]
+    assert [name for name in fields if name in ("quote", "stated", "claim", "reflection")] == [
+        "stated", "claim", "reflection",
+    ]  # fmt: skip
+    assert "the answer to 'In which city was Fritz Lang born?'?" in describe(story)
+    (doubt,) = doubts_of(story, {"turn_3": {"stated": True}})
+    assert doubt.reason == "mistake_is_stated" and doubts_of(story, {"turn_3": {"stated": False}}) == []
+    assert not doubtful(row, [doubt]).keep
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -106,6 +106,20 @@ def test_an_abstention_leaves_no_answer_and_is_no_mistake_to_show() -> None:
     assert reflections(tree(RIGHT, abstains), same, holds, CONFIG) == []
 
 
+def test_a_search_that_found_nothing_to_answer_from_is_a_retrieval_error() -> None:
+    """Where another search of the same step found it; not where its own passages had it, and were overlooked."""
+    wrong = rollout(1, 1, PLAN, "Ann ? ?", "ab xy gh", 0.0)
+    empty = replace(wrong, steps=(wrong.steps[0], *(replace(step, answer="") for step in wrong.steps[1:])))
+    found = only(reflections(tree(RIGHT, empty), same, holds, CONFIG))
+    assert (found.error, found.pair.wrong_step, found.pair.right_step) == ("retrieval", 1, 1)
+    assert [(s.answer, s.is_mistake) for s in mended_steps(found)] == [
+        ("Ann", False), ("", True), ("Turin", False), ("Po", False),
+    ]  # fmt: skip
+    had_it = Passage(id="x", title="x", text="Turin", score=0.0)
+    overlooked = replace(empty, steps=(empty.steps[0], replace(empty.steps[1], passages=(had_it,)), empty.steps[2]))
+    assert reflections(tree(RIGHT, overlooked), same, holds, CONFIG) == []
+
+
 def test_a_pair_with_one_difference_alone_comes_first() -> None:
     far = rollout(1, 1, PLAN, "Ann Rome Tiber", "xy zw gh", 0.0)
     near = replace(rollout(2, 1, PLAN, "Ann Bern Aare", "ab cy gh", 0.0), variation="query", varied_step=1, base=0)
