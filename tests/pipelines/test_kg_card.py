@@ -150,7 +150,10 @@ def test_questions_are_counted_by_shape_and_relation(original_kg: Mapping[str, F
     for form in asked | paths:
         assert f"| {form[0]} | {form[1]} | {asked[form]} | {paths[form]} | {counts[form]} |" in text
     missing = (asked - paths).total()
-    assert missing and f"\n{missing} of 60 paths were not found in the shape that was asked for" in text
+    found, others = paths.total(), paths.total() - (asked & paths).total()
+    assert missing and f"\n60 paths were asked for, {found} were found. {missing} were not found in the shape" in text
+    assert f"{others or 'None'} of other shapes took their place." in text
+    assert run.settings.tries and all(f"| {each.reason} | {each.count} | " in text for each in run.settings.tries)
     assert "The model was asked for others" in text and "| check | " in text
     used = Counter(name for row in rows for name in {fact.triple.relation_label for fact in row.chain.facts})
     for relation, count in used.items():

@@ -103,7 +103,8 @@ def test_a_duplicate_of_another_shard_is_rejected_with_the_uid_of_its_twin(
     shard_of = {
         row.uid: shard.name
         for shard in run.settings.shards
-        for row in read_parquet(run.folder / f"candidates/{shard.name}.parquet", KgQuestion)
+        for path in (run.folder / "candidates").glob(f"{shard.name}.parquet")
+        for row in read_parquet(path, KgQuestion)
     }
     kept = {row.uid: row for row in run.rows("kg_questions")}
     duplicates = [row for row in run.rows("rejected") if row.stage == "select"]
