@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ import yaml
 
 from tests.pipelines.kg_support import BY_RULE, FREE, WRITTEN, FinishedKg
 from tests.support.figures import pixels
+from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
 from trailforge.generators.kg_questions import card as questions_card
+from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.paths.config import share_out
 from trailforge.generators.kg_trajectories import card
 from trailforge.generators.kg_trajectories.config import KgRunConfig
@@ -193,3 +196,17 @@ def test_rows_of_the_embedded_model_are_said_not_to_be_for_training(
     assert [name for name in ALL if warning in text_of(original_kg[name])] == ["guided"]
     run, embedded = finished_kg("by_rule"), replace(BY_RULE, model=ModelConfig(url="embedded"))
     assert warning in questions_card.card(run.folder, run.manifest, embedded, [], [])
+
+
+def test_a_card_of_questions_says_only_what_the_run_did(original_kg: Mapping[str, FinishedKg], tmp_path: Path) -> None:
+    run = original_kg["written"]
+    config = run_configuration(KG_QUESTIONS, run.settings)
+    assert isinstance(config, KgQuestionRunConfig) and config.filters.check
+    (path, *_) = read_rows([run.folder / shard.input for shard in run.settings.shards], FactChain)
+    (tmp_path / "plots").mkdir()
+    manifest = replace(run.manifest, calls_by_purpose=())
+    text = questions_card.card(tmp_path, manifest, config, [], [path])
+    assert "The model was asked for no others" in text and "no id but the name" not in text
+    bare = replace(path, answer=replace(path.answer, id=path.answer.label))
+    text = questions_card.card(tmp_path, manifest, config, [], [bare])
+    assert f"- Of 1 of the {len(path.starts) + len(path.found)} entities the graph has no id but the name" in text
