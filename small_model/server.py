@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from trailforge.inference.packaged import PACKAGED_MODELS, SMOLLM2, PackagedModel
+from trailforge.inference.packaged import EMBEDDED_SLOTS, PACKAGED_MODELS, SMOLLM2, PackagedModel
 from trailforge.inference.server import LocalServer
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.schemas import InvalidInput, OutputError, ServerUnavailable, sync
@@ -26,7 +26,7 @@ _QUIET_THREADS = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
 class EmbeddedServer(LocalServer):
     """llama.cpp's OpenAI-compatible server on a free loopback port."""
 
-    def __init__(self, model: str = SMOLLM2.name, *, slots: int = 8) -> None:
+    def __init__(self, model: str = SMOLLM2.name, *, slots: int = EMBEDDED_SLOTS) -> None:
         super().__init__("the embedded model", stop_within_s=_STOP_WITHIN_S)
         if model not in PACKAGED_MODELS:
             raise InvalidInput(

@@ -125,8 +125,8 @@ def _tables(figures: _Figures, config: KgQuestionRunConfig) -> str:
 def _limits(config: KgQuestionRunConfig, figures: _Figures) -> str:
     small = None
     if config.model.url == "embedded":
-        is_ruled = config.writer.kind == "templates"
-        small = ", which answers from memory; rules put the facts into words" if is_ruled else ""
+        answers = ", which answers from memory" if "closed_book" in figures.calls else ""
+        small = f"{answers}; rules put the facts into words" if config.writer.kind == "templates" else ""
     checked = "- That one entity satisfies a question was counted in the graph: the world may know more of them."
     if "check" in figures.calls:
         checked += " The model was asked for others, and for what is wrong with the facts; it may not know."

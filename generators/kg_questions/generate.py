@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from trailforge.filters.base import scores_of
 from trailforge.generators.kg_questions.filters import Objections
-from trailforge.generators.kg_questions.wording import PROMPTS, RELATIONS, UNKNOWN, Wording, compose, phrase_of
+from trailforge.generators.kg_questions.wording import PERSON, PROMPTS, RELATIONS, UNKNOWN, Wording, compose, phrase_of
 from trailforge.inference import Meter, Sampling
 from trailforge.inference.asker import Style, fill
 from trailforge.inference.structured import object_schema
@@ -225,8 +225,12 @@ def _placeholders(chain: FactChain) -> dict[str, str]:
 
 
 def _describe_kind(chain: FactChain, node: KgNode) -> str:
-    """What it is; where the graph does not say, what tails of its relation are: a mother is a person."""
-    implied = (phrase_of(fact).kind for fact in chain.leading_to(node) if fact.is_forward)
+    """What it is; where the graph does not say, what tails of its relation are: a mother is a person, and so is who
+    has one.
+    """
+    implied = [phrase_of(fact).kind for fact in chain.leading_to(node) if fact.is_forward]
+    turned = (replace(fact, known=fact.found, found=fact.known) for fact in chain.facts if fact.known == node.id)
+    implied += [kind for fact in turned if (kind := phrase_of(fact).kind) == PERSON]
     kind = node.kind or next((kind for kind in implied if kind != UNKNOWN), "")
     return ", ".join(filter(None, (kind, node.role))) or "kind not known"
 

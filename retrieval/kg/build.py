@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 
 from trailforge.retrieval.kg.columns import as_texts, bucket_bits, grouped, offsets, save, save_texts
 from trailforge.retrieval.kg.folding import name_words, unqualified
@@ -19,6 +20,7 @@ from trailforge.retrieval.kg.sources import KgSource
 from trailforge.retrieval.seals import building
 from trailforge.schemas import InvalidInput, KgStats, RejectedRow, write_parquet
 
+pc: Any = pyarrow.compute  # its stubs lack the functions
 REJECTED = "rejected.parquet"
 _CHUNK = 200_000
 

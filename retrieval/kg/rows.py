@@ -19,12 +19,13 @@ from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 
 from trailforge.retrieval.kg.columns import as_texts
 from trailforge.schemas import InvalidInput, RejectedRow
 from trailforge.schemas.files import TOO_LONG, is_too_long, limited_lines, open_unpacked
 
+pc: Any = pyarrow.compute  # its stubs lack the functions
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"(?:@[A-Za-z0-9-]+|\^\^\S+)', re.DOTALL)
 _DATE = re.compile(r"([+-]?)(\d{1,4})(?:-(\d\d)(?:-(\d\d)(?:T[\d:.]+Z?)?)?)?")
 _MONTHS = tuple("January February March April May June July August September October November December".split())

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ import yaml
 
 from tests.pipelines.kg_support import BY_RULE, FREE, WRITTEN, FinishedKg
 from tests.support.figures import pixels
+from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
 from trailforge.generators.kg_questions import card as questions_card
+from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.paths.config import share_out
 from trailforge.generators.kg_trajectories import card
 from trailforge.generators.kg_trajectories.config import KgRunConfig
@@ -150,7 +153,10 @@ def test_questions_are_counted_by_shape_and_relation(original_kg: Mapping[str, F
     for form in asked | paths:
         assert f"| {form[0]} | {form[1]} | {asked[form]} | {paths[form]} | {counts[form]} |" in text
     missing = (asked - paths).total()
-    assert missing and f"\n{missing} of 60 paths were not found in the shape that was asked for" in text
+    found, others = paths.total(), paths.total() - (asked & paths).total()
+    assert missing and f"\n60 paths were asked for, {found} were found. {missing} were not found in the shape" in text
+    assert f"{others or 'None'} of other shapes took their place." in text
+    assert run.settings.tries and all(f"| {each.reason} | {each.count} | " in text for each in run.settings.tries)
     assert "The model was asked for others" in text and "| check | " in text
     used = Counter(name for row in rows for name in {fact.triple.relation_label for fact in row.chain.facts})
     for relation, count in used.items():
@@ -190,3 +196,17 @@ def test_rows_of_the_embedded_model_are_said_not_to_be_for_training(
     assert [name for name in ALL if warning in text_of(original_kg[name])] == ["guided"]
     run, embedded = finished_kg("by_rule"), replace(BY_RULE, model=ModelConfig(url="embedded"))
     assert warning in questions_card.card(run.folder, run.manifest, embedded, [], [])
+
+
+def test_a_card_of_questions_says_only_what_the_run_did(original_kg: Mapping[str, FinishedKg], tmp_path: Path) -> None:
+    run = original_kg["written"]
+    config = run_configuration(KG_QUESTIONS, run.settings)
+    assert isinstance(config, KgQuestionRunConfig) and config.filters.check
+    (path, *_) = read_rows([run.folder / shard.input for shard in run.settings.shards], FactChain)
+    (tmp_path / "plots").mkdir()
+    manifest = replace(run.manifest, calls_by_purpose=())
+    text = questions_card.card(tmp_path, manifest, config, [], [path])
+    assert "The model was asked for no others" in text and "no id but the name" not in text
+    bare = replace(path, answer=replace(path.answer, id=path.answer.label))
+    text = questions_card.card(tmp_path, manifest, config, [], [bare])
+    assert f"- Of 1 of the {len(path.starts) + len(path.found)} entities the graph has no id but the name" in text

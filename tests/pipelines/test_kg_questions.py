@@ -38,6 +38,7 @@ from trailforge.pipelines.runs.verify import verify_run
 from trailforge.pipelines.sources import read_questions
 from trailforge.pipelines.sources.refused import Refusals
 from trailforge.schemas import FactChain, KgQuestion, NothingLeft, RefusedPattern, from_dict, read_parquet, read_rows
+from trailforge.schemas.errors import NOTICE
 
 KINDS = ("written", "by_rule")
 TABLES = (*KG_QUESTIONS.tables, "inputs", "shards", select.JSONL)
@@ -103,7 +104,8 @@ def test_a_duplicate_of_another_shard_is_rejected_with_the_uid_of_its_twin(
     shard_of = {
         row.uid: shard.name
         for shard in run.settings.shards
-        for row in read_parquet(run.folder / f"candidates/{shard.name}.parquet", KgQuestion)
+        for path in (run.folder / "candidates").glob(f"{shard.name}.parquet")
+        for row in read_parquet(path, KgQuestion)
     }
     kept = {row.uid: row for row in run.rows("kg_questions")}
     duplicates = [row for row in run.rows("rejected") if row.stage == "select"]
@@ -129,18 +131,25 @@ def test_a_path_that_the_model_cannot_word_fails_alone(original_kg: Mapping[str,
     )
 
 
-def test_a_graph_with_fewer_paths_gives_fewer_rows(original_kg: Mapping[str, FinishedKg], tmp_path: Path) -> None:
+def test_a_graph_with_fewer_paths_gives_fewer_rows(
+    original_kg: Mapping[str, FinishedKg], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     assert WRITTEN.count == 60 and original_kg["written"].settings.items == NO_PATH_MORE
     config = replace(BY_RULE, count=5).on_graph(original_kg["by_rule"].graph)
     settings = work.take_in(RunInputs(dataset="kg_questions"), tmp_path / "few", config)
-    assert settings.items == 5
+    assert settings.items == 5 and not caplog.records
+    work.take_in(RunInputs(dataset="kg_questions"), tmp_path / "all", replace(config, count=60))
+    (notice,) = (record.getMessage() for record in caplog.records if record.levelno == NOTICE)
+    tries = original_kg["by_rule"].settings.tries
+    assert notice.startswith(f"the graph gave {NO_PATH_MORE} of 60 paths: ") and tries
+    assert all(f"{each.reason} {each.count:,}" in notice for each in tries)
     none = replace(config, paths=replace(config.paths, min_triples=1000, intersections=0.0))
     mine = RunInputs(dataset="kg_questions", options={"kg": Path("my/graph")})
     with pytest.raises(NothingLeft, match="holds no paths of the wanted forms") as caught:
         work.take_in(mine, tmp_path / "none", none)
     told = str(caught.value)
     assert told.startswith("my/graph: ") and caught.value.exit_code == 14
-    assert "(chain of 1, chain of 2, chain of 3, chain of 4)" in told and "no_path" in told
+    assert "(chain of 1, chain of 2, chain of 3, chain of 4)" in told and "attempts that gave none: none: " in told
     assert "not paths.excluded" in told and "0 of such that lead to one entity (paths.min_triples 1000" in told
     assert not (tmp_path / "none" / "inputs").exists()
 

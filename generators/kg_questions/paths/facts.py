@@ -111,7 +111,7 @@ def forms_below(form: Form) -> list[Form]:
 class Pool:
     """Facts to end paths with, in the order of chance: round after round, as long as they give any."""
 
-    _LEAST_ROUNDS = 3
+    _LEAST_ROUNDS = 5
     _MOST = 50_000
 
     def __init__(self, places: np.ndarray, seed: int) -> None:

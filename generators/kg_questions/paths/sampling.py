@@ -175,7 +175,7 @@ class PathSampler:
     def _draw(self, edges: list[Edge]) -> Edge:
         """One of some relations, more often one that few paths have."""
         weights = 1 / (1 + self._used[[edge.relation for edge in edges]]) ** 2
-        return self._random.choices(edges, weights)[0]
+        return self._random.choices(edges, weights.tolist())[0]
 
     def _attempt(self, form: Form, place: int) -> FactChain:
         """The path of a form that ends with the fact at a place. Raises `_Unfit`."""
