@@ -115,7 +115,8 @@ def doctor(
     model_name: Annotated[str | None, typer.Option(help="Model as the server calls it. Default: the preset's.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the run; it need not exist.")] = Path("datasets_out"),
     kg: Annotated[Path | None, typer.Option(help="Knowledge graph of the run. Default: the preset's.")] = None,
-    documents: Annotated[Path | None, typer.Option(help="Index or file that kg-trajectories will search.")] = None,
+    documents: Annotated[Path | None, typer.Option(help="Index or file that the run will search.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="Encoder of the run. Default: the preset's.")] = None,
     call: Annotated[
         bool, typer.Option("--call", help="Send the model one small request; it costs a few tokens.")
     ] = False,
@@ -127,14 +128,15 @@ def doctor(
     from trailforge.flows import doctor
 
     if makes is not None:
-        if documents is not None:
-            raise InvalidInput("presets of a night say what they search; leave it out", field="--documents")
+        if documents is not None or encoder is not None:
+            raise InvalidInput("presets of a night say what they search; leave it out", field="--documents, --encoder")
         from trailforge.flows.nights.readiness import examine_night, night_plan
 
         plan = night_plan(makes, kg, model_name)
         findings = examine_night(plan, model, out, call=call, fetch=fetch)
     else:
-        findings = doctor.examine(preset, model, model_name, out, call=call, kg=kg, documents=documents, fetch=fetch)
+        given = {"kg": kg, "documents": documents, "encoder": encoder}
+        findings = doctor.examine(preset, model, model_name, out, call=call, fetch=fetch, **given)
     faults = 0
     for found in findings:
         faults += found.level == "fault"

