@@ -36,7 +36,8 @@ import numpy as np
 
 from tests.support.bundling import bundle_documents
 from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Leftover
-from trailforge.generators.document_bundles.bundling.measures import cohesion, name_weights, size_counts
+from trailforge.generators.document_bundles.bundling.measures import cohesion, size_counts
+from trailforge.generators.document_bundles.bundling.names import name_weights
 from trailforge.retrieval.entities import CaseCounts, Name, merge_short_names, names_of
 
 _PRESET = BundleConfig(is_centred=True, min_shared=4.0, window_days=92)

@@ -44,6 +44,7 @@ from trailforge.pipelines.runs.intake import (
     discard_staged,
     read_settings,
     refuse_other_run,
+    run_configuration,
     write_settings,
 )
 from trailforge.pipelines.runs.own_files import (
@@ -339,20 +340,25 @@ def prepare(
     replace_run: bool,
     redo_refused: bool = False,
 ) -> tuple[Settings, Manifest | None]:
-    """Take the input in. The same run goes on, with every shard that is finished; another one is refused.
+    """Take the input in. The same run goes on, with every shard that is finished, and so does one whose first half is
+    there; another one is refused.
 
     `replace_run`: the rows of another one go, its ledger stays. With the settings comes the manifest of a run that is
     finished and whole; None when something is to be made (again), and what is damaged is said. A manifest that counts
     on shards which are to be run goes after the new settings are written: see `drop_rows`.
     """
     try:
-        settings, earlier = resolve(dataset.take_in)(inputs, out, config), read_settings(out)
+        earlier = read_settings(out)
+        inputs = replace(inputs, begun_as=_begun_as(dataset, earlier, config))
+        settings = resolve(dataset.take_in)(inputs, out, config)
         if earlier is not None and earlier.run_id == settings.run_id:
             is_damaged = drop_damaged(out, dataset, earlier, print_note)
             is_damaged |= redo_refused and drop_refused(out, dataset, earlier, print_note)
             finished = _finished(out, earlier)
             if finished is not None and not is_damaged and is_complete(dataset, out, earlier):
                 return earlier, finished  # not a byte of it changes
+        elif earlier is not None and settings.begun_as and settings.shards == earlier.shards:
+            pass  # what its first half made stays
         elif earlier is not None:
             if not (replace_run or _is_redo_of(out, dataset, earlier, settings, config)):
                 refuse_other_run(out, settings)
@@ -370,6 +376,16 @@ def _finished(out: Path, settings: Settings) -> Manifest | None:
     """The manifest of this very run. Raises as `read_manifest`."""
     manifest = read_manifest(out)
     return manifest if manifest is not None and manifest.run_id == settings.run_id else None
+
+
+def _begun_as(dataset: DataSet, earlier: Settings | None, config: RunConfig) -> str:
+    """`Settings.begun_as` of a run with this configuration in the folder of that one."""
+    if earlier is None or dataset.goes_on is None or earlier.dataset != dataset.name:
+        return ""
+    if earlier.config_hash == config.hash:
+        return earlier.begun_as
+    is_second_half = resolve(dataset.goes_on)(config, run_configuration(dataset, earlier))
+    return (earlier.begun_as or earlier.config_hash) if is_second_half else ""
 
 
 def _is_redo_of(out: Path, dataset: DataSet, earlier: Settings, settings: Settings, config: RunConfig) -> bool:

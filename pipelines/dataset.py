@@ -167,6 +167,9 @@ class DataSet:
     """In the order in which they run."""
     counted: str = ""
     """Line of the books whose accepted items calls and cost are counted by; empty: that of the last stage."""
+    goes_on: Reference | None = None
+    """`(configuration of now, configuration of the run in the folder) -> bool`: whether that run was stopped early on
+    purpose and this is its second half, so that what is there stays. None: no run is."""
     configure: Reference | None = None
     """`(config, RunInputs) -> config` with what a person gives to this data set alone, found to be usable."""
     packages: Reference | None = None

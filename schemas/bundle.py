@@ -78,7 +78,7 @@ class BundleLink:
     cosine: float
     """Of the documents' vectors, as embedded."""
     names: tuple[str, ...] = ()
-    """Named entities of both beside their titles, case-folded, the most telling first."""
+    """Named entities of both, case-folded, the most telling first."""
     days_apart: int | None = None
     """Between their dates; None when one is unknown."""
 
@@ -88,8 +88,8 @@ class Bundle:
     """Two to four documents that belong together, of at least two origins (`SourceDocument.origin`)."""
 
     STORED_AS: ClassVar[str] = "Bundle"
-    SCHEMA_VERSION: ClassVar[str] = "1.1"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration()}  # without `links`
+    SCHEMA_VERSION: ClassVar[str] = "1.2"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration()}  # without `links`, `askable`
 
     uid: str
     """Hash of the sorted document ids."""
@@ -102,6 +102,9 @@ class Bundle:
     """Words that its documents share and others rarely have, the most telling first."""
     links: tuple[BundleLink, ...] = ()
     """Each pair of documents once, in their order."""
+    askable: int | None = None
+    """How much each of its two best documents says of what both name and the other does not say, 0 to 8: questions are
+    asked of bundles in this order. None in rows of earlier versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +112,8 @@ class BundleInput:
     """A bundle with its documents: what questions are made of."""
 
     STORED_AS: ClassVar[str] = "BundleInput"
-    SCHEMA_VERSION: ClassVar[str] = "1.2"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.3"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration(), "1.2": migration()}
 
     id: str
     """The bundle's uid."""

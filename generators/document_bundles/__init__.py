@@ -106,6 +106,7 @@ DATASET = DataSet(
     ),
     counted="select",
     configure=f"{_HERE}.config:configure",
+    goes_on=f"{_HERE}.config:goes_on",
     preview={"limit": 24},
     packages=f"{_HERE}.config:packages",
     estimate=f"{_HERE}.estimate:estimate",

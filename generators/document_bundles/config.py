@@ -175,6 +175,13 @@ def packages(config: BundleRunConfig, inputs: RunInputs) -> tuple[str, ...]:
     return (*found, *of_encoder, *backend_packages(tools.kind, tools.numbers(tools.kind)))
 
 
+def goes_on(config: BundleRunConfig, earlier: BundleRunConfig) -> bool:
+    """`DataSet.goes_on`: questions are asked about the bundles of a run that had only bundles, whatever the model."""
+    if earlier.questions or not config.questions:
+        return False
+    return replace(config, questions=False, model=earlier.model).hash == earlier.hash
+
+
 def configure(config: BundleRunConfig, inputs: RunInputs) -> BundleRunConfig:
     """With the benchmarks that are given; without questions where only bundles are wanted."""
     config = config.against(inputs.options.get("benchmarks", []))

@@ -82,9 +82,10 @@ MEANINGS = {
 }
 """Of the scores of bundle questions, by filter."""
 _REASONS = {
-    "both speak of": "named entities of both documents beside their titles, the rarest first",
+    "both speak of": "named entities of both documents, those that say most first",
     "cosine": "how alike they are to bundling: with `is_centred`, less what their archives have in common",
 }
+_ASKABLE = "what each of its two best documents says of what both name, and the other does not say, 0 to 8"
 _HOP_COLOURS = 4
 _TOOLS = {"News": "hop2", "Academic": "hop1", "General": "hop0"}
 _STATUS = {
@@ -177,10 +178,23 @@ def _bundle_head(row: Bundle) -> Parts:
     """What its documents have in common."""
     chips = [
         StyledText(f"{len(row.document_ids)} documents"),
-        StyledText(f"cohesion {row.cohesion:.3f}", "", "mean cosine over all pairs of its documents"),
+        StyledText(
+            f"least {_least_cosine(row):.3f}",
+            "",
+            "the least mean cosine of a document to the others: what `min_cosine` asks",
+        )
+        if row.links
+        else StyledText(f"cohesion {row.cohesion:.3f}", "", "mean cosine over all pairs of its documents"),
+        *([] if row.askable is None else [StyledText(f"askable {row.askable}", "", _ASKABLE)]),
         StyledText(" · ".join(dict.fromkeys(row.sources))),
     ]
     return [Title(row.theme), Chips(chips), *_reasons(row)]
+
+
+def _least_cosine(row: Bundle) -> float:
+    """Of its documents' mean cosines to the others, as bundling compares them."""
+    of = {name: [link.cosine for link in row.links if name in (link.first, link.second)] for name in row.document_ids}
+    return min(sum(cosines) / len(cosines) for cosines in of.values() if cosines)
 
 
 def _reasons(row: Bundle) -> Parts:
@@ -189,7 +203,7 @@ def _reasons(row: Bundle) -> Parts:
     pairs = [
         {
             "documents": f"{place.get(link.first, '?')} and {place.get(link.second, '?')}",
-            "both speak of": ", ".join(link.names) or "no name beside their titles",
+            "both speak of": ", ".join(link.names) or "no name",
             "cosine": round(link.cosine, 3),
             "days apart": "unknown" if link.days_apart is None else str(link.days_apart),
         }
@@ -343,7 +357,7 @@ SHOW = Show(
     path="bundles", title="Bundles", icon=":material/library_books:",
     tables=(
         ShownTable(
-            name="bundles", title="Bundles", describe=bundle, columns=("theme", "cohesion", "sources"),
+            name="bundles", title="Bundles", describe=bundle, columns=("theme", "askable", "cohesion", "sources"),
             keys=("uid", "document_ids"), beside=document_map,
         ),
         _QUESTION,
@@ -368,7 +382,7 @@ SHOW = Show(
     ),
     numbers={
         "complexity": "complexity, 0 to 1", "curriculum_stage": "curriculum stage, 1 is the easiest",
-        "cohesion": "cohesion of the bundle (mean cosine)",
+        "cohesion": "cohesion of the bundle (mean cosine)", "askable": "what can be asked about the bundle, 0 to 8",
     },
     hints=("--count 5", "--bundles --count 5"),
 )  # fmt: skip

@@ -74,6 +74,9 @@ class Settings:
     """Hash of what people had decided before that nothing is made of; empty when that is nothing."""
     tries: tuple[Count, ...] = ()
     """Tries of an intake that samples its items which gave none, by reason."""
+    begun_as: str = ""
+    """Hash of the configuration of the run that this one goes on with, by which its shards are named; empty for one
+    that was not made in two halves."""
 
     @property
     def items(self) -> int:
@@ -93,6 +96,8 @@ class RunInputs:
     """What this data set alone takes, by name, where it is given."""
     refused: Refusals = NONE
     """What people do not want."""
+    begun_as: str = ""
+    """As of `Settings`."""
     shown: Callable[[Iterable[Any], str, int], Iterable[Any]] = lambda items, what, total: items
     """What items pass through that take a while to make, so that they can be counted."""
 
@@ -284,6 +289,7 @@ class _Intake:
                 files=tuple(self.files + self._write_invalid()),
                 books=(self._books(),),
                 refusals=self.inputs.refused.hash,
+                begun_as=self.inputs.begun_as,
             )
         except BaseException:
             discard_staged(self.folder)
@@ -307,7 +313,7 @@ class _Intake:
 
     def _add(self, items: list[Any]) -> None:
         content = json.dumps([to_dict(item) for item in items], sort_keys=True)
-        digest = hashlib.sha256(f"{self.config.hash}\0{content}".encode()).hexdigest()[:12]
+        digest = hashlib.sha256(f"{self.inputs.begun_as or self.config.hash}\0{content}".encode()).hexdigest()[:12]
         name = f"part-{len(self.shards):05d}-{digest}"
         path = f"{INPUTS}/{name}.parquet"
         entry = self.known.get(path)
@@ -355,7 +361,8 @@ class _Intake:
 
     def _run_id(self) -> str:
         refused = [self.inputs.refused.hash] if self.inputs.refused.hash else []
-        content = ",".join([*(shard.name for shard in self.shards), *refused])
+        second = [self.config.hash] if self.inputs.begun_as else []
+        content = ",".join([*(shard.name for shard in self.shards), *refused, *second])
         return f"{self.inputs.dataset}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
 

@@ -112,10 +112,10 @@ def test_a_finished_run_stays_as_it_is_and_another_is_refused(lab: Lab, made: tu
     before = contents(out)
     again = lab.make(out, "--bundles-only")
     assert (again.code, again.err) == (0, "")
-    ended = lab.make(out)
+    ended = lab.make(out, "--bundles-only", "--seed", "5")
     assert ended.code == 9
     assert ended.error_line.startswith(
-        f"error: {out} holds a run with other settings (questions: False -> True); give another --out"
+        f"error: {out} holds a run with other settings (seed: 0 -> 5); give another --out"
     )
     assert contents(out) == before
 

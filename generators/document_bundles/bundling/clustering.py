@@ -16,8 +16,8 @@ from datetime import date
 import numpy as np
 
 from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Group, Leftover, Method
-from trailforge.generators.document_bundles.bundling.measures import name_arrays
 from trailforge.generators.document_bundles.bundling.merging import complete, explain, greedy_groups
+from trailforge.generators.document_bundles.bundling.names import name_arrays
 from trailforge.generators.document_bundles.bundling.recipe import hdbscan_groups, recipe_groups
 from trailforge.generators.document_bundles.bundling.units import Documents, partition, without_source
 from trailforge.retrieval.threads import one_thread
@@ -65,13 +65,15 @@ def plan(
     published: Sequence[str | None] | None = None,
     archives: Sequence[str] | None = None,
     names: Sequence[Mapping[str, float]] | None = None,
+    sketches: np.ndarray | None = None,
 ) -> ClusterPlan:
     """The documents in their order, and in parts when `config.method` is `partitioned`; else all are one part.
 
     `vectors`: (n, d), any length; `sources`: n names; `published`: n ISO 8601 dates, None where unknown, for
     `config.window_days`; `archives`: for `config.is_centred`, by default the sources; `names`: of each document, with
-    weights, for `config.min_shared`. Memory of all steps, beside the given vectors: three times theirs and about
-    100 MB; 8 n² bytes more for `recipe`. `partitioned` takes time linear in n.
+    weights, for `config.min_shared`; `sketches`: of the texts (`copies.sketch`), to keep copies in part apart. Memory
+    of all steps, beside the given vectors: three times theirs and about 100 MB; 8 n² bytes more for `recipe`.
+    `partitioned` takes time linear in n.
     """
     vectors = _unit_length(vectors, len(sources))
     dates = [day or "" for day in published or [""] * len(sources)]
@@ -87,6 +89,7 @@ def plan(
         days=np.array(days),
         names=numbered,
         weights=weights,
+        sketches=np.zeros((len(sources), 0), np.uint32) if sketches is None else sketches,
     )
     documents = given.take(order)
     if config.method == "partitioned":

@@ -9,7 +9,7 @@ from trailforge.schemas import InvalidInput
 
 Method = Literal["recipe", "hdbscan", "greedy", "partitioned"]
 Reduction = Literal["umap", "pca", "none"]
-LeftoverReason = Literal["alone", "single_source", "other_time", "no_shared_name"]
+LeftoverReason = Literal["alone", "single_source", "other_time", "no_shared_name", "copy"]
 Group: TypeAlias = list[int]
 """Rows that belong together."""
 
@@ -46,8 +46,8 @@ class BundleConfig:
     a quarter of the pairs of 1,831 arXiv abstracts reach a cosine of 0.4, less their mean one in two hundred."""
     min_shared: float = 0.0
     """In a bundle each document shares names with at least half of the others, and is near them: the sum over the
-    names of ln(documents / documents with it) reaches this. A name that stands twice in the text counts in full,
-    else half, and what a title names does not count. 0: no matter which names."""
+    names of ln(documents / documents with it) reaches this. A name that stands twice, outside of lists of names, counts
+    in full, else half. 0: no matter which names."""
     max_name_share: float = 0.1
     """A name in a larger share of the documents joins nothing; in ten documents it always may."""
     window_days: int = 0
@@ -72,7 +72,7 @@ class Leftover(NamedTuple):
     reason: LeftoverReason
     """Of the documents of its part that are left and near it: `single_source`: one of its own source would do but for
     that; `other_time`: one of another source would, but for the window; `no_shared_name`: of another source, in the
-    window, but they share no names; `alone`: none is near."""
+    window, but they share no names; `copy`: one that has all of this holds the same text; `alone`: none is near."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,9 @@ _JUNK_TITLE = re.compile(
     re.IGNORECASE,
 )
 """Whole titles of pages that say nothing."""
+_CUT_OFF = re.compile(r"(?:\.{3}|…|\[(?:…|\.{3})\]|\b(?:read|learn) more|continue reading)[\s»>→.]*$", re.IGNORECASE)
+"""The end of a teaser."""
+_FEWEST_TEASERS = 3
 _JUNK_BEGINNING = re.compile(
     r"\W*(?:this is (?:just )?a test\b|test page\b|page not found\b|please enable (?:javascript|cookies)\b"
     r"|checking your browser\b|verify you are (?:a )?human\b)",
@@ -69,6 +72,7 @@ def judge_content(document: SourceDocument, config: ContentConfig) -> list[Verdi
         check_letters(document.text, config),
         check_language(words, config),
         check_junk(document.title, document.text),
+        check_teasers(document.text),
     ]
 
 
@@ -76,6 +80,14 @@ def check_junk(title: str, text: str) -> Verdict:
     """A test page, a filler or a refusal and no document. Score: 1 for one."""
     found = _JUNK_TITLE.fullmatch(title.strip(" .!-–—:")) or _JUNK_BEGINNING.match(text)
     return _verdict(not found, "junk", float(bool(found)), f"a page without content: {title[:60]!r}")
+
+
+def check_teasers(text: str) -> Verdict:
+    """A page of beginnings of other pages. Score: share of its lines that are cut off."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    cut = sum(1 for line in lines if _CUT_OFF.search(line))
+    is_page = cut >= _FEWEST_TEASERS and 2 * cut >= len(lines)
+    return _verdict(not is_page, "teasers", cut / max(len(lines), 1), f"{cut} of {len(lines)} lines are cut off")
 
 
 def check_short(text: str, words: int, config: ContentConfig) -> Verdict:

@@ -1,69 +1,31 @@
-"""What is measured of documents by their words and vectors: what joins two, how a bundle holds together, its theme."""
+"""What is measured of documents by their words and vectors: how a bundle holds together, its theme, what can be asked.
+
+A question over two documents starts from what both name, and asks for what only one of them says of it. Two reports of
+one event that each say all of it carry no such question, however near they are; two on one programme or person, each
+with figures and names of its own, do.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
-from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling
+from trailforge.generators.document_bundles.bundling.config import Bundling
 from trailforge.generators.document_bundles.bundling.content import COMMON_WORDS
-from trailforge.retrieval.entities import CaseCounts, Name, document_frequencies, rarity
+from trailforge.retrieval.sentences import split_sentences
 from trailforge.retrieval.words import words_of
-
-_MOST_NAMES = 64
-"""Of a document, those with the greatest weight."""
-_ALWAYS_RARE = 10
-"""A name in so many documents may join them, however few there are."""
-_IN_PASSING = 0.5
-"""Of a name that stands once."""
-
-
-def name_weights(
-    documents: Sequence[Sequence[Name]], config: BundleConfig, counts: CaseCounts
-) -> list[dict[str, float]]:
-    """For each document the names that it may be joined by, with weights: two share the sum of the products.
-
-    A weight is the root of the name's rarity, half of it where the document names it in passing. What its title names
-    is what it is about, and joins nothing: two reports on one thing tell the same, or each has alone what it tells;
-    questions over both lead through what they name besides. (Of 78 bundles of three runs with a played model, 15 of the
-    50 joined by such names gave a question that was kept, and 3 of the 28 others.) Neither does a field's word, by
-    `counts`: texts on SQL speak of nothing in common.
-    """
-    total, frequencies = len(documents), document_frequencies(documents)
-    most = max(_ALWAYS_RARE, config.max_name_share * total)
-    return [
-        {
-            name.key: math.sqrt(rarity(name.key, frequencies, total)) * (1.0 if name.count > 1 else _IN_PASSING)
-            for name in names
-            if not name.is_in_title and 2 <= frequencies[name.key] <= most and not counts.is_field_word(name.text)
-        }
-        for names in documents
-    ]
-
-
-def name_arrays(documents: Sequence[Mapping[str, float]]) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers and weights of the names, both of shape (documents, most names of one); see `Documents`."""
-    chosen = [sorted(names.items(), key=lambda item: (-item[1], item[0]))[:_MOST_NAMES] for names in documents]
-    numbers = {name: number for number, name in enumerate(sorted({name for names in chosen for name, _ in names}))}
-    shape = (len(documents), max(map(len, chosen), default=0))
-    numbered, weights = np.full(shape, -1, np.int32), np.zeros(shape, np.float32)
-    for row, names in enumerate(chosen):
-        for place, (name, weight) in enumerate(names):
-            numbered[row, place], weights[row, place] = numbers[name], weight
-    return numbered, weights
-
-
-def shared_names(first: Mapping[str, float], second: Mapping[str, float]) -> list[tuple[str, float]]:
-    """The names that both have, with what each adds, the most telling first."""
-    both = [(name, weight * second[name]) for name, weight in first.items() if name in second]
-    return sorted(both, key=lambda item: (-item[1], item[0]))
-
 
 _FEWEST_LETTERS = 3
 _SAY_NOTHING = frozenset().union(*COMMON_WORDS.values())
+_FIGURE = re.compile(r"\d")
+_MOST_FACTS = 8
+"""Facts of a document beside another that count: a long one is not better for being long."""
 
 
 def cohesion(vectors: np.ndarray) -> float:
@@ -104,3 +66,44 @@ def theme_words(texts: Sequence[str], frequencies: Mapping[str, int], documents:
 
 def _is_specific(word: str) -> bool:
     return len(word) >= _FEWEST_LETTERS and word.isalpha() and word not in _SAY_NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A document as it is looked through for facts."""
+
+    sentences: tuple[frozenset[str], ...]
+    """The words of each."""
+    words: frozenset[str]
+    """Of the whole, its title included."""
+
+    @classmethod
+    def of(cls, title: str, text: str) -> Facts:
+        """Of a document's title and text."""
+        sentences = tuple(frozenset(words_of(sentence)) for sentence in split_sentences(text))
+        return cls(sentences, frozenset(words_of(title)).union(*sentences))
+
+    def own(self, other: Facts, shared: Sequence[Collection[str]], names: Collection[str]) -> int:
+        """Sentences on something that both name, with a figure or a word of a name that the other lacks, 8 at most.
+
+        `shared`: the words of each name that both have; `names`: all words of names, of any document.
+        """
+        told = (
+            sentence
+            for sentence in self.sentences
+            if any(sentence.issuperset(name) for name in shared)
+            and any(word in names or _FIGURE.search(word) for word in sentence - other.words)
+        )
+        return min(_MOST_FACTS, sum(1 for _ in told))
+
+
+def count_askable(facts: Sequence[Facts], shared: Sequence[Sequence[str]], names: Collection[str]) -> int:
+    """The best pair's own facts, of the document that has fewer: 0 where one says all that another does, 8 at most.
+
+    `shared`: the names of each pair of documents, in the order of `itertools.combinations`; `names`: as of `Facts.own`.
+    """
+    best = 0
+    for (first, second), both in zip(combinations(facts, 2), shared, strict=True):
+        named = [frozenset(words_of(name)) for name in both]
+        best = max(best, min(first.own(second, named, names), second.own(first, named, names)))
+    return best

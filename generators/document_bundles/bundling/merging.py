@@ -82,6 +82,8 @@ def explain(documents: Documents, rest: Group, config: BundleConfig) -> list[Lef
     if config.window_days:
         reasons |= dict.fromkeys(accompanied(False, sharing=True), "other_time")
     reasons |= dict.fromkeys(accompanied(True, sharing=True), "single_source")
+    if left.sketches.shape[1]:
+        reasons |= dict.fromkeys(accompanied(False, timely=True, sharing=True), "copy")
     return [Leftover(row, reasons.get(place, "alone")) for place, row in enumerate(rest)]
 
 

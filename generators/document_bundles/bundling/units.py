@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trailforge.generators.document_bundles.bundling.config import LARGEST, BundleConfig, Group
+from trailforge.generators.document_bundles.bundling.copies import Copies
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -33,6 +34,8 @@ class Documents:
     """(n, k), a number for each name that the document shares with others; -1 where it has fewer."""
     weights: np.ndarray
     """(n, k), float32: of these names; two documents share the sum of the products. 0 where there is none."""
+    sketches: np.ndarray
+    """(n, 256), uint32: of the texts, by `copies.sketch`; (n, 0) when copies in part may be together."""
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Documents:
         """These rows, in this order."""
@@ -51,6 +54,7 @@ class Units:
         self.unit_of = np.full(len(self.vectors), -1)
         self._days, self._config = documents.days, config
         self.shared = SharedNames(documents, config.min_shared)
+        self._copies = Copies(documents.sketches)
         self._sums: dict[int, np.ndarray] = {}
         self._next = 0
         for group in groups:
@@ -89,9 +93,9 @@ class Units:
     def outsider(self, rows: Group) -> int | None:
         """The row that has to leave these before they may be together; None when all may stay.
 
-        Of documents too far apart in time the first or the last, whichever is less like the others; else one that
-        shares no names with half of the others, the least first; else the one that is least like them, when that is too
-        little.
+        Of documents too far apart in time the first or the last, whichever is less like the others; else of two that
+        share their text the same; else one that shares no names with half of the others, the least first; else the one
+        that is least like them, when that is too little.
         """
         if len(rows) < 2:
             return None
@@ -100,6 +104,8 @@ class Units:
         ends = sorted(dated, key=lambda row: (self._days[row], row))
         if self._config.window_days and dated and self._days[ends[-1]] - self._days[ends[0]] > self._config.window_days:
             return min(ends[0], ends[-1], key=lambda row: (links[rows.index(row)], row))
+        if copies := self._copies.first_pair(rows):
+            return min(copies, key=lambda row: (links[rows.index(row)], row))
         if self._config.min_shared:
             near = self.vectors[rows] @ self.vectors[rows].T >= self._config.min_cosine - _ROUNDING
             joined = (near & self.shared.among(rows)).sum(axis=1)

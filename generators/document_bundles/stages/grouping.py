@@ -26,13 +26,15 @@ from trailforge.generators.document_bundles.bundling.clustering import (
     plan,
 )
 from trailforge.generators.document_bundles.bundling.config import PACKAGES, BundleConfig, Bundling, LeftoverReason
+from trailforge.generators.document_bundles.bundling.copies import sketch
 from trailforge.generators.document_bundles.bundling.measures import (
+    Facts,
     cohesion,
-    name_weights,
-    shared_names,
+    count_askable,
     theme_words,
     word_frequencies,
 )
+from trailforge.generators.document_bundles.bundling.names import joining_names, name_weights, shared_names
 from trailforge.generators.document_bundles.config import EncoderConfig, encoder_of
 from trailforge.generators.document_bundles.maps import bundle_sizes, map_of_documents
 from trailforge.pipelines.cards.plots import write_figure
@@ -43,6 +45,7 @@ from trailforge.pipelines.engine.shards import Shard, file_entry, finish_shard, 
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.retrieval.backends.vectors import embedded_text
 from trailforge.retrieval.entities import CaseCounts, merge_short_names, names_of
+from trailforge.retrieval.words import words_of
 from trailforge.schemas import (
     Bundle,
     BundleInput,
@@ -78,6 +81,7 @@ _WHY_LEFT: dict[LeftoverReason, str] = {
     "single_source": "in no bundle: what would go with it is of its own source",
     "other_time": "in no bundle: what would go with it is out of the window of days",
     "no_shared_name": "in no bundle: what is near it speaks of none of the names that it speaks of",
+    "copy": "in no bundle: what would go with it holds the same text",
 }
 
 
@@ -91,6 +95,10 @@ class _Meta:
     published: list[str | None]
     names: list[dict[str, float]]
     """See `name_weights`."""
+    name_words: frozenset[str]
+    """Of all names."""
+    sketches: np.ndarray
+    """See `copies.sketch`."""
     files: list[tuple[str, int]]
     """Path and row of each."""
 
@@ -139,9 +147,9 @@ def group(run: StageRun) -> None:
         folder, config, seed = run.folder, run.config.bundles, run.config.seed
         meta = _meta(folder, run.before, config)
         vectors = _vectors(folder, run.before)
-        planned = plan(vectors, meta.origins, config, seed, meta.published, meta.sources, meta.names)
+        planned = plan(vectors, meta.origins, config, seed, meta.published, meta.sources, meta.names, meta.sketches)
         bundling = join(planned, _bundle_parts(run, planned, shard.made_of), config)
-        bundles = list(_records(folder, bundling, meta, planned, vectors))
+        bundles = sorted(_records(folder, bundling, meta, planned, vectors), key=_rank)
         files, shards = _write(folder, bundles, run.config.output.bundles_per_shard)
         plots = _plots(folder, bundling, meta, planned, [item.bundle.theme for item in bundles], seed)
         left = _leftovers(folder, bundling, meta)
@@ -182,7 +190,8 @@ def _meta(folder: Path, shards: Sequence[Shard], config: BundleConfig) -> _Meta:
             yield from read_parquet(folder / shard.input, SourceDocument)
 
     counts = CaseCounts.of(document.text for document in documents())
-    names = merge_short_names([names_of(document.title, document.text, counts) for document in documents()])
+    found = merge_short_names([names_of(document.title, document.text, counts) for document in documents()])
+    names = joining_names(found)
     known = [(d.id, d.source, d.origin, d.published) for d in documents()]
     return _Meta(
         ids=[id for id, _, _, _ in known],
@@ -190,6 +199,8 @@ def _meta(folder: Path, shards: Sequence[Shard], config: BundleConfig) -> _Meta:
         origins=[origin for _, _, origin, _ in known],
         published=[published for _, _, _, published in known],
         names=name_weights(names, config, counts),
+        name_words=frozenset(word for each in names for name in each for word in words_of(name.key)),
+        sketches=np.stack([sketch(document.text) for document in documents()]),
         files=[(shard.input, row) for shard in shards for row in range(shard.rows)],
     )
 
@@ -250,7 +261,7 @@ def _read_result(work: Path, number: int) -> PartBundles:
 def _records(
     folder: Path, bundling: Bundling, meta: _Meta, planned: ClusterPlan, vectors: np.ndarray
 ) -> Iterator[BundleInput]:
-    """Bundles with their documents, in the order of their first. `vectors`: as embedded."""
+    """Bundles with their documents. `vectors`: as embedded."""
     place = {int(given): row for row, given in enumerate(planned.order)}
     frequencies = Counter[str]()
     for path in dict.fromkeys(path for path, _ in meta.files):
@@ -258,6 +269,8 @@ def _records(
     text_at = _open_texts(folder)
     for rows in bundling.bundles:
         documents = tuple(text_at(meta.files[row]) for row in rows)
+        shared = [[name for name, _ in shared_names(meta.names[a], meta.names[b])] for a, b in combinations(rows, 2)]
+        facts = [Facts.of(document.title, document.text) for document in documents]
         bundle = Bundle(
             uid=hashlib.sha256("\n".join(sorted(d.id for d in documents)).encode()).hexdigest()[:16],
             document_ids=tuple(document.id for document in documents),
@@ -265,8 +278,15 @@ def _records(
             cohesion=round(cohesion(vectors[list(rows)]), 6),
             theme=" ".join(theme_words([d.text for d in documents], frequencies, len(meta.ids), _THEME_WORDS)),
             links=tuple(_links(rows, documents, meta, planned.documents.vectors[[place[row] for row in rows]])),
+            askable=count_askable(facts, shared, meta.name_words),
         )
         yield BundleInput(id=bundle.uid, bundle=bundle, documents=documents)
+
+
+def _rank(item: BundleInput) -> tuple[int, float, str]:
+    """What most can be asked about comes first; of equals what is less alike, and so has more that only one tells."""
+    assert item.bundle.askable is not None
+    return -item.bundle.askable, item.bundle.cohesion, item.id
 
 
 def _links(

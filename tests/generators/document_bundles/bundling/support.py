@@ -30,8 +30,12 @@ def check(bundling: Bundling, sources: list[str]) -> None:
 
 
 def nameless(count: int) -> dict[str, Any]:
-    """So many documents that share no names."""
-    return {"names": np.full((count, 0), -1, np.int32), "weights": np.zeros((count, 0), np.float32)}
+    """So many documents that share no names and no text."""
+    return {
+        "names": np.full((count, 0), -1, np.int32),
+        "weights": np.zeros((count, 0), np.float32),
+        "sketches": np.zeros((count, 0), np.uint32),
+    }
 
 
 def at(*degrees: float) -> np.ndarray:

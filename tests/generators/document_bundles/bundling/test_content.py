@@ -39,6 +39,8 @@ def rejection(text: str, **settings: object) -> str | None:
         (ENGLISH + "12.5 3.1 0.2 1,000 " * 40, "few_letters"),
         (GERMAN, "other_language"),
         ("Lorem ipsum dolor sit amet consectetur adipisicing elit sed eiusmod tempor " * 8, "other_language"),
+        ("The council of the town met and the mayor said that it will be open by the end of …\n" * 5, "teasers"),
+        (f"{ENGLISH}\n{ENGLISH}\nThe rest of the plan is not yet known …", None),
         ("город совет мост план рабочие начали менять старые части " * 10, "other_language"),
     ],
 )

@@ -1,26 +1,22 @@
-"""Measures against what can be worked out by hand, and bundles by names: who may be together, which names say so."""
+"""Measures against what can be worked out by hand, and what can be asked about a bundle, told without a model."""
 
 from __future__ import annotations
 
-import math
-from itertools import pairwise
-
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.support.bundling import bundle_documents
-from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Leftover
+from trailforge.generators.document_bundles.bundling.config import Bundling
 from trailforge.generators.document_bundles.bundling.measures import (
+    Facts,
     cohesion,
-    name_arrays,
-    name_weights,
-    shared_names,
+    count_askable,
     size_counts,
     theme_words,
     word_frequencies,
 )
 from trailforge.generators.document_bundles.bundling.units import without_source
-from trailforge.retrieval.entities import CaseCounts, Name
 
 VECTORS = np.array([[1, 0], [0.6, 0.8], [0, 1], [-1, 0], [1, 0]], np.float32)
 
@@ -53,109 +49,6 @@ def test_theme_words() -> None:
     assert theme_words(["", "one two"], {}, 2) == []
 
 
-CONFIG = BundleConfig(method="greedy", min_cosine=0.5, min_shared=2.0)
-COUNTS = CaseCounts.of(())
-
-
-def alike(count: int) -> np.ndarray:
-    return np.tile(np.array([1.0, 0.0], np.float32), (count, 1))
-
-
-def test_alike_documents_are_together_only_where_they_share_names() -> None:
-    names = [{"ftx": 1.5}, {"ftx": 1.5}, {"arm": 1.5}, {"arm": 0.5}]
-    bundling = bundle_documents(alike(4), list("abcd"), CONFIG, 0, names=names)
-    assert bundling.bundles == ((0, 1),)
-    assert bundling.leftovers == (Leftover(2, "no_shared_name"), Leftover(3, "no_shared_name"))
-
-
-def test_names_join_nothing_that_is_not_alike() -> None:
-    vectors = np.eye(2, dtype=np.float32)
-    bundling = bundle_documents(vectors, ["a", "b"], CONFIG, 0, names=[{"ftx": 3.0}] * 2)
-    assert bundling.leftovers == (Leftover(0, "alone"), Leftover(1, "alone"))
-
-
-def test_a_document_shares_names_with_half_of_the_others() -> None:
-    """A chain of four, each with a name for its neighbours alone, is no bundle of four."""
-    chain = [{f"n{at}": 1.5, f"n{at + 1}": 1.5} for at in range(4)]
-    bundling = bundle_documents(alike(4), list("abcd"), CONFIG, 0, names=chain)
-    assert sum(map(len, bundling.bundles)) == 4
-    assert all(len(rows) < 4 for rows in bundling.bundles)
-    for rows in bundling.bundles:
-        assert all(shared_names(chain[one], chain[two]) for one, two in pairwise(rows))
-
-
-def test_the_window_and_the_source_are_reasons_before_missing_names() -> None:
-    days = ["2025-01-01", "2025-12-01"]
-    late = BundleConfig(method="greedy", min_cosine=0.5, min_shared=2.0, window_days=92)
-    apart = bundle_documents(alike(2), ["a", "b"], late, 0, days, names=[{"ftx": 1.5}] * 2)
-    assert {left.reason for left in apart.leftovers} == {"other_time"}
-    same = bundle_documents(alike(2), ["a", "a"], late, 0, names=[{"ftx": 1.5}] * 2)
-    assert {left.reason for left in same.leftovers} == {"single_source"}
-
-
-def test_bundles_by_names_are_the_same_in_parts_and_in_any_order() -> None:
-    rng = np.random.default_rng(0)
-    vectors = rng.normal(size=(60, 8)).astype(np.float32)
-    names = [{f"n{number}": 1.0 + number / 10 for number in rng.choice(9, 4, replace=False)} for _ in range(60)]
-    sources = [f"s{number}" for number in rng.integers(5, size=60)]
-    for config in (
-        BundleConfig(method="greedy", min_cosine=0.2, min_shared=2.0),
-        BundleConfig(part_size=12, min_cosine=0.2, min_shared=2.0, is_centred=True),
-    ):
-        first = bundle_documents(vectors, sources, config, 1, names=names)
-        order = rng.permutation(60)
-        moved = bundle_documents(
-            vectors[order], [sources[row] for row in order], config, 1, names=[names[row] for row in order]
-        )
-        assert first.bundles
-        assert {frozenset(order[row] for row in rows) for rows in moved.bundles} == set(map(frozenset, first.bundles))
-        for rows in first.bundles:
-            for row in rows:
-                shared = [
-                    sum(weight for _, weight in shared_names(names[row], names[o])) >= 2 for o in rows if o != row
-                ]
-                assert 2 * sum(shared) >= len(shared)
-
-
-def test_what_a_title_names_joins_nothing() -> None:
-    subject, ottawa = Name("gpt-4", "GPT-4", 5, True), Name("ottawa", "Ottawa", 2, False)
-    about, beside = [subject, ottawa], [subject._replace(is_in_title=False), ottawa]
-    weights = name_weights([about, beside, *([[]] * 8)], CONFIG, COUNTS)
-    assert [set(each) for each in weights[:2]] == [{"ottawa"}, {"gpt-4", "ottawa"}]
-    assert [name for name, _ in shared_names(*weights[:2])] == ["ottawa"]
-
-
-def test_the_words_of_a_field_join_nothing() -> None:
-    """Nobody says `CLIP agents`, and many say `GUI agents`, `LMMs` and `LLM-based`."""
-    texts = [
-        "They train GUI agents for GUI tasks. The GUI is large. We use CLIP and LMMs.",
-        "Here LMMs see a GUI element, an LLM-based agent acts, and CLIP is frozen, as in CLIP.",
-    ]
-    counts = CaseCounts.of(texts)
-    keys = ["gui", "lmm", "clip", "agent", "deepseek-r1"]
-    names = [
-        Name(key, text, 2, False)
-        for key, text in zip(keys, ["GUI", "LMM", "CLIP", "Agent", "DeepSeek-R1"], strict=True)
-    ]
-    weights = name_weights([names, names, *([[]] * 8)], CONFIG, counts)
-    assert set(weights[0]) == {"clip", "deepseek-r1"}
-
-
-def test_weights_are_roots_of_rarity_and_less_in_passing() -> None:
-    told, passing = Name("ftx", "FTX", 2, False), Name("ftx", "FTX", 1, False)
-    weights = name_weights([[told], [passing], [Name("arm", "Arm", 1, True)], []], CONFIG, COUNTS)
-    assert weights == [{"ftx": math.sqrt(math.log(2))}, {"ftx": math.sqrt(math.log(2)) / 2}, {}, {}]
-    assert shared_names(*weights[:2]) == [("ftx", pytest.approx(math.log(2) / 2))]
-    everywhere = [[Name("ai", "AI", 2, True)] for _ in range(11)]
-    assert name_weights([*everywhere, []], CONFIG, COUNTS) == [{}] * 12
-
-
-def test_arrays_hold_the_same_number_for_the_same_name() -> None:
-    numbered, weights = name_arrays([{"b": 1.0, "a": 2.0}, {"b": 3.0}, {}])
-    assert numbered.tolist() == [[0, 1], [1, -1], [-1, -1]]
-    assert weights.tolist() == [[2.0, 1.0], [3.0, 0.0], [0.0, 0.0]]
-
-
 def test_what_an_archive_has_in_common_is_taken_away() -> None:
     rng = np.random.default_rng(0)
     vectors = (rng.normal(size=(200, 8)) * 0.2 + np.eye(8)[0]).astype(np.float32)
@@ -163,3 +56,35 @@ def test_what_an_archive_has_in_common_is_taken_away() -> None:
     centred = without_source(vectors, np.array(["arxiv"] * 200))
     assert (vectors @ vectors.T).mean() > 0.5
     assert abs((centred @ centred.T).mean()) < 0.1
+
+
+NAMES = {"norlin", "turku", "baltica", "gotland"}
+FERRY = Facts.of("Ferries", "Norlin has ordered 3 ships. Norlin builds them in Turku. The weather was fine.")
+FIRE = Facts.of("Fire", "Norlin waits. Norlin lost 40 days to a fire. Baltica is spared.")
+
+
+def test_each_documents_own_figures_and_names_of_what_both_name_count() -> None:
+    """Of Norlin the one tells of 3 ships and of Turku, the other of 40 days; Baltica is no word on Norlin."""
+    assert FERRY.own(FIRE, [{"norlin"}], NAMES) == 2
+    assert FIRE.own(FERRY, [{"norlin"}], NAMES) == 1
+    assert count_askable([FERRY, FIRE], [["norlin"]], NAMES) == 1
+
+
+def test_two_reports_that_say_the_same_carry_nothing() -> None:
+    again = Facts.of("Ships", "It is said that Norlin has ordered 3 ships. Norlin builds them in Turku.")
+    assert count_askable([FERRY, again], [["norlin"]], NAMES) == 0
+
+
+def test_where_nothing_is_named_by_both_nothing_is_asked() -> None:
+    assert count_askable([FERRY, FIRE], [[]], NAMES) == 0
+
+
+def test_the_best_pair_counts() -> None:
+    assert count_askable([FERRY, FERRY, FIRE], [["norlin"]] * 3, NAMES) == 1
+
+
+@given(st.lists(st.sampled_from(["Norlin has 3 ships.", "Norlin is late.", "Turku burns 7 days."]), max_size=20))
+def test_a_document_has_no_facts_of_its_own_beside_itself_and_never_more_than_eight(sentences: list[str]) -> None:
+    text = Facts.of("", " ".join(sentences))
+    assert text.own(text, [{"norlin"}], NAMES) == 0
+    assert text.own(Facts.of("", "Norlin sails."), [{"norlin"}], NAMES) <= 8

@@ -1,0 +1,125 @@
+"""The names that join documents: each once, however it is written, none that joins nothing, and how much each says.
+
+Reports of legislatures, offices and courts name who speaks with party and state, and address each other; these are no
+names of what they report.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from trailforge.generators.document_bundles.bundling.config import BundleConfig
+from trailforge.retrieval.entities import CaseCounts, Name, document_frequencies, rarity
+
+_MOST_NAMES = 64
+"""Of a document, those with the greatest weight."""
+_ALWAYS_RARE = 10
+"""A name in so many documents may join them, however few there are."""
+_IN_PASSING = 0.5
+"""Of a name that stands once."""
+_PARTY = re.compile(r"[dri]-[a-z.]{2,6}(?:-\d+)?")
+"""D-Va, R-TX-14."""
+_STATES = {
+    "alabama": "ala", "alaska": "ak", "arizona": "az ariz", "arkansas": "ar ark", "california": "ca calif",
+    "colorado": "colo", "connecticut": "ct conn", "delaware": "del", "florida": "fl fla", "georgia": "ga",
+    "illinois": "il ill", "indiana": "ind", "iowa": "ia", "kansas": "ks kan",
+    "kentucky": "ky", "maryland": "md", "massachusetts": "mass",
+    "michigan": "mi mich", "minnesota": "mn minn", "mississippi": "ms miss", 
+    "montana": "mt mont", "nebraska": "ne neb", "nevada": "nv nev", "new hampshire": "nh", "new jersey": "nj",
+    "new mexico": "nm", "new york": "ny", "north carolina": "nc", "north dakota": "nd", 
+    "oklahoma": "okla", "oregon": "ore", "pennsylvania": "penn", "rhode island": "ri", "south carolina": "sc",
+    "south dakota": "sd", "tennessee": "tn tenn", "texas": "tx tex", "utah": "ut", "vermont": "vt",
+    "virginia": "va", "washington": "wa wash", "west virginia": "wv", "wisconsin": "wi wis wisc", "wyoming": "wy wyo",
+}  # fmt: skip
+_STATE_OF = {short: state for state, shorts in _STATES.items() for short in shorts.split()}
+"""Postal abbreviations, and those of news agencies, but for those that are words or names of something else, too."""
+_ADDRESS = frozenset(
+    "attorney general secretary senator sen senators rep reps representative representatives congressman congresswoman "
+    "governor gov president chairman chairwoman chair ranking member members leader whip speaker director "
+    "administrator commissioner ambassador mayor sheriff justice judge acting assistant deputy vice former dear hon "
+    "honorable mr mrs ms dr".split()
+)
+"""Words that stand before somebody's name, or in place of it."""
+_NOBODY = frozenset(
+    "house senate congress congressional committee subcommittee caucus capitol republican republicans "
+    "democrat democrats democratic gop washington section task bill act amendment resolution powers".split()
+)
+"""Of a legislature's reports, what all of them name."""
+
+
+def joining_names(documents: Sequence[Sequence[Name]]) -> list[list[Name]]:
+    """The names of each document that may join it to others, with variants of one made one.
+
+    A state's abbreviation is the state, the plural of another name is that name, who is named with an office is named
+    without ("Attorney General Pam Bondi", "Pam Bondi"); party tags, offices alone and a legislature's parts are gone.
+    """
+    known = document_frequencies(documents)
+    return [_merged((key, name) for name in names if (key := _canonical(name.key, known))) for names in documents]
+
+
+def _canonical(key: str, known: Counter[str]) -> str:
+    """The key under which a name joins; empty for one that does not."""
+    key = _STATE_OF.get(key.rstrip("."), key)
+    if _PARTY.fullmatch(key) or key in _NOBODY:
+        return ""
+    words = key.split(" ")
+    while words and words[0].rstrip(".") in _ADDRESS:
+        words = words[1:]
+    if words and words[0] in ("of", "for"):  # an office alone: secretary of state
+        return ""
+    bare = " ".join(words)
+    return bare[:-1] if bare.endswith("s") and known[bare[:-1]] else bare
+
+
+def _merged(names: Iterable[tuple[str, Name]]) -> list[Name]:
+    found: dict[str, Name] = {}
+    for key, name in names:
+        before = found.get(key)
+        found[key] = name._replace(key=key) if before is None else before.joined(name)
+    return list(found.values())
+
+
+def name_weights(
+    documents: Sequence[Sequence[Name]], config: BundleConfig, counts: CaseCounts
+) -> list[dict[str, float]]:
+    """For each document the names that it may be joined by, with weights: two share the sum of the products.
+
+    A weight is the root of the name's rarity, half of it where the document names it in passing. Who stands in a list
+    of names, as those who sign a letter, stands beside the others and not for what the document tells. A field's word,
+    by `counts`, joins nothing: texts on SQL speak of nothing in common.
+    """
+    total, frequencies = len(documents), document_frequencies(documents)
+    most = max(_ALWAYS_RARE, config.max_name_share * total)
+    return [
+        {
+            name.key: math.sqrt(rarity(name.key, frequencies, total)) * (1.0 if outside > 1 else _IN_PASSING)
+            for name in names
+            if (outside := name.count - name.in_lists)
+            and 2 <= frequencies[name.key] <= most
+            and not counts.is_field_word(name.text)
+        }
+        for names in documents
+    ]
+
+
+def name_arrays(documents: Sequence[Mapping[str, float]]) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers and weights of the names, both of shape (documents, most names of one); see `Documents`."""
+    chosen = [sorted(names.items(), key=lambda item: (-item[1], item[0]))[:_MOST_NAMES] for names in documents]
+    numbers = {name: number for number, name in enumerate(sorted({name for names in chosen for name, _ in names}))}
+    shape = (len(documents), max(map(len, chosen), default=0))
+    numbered, weights = np.full(shape, -1, np.int32), np.zeros(shape, np.float32)
+    for row, names in enumerate(chosen):
+        for place, (name, weight) in enumerate(names):
+            numbered[row, place], weights[row, place] = numbers[name], weight
+    return numbered, weights
+
+
+def shared_names(first: Mapping[str, float], second: Mapping[str, float]) -> list[tuple[str, float]]:
+    """The names that both have, with what each adds, the most telling first."""
+    both = [(name, weight * second[name]) for name, weight in first.items() if name in second]
+    return sorted(both, key=lambda item: (-item[1], item[0]))
