@@ -53,8 +53,8 @@ def system_prompt(max_turns: int = MAX_TURNS) -> str:
         "What was not found may be there in other words: by another name of the entity, or by a nearby relation. "
         f"You have at most {max_turns} turns, and the last of them can only answer. "
         "When you are sure, end the task with <answer>The final answer is \\boxed{...}</answer>: "
-        "in the box stands nothing but the answer itself, a name in full as the sources use it, a date, a number, yes or "
-        "no. If nothing that was found states it or lets you conclude it, the answer is: unknown."
+        "in the box stands nothing but the answer itself, a name in full as the sources use it, a date, a number, yes "
+        "or no. If nothing that was found states it or lets you conclude it, the answer is: unknown."
     )
 
 
