@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
+from typing import Any
 
 from trailforge.protocols import GRAPH_R1, KG_SEARCH, REACT, SEARCH_R1
 from trailforge.protocols.base import estimate_tokens, one_line
@@ -189,14 +190,18 @@ def write_numbered(observation: Observation) -> str:
     return "\n".join(f"{n}. {one_line(f'{p.title}: {p.text}' if p.title else p.text)}" for n, p in passages)
 
 
+def _as(grammar: Grammar, **changes: Any) -> dict[str, Any]:
+    """The fields of a protocol, some of them changed."""
+    return {field.name: getattr(grammar, field.name) for field in fields(Grammar)} | changes
+
+
 _WHOLE = 1 << 20
 """Tokens of a result for which no limit is printed."""
 _AS_TOOL = "<|im_end|>\n<|im_start|>user\n{result}<|im_end|>\n<|im_start|>assistant\n"
 _AS_TEXT = "<|im_end|><|im_start|>user\n{result}<|im_end|>\n<|im_start|>assistant\n<think>\n"
 _PUBLISHED = {
     SEARCH_R1.name: PublishedGrammar(
-        **{field.name: getattr(SEARCH_R1, field.name) for field in fields(Grammar)}
-        | {"system_prompt": QWEN_SYSTEM, "user_suffix": "", "write_result": write_quoted_titles},
+        **_as(SEARCH_R1, system_prompt=QWEN_SYSTEM, user_suffix="", write_result=write_quoted_titles),
         user=SEARCH_R1_USER,
         ends_in_question_mark=True,
         segment="\n\n{result}\n\n",
@@ -205,24 +210,21 @@ _PUBLISHED = {
         invalid=SEARCH_R1_INVALID,
     ),
     GRAPH_R1.name: PublishedGrammar(
-        **{field.name: getattr(GRAPH_R1, field.name) for field in fields(Grammar)}
-        | {"system_prompt": QWEN_SYSTEM + GRAPH_R1_TOOLS, "user_suffix": "", "write_result": write_knowledge},
+        **_as(GRAPH_R1, system_prompt=QWEN_SYSTEM + GRAPH_R1_TOOLS, user_suffix="", write_result=write_knowledge),
         user=GRAPH_R1_USER,
         segment=_AS_TEXT,
         result_form="<knowledge>\n{result}\n</knowledge>",
         result_tokens=4096,
     ),
     KG_SEARCH.name: PublishedGrammar(
-        **{field.name: getattr(KG_SEARCH, field.name) for field in fields(Grammar)}
-        | {"system_prompt": DYNASEARCHER_SYSTEM, "user_suffix": ""},
+        **_as(KG_SEARCH, system_prompt=DYNASEARCHER_SYSTEM, user_suffix=""),
         user="{question}",
         segment=" {result} ",
         result_form="<result>\n{result}\n</result>",
         result_tokens=_WHOLE,
     ),
     REACT.name: PublishedGrammar(
-        **{field.name: getattr(REACT, field.name) for field in fields(Grammar)}
-        | {"system_prompt": MSEARCHER_SYSTEM, "user_suffix": "", "write_result": write_numbered},
+        **_as(REACT, system_prompt=MSEARCHER_SYSTEM, user_suffix="", write_result=write_numbered),
         user="Question: {question}",
         segment=_AS_TOOL,
         result_form="<tool_response>\n{result}\n</tool_response>",

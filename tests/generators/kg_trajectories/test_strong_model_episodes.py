@@ -1,10 +1,10 @@
 """Ten questions of three data sets with a strong model's replies: the episodes that prompts and filters keep.
 
 The replies were given by somebody who saw the prompts alone, with the preset `dynasearcher` at two episodes a question,
-over 804 paragraphs and a graph of Wikidata. They are of a prompt that did not say yet that a request names only what was
-read, which costs six episodes; the readings of answers were added later, by what the passages say. What each search found is kept by name: paragraphs come from the data sets,
-and the graph is that of the triples that were offered. A call that was not made then, or one that is not made any more,
-fails.
+over 804 paragraphs and a graph of Wikidata. The prompt did not say yet that a request names only what was read, which
+costs six episodes; readings of answers were added later, by what the passages say. What each search found is kept by
+name: paragraphs come from the data sets, and the graph is that of the triples that were offered. A call that was not
+made then, or one that is not made any more, fails.
 """
 
 from __future__ import annotations
