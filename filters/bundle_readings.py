@@ -21,6 +21,8 @@ from trailforge.filters.bundles import FEWEST_CORRECT, MOST_CORRECT, judge_unrea
 from trailforge.rewards import is_abstention
 from trailforge.schemas import BundleInput, BundleQuestion, InvalidInput, SourceDocument, Verdict
 
+_KNOWN, _MOST_DRAWS = 0.7, 16
+"""How often a model is right that knows an answer, guesses aside; and more draws than this are not made."""
 _ENOUGH_OPTIONS = 2 / 3
 """F1 of the letters: who is right of so many from one document has little to look for in the others."""
 
@@ -32,9 +34,12 @@ class BundleFilterConfig:
     review: bool = False
     """Ask an editor first whether somebody would ask it, whether it is one question, and how it is said well."""
     closed_book_samples: int = 3
-    """Draws without documents at most; none: it is not asked."""
+    """Draws without documents at most, where nobody can guess; none: it is not asked."""
     known_rate: float = 0.5
     """Share of these draws, corrected for chance, from which the model knows the answer."""
+    most_known_kept: float = 1 / 3
+    """Share of the questions that a model knows in seven of ten draws which may pass for unknown. Where a guess can be
+    right, as many more draws are made as that takes; 1: none."""
     most_chance: float = 0.02
     """How often a guesser may pass for a reader of a question with options: so many right answers are asked for."""
     right_reads: int = 2
@@ -46,7 +51,7 @@ class BundleFilterConfig:
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for shares of which nothing can be decided."""
-        for name in ("known_rate", "most_chance"):
+        for name in ("known_rate", "most_chance", "most_known_kept"):
             if not 0 < getattr(self, name) <= 1:
                 raise InvalidInput(f"has to be above 0 and at most 1, got {getattr(self, name)}", field=name)
         if self.closed_book_samples < 0:
@@ -152,13 +157,14 @@ async def closed_book(asked: MeasuredQuestion) -> Verdict:
     such questions of runs with a played model the other draws knew one.
     """
     config, chance = asked.config, guess_rate(asked.row)
-    needed = hits_needed(config.closed_book_samples, chance, config)
-    enough_misses = config.closed_book_samples - needed + 1
+    most = closed_book_draws(chance, config)
+    needed = hits_needed(most, chance, config)
+    enough_misses = most - needed + 1
     draws: list[ScoredReply] = []
     hits = misses = 0
-    while hits < needed and misses < enough_misses and len(draws) < config.closed_book_samples:
+    while hits < needed and misses < enough_misses and len(draws) < most:
         # The first alone, which settles most; then as many at once as it takes at least, whatever they say.
-        count = min(needed - hits, enough_misses - misses, config.closed_book_samples - len(draws)) if draws else 1
+        count = min(needed - hits, enough_misses - misses, most - len(draws)) if draws else 1
         samples = range(len(draws), len(draws) + count)
         draws += await asyncio.gather(*(asked.draw((), sample) for sample in samples))
         hits = sum(draw.is_right for draw in draws)
@@ -173,7 +179,7 @@ async def closed_book(asked: MeasuredQuestion) -> Verdict:
     if hits >= needed:
         first = next(draw.reply for draw in draws if draw.is_right)
         detail = f"{hits} of {len(draws)} draws know it, as {first!r}"
-    elif misses < enough_misses and config.closed_book_samples:
+    elif misses < enough_misses and most:
         detail = f"no verdict: {len(draws) - hits - misses} of {len(draws)} draws were cut or not judged"
     score = max(0.0, (share - chance) / (1 - chance))
     return Verdict(keep=not detail, reason="closed_book", score=round(score, 6), detail=detail)
@@ -246,6 +252,27 @@ def hits_needed(samples: int, chance: float, config: BundleFilterConfig) -> int:
         if rate >= config.known_rate and by_luck <= config.most_chance:
             return hits
     return max(samples, 1)
+
+
+def closed_book_draws(chance: float, config: BundleFilterConfig) -> int:
+    """The draws without documents at most: `closed_book_samples`, or the fewest more that find enough of what is known.
+
+    Three of three right is what a guesser among four options rarely gets, and what a model that knows the answer in
+    seven of ten draws gets in less than half of all cases: of five draws four are as rare for the one, and more common
+    for the other.
+    """
+    samples = config.closed_book_samples
+    right = _KNOWN + (1 - _KNOWN) * chance
+    for draws in range(samples, _MOST_DRAWS + 1) if samples else ():
+        hits = hits_needed(draws, chance, config)
+        if _share_below(hits, draws, right) <= config.most_known_kept:
+            return draws
+    return samples
+
+
+def _share_below(hits: int, draws: int, right: float) -> float:
+    """How often fewer than so many of the draws are right."""
+    return sum(comb(draws, k) * right**k * (1 - right) ** (draws - k) for k in range(hits))
 
 
 def smaller_sets(

@@ -44,6 +44,17 @@ def most_facts(questions: Sequence[Question]) -> float:
     return fmean(len(answering_facts(each.question, each.golds, each.decomposition)) for each in questions)
 
 
+def limit_of(check: AnswerCheck) -> str:
+    """What a card says of how far an answer's grounding was judged, as a line of its limits."""
+    by_words = "- That an answer stands in what was read is judged by words"
+    if check == "off":
+        return f"{by_words}; that it follows from it is not judged."
+    return (
+        f"{by_words}. Where no clause or triple names it with what was asked, a model read once more what the answer "
+        "rests on, and had to find it (`readings`)."
+    )
+
+
 async def read_passages(
     prompt: str,
     question: str,

@@ -7,18 +7,26 @@ Graph-R1 (Luo et al., 2025): github.com/LHRLAB/Graph-R1 at ab09130, `script_proc
 `agent/vllm_infer/run.py` (system turn with its tool), `verl/trainer/config/ppo_trainer.yaml` and `graphr1/operate.py`
 (results). MIT License, Copyright (c) 2025 Haoran Luo. RAGSearch prints the user turn with "query" for "tool call".
 
-Both were trained on one text: the user turn in Qwen2.5's marks, then turns and results in a row. Ours are the escapes
-of what could pose as a tag in retrieved text. Search-R1 was shown titles in quotes, as its corpus has them; an overlong
-result lost its closing tag in training, and keeps it here. Graph-R1 was shown hyperedges, a sentence or so each, with
-the score of a fusion of ranks; here they are whatever passages a back end gives, with its own scores.
+DynaSearcher (Hao et al., 2025), table 1 (system turn), and MSearcher (under review for ICLR 2026), appendix A, "RL
+Prompt" (both turns): quoted from the papers, which come without a program. They do not print how a result is put into
+the text; here it is as their rollouts show it, DynaSearcher's behind the agent's words, MSearcher's in a turn of the
+user, as Qwen2.5 is shown what tools say.
+
+R-Search's prompt is not here: its released program (github.com/wentao0429/Reasoning-search at 9cf6475) has no licence.
+
+Search-R1 and Graph-R1 were trained on one text: the user turn in Qwen2.5's marks, then turns and results in a row. Ours
+are the escapes of what could pose as a tag in retrieved text. Search-R1 was shown titles in quotes, as its corpus has
+them; an overlong result lost its closing tag in training, and keeps it here. Graph-R1 was shown hyperedges, a sentence
+or so each, with the score of a fusion of ranks; here they are whatever passages a back end gives, with its own scores.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
+from typing import Any
 
-from trailforge.protocols import GRAPH_R1, SEARCH_R1
+from trailforge.protocols import GRAPH_R1, KG_SEARCH, REACT, SEARCH_R1
 from trailforge.protocols.base import estimate_tokens, one_line
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.turns import Observation, Turn
@@ -63,6 +71,30 @@ GRAPH_R1_USER = (
     "Output format for tool call:\n<think>\n...\n</think>\n<query>\n...\n</query>\n\n"
     "Output format for answer:\n<think>\n...\n</think>\n<answer>\n...\n</answer>\nQuestion: {question}"
 )
+DYNASEARCHER_SYSTEM = (
+    "You are a helpful assistant that can solve the given question step by step with the help of the wikipedia search "
+    "tool. Given a question, you need to first think about the reasoning process in the mind and then provide the "
+    "answer. During thinking, you can invoke the wikipedia search tool to search for fact information about specific "
+    "topics if needed. The reasoning process and answer are enclosed within <think> </think> and <answer> </answer> "
+    "tags respectively, and the search input and result are enclosed within <search> </search> and <result> </result> "
+    'tags respectively. Search input is json format like {"query": "xxx", "entity": ["yyy"], "relation": ["zzz"]} and '
+    "applied to the search tools, where query is used to search wikipedia articles, entity(s) and relation(s) are used "
+    "to search wikidata, a knowledge base of entities and relations.\n"
+    "For example, <think> This is the reasoning process. </think> "
+    '<search> {"query": "Who is the director of Avatar", "entity": ["Avatar"], "relation": ["director"]} </search> '
+    "<result> search result here </result> <think> This is the reasoning process. </think> "
+    "<answer> The final answer is \\boxed{ answer here }</answer>. "
+    "In the last part of the answer, the final exact answer is enclosed within \\boxed{} with latex format."
+)
+MSEARCHER_SYSTEM = (
+    "You are a helpful assistant. Answer the following question step by step with the help of web search tools. "
+    "You must conduct reasoning inside <think> and </think> first in every turn. "
+    "After reasoning, if you find you lack some knowledge, you can call a search engine by <search> query </search> "
+    "and it will return the top searched results between <tool_response> and </tool_response>. "
+    "You can call the search function once in every turn. "
+    "When you arrive at the final answer, output the final answer between <answer> and </answer> to finish the task. "
+    "Do not rush to output the final answer so you could check it again midway."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +137,7 @@ class PublishedGrammar(Grammar):
         if not body:
             raise MalformedReply(f"empty {name}")
         if name == "answer":
-            return Turn(thought=thought, answer=body)
+            return Turn(thought=thought, answer=self.read_answer(body)[0])
         return Turn(thought=thought, search=self.read_search(body)[0])
 
     def render_result(self, observation: Observation) -> str:
@@ -152,11 +184,24 @@ def write_knowledge(observation: Observation) -> str:
     return json.dumps({"results": results})
 
 
+def write_numbered(observation: Observation) -> str:
+    """A line `1. Title: text` for each passage."""
+    passages = enumerate(observation.passages, start=1)
+    return "\n".join(f"{n}. {one_line(f'{p.title}: {p.text}' if p.title else p.text)}" for n, p in passages)
+
+
+def _as(grammar: Grammar, **changes: Any) -> dict[str, Any]:
+    """The fields of a protocol, some of them changed."""
+    return {field.name: getattr(grammar, field.name) for field in fields(Grammar)} | changes
+
+
+_WHOLE = 1 << 20
+"""Tokens of a result for which no limit is printed."""
+_AS_TOOL = "<|im_end|>\n<|im_start|>user\n{result}<|im_end|>\n<|im_start|>assistant\n"
 _AS_TEXT = "<|im_end|><|im_start|>user\n{result}<|im_end|>\n<|im_start|>assistant\n<think>\n"
 _PUBLISHED = {
     SEARCH_R1.name: PublishedGrammar(
-        **{field.name: getattr(SEARCH_R1, field.name) for field in fields(Grammar)}
-        | {"system_prompt": QWEN_SYSTEM, "user_suffix": "", "write_result": write_quoted_titles},
+        **_as(SEARCH_R1, system_prompt=QWEN_SYSTEM, user_suffix="", write_result=write_quoted_titles),
         user=SEARCH_R1_USER,
         ends_in_question_mark=True,
         segment="\n\n{result}\n\n",
@@ -165,12 +210,25 @@ _PUBLISHED = {
         invalid=SEARCH_R1_INVALID,
     ),
     GRAPH_R1.name: PublishedGrammar(
-        **{field.name: getattr(GRAPH_R1, field.name) for field in fields(Grammar)}
-        | {"system_prompt": QWEN_SYSTEM + GRAPH_R1_TOOLS, "user_suffix": "", "write_result": write_knowledge},
+        **_as(GRAPH_R1, system_prompt=QWEN_SYSTEM + GRAPH_R1_TOOLS, user_suffix="", write_result=write_knowledge),
         user=GRAPH_R1_USER,
         segment=_AS_TEXT,
         result_form="<knowledge>\n{result}\n</knowledge>",
         result_tokens=4096,
+    ),
+    KG_SEARCH.name: PublishedGrammar(
+        **_as(KG_SEARCH, system_prompt=DYNASEARCHER_SYSTEM, user_suffix=""),
+        user="{question}",
+        segment=" {result} ",
+        result_form="<result>\n{result}\n</result>",
+        result_tokens=_WHOLE,
+    ),
+    REACT.name: PublishedGrammar(
+        **_as(REACT, system_prompt=MSEARCHER_SYSTEM, user_suffix="", write_result=write_numbered),
+        user="Question: {question}",
+        segment=_AS_TOOL,
+        result_form="<tool_response>\n{result}\n</tool_response>",
+        result_tokens=_WHOLE,
     ),
 }
 

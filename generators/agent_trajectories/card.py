@@ -12,6 +12,7 @@ from trailforge.generators.agent_trajectories import DATASET, DRAW, FILTER, NAME
 from trailforge.generators.agent_trajectories.config import AgentRunConfig
 from trailforge.generators.agent_trajectories.filters import KNOWN
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
+from trailforge.generators.answer_reading import limit_of
 from trailforge.pipelines.cards.card import limits, origin_lines, pair_example, rows_of, turn, write_card
 from trailforge.pipelines.cards.licences import of_graph, of_questions, over_corpus, plain
 from trailforge.pipelines.runs.intake import Settings, run_configuration
@@ -19,7 +20,6 @@ from trailforge.schemas import Manifest, RejectedRow
 
 _TABLES = (NAME, "sft", "pairs", "rejected")
 _LIMITS = (
-    "- That an answer stands in what was read is judged by words; that it follows from it is not judged.",
     "- A hop is borne out by the document that the data set names, or by another passage with its answer and a "
     "word of what it is asked of; where no documents are named, only answers are looked for.",
     "- Whether the model knows the bridges of a question was not asked, only whether it knows the answer.",
@@ -42,7 +42,10 @@ def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
         sources=sources,
         summary=_summary(manifest, config, rows, pairs),
         own=[_shares(config, rows, rows_of(folder, "rejected", RejectedRow))],
-        end=[limits(_LIMITS, "" if config.model.url == "embedded" else None), _examples(rows, pairs)],
+        end=[
+            limits((limit_of(config.generator.answer_check), *_LIMITS), "" if config.model.url == "embedded" else None),
+            _examples(rows, pairs),
+        ],
     )
 
 

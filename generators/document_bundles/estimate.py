@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trailforge.filters.bundle_readings import right_draws_needed, smaller_sets
+from trailforge.filters.bundle_readings import closed_book_draws, right_draws_needed, smaller_sets
 from trailforge.generators.document_bundles.bundling.config import LARGEST
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.search_thoughts import PROMPT, PROMPTS
@@ -19,6 +19,8 @@ _QUESTION_TOKENS = 80
 _MOST_JUDGED = 3
 """Texts of which a judge is shown: question, gold answer and answer."""
 _SMALLEST = 2
+_CHANCES = (0.0, 0.2, 0.25, 0.5)
+"""Of guessing right: an open question, one of five or four options, one of two sides that are named."""
 _MOST_CHANCE = 0.25
 """Of guessing the one right option of four."""
 
@@ -60,7 +62,8 @@ def _stages(documents: list[SourceDocument], total: int, size: int, config: Bund
     draws_of_set = right_draws_needed(_MOST_CHANCE, filters.most_chance) if writer.kind == "model" else 1
     sets = [size] * draws_of_set + [len(part) for part in smaller] * max(draws_of_set, filters.right_reads)
     read = count_tokens(PROMPTS.text("read_documents")) + _QUESTION_TOKENS + shown * sum(sets) / len(sets)
-    draws = questions * filters.closed_book_samples
+    blind_draws = max(closed_book_draws(chance, filters) for chance in (_CHANCES if writer.kind == "model" else (0.0,)))
+    draws = questions * blind_draws
     blind = count_tokens(PROMPTS.text("answer_from_memory")) + _QUESTION_TOKENS
     stages = [
         stage_estimate("read", questions * len(sets), read, writer.read_max_tokens, prices),
@@ -71,7 +74,7 @@ def _stages(documents: list[SourceDocument], total: int, size: int, config: Bund
         stages.append(stage_estimate("review", questions, prompt, writer.read_max_tokens, prices))
     if judge.near_misses or judge.free_answers:
         verdict = count_tokens(default_rubric()) + _MOST_JUDGED * _QUESTION_TOKENS
-        replies = filters.closed_book_samples + 1 + len(smaller) * filters.right_reads
+        replies = blind_draws + 1 + len(smaller) * filters.right_reads
         stages.append(stage_estimate("grade", questions * replies, verdict, judge.max_tokens, prices))
     if writer.kind == "model":
         prompt = count_tokens(PROMPTS.text("bundle_questions")) + size * shown

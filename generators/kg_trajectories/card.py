@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from trailforge.generators.answer_reading import limit_of
 from trailforge.generators.kg_trajectories import DATASET, NAME
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.kg_trajectories.selection import NO_CONTRAST, rests_on_form
@@ -88,7 +89,10 @@ def card(
         summary=_summary(manifest, config, figures),
         own=[_rewards(figures)],
         end=[
-            limits(_LIMITS, ", led along the gold decomposition" if is_small else None),
+            limits(
+                (*_LIMITS, limit_of(config.generator.answer_check)),
+                ", led along the gold decomposition" if is_small else None,
+            ),
             _examples(figures, next(iter(rows_of(folder, "pairs", ContrastivePair)), None)),
         ],
     )

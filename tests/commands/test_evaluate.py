@@ -158,7 +158,7 @@ def test_a_checkpoint_is_evaluated_on_the_held_out_questions_of_a_training_set(t
         (("--agent", "kg_search", "--backend", "bm25"), InvalidInput, "searches a knowledge graph too"),
         ((*CELL, "--kg", "."), InvalidInput, "searches no knowledge graph; leave it out"),
         ((*CELL, "--backend", "bm25=http://127.0.0.1:9"), InvalidInput, "two back ends are called bm25"),
-        ((*CELL, "--prompt", "published"), InvalidInput, "no published prompt of react"),
+        (("--agent", "r_search", "--backend", "bm25", "--prompt", "published"), InvalidInput, "prompt of r_search"),
         ((*CELL, "--preset", "msearcher"), InvalidInput, "no preset 'msearcher'; there are demo, ragsearch"),
         ((*CELL, "--seeds", "0,one"), typer.BadParameter, "expected whole numbers"),
         ((*CELL, "--judge", "gpt"), typer.BadParameter, "expected URL#MODEL"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -13,6 +15,7 @@ from trailforge.filters.bundle_readings import (
     BundleFilterConfig,
     MeasuredQuestion,
     closed_book,
+    closed_book_draws,
     fewer_documents_suffice,
     guess_rate,
     hits_needed,
@@ -95,11 +98,12 @@ async def test_half_of_the_draws_that_know_it_reject_and_draws_stop_once_that_is
 @pytest.mark.parametrize(
     ("row", "says", "keep", "draws"),
     [
-        (SINGLE, ["C"], True, 1),
-        (SINGLE, ["B", "C"], True, 2),
-        (SINGLE, ["B", "B", "UNKNOWN"], True, 3),
+        (SINGLE, ["C"], True, 2),
+        (SINGLE, ["B", "C"], True, 3),
+        (SINGLE, ["B", "B", "UNKNOWN"], True, 4),
+        (SINGLE, ["B", "C", "B"], False, 5),
         (SINGLE, ["UNKNOWN", "B"], True, 1),
-        (SINGLE, ["B"], False, 3),
+        (SINGLE, ["B"], False, 4),
         (MULTIPLE, ["A, B, C"], False, 2),
         (MULTIPLE, ["A, B"], True, 2),
     ],
@@ -110,6 +114,28 @@ async def test_of_options_more_right_draws_are_asked_for(
     reader = ScriptedReader(memory=says)
     verdict = await closed_book(asked(row, reader))
     assert (verdict.keep, len(reader.asked)) == (keep, draws)
+
+
+@pytest.mark.parametrize("chance", [0.0, 1 / 31, 0.2, 0.25, 0.5])
+def test_of_what_a_model_knows_in_seven_of_ten_draws_no_more_than_a_third_stays(chance: float) -> None:
+    """By the draws themselves: every sequence of right and wrong ones, as often as it comes."""
+    config = BundleFilterConfig()
+    draws = closed_book_draws(chance, config)
+    needed = hits_needed(draws, chance, config)
+
+    def found(right: float) -> float:
+        ways = Counter(sum(hits) for hits in product((0, 1), repeat=draws))
+        return sum(
+            count * right**hits * (1 - right) ** (draws - hits) for hits, count in ways.items() if hits >= needed
+        )
+
+    assert found(0.7 + 0.3 * chance) >= 2 / 3 and found(chance) <= config.most_chance
+    assert draws == 3 or hits_needed(3, chance, config) == 3
+
+
+def test_draws_are_as_many_as_is_said_where_that_is_wanted() -> None:
+    assert closed_book_draws(0.25, BundleFilterConfig(most_known_kept=1)) == 3
+    assert closed_book_draws(0.25, BundleFilterConfig(closed_book_samples=0)) == 0
 
 
 async def test_without_draws_nothing_is_asked() -> None:

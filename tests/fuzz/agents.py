@@ -9,7 +9,7 @@ from trailforge.evaluation.agents import graph_search, search_o1
 from trailforge.evaluation.agents.free_form import boxed_answer
 from trailforge.evaluation.agents.published import published_grammar
 from trailforge.inference import Reply
-from trailforge.protocols import GRAPH_R1, SEARCH_R1
+from trailforge.protocols import GRAPH_R1, KG_SEARCH, REACT, SEARCH_R1
 from trailforge.schemas import MalformedReply
 
 _MARKS = tuple(
@@ -43,7 +43,7 @@ def _graph_search(case: bytes, _: Path) -> None:
 
 
 def _published(case: bytes, _: Path) -> None:
-    for name in (SEARCH_R1.name, GRAPH_R1.name):
+    for name in (SEARCH_R1.name, GRAPH_R1.name, KG_SEARCH.name, REACT.name):
         turn = published_grammar(name).parse_turn(text_of(case))
         assert (turn.search is None) != (turn.answer is None)
 

@@ -13,13 +13,16 @@ from tests.evaluation.agents.support import CUT, QUESTION, Library, Replies, pro
 from trailforge.evaluation.agents import AgentRun, load_agent
 from trailforge.evaluation.agents.protocol_agents import AGENTS, ProtocolAgentConfig
 from trailforge.evaluation.agents.published import (
+    DYNASEARCHER_SYSTEM,
     GRAPH_R1_TOOLS,
+    MSEARCHER_SYSTEM,
     QWEN_SYSTEM,
     SEARCH_R1_INVALID,
     published_grammar,
     shorten,
 )
-from trailforge.protocols import GRAPH_R1, PROTOCOLS, REACT, SEARCH_R1
+from trailforge.protocols import GRAPH_R1, KG_SEARCH, PROTOCOLS, R_SEARCH, REACT, SEARCH_R1
+from trailforge.protocols.turns import Observation
 from trailforge.retrieval.kg import KgTool
 from trailforge.schemas import ContextOverflow, InvalidInput, Passage, RetrievalError
 
@@ -198,8 +201,35 @@ def test_another_system_turn_can_stand_before_a_published_prompt() -> None:
 
 
 def test_a_protocol_without_published_words_says_which_have_some() -> None:
-    with pytest.raises(InvalidInput, match=f"{SEARCH_R1.name}, {GRAPH_R1.name}"):
-        run(REACT.name, Replies(), PUBLISHED)
+    with pytest.raises(InvalidInput, match=f"{SEARCH_R1.name}, {GRAPH_R1.name}, {KG_SEARCH.name}, {REACT.name}"):
+        run(R_SEARCH.name, Replies(), PUBLISHED)
+
+
+def test_msearcher_is_shown_results_in_turns_of_the_user() -> None:
+    client = Replies("<think>I look.</think><search>Avatar", "<think>So.</think><answer>Kapuskasing")
+    found = run(REACT.name, client, PUBLISHED)
+    first, second = prompts(client.requests)
+    opening = f"<|im_start|>system\n{MSEARCHER_SYSTEM}<|im_end|>\n<|im_start|>user\nQuestion: {QUESTION}<|im_end|>\n"
+    assert first == f"{opening}<|im_start|>assistant\n"
+    assert second == (
+        f"{first}<think>I look.</think><search>Avatar</search><|im_end|>\n<|im_start|>user\n<tool_response>\n"
+        "1. Avatar: Avatar is a film by James Cameron.\n2. James Cameron: James Cameron was born in Kapuskasing.\n"
+        "</tool_response><|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert (found.stop, found.answer, found.searches[0].query) == ("answered", "Kapuskasing", "Avatar")
+
+
+def test_dynasearcher_is_shown_results_behind_its_words_and_answers_in_a_box() -> None:
+    grammar = published_grammar(KG_SEARCH.name)
+    assert grammar.opening(QUESTION)[-1].content == QUESTION and grammar.system_prompt == DYNASEARCHER_SYSTEM
+    asked = grammar.parse_turn(' <think> a </think> <search> {"query": "q", "entity": ["e"], "relation": []} </search>')
+    assert asked.search is not None and (asked.search.query, asked.search.entities) == ("q", ("e",))
+    said = grammar.parse_turn("<think> b </think> <answer> The final answer is \\boxed{ Paris }</answer>")
+    assert said.answer == "Paris"
+    shown = grammar.result_segment(
+        grammar.render_result(Observation(passages=(Passage(id="1", title="T", text="x", score=1.0),)))
+    )
+    assert shown == " <result>\nDocuments:\n1. (T) x\n</result> "
 
 
 def test_retrieved_text_cannot_speak_in_a_published_text() -> None:

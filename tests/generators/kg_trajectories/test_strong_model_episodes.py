@@ -1,9 +1,10 @@
 """Ten questions of three data sets with a strong model's replies: the episodes that prompts and filters keep.
 
 The replies were given by somebody who saw the prompts alone, with the preset `dynasearcher` at two episodes a question,
-over 804 paragraphs and a graph of Wikidata. What each search found is kept by name: paragraphs come from the data sets,
-and the graph is that of the triples that were offered. A call that was not made then, or one that is not made any more,
-fails.
+over 804 paragraphs and a graph of Wikidata. The prompt did not say yet that a request names only what was read, which
+costs six episodes; readings of answers were added later, by what the passages say. What each search found is kept by
+name: paragraphs come from the data sets, and the graph is that of the triples that were offered. A call that was not
+made then, or one that is not made any more, fails.
 """
 
 from __future__ import annotations
@@ -40,19 +41,13 @@ FILES = (
     "musique/musique_original20.jsonl.gz",
 )
 NOT_IN_THE_GRAPH = {
-    "Battle of Normandy",
     "Deane Waldo Malott",
-    "Elizabeth Hay, Countess of Erroll",  # it has her as Elizabeth FitzClarence alone
-    "Emperor Gaozong of Tang",  # it has an Emperor Taizong of Song
     "Empress Wang",
     "Henry E. Rohlsen Airport",
-    "Normandy landings",
-    "Operation Overlord",
     "Southwest Florida International Airport",
     "University of Kansas School of Engineering",
-    "Yang Pu",
 }
-"""What agents asked for in vain."""
+"""What the kept episodes asked for in vain."""
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +55,7 @@ pytestmark = pytest.mark.slow
 def what_is_asked(request: Request) -> str:
     """What a prompt asks but for its fixed text and what was found: the question, what the agent wrote so far."""
     prompt = prompt_text(request)
-    if request.purpose == "self_check":
+    if request.purpose in ("self_check", "read_answer"):
         question, _, passages = prompt.rpartition("Question: ")[2].partition("\nPassages:\n")
         return "\n".join([question, *re.findall(r"^\(.*?\) ", passages, re.MULTILINE)])
     if request.purpose == "grade":
@@ -133,11 +128,14 @@ async def test_the_episodes_of_a_strong_model(
     context = context_of(config, model, FoundThen(recording["found"], passages), store)
     questions = {q.id: q for q in everything}
     results: list[ItemResult] = [await episodes_of(questions[uid], context, config) for uid in recording["questions"]]
-    assert model.check_all_used() == {"episode kg_search": 47, "keep_triples": 3, "self_check": 17, "grade": 1}
+    assert model.check_all_used() == {
+        "episode kg_search": 47, "keep_triples": 3, "self_check": 9, "read_answer": 5, "grade": 1,
+    }  # fmt: skip
     rows = [row for result in results for row in result.rows["kg_trajectories"]]
     rejected = [row for result in results for row in result.rows["rejected"]]
-    assert (len(rows), Counter(row.reason for row in rejected)) == (18, {"wrong_answer": 2})
-    assert not [row for result in results for row in result.rows["pairs"]]
+    reasons = Counter(row.reason for row in rejected)
+    assert (len(rows), reasons) == (10, {"wrong_answer": 2, "unread_query": 6, "answer_leaked": 2})
+    assert all(reading.answer for row in rows for reading in row.readings)
     assert not [row.conflicts for row in rows if row.conflicts]
     assert [row.judge_score for row in rows if row.judge_score is not None] == [1.0]
     matched = {e.mention: e.label for row in rows for step in row.steps for e in step.entities if e.label}
@@ -146,4 +144,4 @@ async def test_the_episodes_of_a_strong_model(
     assert not taken_for_another
     not_found = {e.mention for row in rows for step in row.steps for e in step.entities if not e.label}
     assert not_found == NOT_IN_THE_GRAPH
-    assert sum(model.check_all_used().values()) / len(rows) < 4  # calls that an accepted row costs
+    assert sum(model.check_all_used().values()) / len(rows) < 7  # calls that an accepted row costs
