@@ -46,6 +46,10 @@ _Errors = Annotated[
     Literal["all", "sampled"],
     typer.Option(help="sampled: leave out reflective rows whose error was provoked. Rows that do not say stay."),
 ]
+_Reward = Annotated[
+    str | None,
+    typer.Option(help="Reward preset that RL questions name, such as abstention (ours). Default: their protocol's."),
+]
 _KnownShare = Annotated[
     float,
     typer.Option(
@@ -72,6 +76,7 @@ def training_set(
     order: _Order = "curriculum",
     mix: _Mix = None,
     protocol: _Protocol = None,
+    reward: _Reward = None,
     tokenizer: Annotated[
         str | None,
         typer.Option(help="Tokenizer (path or name) to measure rows. Default: estimates."),
@@ -109,6 +114,7 @@ def training_set(
         order=order,
         mix=tuple(_share(text) for text in mix or ()),
         protocol=protocol,
+        reward=reward,
         tokenizer=tokenizer,
         max_tokens=max_tokens,
         long_rows=long_rows,
