@@ -31,7 +31,7 @@ app = typer.Typer(
 LauncherName = Literal["local", "accelerate", "slurm", "k8s"]
 _Set = Annotated[Path, typer.Argument(help="Folder of a training set.", metavar="DIR")]
 _Preset = Annotated[
-    str, typer.Option(help="msearcher, r-search, dynasearcher, ragsearch, agent-trajectories (ours), or a file.")
+    str, typer.Option(help="msearcher, r-search, dynasearcher, ragsearch, abstention (ours), or a file.")
 ]
 _Base = Annotated[
     str | None,
