@@ -46,6 +46,15 @@ _Errors = Annotated[
     Literal["all", "sampled"],
     typer.Option(help="sampled: leave out reflective rows whose error was provoked. Rows that do not say stay."),
 ]
+_Tokenizer = Annotated[str | None, typer.Option(help="Tokenizer (path or name) to measure rows. Default: estimates.")]
+_LongRows = Annotated[
+    Literal["drop", "segments"],
+    typer.Option(help="What to do with rows that are too long: drop, or one row per turn."),
+]
+_Reward = Annotated[
+    str | None,
+    typer.Option(help="Reward preset that RL questions name, such as abstention (ours). Default: their protocol's."),
+]
 _KnownShare = Annotated[
     float,
     typer.Option(
@@ -72,15 +81,10 @@ def training_set(
     order: _Order = "curriculum",
     mix: _Mix = None,
     protocol: _Protocol = None,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(help="Tokenizer (path or name) to measure rows. Default: estimates."),
-    ] = None,
+    reward: _Reward = None,
+    tokenizer: _Tokenizer = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest row.")] = 16384,
-    long_rows: Annotated[
-        Literal["drop", "segments"],
-        typer.Option(help="What to do with rows that are too long: drop, or one row per turn."),
-    ] = "drop",
+    long_rows: _LongRows = "drop",
     segments: Annotated[
         bool, typer.Option("--segments", help="Make one row per agent turn, as MSearcher trains (section 3.2.1).")
     ] = False,
@@ -109,6 +113,7 @@ def training_set(
         order=order,
         mix=tuple(_share(text) for text in mix or ()),
         protocol=protocol,
+        reward=reward,
         tokenizer=tokenizer,
         max_tokens=max_tokens,
         long_rows=long_rows,

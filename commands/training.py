@@ -38,7 +38,9 @@ app = typer.Typer(
 
 LauncherName = Literal["local", "accelerate", "slurm", "k8s"]
 _Set = Annotated[Path, typer.Argument(help="Folder of a training set.", metavar="DIR")]
-_Preset = Annotated[str, typer.Option(help="msearcher, r-search, dynasearcher, ragsearch, or a YAML file.")]
+_Preset = Annotated[
+    str, typer.Option(help="msearcher, r-search, dynasearcher, ragsearch, abstention (ours), or a file.")
+]
 _Base = Annotated[
     str | None,
     typer.Option(help="Folder or name of the base model, or 'smollm2' for the small packaged one."),

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from tests.support import finished_runs as made
 from trailforge.commands import export
-from trailforge.schemas import InvalidInput, TrailforgeError
+from trailforge.schemas import InvalidInput, RlRow, TrailforgeError
+from trailforge.training.sets.files import rows_of
 
 ASKED = [made.question(number) for number in range(4)]
 
@@ -77,3 +78,14 @@ def test_the_trainers_are_those_that_are_written() -> None:
     from trailforge.training.exports import TRAINERS
 
     assert set(get_args(export.Trainer)) == set(TRAINERS)
+
+
+def test_a_run_that_gave_nothing_is_named(tmp_path: Path, mcts: Path) -> None:
+    """And questions are paid by the reward that is asked for."""
+    empty = made.mcts_run(tmp_path / "empty", ASKED[:1], [])
+    shown = run("training-set", mcts, empty, "--out", tmp_path / "set", "--validation", 0, "--reward", "abstention")
+    assert "mcts_trajectories-empty (mcts_trajectories) gave no row to sft and rl." in shown
+    rows = rows_of(tmp_path / "set", "rl", "train", RlRow)
+    assert {row.reward_model.ground_truth.reward_preset for row in rows} == {"abstention"}
+    with pytest.raises(InvalidInput, match="no reward preset 'mine'; there are msearcher"):
+        run("training-set", mcts, "--out", tmp_path / "other", "--reward", "mine")

@@ -111,6 +111,9 @@ def test_the_web_is_searched_in_place_of_a_corpus_and_wants_its_key_first(
     with pytest.raises(InvalidInput, match=r"--retrieval.*'solr' is none of dense, bm25"):
         configured(retrieval="solr")
     assert configured(retrieval="bm25", scope="question").retrieval.searches_paragraphs
+    assert [configured(**each).generator.kg_filter for each in ({}, {"kg_filter": "first"})] == ["model", "first"]
+    with pytest.raises(InvalidInput, match="expected model, asked, first, none"):
+        configured(kg_filter="best")
     monkeypatch.delenv("TAVILY_API_KEY")
     with pytest.raises(InvalidInput, match="set the environment variable TAVILY_API_KEY"):
         configured()

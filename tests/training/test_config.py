@@ -17,7 +17,9 @@ NAMES = ["dynasearcher", "msearcher", "r-search", "ragsearch"]
 
 
 def test_the_presets_of_the_house_hold_the_rewards_of_the_house() -> None:
-    assert training_preset_names() == ["demo", *NAMES]
+    assert training_preset_names() == ["abstention", "demo", *NAMES]
+    ours = load_train_preset("abstention").reward
+    assert ours.constants == REWARD_PRESETS["abstention"].constants
     assert load_train_preset("demo").sft.base_model == "smollm2"
     assert {name: load_train_preset(name).reward for name in NAMES} == {name: REWARD_PRESETS[name] for name in NAMES}
 
@@ -109,7 +111,8 @@ def test_what_is_wrong_is_named_with_file_and_field(
 
 def test_an_unknown_name_gets_the_list_of_names() -> None:
     with pytest.raises(
-        InvalidInput, match="no preset 'nope'; there are demo, dynasearcher, msearcher, r-search, ragsearch"
+        InvalidInput,
+        match="no preset 'nope'; there are abstention, demo, dynasearcher, msearcher, r-search, ragsearch",
     ):
         load_train_preset("nope")
 

@@ -54,6 +54,7 @@ from trailforge.training.sets.runs import (
     difficulties,
     name_of,
     open_runs,
+    paid_by,
     question_count,
     read_asked,
     rl_rows,
@@ -114,7 +115,7 @@ def make_training_set(
             sft, rl, pairs = tables
             notes = read_notes(runs)
             _collect_sft(runs, sft, judge, tell)
-            _collect_rl(runs, asked, rl, judge, notes, config.protocol, tell)
+            _collect_rl(runs, asked, rl, judge, notes, config, tell)
             _collect_pairs(runs, pairs, judge, notes, tell)
             _place(tables, config)
             files = [file for table in tables for file in table.write(folder, config, tell)]
@@ -293,17 +294,19 @@ def _collect_rl(
     table: SetTable,
     judge: RowJudge,
     notes: Notes,
-    protocol: str | None,
+    config: ViewConfig,
     tell: Progress,
 ) -> None:
     books = Books("rl", table.books)
     total = sum(map(question_count, runs)) + sum(map(len, files.values()))
-    of_runs = ((run.manifest_sha256, row) for run in runs for row in rl_rows(run, protocol, names_in(notes)))
+    of_runs = ((run.manifest_sha256, row) for run in runs for row in rl_rows(run, config.protocol, names_in(notes)))
     of_files = (
-        (sha256_of(path), row) for path, asked in files.items() for row in asked_rows(path, asked, protocol or "")
+        (sha256_of(path), row)
+        for path, asked in files.items()
+        for row in asked_rows(path, asked, config.protocol or "")
     )
     for done, (origin, read) in enumerate(chain(of_runs, of_files), start=1):
-        made = table.clean(read)
+        made = paid_by(table.clean(read), config.reward)
         note = note_of(notes, made.question)
         row = replace(made, known_share=note.known_share, gold_stated=note.gold_stated)
         verdict, tokens = judge.question(row, note)

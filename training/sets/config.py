@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from trailforge.pipelines.datasets import dataset_names
 from trailforge.protocols import PROTOCOLS
+from trailforge.rewards import reward_preset
 from trailforge.schemas import InvalidInput
 from trailforge.schemas.trajectory import ErrorType
 
@@ -43,6 +44,8 @@ class ViewConfig:
     protocol: str | None = None
     """In which questions without options are asked; None: in that of their data set. Conversations stay as they are.
     Not one that plans: the kinds of document that a plan names are those of bundles."""
+    reward: str | None = None
+    """By which questions say that they are paid; None: the reward of their protocol."""
     tokenizer: str | None = None
     """Path or name of a tokenizer of transformers, by which rows are measured; None: by `schemas.text.count_tokens`."""
     max_tokens: int = 16384
@@ -85,6 +88,8 @@ class ViewConfig:
             raise InvalidInput(f"{min(unknown)!r} is no error that rows mend; there are {known}", field="leave_out")
         if self.protocol is not None and self.protocol not in TEXT_PROTOCOLS:
             raise InvalidInput(f"{self.protocol!r} is none of {', '.join(TEXT_PROTOCOLS)}", field="protocol")
+        if self.reward is not None:
+            reward_preset(self.reward)
         for share in self.mix:
             if share.dataset not in dataset_names():
                 known = ", ".join(dataset_names())

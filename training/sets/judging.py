@@ -170,8 +170,9 @@ class RowJudge:
 
 def is_ranked_lower(row: PreferenceRow, truth: GroundTruth | None) -> bool:
     """Does the reward of a pair's protocol pay its chosen end less than its rejected one?"""
-    if truth is None or truth.protocol != row.protocol:
+    if truth is None:
         return False
+    truth = replace(truth, protocol=row.protocol)  # its data set may ask the question in another one
     return pay((*row.prompt, *row.chosen), truth) < pay((*row.prompt, *row.rejected), truth)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 from trailforge.pipelines.dataset import Table
@@ -131,6 +131,14 @@ def asked_rows(path: Path, questions: Iterable[Question], protocol: str) -> Iter
     """Rows of a file's questions, with the titles and hops that it gives. No run holds what is searched for them."""
     for question in questions:
         yield _row(question.asked(), question.dataset or name_of(path), "", protocol)
+
+
+def paid_by(row: RlRow, reward: str | None) -> RlRow:
+    """The question, paid by another reward; None: as it is. One with options needs a reward that compares letters."""
+    if reward is None:
+        return row
+    truth = replace(row.reward_model.ground_truth, reward_preset=reward)
+    return replace(row, reward_model=replace(row.reward_model, ground_truth=truth))
 
 
 def question_count(run: FinishedRun) -> int:

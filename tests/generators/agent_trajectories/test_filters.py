@@ -528,3 +528,29 @@ def test_numbers_that_make_no_sense_are_refused_by_name(field: dict[str, Any]) -
     with pytest.raises(InvalidInput) as caught:
         AgentFilterConfig(**field)
     assert caught.value.field == next(iter(field))
+
+
+def paired(*runs: Any) -> list[tuple[str, str]]:
+    """The answers of the better and the worse one of each pair of all draws on a question."""
+    taken, rejected = select(drawn(*runs, question=QUESTION), CONFIG)
+    pairs = preference_pairs(taken, rejected, 9)
+    return sorted((SEARCH_R1.answer_of(pair.good_messages), pair.bad_answer) for pair in pairs)
+
+
+def test_unknown_is_the_better_answer_where_nothing_that_was_read_states_one() -> None:
+    """And the worse one only where it was read: an agent that owns up to a poor search is not told to guess."""
+    unread = [run_of([FIRST], answer=answer) for answer in ("unknown", "Graz", "Linz")]
+    read = [run_of(answer=answer) for answer in ("unknown", "Graz")]
+    assert paired(*unread) == [("unknown", "Graz"), ("unknown", "Linz")]
+    assert paired(*read) == [], "none of both is right, and the answer was there"
+    assert paired(unread[0], read[1]) == [], "what they had read when they parted differs"
+    assert paired(run_of(), run_of(), *read) == [("Vienna", "Graz"), ("Vienna", "unknown")]
+    assert paired(run_of(), run_of(), unread[0]) == []
+
+
+def test_no_pair_prefers_what_the_reward_ranks_lower() -> None:
+    """Exact match pays the short form of two right answers; the worse one has asked for what it had not read."""
+    unread = ASKED_FOR
+    assert paired(run_of(), run_of(), unread) == [("Vienna", "Vienna")]
+    longer = run_of(answer="in Vienna")
+    assert paired(longer, longer, unread) == []

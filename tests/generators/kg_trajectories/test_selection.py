@@ -19,10 +19,14 @@ from trailforge.generators.kg_trajectories.selection import (
     parting,
     rests_on_form,
     select,
+    truth_of,
 )
 from trailforge.protocols import KG_SEARCH
+from trailforge.protocols.environment import labels
+from trailforge.protocols.transcripts import pay
+from trailforge.protocols.turns import Observation
 from trailforge.rewards import same_answer
-from trailforge.schemas import KgStep, KgTrajectory, Message, Passage, RelationLink
+from trailforge.schemas import KgStep, KgTrajectory, Message, Passage, RelationLink, SoughtDocument
 
 BORN = triple("e", "born", "Vienna")
 
@@ -191,3 +195,46 @@ def test_every_pair_parts_at_a_first_mistake_and_no_two_alike(drawn: list[KgTraj
                  6: second.answer != "Vienna"}  # fmt: skip
         assert place[pair.diverges_at] and good.reward.r_acc >= bad.reward.r_acc
     assert len({pair.bad_messages[: pair.diverges_at + 1] for pair in pairs}) == len(pairs)
+
+
+# What the reward ranks, and what is not known
+
+
+def as_read(row: KgTrajectory, **changes: Any) -> KgTrajectory:
+    """With what its steps found as what tools said."""
+    found = iter(
+        KG_SEARCH.render_result(Observation(passages=s.documents, triples=tuple(map(labels, s.triples_kept))))
+        for s in row.steps
+    )
+    messages = [replace(m, content=next(found)) if m.role == "tool" else m for m in row.messages]
+    return replace(row, messages=tuple(messages), **changes)
+
+
+def pairs_of(*rows: KgTrajectory) -> list[tuple[str, str]]:
+    chosen = select(rows)
+    pairs = contrastive_pairs(chosen.selected, chosen.rejected, 9)
+    return sorted((KG_SEARCH.answer_of(pair.good_messages), KG_SEARCH.answer_of(pair.bad_messages)) for pair in pairs)
+
+
+def test_unknown_is_the_better_answer_where_nothing_that_was_read_states_one() -> None:
+    unread = [as_read(told(FIRST, answer=answer)) for answer in ("unknown", "Graz")]
+    read = [as_read(told(FIRST, FIT, answer=answer)) for answer in ("unknown", "Graz")]
+    good = as_read(GOOD)
+    assert pairs_of(*unread) == [("unknown", "Graz")]
+    assert pairs_of(*read) == []
+    assert ("Vienna", "unknown") not in pairs_of(good, unread[0])
+    assert ("Vienna", "unknown") in pairs_of(good, read[0])
+
+
+def test_no_pair_prefers_what_the_reward_ranks_lower() -> None:
+    """The worse one asked amiss and was right with a search less: the reward of the paper pays it more."""
+    supporting = (SoughtDocument(id=None, title="Metropolis"),)
+    again = replace(FIT, query="And where exactly?")
+    amiss = as_read(told(FIRST, asking(SECOND, "died")), supporting=supporting)
+    good = as_read(told(FIRST, FIT, again), supporting=supporting)
+    (against,) = (verdict for row, verdict in select([amiss]).rejected)
+    assert parting(good, amiss) is not None
+    assert pay(amiss.messages, truth_of(amiss)) > pay(good.messages, truth_of(good))
+    assert contrastive_pairs([good], [(amiss, against)], 4) == []
+    same = as_read(told(FIRST, FIT), supporting=supporting)
+    assert len(contrastive_pairs([same], [(amiss, against)], 4)) == 1
