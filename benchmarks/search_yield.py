@@ -1,15 +1,18 @@
-"""What a search yields with a model that is mostly right, and rejection sampling with as many calls.
+"""What the presets' searches yield with a model that behaves as was counted, and rejection sampling with as many calls.
 
-No model is asked. World `a` is the check: two hops, four leaf plans that are equally good and differ in both
-questions, every rollout right with the chance p; a wrong one errs from either step on. World `b` is the measure: two to
-four hops, one proposed split in four wrong, passages that vary with the wording of the query, answers right with the
-chance p where the passage is there (`_chains.py`). Candidates are counted before the filters, rows after them.
-Rejection sampling draws a plan and its answers anew each time, with as many calls as the search of the same question
-made; its correct rows go through the same filters.
+No model is asked. Questions, passages and replies are made up (`rehearsal.world`); how often a search finds its passage,
+a wording loses it, a split is right, an answer is right and a repeated draw differs is counted from recorded runs
+(`search_counts`). `--p` sets the share of right first answers where the passage is there, all else as counted. Rows are
+those that the filters keep; calls are all that a run makes, those that tell a row with them. Rejection sampling draws a
+plan and its answers anew each time, with as many calls as the search of the same question made; its correct rows go
+through the same filters.
 
     make bench B=search_yield
-    make bench B=search_yield ARGS="--world a --questions 1600"
-    make bench B=search_yield ARGS="--world b --search width=4 patience=80"
+    make bench B=search_yield ARGS="--presets msearcher --p 0.9 --questions 400 --search width=4 patience=80"
+    make bench B=search_yield ARGS="--second-reading"
+
+`--second-reading` is the check: the world as it was counted in the first recorded run, searched by the preset as it was
+then, beside what the first and the second recorded run gave.
 """
 
 from __future__ import annotations
@@ -17,11 +20,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
-from _chains import ChainModel, Engines, make_question
 from rich.console import Console
 from rich.table import Table
 from tree_vs_rejection import as_tree, draw_plan
@@ -29,215 +30,174 @@ from tree_vs_rejection import as_tree, draw_plan
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import (
     Context,
-    generate,
     plan_runner,
     policy_prompts,
+    reword,
     sift,
     trajectories,
 )
-from trailforge.inference import Meter, Prices
+from trailforge.generators.mcts_trajectories.rehearsal.counted import Behaviour, Outcome, read_counted, with_shares
+from trailforge.generators.mcts_trajectories.rehearsal.simulate import Yield, behaviour_of, context_of, search_one
+from trailforge.generators.mcts_trajectories.rehearsal.world import ChainModel, make_question
+from trailforge.inference import Meter
 from trailforge.inference.asker import Asker
-from trailforge.mcts.contrasts import PLAIN, Variation
-from trailforge.mcts.inputs import Proposal, RollOut, SearchConfig, Simulation
-from trailforge.mcts.plan import resolve
+from trailforge.mcts.contrasts import PLAIN
 from trailforge.mcts.policy import open_policy
-from trailforge.mcts.reflection import ReflectionConfig, reflections
-from trailforge.mcts.search import search
 from trailforge.pipelines.runs.config import read_config
 from trailforge.presets import load_preset
-from trailforge.rewards import mentions, same_answer
-from trailforge.schemas import Passage, Plan, Question, Rollout, SearchTree, Step
+from trailforge.schemas import Plan, Question, Rollout
 
-ERRORS = ("retrieval", "reasoning", "decomposition")
-
-
-@dataclass(slots=True)
-class Yield:
-    """Sums over the questions of one world at one p."""
-
-    questions: int = 0
-    rollouts: int = 0
-    calls: int = 0
-    candidates: Counter[str] = field(default_factory=Counter)
-    """Before filters, by type."""
-    rows: Counter[str] = field(default_factory=Counter)
-    """After them."""
-    stops: Counter[str] = field(default_factory=Counter)
-    sampled_rows: int = 0
-    """Of rejection sampling."""
-    sampled_calls: int = 0
+PRESETS = ("msearcher", "tree-search", "gold-first")
+_KINDS = ("correct", "retrieval", "reasoning", "decomposition")
+_PURPOSES = ("answer", "rephrase", "split", "judge", "thoughts", "grade")
+_MOST_DRAWS = 60
+"""Plans that rejection sampling draws for a question: where equal prompts are answered from the ledger it would never
+spend its calls."""
+_NEVER_SETTLED = 1000
 
 
 def main() -> None:
-    """Search both worlds and print the tables."""
+    """Search and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--world", choices=("a", "b", "both"), default="both")
-    parser.add_argument("--questions", type=int, default=400, help="for each p (default: 400)")
-    parser.add_argument("--p", type=float, nargs="+", default=[0.7, 0.8, 0.9, 0.95], help="chances to be right")
+    parser.add_argument("--presets", nargs="+", default=PRESETS)
+    parser.add_argument("--p", type=float, nargs="*", default=[0.8, 0.9, 0.95], help="shares of right first answers")
+    parser.add_argument("--questions", type=int, default=100, help="for each column (default: 100)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--search", nargs="*", default=[], metavar="NAME=N", help="for world b: others than the preset's"
-    )
+    parser.add_argument("--search", nargs="*", default=[], metavar="NAME=N", help="others than the preset's")
+    parser.add_argument("--second-reading", action="store_true")
     options = parser.parse_args()
-    if options.world in ("a", "both"):
-        _print("world a", {p: asyncio.run(_world_a(p, options.questions, options.seed)) for p in options.p})
-    if options.world in ("b", "both"):
-        config = _preset(options.search)
-        found = {p: asyncio.run(_world_b(p, options.questions, options.seed, config)) for p in options.p}
-        _print("world b", found, calls=True)
+    if options.second_reading:
+        _print_check(options.questions, options.seed)
+        return
+    for preset in options.presets:
+        config = read_preset(preset, options.search)
+        counted = behaviour_of(config)
+        columns = {"as counted": counted} | {f"p = {p:g}": with_shares(counted, read=p) for p in options.p}
+        found = {
+            name: asyncio.run(search_all(config, behaviour, usual_hops(options.questions), options.seed, sampled=True))
+            for name, behaviour in columns.items()
+        }
+        _print(preset, found)
 
 
-def _preset(changes: Sequence[str]) -> MctsRunConfig:
-    config = read_config(MctsRunConfig, load_preset("msearcher", "mcts_trajectories"), source="msearcher")
-    changed = {name: int(number) for name, _, number in (change.partition("=") for change in changes)}
+def read_preset(name: str, changes: Sequence[str] = ()) -> MctsRunConfig:
+    """A shipped preset, with other numbers of its search."""
+    config = read_config(MctsRunConfig, load_preset(name, "mcts_trajectories"), source=name)
+    changed = {field: int(number) for field, _, number in (change.partition("=") for change in changes)}
     search = replace(config.generator.search, **changed)
     return replace(config, generator=replace(config.generator, search=search))
 
 
-def _capped(kinds: Iterable[str], caps: ReflectionConfig) -> Counter[str]:
-    """Candidates of one question by kind, as many as it may give rows."""
-    return Counter({kind: min(count, caps.max_pairs) for kind, count in Counter(kinds).items()})
+def usual_hops(count: int) -> list[int]:
+    """Two, three and four hops in turn."""
+    return [2 + number % 3 for number in range(count)]
 
 
-async def _world_b(p: float, count: int, seed: int, config: MctsRunConfig) -> Yield:
-    total, caps = Yield(questions=count), config.generator.reflection
-    for number in range(count):
-        question = make_question(number, seed)
-        context = Context(
-            run_id="yield", model="chains", seed=seed, prices=Prices(), config=config.generator,
-            client=ChainModel(p), retrieval=Engines(),
-        )  # fmt: skip
-        made = await generate(
-            question, context, accept=lambda rows, question=question: sift(question, rows, config.filters, caps)[0]
-        )
-        accepted, _ = sift(question, made.candidates, config.filters, caps)
-        total.rollouts += len(made.tree.rollouts)
-        total.calls += made.tree.calls
-        total.candidates.update(_capped((row.reflection_error or "correct" for row in made.candidates), caps))
-        total.rows.update(row.reflection_error or "correct" for row in accepted)
-        total.stops[made.tree.stop_reason] += 1
-        sampled, calls = await _sample(question, replace(context, client=ChainModel(p)), config, made.tree.calls)
-        total.sampled_rows += sampled
-        total.sampled_calls += calls
-    return total
+async def search_all(
+    config: MctsRunConfig, behaviour: Behaviour, hops: Sequence[int], seed: int, *, sampled: bool = False
+) -> tuple[Yield, Yield]:
+    """What the searches of questions of so many hops gave, and rejection sampling with as many calls."""
+    searched, drawn = Yield(), Yield()
+    for number, of_one in enumerate(hops):
+        question = make_question(number, seed, of_one)
+        model = ChainModel(behaviour, question)
+        calls = await search_one(question, context_of(config, behaviour, model), config, searched)
+        if sampled:
+            await _sample(question, behaviour, config, calls, drawn)
+    return searched, drawn
 
 
-async def _sample(question: Question, context: Context, config: MctsRunConfig, budget: int) -> tuple[int, int]:
-    """Accepted rows and calls of rejection sampling: no draw is begun when the budget is spent."""
+async def _sample(question: Question, behaviour: Behaviour, config: MctsRunConfig, budget: int, total: Yield) -> None:
+    """Rejection sampling of one question: no draw is begun when the budget is spent."""
+    model = ChainModel(behaviour, question)
+    context = context_of(config, behaviour, model)
     meter, plans, rollouts = Meter(), list[Plan](), list[Rollout]()
     generator = replace(config.generator, reflection=replace(config.generator.reflection, max_correct=1000))
     prompts = policy_prompts(generator.prompts)
-    while meter.calls < budget:
-        asker = Asker(
-            client=context.client, model="chains", style="chat", seed=context.seed + len(rollouts), meter=meter
-        )
+    while meter.calls < budget and len(rollouts) < _MOST_DRAWS:
+        asker = Asker(client=model, model="chains", style="chat", seed=context.seed + len(rollouts), meter=meter)
         policy = open_policy(asker, prompts, generator.policy)
         plan = await draw_plan(question, policy, generator.search.max_sub_questions)
         done = await plan_runner(question, asker, context)(plan, PLAIN)
-        assert done is not None
+        assert done is not None, "no reply of this world is cut"
         if plan not in plans:
             plans.append(plan)
         rollouts.append(
             Rollout(index=len(rollouts), node=plans.index(plan), variation="none", varied_step=None,
                     steps=done.steps, answer=done.answer, reward=done.reward)
         )  # fmt: skip
-    made = trajectories(question, as_tree(question, plans, rollouts), replace(context, config=generator))
-    accepted, _ = sift(question, [row for row in made if row.kind == "correct"], config.filters, generator.reflection)
-    return len(accepted), meter.calls
+    await _keep_correct(question, plans, rollouts, replace(context, config=generator), config, total)
 
 
-async def _world_a(p: float, count: int, seed: int) -> Yield:
-    total = Yield(questions=count)
-    for number in range(count):
-        question = Question(id=f"a{number}", question=_WHOLE, answer=_GOOD[-1])
-        tree = await search(
-            question,
-            policy=_FourPlans(),
-            roll_out=_coin(p, f"{seed}:{number}"),
-            calls=lambda: 0,
-            config=SearchConfig(),
-            progress=_rows,
-        )
-        total.rollouts += len(tree.rollouts)
-        found = reflections(tree, same_answer, mentions, ReflectionConfig())
-        total.candidates.update(_capped((r.error for r in found), ReflectionConfig()))
-        total.stops[tree.stop_reason] += 1
-    return total
+async def _keep_correct(
+    question: Question, plans: list[Plan], rollouts: list[Rollout], context: Context, config: MctsRunConfig, total: Yield
+) -> None:
+    made = trajectories(question, as_tree(question, plans, rollouts), context)
+    correct = [row for row in made if row.kind == "correct"]
+    accepted, _ = sift(question, correct, config.filters, context.config.reflection)
+    kept, _, _ = await reword(question, accepted, context, config.filters)
+    assert isinstance(context.client, ChainModel)
+    total.add(kept, context.client.purposes, "drawn")
 
 
-def _rows(tree: SearchTree) -> Counter[str]:
-    found = reflections(tree, same_answer, mentions, ReflectionConfig())
-    return Counter({"correct": 1, **Counter(r.error for r in found)})
-
-
-_WHOLE = "Where was the director of the film Metropolis born?"
-_GOOD = ("Lang", "Vienna")
-_WAYS = (("directed", "born"), ("made", "raised"), ("filmed", "delivered"), ("shot", "brought up"))
-_WRONG_ANSWERS = 50
-
-
-class _FourPlans:
-    """Splits the question in four ways whose parts cannot be split."""
-
-    async def judge(self, sub_questions: Sequence[str]) -> list[bool]:
-        return [sub_question == _WHOLE for sub_question in sub_questions]
-
-    async def propose(self, sub_question: str, count: int) -> Proposal:
-        return Proposal(splits=tuple((f"Who {v} Metropolis?", f"Where was [E] {w}?") for v, w in _WAYS[:count]))
-
-
-def _coin(p: float, seed: str) -> RollOut:
-    """A rollout is right with the chance p; a wrong one errs from either step on. Other words find other passages.
-
-    One that varies a step of another keeps what came before it, and is right from there with the chance p.
-    """
-
-    async def roll_out(plan: Plan, variation: Variation) -> Simulation:
-        rng = random.Random(f"{seed}:{plan.sub_questions}:{variation.sample}")
-        kept = variation.base.steps[: variation.step] if variation.base else ()
-        is_lost = any(step.answer != good for step, good in zip(kept, _GOOD, strict=False))
-        is_right = rng.random() < p and not is_lost
-        wrong_from = len(plan) if is_right else variation.step or rng.randrange(len(plan))
-        steps, known = list(kept), {step.index + 1: step.answer for step in kept}
-        for i in range(len(kept), len(plan)):
-            known[i + 1] = _GOOD[i] if i < wrong_from else f"wrong{rng.randrange(_WRONG_ANSWERS)}"
-            is_reworded = variation.kind == "query" and variation.step == i
-            number = variation.sample if is_reworded else 0
-            found = Passage(id=f"{i}/{number}", title="t", text=known[i + 1], score=1.0)
-            asked = plan.sub_questions[i]
-            steps.append(
-                Step(index=i, sub_question=asked, query=resolve(asked, known), passages=(found,), answer=known[i + 1])
-            )
-        return Simulation(
-            steps=tuple(steps), answer=known[len(plan)], reward=float(is_right),
-            variation=variation.kind, varied_step=variation.step,
-        )  # fmt: skip
-
-    return roll_out
-
-
-def _print(title: str, found: dict[float, Yield], *, calls: bool = False) -> None:
-    table = Table(title=f"{title}, {next(iter(found.values())).questions} questions each")
+def _print(preset: str, found: dict[str, tuple[Yield, Yield]]) -> None:
+    searched, drawn = [pair[0] for pair in found.values()], [pair[1] for pair in found.values()]
+    table = Table(title=f"{preset}, {searched[0].questions} questions a column")
     table.add_column("a question")
-    for p in found:
-        table.add_column(f"p = {p:g}", justify="right")
+    for name in found:
+        table.add_column(name, justify="right")
 
     def line(name: str, values: Sequence[float | str]) -> None:
-        table.add_row(name, *(v if isinstance(v, str) else f"{v:.2f}" for v in values))
+        table.add_row(name, *(each if isinstance(each, str) else f"{each:.2f}" for each in values))
 
-    all_of = list(found.values())
-    line("rollouts", [y.rollouts / y.questions for y in all_of])
-    line("reflective candidates", [sum(y.candidates[e] for e in ERRORS) / y.questions for y in all_of])
-    for error in ERRORS:
-        line(f"  {error}", [y.candidates[error] / y.questions for y in all_of])
-    if calls:
-        line("calls", [y.calls / y.questions for y in all_of])
-        line("accepted rows", [y.rows.total() / y.questions for y in all_of])
-        for kind in ("correct", *ERRORS):
-            line(f"  {kind}", [y.rows[kind] / y.questions for y in all_of])
-        line("calls per accepted row", [y.calls / max(y.rows.total(), 1) for y in all_of])
-        line("  rejection sampling", [y.sampled_calls / max(y.sampled_rows, 1) for y in all_of])
-    line("stops", [" ".join(f"{k} {v / y.questions:.0%}" for k, v in y.stops.most_common()) for y in all_of])
+    line("calls", [each.calls.total() / each.questions for each in searched])
+    line("accepted rows", [each.rows.total() / each.questions for each in searched])
+    for kind in _KINDS:
+        line(f"  {kind}", [each.rows[kind] / each.questions for each in searched])
+    line("  error provoked", [each.provoked / each.questions for each in searched])
+    line("rows on the policy's plans", [_share(each.origins["policy"], each.rows.total()) for each in searched])
+    line("calls a row", [each.calls_a_row for each in searched])
+    line("  rejection sampling", [each.calls_a_row for each in drawn])
+    line("rows of rejection sampling", [each.rows.total() / each.questions for each in drawn])
+    line("stops", [" ".join(f"{k} {v / y.questions:.0%}" for k, v in y.stops.most_common()) for y in searched])
+    Console(width=140).print(table)
+
+
+def _share(some: int, of: int) -> str:
+    return f"{some / of:.0%}" if of else "–"
+
+
+def as_recorded() -> MctsRunConfig:
+    """The preset as it was when the runs were recorded: gold first, and no prompt was ever settled."""
+    return read_preset("gold-first", [f"agreeing_draws={_NEVER_SETTLED}"])
+
+
+def check_second_reading(count: int, seed: int) -> tuple[Yield, list[Outcome]]:
+    """The world of the first reading, searched; and what the readings gave."""
+    first, second = read_counted("strong").readings
+    hops = [hop for hop, number in second.outcome.hops.items() for _ in range(number)]
+    drawn = random.Random(seed).choices(hops, k=count)
+    searched, _ = asyncio.run(search_all(as_recorded(), first.behaviour, drawn, seed))
+    return searched, [first.outcome, second.outcome]
+
+
+def _print_check(count: int, seed: int) -> None:
+    searched, outcomes = check_second_reading(count, seed)
+    table = Table(title=f"counted in the first reading, searched {count} times, beside what both readings gave")
+    for name in ("a question", "simulated", "first reading", "second reading"):
+        table.add_column(name, justify="left" if name == "a question" else "right")
+
+    def line(name: str, value: float, *read: float) -> None:
+        table.add_row(name, f"{value:.2f}", *(f"{each:.2f}" for each in read))
+
+    line("calls", searched.calls.total() / count, *(each.calls / each.questions for each in outcomes))
+    for purpose in _PURPOSES:
+        of_readings = (each.calls_for.get(purpose, 0) / each.questions for each in outcomes)
+        line(f"  {purpose}", searched.calls[purpose] / count, *of_readings)
+    line("rows", searched.rows.total() / count, *(sum(each.rows.values()) / each.questions for each in outcomes))
+    for kind in _KINDS:
+        line(f"  {kind}", searched.rows[kind] / count, *(each.rows.get(kind, 0) / each.questions for each in outcomes))
+    line("calls a row", searched.calls_a_row, *(each.calls / sum(each.rows.values()) for each in outcomes))
     Console(width=140).print(table)
 
 

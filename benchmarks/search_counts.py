@@ -1,0 +1,319 @@
+"""What a recorded run says of its model: splits, redraws, rewordings, answers, rows; counted for `search_yield`.
+
+A reading is a finished run of mcts-trajectories. With a recording of its requests and replies (a JSON object a line:
+`request`, `reply`; gzipped or not) the replies are counted, too: calls by purpose, malformed ones, usable wordings.
+Without one, all draws are those that the trees tell of. With a corpus, the gold sub-questions and the recorded
+wordings are searched in it, for the runs searched each question's own paragraphs. The counts are added to the file that
+rehearsals read.
+
+    make bench B=search_counts ARGS="--model strong --source '…' --recording mcts.jsonl.gz \\
+        --reading runs/mcts-1 1 131 --reading runs/mcts-2 132 240 --documents musique_passages.jsonl.gz"
+    make bench B=search_counts ARGS="--model embedded --source '…' --reading datasets_out/demo 0 0"
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import json
+import shlex
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from trailforge.filters.grounding import supports
+from trailforge.generators.mcts_trajectories.rehearsal.counted import COUNTED, Share
+from trailforge.mcts.plan import question_of, references
+from trailforge.mcts.rollout import is_usable_query
+from trailforge.retrieval import RetrievalConfig, Retriever
+from trailforge.retrieval.corpus import read_corpus
+from trailforge.retrieval.scope import over_documents
+from trailforge.rewards import same_answer
+from trailforge.rewards.answers import read_first_line
+from trailforge.schemas import Hop, Node, Question, RejectedRow, Rollout, SearchTree, Step, Trajectory, read_rows, to_dict
+
+_BEGINNINGS = {
+    "Answer the question from": "answer",
+    "Write ": "rephrase",
+    "Break one question": "split",
+    "Judge how well": "grade",
+    "A search agent answered": "thoughts",
+}
+_USUAL_WORDINGS = 4
+"""That a reply is asked for."""
+_PER_TRY = 1000
+"""What is between the numbers of the draws of one rollout's answer (`mcts.rollout`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One of the recording."""
+
+    purpose: str
+    prompt: str
+    reply: str
+
+
+def main() -> None:
+    """Count, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="what the counts are kept under")
+    parser.add_argument("--source", required=True, help="what was recorded, in words")
+    parser.add_argument("--recording", type=Path, help="requests and replies")
+    parser.add_argument(
+        "--reading", nargs=3, action="append", required=True, metavar=("RUN", "FIRST", "LAST"),
+        help="a run's folder, and the numbers of its calls in the recording",
+    )  # fmt: skip
+    parser.add_argument("--documents", type=Path, help="a corpus to search the recorded wordings in")
+    parser.add_argument("--kind", default="hybrid", help="its back end")
+    parser.add_argument("--top-k", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=COUNTED)
+    options = parser.parse_args()
+    calls = list(_read_calls(options.recording)) if options.recording else []
+    readings = {}
+    for run, first, last in options.reading:
+        readings[Path(run).name] = count_run(Path(run), calls[max(0, int(first) - 1) : int(last)])
+    _print(readings)
+    runs = [Path(run) for run, *_ in options.reading]
+    corpus = {}
+    if options.documents:
+        found = over_documents(list(read_corpus(options.documents)), RetrievalConfig(kind=options.kind)).corpus
+        assert found is not None, "a corpus is searched"
+        corpus = asyncio.run(count_corpus(runs, calls, found, options.top_k))
+        print(f"in {options.documents.name} by {options.kind} at {options.top_k}: {corpus}")
+    known = yaml.safe_load(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}
+    names = [Path(each).name if "/" in each else each for each in sys.argv[1:]]
+    known[options.model] = {
+        "source": options.source,
+        "command": f"benchmarks/search_counts.py {shlex.join(names)}",
+        "corpus": corpus,
+        "readings": [{"name": name} | reading for name, reading in readings.items()],
+    }
+    options.out.write_text(yaml.safe_dump(known, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True), encoding="utf-8")
+
+
+def count_run(folder: Path, calls: Sequence[Call]) -> dict[str, Any]:
+    """What a run says, as `rehearsal.counted.Reading` has it."""
+    trees = list(read_rows(sorted(folder.glob("trees/*.parquet")), SearchTree))
+    questions = {q.id: q for q in read_rows(sorted(folder.glob("inputs/*.parquet")), Question)}
+    rows = list(read_rows(sorted(folder.glob("mcts_trajectories/*.parquet")), Trajectory))
+    rejected = list(read_rows(sorted(folder.glob("rejected/*.parquet")), RejectedRow))
+    behaviour = Counter[str]()
+    for tree in trees:
+        behaviour.update(_count_tree(tree, questions[tree.question_id]))
+    unsupported = sum(row.reason == "unsupported_claim" for row in rejected)
+    told = unsupported + sum(row.thoughts == "model" for row in rows)
+    behaviour.update({"unsupported": unsupported, "unsupported of": told})
+    behaviour.update(_count_replies(calls))
+    # Of each reply all wordings were searched until one lost the passage.
+    a_reply = _USUAL_WORDINGS * behaviour["wordings"] / behaviour["wordings of"] if calls else _USUAL_WORDINGS
+    behaviour["lost of"] = round(a_reply * behaviour["lost of"])
+    by_purpose = Counter(call.purpose for call in calls)
+    return {
+        "behaviour": {name: [behaviour[name], behaviour[f"{name} of"]] for name in _NAMES},
+        "outcome": {
+            "questions": len(trees),
+            "calls": len(calls) or sum(tree.calls for tree in trees),
+            "hops": dict(sorted(Counter(len(questions[tree.question_id].decomposition) for tree in trees).items())),
+            "calls_for": dict(by_purpose.most_common()),
+            "rows": dict(Counter(row.reflection_error or "correct" for row in rows).most_common()),
+            "origins": dict(Counter(row.origin for row in rows).most_common()),
+        },
+    }
+
+
+async def count_corpus(
+    runs: Sequence[Path], calls: Sequence[Call], retriever: Retriever, top_k: int
+) -> dict[str, list[int]]:
+    """What the recorded queries and wordings find in a corpus, by the names of `rehearsal.counted.Behaviour`."""
+    answers = dict[str, str]()
+    for folder in runs:
+        questions = {q.id: q for q in read_rows(sorted(folder.glob("inputs/*.parquet")), Question)}
+        for tree in read_rows(sorted(folder.glob("trees/*.parquet")), SearchTree):
+            answers.update(_gold_queries(tree, questions[tree.question_id]))
+
+    async def finds(query: str, answer: str) -> bool:
+        return any(supports(passage, query, answer) for passage in await retriever.retrieve(query, top_k))
+
+    counts = Counter[str]()
+    own = {query: await finds(query, answer) for query, answer in answers.items()}
+    counts.update({"found": sum(own.values()), "found of": len(own)})
+    for call in (call for call in calls if call.purpose == "rephrase"):
+        query, usable = _wordings(call)
+        if query in own:
+            found = [await finds(wording, answers[query]) for wording in usable]
+            name, some = ("lost", found.count(False)) if own[query] else ("found_reworded", sum(found))
+            counts.update({name: some, f"{name} of": len(found)})
+    return {name: [counts[name], counts[f"{name} of"]] for name in ("found", "found_reworded", "lost")}
+
+
+def _gold_queries(tree: SearchTree, question: Question) -> Iterator[tuple[str, str]]:
+    """The queries of the gold decomposition, with what they are to find, as far as the hops before were answered."""
+    plain = next((r for r in tree.rollouts if tree.nodes[r.node].origin == "oracle"), None)
+    for step, hop, _ in _asked_rightly(plain, question) if plain else ():
+        yield step.query, hop.answer
+
+
+_NAMES = (
+    *("unvaried",),
+    *("found", "found_reworded", "lost", "wordings", "read", "remembered", "abstained", "unsplit", "redrawn"),
+    *("splits", "plans", "malformed", "unsupported"),
+)
+
+
+def _count_tree(tree: SearchTree, question: Question) -> Counter[str]:
+    counts = Counter[str]()
+
+    def count(name: str, is_so: bool) -> None:
+        counts.update({name: int(is_so), f"{name} of": 1})
+
+    of: dict[int, list[Rollout]] = defaultdict(list)
+    for rollout in tree.rollouts:
+        of[rollout.node].append(rollout)
+    for node in tree.nodes:
+        if not (rollouts := of[node.id]):
+            continue
+        if node.origin == "oracle":
+            _count_gold_steps(rollouts[0], question, count)
+        elif any(node.decomposable):
+            count("unsplit", rollouts[0].reward > 0)
+        else:
+            count("plans", any(rollout.reward > 0 for rollout in rollouts))
+    for rollout in tree.rollouts:
+        _count_rewording(rollout, tree, question, count)
+    counts.update(_count_redraws(tree))
+    dropped = tree.dropped_splits
+    made = sum(node.parent is not None and node.origin != "oracle" for node in tree.nodes)
+    proposed = made + dropped.identical + dropped.no_progress + dropped.invalid
+    counts.update({"splits": made, "splits of": proposed})
+    counts.update({"malformed": dropped.malformed, "malformed of": proposed + dropped.malformed})
+    return counts
+
+
+def _count_gold_steps(plain: Rollout, question: Question, count: Any) -> None:
+    """Whether the steps of the gold decomposition's plain rollout found and read what the hops have."""
+    for step, hop, is_right in _asked_rightly(plain, question):
+        is_found = _states(step, hop.answer)
+        count("found", is_found)
+        count("read" if is_found else "remembered", is_right)
+        if not is_found and not is_right:
+            count("abstained", not step.answer)
+
+
+def _asked_rightly(plain: Rollout, question: Question) -> Iterator[tuple[Step, Hop, bool]]:
+    """The steps that were asked with the answers that the hops before have, and whether they were answered so."""
+    wrong: set[int] = set()
+    for step, hop in zip(plain.steps, question.decomposition, strict=True):
+        if not step.passages or any(place + 1 in references(step.sub_question) for place in wrong):
+            wrong.add(step.index)
+            continue
+        is_right = same_answer(step.answer, hop.answer)
+        yield step, hop, is_right
+        if not is_right:
+            wrong.add(step.index)
+
+
+def _count_rewording(rollout: Rollout, tree: SearchTree, question: Question, count: Any) -> None:
+    """What other words of one query did, beside the rollout that it varies."""
+    if rollout.variation != "query" or rollout.base is None or rollout.varied_step is None:
+        return
+    base, place = tree.rollouts[rollout.base], rollout.varied_step
+    before, after = base.steps[place], rollout.steps[place]
+    if base.reward > 0:
+        count("unvaried", after.query == before.query)
+    node = tree.nodes[rollout.node]
+    answer = _answer_of(question, node, place, before)
+    if not _states(before, answer):
+        count("found_reworded", _states(after, answer))
+    elif base.reward > 0:
+        count("lost", after.query != before.query and not _states(after, answer))
+
+
+def _answer_of(question: Question, node: Node, place: int, step: Step) -> str:
+    """The right answer of a step: its hop's, or where no hop is known what a right rollout took."""
+    return question.decomposition[place].answer if node.origin == "oracle" else step.answer
+
+
+def _states(step: Step, answer: str) -> bool:
+    return any(supports(passage, step.query, answer) for passage in step.passages)
+
+
+def _count_redraws(tree: SearchTree) -> Counter[str]:
+    """Draws of prompts that were answered before. A draw that was to differ has draws before it that did not."""
+    rights = [rollout.answer for rollout in tree.rollouts if rollout.reward > 0]
+    first: dict[tuple[str, ...], tuple[int, str]] = {}
+    drawn: dict[tuple[tuple[str, ...], int], bool] = {}
+    for rollout in tree.rollouts:
+        for step in rollout.steps:
+            if not step.passages:
+                continue
+            prompt = (question_of(rollout.steps, step), *(passage.id for passage in step.passages))
+            sample, answer = first.setdefault(prompt, (step.answer_sample, step.answer))
+            if step.answer_sample == sample:
+                continue
+            differs = not same_answer(step.answer, answer) and not (step.answer in rights and answer in rights)
+            for earlier in range(step.answer_sample - _PER_TRY, -1, -_PER_TRY):
+                drawn.setdefault((prompt, earlier), False)
+            drawn[prompt, step.answer_sample] = differs
+    return Counter({"redrawn": sum(drawn.values()), "redrawn of": len(drawn)})
+
+
+def _count_replies(calls: Sequence[Call]) -> Counter[str]:
+    """Usable wordings of the replies with rewordings."""
+    counts = Counter[str]()
+    for call in calls:
+        if call.purpose == "rephrase":
+            _, usable = _wordings(call)
+            counts.update({"wordings": len(usable), "wordings of": _wanted(call)})
+    return counts
+
+
+def _wordings(call: Call) -> tuple[str, list[str]]:
+    """The query of a call for other wordings, and those of the reply that can be used."""
+    query = call.prompt.rpartition("Query: ")[2].partition("\n")[0]
+    lines = [read_first_line(line) for line in call.reply.splitlines()[: _wanted(call)]]
+    return query, [line for line in lines if is_usable_query(line, query)]
+
+
+def _wanted(call: Call) -> int:
+    return int(call.prompt.split()[1])
+
+
+def _read_calls(path: Path) -> Iterator[Call]:
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            row = json.loads(line)
+            prompt = row["request"]["messages"][-1]["content"]
+            purpose = next((name for begin, name in _BEGINNINGS.items() if prompt.startswith(begin)), "judge")
+            yield Call(purpose, prompt, row["reply"].rpartition("@end\n")[2])
+
+
+def _print(readings: dict[str, dict[str, Any]]) -> None:
+    table = Table(title="counted: so many of so many")
+    table.add_column("")
+    for name in (*readings, "all"):
+        table.add_column(name, justify="right")
+    for name in _NAMES:
+        shares: list[Share] = [reading["behaviour"][name] for reading in readings.values()]
+        summed = (sum(some for some, _ in shares), sum(of for _, of in shares))
+        table.add_row(name, *(f"{some} of {of}" for some, of in (*shares, summed)))
+    for name in ("questions", "calls", "hops", "calls_for", "rows", "origins"):
+        table.add_row(name, *(_told(reading["outcome"][name]) for reading in readings.values()), "")
+    Console(width=150).print(table)
+
+
+def _told(value: Any) -> str:
+    return ", ".join(f"{key} {number}" for key, number in value.items()) if isinstance(value, dict) else str(value)
+
+
+if __name__ == "__main__":
+    main()
