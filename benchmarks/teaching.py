@@ -56,6 +56,8 @@ generator:
     max_sub_questions: 3
     wanted: {correct: 2, retrieval: 2, reasoning: 1, decomposition: 1}
     step_tries: 5                     # of the wordings that a relation has, one or two find the right document
+    errors: provoked
+    policy_calls: 80
     oracle_rollouts: 10
     patience: 30
   judge: {near_misses: false}

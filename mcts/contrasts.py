@@ -173,7 +173,9 @@ class Contrasts:
         found = []
         for node in nodes:
             right, varied = self._right(node), self._varied(node, kind)
-            for step in (step.index for step in right.steps if step.passages) if right else ():
+            if right is None:
+                continue
+            for step in (step.index for step in right.steps if step.passages):
                 is_left = varied[step] < 1 if kind == "query" else self._may_be_drawn(node, right, step)
                 found += [(varied[step], node.origin == "oracle", node.id, step, node, right)] * is_left
         if not found:

@@ -157,9 +157,12 @@ def test_a_damaged_graph_and_an_index_of_another_prefix_are_faults_with_their_me
 
 
 def test_options_that_the_preset_has_no_use_for_are_refused(tmp_path: Path) -> None:
-    for option in ("kg", "documents"):
-        with pytest.raises(InvalidInput, match=f"--{option}.*a run of mcts_trajectories takes none"):
-            found_by("msearcher", "extras", tmp_path, **{option: tmp_path})
+    for option, preset, dataset in (
+        ("kg", "msearcher", "mcts_trajectories"),
+        ("documents", "kg-questions", "kg_questions"),
+    ):
+        with pytest.raises(InvalidInput, match=f"--{option}.*a run of {dataset} takes none"):
+            found_by(preset, "extras", tmp_path, **{option: tmp_path})
 
 
 def test_ledgers_of_runs_that_go_on_below_a_root_are_looked_at(tmp_path: Path) -> None:
