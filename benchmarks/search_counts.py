@@ -21,7 +21,7 @@ import shlex
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,18 @@ from trailforge.retrieval.corpus import read_corpus
 from trailforge.retrieval.scope import over_documents
 from trailforge.rewards import same_answer
 from trailforge.rewards.answers import read_first_line
-from trailforge.schemas import Hop, Node, Question, RejectedRow, Rollout, SearchTree, Step, Trajectory, read_rows, to_dict
+from trailforge.schemas import (
+    Document,
+    Hop,
+    Node,
+    Question,
+    RejectedRow,
+    Rollout,
+    SearchTree,
+    Step,
+    Trajectory,
+    read_rows,
+)
 
 _BEGINNINGS = {
     "Answer the question from": "answer",
@@ -72,7 +83,9 @@ def main() -> None:
         "--reading", nargs=3, action="append", required=True, metavar=("RUN", "FIRST", "LAST"),
         help="a run's folder, and the numbers of its calls in the recording",
     )  # fmt: skip
-    parser.add_argument("--documents", type=Path, help="a corpus to search the recorded wordings in")
+    parser.add_argument(
+        "--documents", type=Path, help="a corpus to search the recorded wordings in, beside the own paragraphs"
+    )
     parser.add_argument("--kind", default="hybrid", help="its back end")
     parser.add_argument("--top-k", type=int, default=2)
     parser.add_argument("--out", type=Path, default=COUNTED)
@@ -85,7 +98,8 @@ def main() -> None:
     runs = [Path(run) for run, *_ in options.reading]
     corpus = {}
     if options.documents:
-        found = over_documents(list(read_corpus(options.documents)), RetrievalConfig(kind=options.kind)).corpus
+        documents = with_paragraphs(list(read_corpus(options.documents)), runs)
+        found = over_documents(documents, RetrievalConfig(kind=options.kind)).corpus
         assert found is not None, "a corpus is searched"
         corpus = asyncio.run(count_corpus(runs, calls, found, options.top_k))
         print(f"in {options.documents.name} by {options.kind} at {options.top_k}: {corpus}")
@@ -97,7 +111,9 @@ def main() -> None:
         "corpus": corpus,
         "readings": [{"name": name} | reading for name, reading in readings.items()],
     }
-    options.out.write_text(yaml.safe_dump(known, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True), encoding="utf-8")
+    options.out.write_text(
+        yaml.safe_dump(known, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True), encoding="utf-8"
+    )
 
 
 def count_run(folder: Path, calls: Sequence[Call]) -> dict[str, Any]:
@@ -128,6 +144,18 @@ def count_run(folder: Path, calls: Sequence[Call]) -> dict[str, Any]:
             "origins": dict(Counter(row.origin for row in rows).most_common()),
         },
     }
+
+
+def with_paragraphs(documents: Sequence[Document], runs: Sequence[Path]) -> list[Document]:
+    """A corpus with the paragraphs of the runs' questions that it does not have, so that all can be found."""
+    known = {document.text for document in documents}
+    own: dict[str, Document] = {}
+    for folder in runs:
+        for question in read_rows(sorted(folder.glob("inputs/*.parquet")), Question):
+            for paragraph in question.paragraphs:
+                if paragraph.text not in known:
+                    own.setdefault(paragraph.text, replace(paragraph, id=f"{question.id}/{paragraph.id}"))
+    return [*documents, *own.values()]
 
 
 async def count_corpus(

@@ -1,11 +1,11 @@
 """What the presets' searches yield with a model that behaves as was counted, and rejection sampling with as many calls.
 
-No model is asked. Questions, passages and replies are made up (`rehearsal.world`); how often a search finds its passage,
-a wording loses it, a split is right, an answer is right and a repeated draw differs is counted from recorded runs
-(`search_counts`). `--p` sets the share of right first answers where the passage is there, all else as counted. Rows are
-those that the filters keep; calls are all that a run makes, those that tell a row with them. Rejection sampling draws a
-plan and its answers anew each time, with as many calls as the search of the same question made; its correct rows go
-through the same filters.
+No model is asked. Questions, passages and replies are made up (`rehearsal.world`); how often a search finds its
+passage, a wording loses it, a split is right, an answer is right and a repeated draw differs is counted from recorded
+runs (`search_counts`). `--p` sets the share of right first answers where the passage is there, all else as counted.
+Rows are those that the filters keep; calls are all that a run makes, also those that tell a row. Rejection sampling
+draws a plan and its answers anew each time, with as many calls as the search of the same question made; its correct
+rows go through the same filters.
 
     make bench B=search_yield
     make bench B=search_yield ARGS="--presets msearcher --p 0.9 --questions 400 --search width=4 patience=80"
@@ -130,7 +130,12 @@ async def _sample(question: Question, behaviour: Behaviour, config: MctsRunConfi
 
 
 async def _keep_correct(
-    question: Question, plans: list[Plan], rollouts: list[Rollout], context: Context, config: MctsRunConfig, total: Yield
+    question: Question,
+    plans: list[Plan],
+    rollouts: list[Rollout],
+    context: Context,
+    config: MctsRunConfig,
+    total: Yield,
 ) -> None:
     made = trajectories(question, as_tree(question, plans, rollouts), context)
     correct = [row for row in made if row.kind == "correct"]

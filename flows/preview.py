@@ -124,7 +124,12 @@ def estimate_table(estimate: Estimate, model: ModelConfig, caps: Caps, server: V
     table = Table(
         title=f"{estimate.items:,} {estimate.unit}, {kind} from {estimate.sampled:,}, for {model.name} at {model.url}",
         caption="\n".join(
-            [*expected_rows(estimate), f"{estimate.rests_on} {certain}", *gpu_hours(estimate.usage, server), *stops(estimate.usage, caps)]
+            [
+                *expected_rows(estimate),
+                f"{estimate.rests_on} {certain}",
+                *gpu_hours(estimate.usage, server),
+                *stops(estimate.usage, caps),
+            ]
             + [hint] * bool(hint)
         ),
     )

@@ -57,10 +57,11 @@ def estimate(inputs: RunInputs, config: MctsRunConfig) -> Estimate:
 
 def _rests_on(config: MctsRunConfig) -> str:
     counted, behaviour = counted_of(config), behaviour_of(config)
+    found, read, redrawn = (f"{share_of(each):.0%}" for each in (behaviour.found, behaviour.read, behaviour.redrawn))
     return (
-        f"Rehearsed in a made-up world that behaves as was counted: {counted.source}. There {share_of(behaviour.found):.0%} "
-        f"of the searches found their passage, {share_of(behaviour.read):.0%} of the answers read from it were right, "
-        f"{share_of(behaviour.redrawn):.0%} of the repeated draws differed. Your model, questions and corpus will differ."
+        f"Rehearsed in a made-up world that behaves as was counted: {counted.source}. There {found} of the searches "
+        f"found their passage, {read} of the answers read from it were right, {redrawn} of the repeated draws differed."
+        " Your model, questions and corpus will differ."
     )
 
 

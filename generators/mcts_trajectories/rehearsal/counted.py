@@ -32,7 +32,8 @@ class Behaviour:
     lost: Share
     """Wordings of a query that had found its passage, those that did not find it."""
     wordings: Share
-    """Usable wordings, of those that were asked for."""
+    """Usable wordings, of those that were asked for; where no replies were recorded (0 of 0), all are taken for
+    usable."""
     read: Share
     """First answers to gold sub-questions that were right, where a passage states them."""
     remembered: Share
@@ -91,7 +92,8 @@ class Counted:
     command: str
     """What counted it."""
     corpus: dict[str, Share] = field(default_factory=dict)
-    """What the same queries and wordings find in a corpus, where that was counted: `found`, `found_reworded`, `lost`."""
+    """What the same queries and wordings find in a corpus, where that was counted: `found`, `found_reworded` and
+    `lost`."""
     readings: tuple[Reading, ...]
 
     def behaviour(self, *names: str, in_corpus: bool = False) -> Behaviour:

@@ -27,8 +27,8 @@ _SUBJECT = re.compile(r"#\d+|\[E\]|\b(?:[A-Z][a-z]{6,})\b")
 _TRUTH = re.compile(r"The (\w+) of (\w+) is (\w+)")
 
 _MENDED = 0.5
-"""Of the draws that differ from a wrong first answer, the right ones. Not counted: in the recording no wrong first answer
-was drawn again."""
+"""Of the draws that differ from a wrong first answer, the right ones. Not counted: in the strong model's recording no
+wrong first answer was drawn again."""
 _OTHERS = 3
 """Things that a passage may speak of beside its own."""
 _FILLER = "It was there that many of them had come to know one another in those years.".split()
@@ -234,7 +234,8 @@ class ChainModel:
         thing = " of the ".join(asked.relations)
         fresh = [way for each in _WAYS if (way := each.format(thing=thing, of=asked.subject)) not in prompt]
         chosen = rng.sample(fresh, min(_wanted(prompt, "Write"), len(fresh)))
-        usable = share_of(self._behaviour.wordings)
+        _, are_counted = self._behaviour.wordings
+        usable = share_of(self._behaviour.wordings) if are_counted else 1.0
         return "\n".join(way if rng.random() < usable else query.split()[0] for way in chosen)
 
 
