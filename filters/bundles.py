@@ -18,7 +18,8 @@ from trailforge.protocols.nl_dag import SearchPlan, validate
 from trailforge.retrieval.entities import CaseCounts, names_of
 from trailforge.retrieval.words import COMMON_WORDS, ngrams_of
 from trailforge.rewards import evidence_recall, mentions, normalize_answer
-from trailforge.rewards.reading import fold, spell_in_figures
+from trailforge.rewards.figures import spell_in_figures
+from trailforge.rewards.reading import fold
 from trailforge.schemas import Bundle, BundleHop, BundleQuestion, Passage, SourceDocument, Verdict
 
 if TYPE_CHECKING:

@@ -7,9 +7,17 @@ from itertools import combinations
 
 import networkx as nx
 
-from trailforge.mcts.plan import dependency_graph, gold_plan, subject_words
+from trailforge.mcts.plan import (
+    dependency_graph,
+    gold_plan,
+    join_marks,
+    normalized,
+    references,
+    resolve,
+    subject_words,
+)
 from trailforge.rewards import exact_match, mentions, same_answer
-from trailforge.schemas import Plan, Question, Step
+from trailforge.schemas import Plan, Question, Step, Trajectory
 
 
 def follows_gold(steps: Sequence[Step], question: Question) -> bool | None:
@@ -44,11 +52,39 @@ def hops_found(accepted: Sequence[Step], question: Question) -> list[list[int]]:
     ]
 
 
-def misses_own_hop(step: Step, question: Question) -> bool:
-    """Does a step that asks a gold hop's very question answer otherwise than the hop?"""
+def own_hop(step: Step, question: Question, gold_wording: Sequence[str] = ()) -> int | None:
+    """The gold hop, 0-based, whose very question a step asks, whoever made its plan; None when it is no hop's.
+
+    Known by its text where that stands by itself or, with the gold answers filled in, is what was searched for. With
+    `#k` in it the text is a hop's only at the hop's place. `gold_wording`: the hops' questions in other words, in which
+    a plan made from the gold decomposition asks them.
+    """
     plan = gold_plan(question.decomposition).sub_questions
-    is_own = step.index < len(plan) and plan[step.index] == step.sub_question
-    return is_own and not _is_one_of(step.answer, golds_of_hops(question)[step.index])
+    answers = {number: hop.answer for number, hop in enumerate(question.decomposition, start=1)}
+    asked, query = _plain(step.sub_question), _plain(step.query)
+    for hop, text in enumerate(plan):
+        by_text = not references(text) and _plain(text) in (asked, query)
+        if by_text or (references(text) and query == _plain(resolve(text, answers))):
+            return hop
+    for wording in (plan, gold_wording):
+        if step.index < len(wording) == len(plan) and _plain(wording[step.index]) == asked:
+            return step.index
+    return None
+
+
+def gold_wording(row: Trajectory) -> Sequence[str]:
+    """The plan of a row that follows the gold decomposition from beginning to end, in whatever words; else empty."""
+    return row.plan if row.origin == "oracle" and row.reflection_error != "decomposition" else ()
+
+
+def misses_own_hop(step: Step, question: Question, gold_wording: Sequence[str] = ()) -> bool:
+    """Does a step that asks a gold hop's very question answer otherwise than the hop? See `own_hop`."""
+    hop = own_hop(step, question, gold_wording)
+    return hop is not None and not _is_one_of(step.answer, golds_of_hops(question)[hop])
+
+
+def _plain(text: str) -> str:
+    return normalized(join_marks(text))
 
 
 def golds_of_hops(question: Question) -> list[tuple[str, ...]]:

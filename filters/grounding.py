@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Collection, Sequence
 
 from trailforge.filters.base import is_never_quoted
 from trailforge.mcts.plan import references
+from trailforge.retrieval.words import strip_accents, words_of
 from trailforge.rewards import mentions, normalize_answer, same_answer, states
-from trailforge.schemas import Passage, Step
+from trailforge.rewards.figures import spell_in_figures
+from trailforge.rewards.reading import fold, is_number
+from trailforge.schemas import Document, Passage, Step
 
 CHOICE = re.compile(r"\bor\b|\bbetween\b|\bamong\b|\bboth\b|#\d+.*#\d+", re.IGNORECASE)
 
@@ -17,11 +19,12 @@ _GRAMMAR = frozenset(
     "what which who whom whose when where why how in on at of for from to by with is was are were be been did does do "
     "has have had the a an and or s".split()
 )
-_WORD = re.compile(r"\w+")
 _NAME = re.compile(r"\b[A-Z\d][\w'’.&-]*")
 _NUMBER = re.compile(r"(?<![\w.,])\d+(?:,\d{3})*(?![\w,]|\.\d)")
 _ITEMS = re.compile(r",\s*(?:and\s+)?|;\s*|\s+and\s+")
 _TAKEN_TOGETHER = frozenset({"both", "neither", "neither of them", "both of them", "same", "different"})
+_GLUED = re.compile(r"(?<=\d)(?=[A-Z][a-z])|(?<=[a-z]{3})(?=\d{2})")
+"""Where a figure and a word were run together: "1908San Diego", "July1908"."""
 _STEM = 5
 """Letters that two longer words share when one is a form of the other ("Mexican", "Mexico")."""
 
@@ -42,22 +45,59 @@ def is_grounded(step: Step, earlier: Sequence[Step] = (), also: Sequence[str] = 
     return supported or is_computed(step, earlier)
 
 
-def supports(passage: Passage, query: str, answer: str, given: Collection[str] = ()) -> bool:
+def why_ungrounded(step: Step) -> str:
+    """Of an answer that is not grounded: from memory, in no passage, or in none about what was asked; in one clause."""
+    if step.from_memory:
+        return f"{step.answer!r} is from memory"
+    if any(says(passage, step.answer) for passage in step.passages):
+        return f"the passage that says {step.answer!r} is not about what was asked"
+    return f"no passage says {step.answer!r}"
+
+
+def supports(passage: Passage | Document, query: str, answer: str, given: Collection[str] = ()) -> bool:
     """Does a passage state the answer, and speak of what the query asks about?
 
     Each of the answers that the query was given must be named in it, by one of its words, and so must one of the
-    query's names and numbers, or half of all its words. An alias or a pronoun in the place of all of them is not seen:
-    of the gold paragraphs of MuSiQue's hops 2 in 100 are not taken for support.
+    query's names and numbers, or half of all its words. In a query without capitals the passage's title is a name. An
+    alias or a pronoun in the place of all of them is not seen: of the gold paragraphs of MuSiQue's hops 2 in 100 are
+    not taken for support.
     """
+    return says(passage, answer) and _speaks_of(passage, query, given)
+
+
+def says(passage: Passage | Document, answer: str) -> bool:
+    """Does a passage have the answer, whatever it says of it?
+
+    All things that it lists, in any order; a number and what it counts either way round: "third season" is "season 3".
+    """
+    text = _text_of(passage)
+    return states(text, answer) or _states_all(text, answer) or says_turned(text, answer)
+
+
+def _text_of(passage: Passage | Document) -> str:
+    """Title and text; what was run together is parted, and stands there as it was, too."""
     text = f"{passage.title}. {passage.text}"
-    if not states(text, answer) and not _states_all(text, answer):
-        return False
-    there = _Words(text)
+    parted = _GLUED.sub(" ", text)
+    return text if parted == text else f"{text}\n{parted}"
+
+
+def _speaks_of(passage: Passage | Document, query: str, given: Collection[str]) -> bool:
+    there = _Words(_text_of(passage))
     if not all(there.count(_words(each)) for each in given if _words(each)):
         return False
-    asked = _words(query)
+    asked, title = _words(query), _words(passage.title)
     names = {word for name in _NAME.findall(query) for word in _words(name)}
+    if not names and title and 2 * len(title & asked) >= len(title):
+        return True
     return bool(there.count(names)) or 2 * there.count(asked) >= len(asked)
+
+
+def says_turned(text: str, answer: str) -> bool:
+    """Does a text have a number and what it counts the other way round: "season three" for "third season"?"""
+    words = spell_in_figures(fold(answer)).split()
+    if len(words) != 2 or sum(map(is_number, words)) != 1:
+        return False
+    return states(text, " ".join(reversed(words)))
 
 
 def _states_all(text: str, answer: str) -> bool:
@@ -117,6 +157,4 @@ class _Words:
 
 def _words(text: str) -> set[str]:
     """The words that mean something: lower case, without accents."""
-    plain = unicodedata.normalize("NFKD", text)
-    plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
-    return {word for word in _WORD.findall(plain.casefold()) if word not in _GRAMMAR}
+    return {word for word in words_of(strip_accents(text)) if word not in _GRAMMAR}

@@ -2,8 +2,9 @@
 
 The steps are facts; the thoughts are told afterwards, by a model that has seen them all. So each turn is read against
 what its agent had seen by then: the question, the plan, its own queries, answers and thoughts, the passages found.
-Names and numbers are compared word by word. A word that only looks like a name at the beginning of a sentence is known
-by a list of common words, so an unusual one may cost a sound row its thoughts; it keeps its sentences from pools then.
+Names, numbers and what is said of things are compared word by word. A word that only looks like a name at the beginning
+of a sentence is known by a list of common words, so an unusual one may cost a sound row its thoughts; it keeps its
+sentences from pools then.
 """
 
 from __future__ import annotations
@@ -45,6 +46,31 @@ _NUMBER_WORDS = (
     "zero one two three four five six seven eight nine ten eleven twelve".split(),
     "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split(),
 )
+_SMALL_NUMBERS = frozenset("zero one two first second zeroth".split())
+"""Number words of everyday: "first I need", "one of them"."""
+_COUNTING = frozenset("into in these those all of".split())
+"""Before a number word that counts what is in view: "into three", "of the four"."""
+_ASSERTED = re.compile(
+    r"\b(?:(?!The|This|That|These|Those|What|Which|Who|Where|When|There|Here|One|All|Both|Each)[A-Z][\w'’-]*"
+    r"|[Ii]t|[Hh]e|[Ss]he|[Tt]hey) +(?:is|was|are|were|became|being) +"
+    r"(?:(?:an?|the|one of the) +)?((?:[a-z][a-z'’-]*(?: +|\b)){1,3})"
+)
+"""What is said of a name, or of it and them: "Hiroshima was bombed in the war", "Thessaloniki is a port city"."""
+_SAID_OF_SEARCHES = frozenset(
+    "missing needed unknown known given named described asked sought meant wanted clear plain certain sure obvious "
+    "evident right correct wrong exactly figure word name enough unclear stated says said shown told mentioned listed "
+    "called found identified identifies located likely possible probable plausible easy relevant important useful "
+    "consistent explicit explicitly direct directly confirmed confirms true same different next last ready done "
+    "settled used based part parts kind type thing things answer answers question piece link step about still left "
+    "open only just clearly simply already therefore precisely really indeed both here there what where which whose "
+    "when that this these those from with than then before after first second other another someone something "
+    "somebody looking interested required lacking stating saying referring referred supported implied tied bound "
+    "linked connected related accounted nested meaning likewise placed ranked counted credited".split()
+)
+"""Words of those who look something up; they say nothing of the world."""
+_FEWEST_LETTERS = 4
+"""Of a word that may say something of the world."""
+_LETTERS_OF_STEM = 5
 _WHAT_NAMES_DO = frozenset("is was are were has had did does became lies of".split())
 
 
@@ -81,6 +107,7 @@ def _faults(row: Trajectory, max_words: int) -> Iterator[str]:
             *_length_fault(turn.thought, max_words),
             *_form_faults(turn.thought, seen),
             *find_unseen_names(turn.thought, known),
+            *find_unseen_facts(turn.thought, known),
             *_early_answers(row, message.content, spans, claimed, known),
             *(() if is_taken_back else _early_doubts(message.content, spans, known)),
         ):
@@ -169,6 +196,25 @@ def find_unseen_names(thought: str, known: Sequence[str]) -> Iterator[str]:
                 yield f"{word!r} stands in nothing it has seen"
 
 
+def find_unseen_facts(thought: str, known: Sequence[str]) -> Iterator[str]:
+    """Number words, and what is said of something in lower case, that stand in nothing of what is known.
+
+    By stems: "adhered" is seen where "adheres" is. Words of those who look something up say nothing of the world.
+    """
+    seen = _Seen(known)
+    counted = re.compile(rf"(?:[a-z-]+ +)?(?:{_COUNTED})\b", re.IGNORECASE)
+    words = [word for row in _NUMBER_WORDS for word in row]
+    for found in re.finditer(rf"\b(?:{'|'.join(words)}|thrice)\b", thought):
+        before = thought[: found.start()].split()[-2:]
+        is_counting = not _COUNTING.isdisjoint(before) or counted.match(thought[found.end() :].lstrip())
+        if found[0] not in _SMALL_NUMBERS and not is_counting and not seen.has_number_word(found[0]):
+            yield f"the number {found[0]} stands in nothing it has seen"
+    for found in _ASSERTED.finditer(thought):
+        for word in re.findall(r"[a-z][a-z'’-]*", found[1]):
+            if len(word) >= _FEWEST_LETTERS and word not in _SAID_OF_SEARCHES and not seen.has_stem(word):
+                yield f"{word!r} is said of something in nothing it has seen"
+
+
 def _is_verbal(word: str, following: str) -> bool:
     """A participle or adverb, as sentences begin with them: "Having", "Fortunately", "Armed"."""
     has_ending = word.lower().endswith(("ing", "ed", "ly")) and word[1:].islower()
@@ -209,6 +255,21 @@ class _Seen:
         if word.isupper() and len(folded) > 1 and any(folded.upper() in initials for initials in self._initials):
             return True
         return any(stem in self._stems for stem in country_stems(folded))
+
+    def has_stem(self, word: str) -> bool:
+        """As it is, in another form, or as a common word."""
+        parts = re.split(r"[-'’]", _folded(word))
+        return self.has_word(word) or all(
+            part in COMMON_WORDS or any(each.startswith(part[:_LETTERS_OF_STEM]) for each in self._words)
+            for part in parts
+        )
+
+    def has_number_word(self, word: str) -> bool:
+        """As a word, its rank, or its figure."""
+        if word == "thrice":
+            return self.has_number("3") or word in self._words
+        place = next(row.index(word) for row in _NUMBER_WORDS if word in row)
+        return any(row[place] in self._words for row in _NUMBER_WORDS) or str(place) in self._numbers
 
     def has_initials(self, names: tuple[str, str]) -> bool:
         """Of two words: "New York", where NY was seen."""

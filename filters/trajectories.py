@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from trailforge.filters.base import count_faults, mentions_any
-from trailforge.filters.gold_hops import hops_found, misplaced_hops, unfound_hops
-from trailforge.filters.grounding import CHOICE, given_answers, is_grounded
-from trailforge.mcts.plan import gold_plan, references
+from trailforge.filters.gold_hops import (
+    follows_gold,
+    gold_wording,
+    hops_found,
+    misplaced_hops,
+    misses_own_hop,
+    own_hop,
+    unfound_hops,
+)
+from trailforge.filters.grounding import CHOICE, given_answers, is_computed, is_grounded, says, supports, why_ungrounded
+from trailforge.mcts.plan import normalized, references
 from trailforge.protocols import REACT
 from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer
-from trailforge.schemas import ErrorType, Question, Step, Trajectory, Verdict
+from trailforge.schemas import ErrorType, Passage, Question, Step, Trajectory, Verdict
 
 Scope = Literal["off", "oracle", "oracle_and_rule"]
 """Plans whose intermediate answers are held against the gold decomposition: none, those made from it, and those from
@@ -57,6 +65,7 @@ def judge_trajectory(
         evidence_was_there(row),
         circular_step(row),
         same_twice(row),
+        redundant_search(row, question),
         duplicate_trajectory(row, earlier),
         too_long(row, max_tokens=config.max_tokens, max_tool_calls=config.max_tool_calls),
     ]
@@ -105,7 +114,7 @@ def ungrounded_answer(row: Trajectory) -> Verdict:
         if not is_grounded(step, accepted[:place], covered if place == len(accepted) - 1 else ())
     ]
     score = 1 - len(ungrounded) / len(accepted) if accepted else 0.0
-    detail = f"no passage says {ungrounded[0].answer!r} ({ungrounded[0].query!r})" if ungrounded else ""
+    detail = f"{why_ungrounded(ungrounded[0])} ({ungrounded[0].query!r})" if ungrounded else ""
     return Verdict(keep=not ungrounded, reason="ungrounded_answer", score=score, detail=detail)
 
 
@@ -123,13 +132,12 @@ def answer_leaked(row: Trajectory) -> Verdict:
 def wrong_intermediate(row: Trajectory, question: Question, *, scope: Scope) -> Verdict:
     """The right answer is reached over a wrong intermediate one. Score: how many of these match no gold hop.
 
-    Every accepted answer before the last has to be the answer of a gold hop, each of another one; that of a step that
-    asks a hop's very question, of that hop.
+    Whoever made the plan, a step that asks a gold hop's very question has to answer as that hop does. Of the plans in
+    the scope every other accepted answer before the last has to be that of a gold hop, too, each of another one.
     """
-    wrong: list[str] = []
-    if question.decomposition and row.origin in _ORIGINS[scope]:
-        wrong = _without_hop(_accepted(row), question)
-    return count_faults("wrong_intermediate", wrong, str)
+    if not question.decomposition or scope == "off":
+        return count_faults("wrong_intermediate", [], str)
+    return count_faults("wrong_intermediate", _without_hop(row, question, row.origin in _ORIGINS[scope]), str)
 
 
 def hops_out_of_order(row: Trajectory, question: Question) -> Verdict:
@@ -201,13 +209,27 @@ def same_twice(row: Trajectory) -> Verdict:
     return count_faults("same_twice", twice, lambda step: f"{step.query!r} names the same thing twice")
 
 
+def redundant_search(row: Trajectory, question: Question) -> Verdict:
+    """A step searches for what has been shown. Score: how many accepted steps do.
+
+    Each passage that supports its answer was there before its turn: by then nothing was left to be looked up. Steps
+    that are the gold hops, one each, make no detour; a passage may have come along before it was looked for. What
+    follows from earlier answers is looked for in nothing, though the agent searches at each step. A search
+    that mends a mistake brings passages of the failed one again, and is none of these, unless it is the same query
+    under another plan.
+    """
+    is_straight = bool(follows_gold(row.steps, question))
+    again = [step for place, step in enumerate(row.steps) if not is_straight and _is_redundant(row, place, step)]
+    return count_faults("redundant_search", again, lambda step: f"{step.query!r} finds only what was shown before")
+
+
 def duplicate_trajectory(row: Trajectory, earlier: Sequence[Trajectory]) -> Verdict:
     """It tells the same as an earlier one of its question: same kind, same finds, same answers. Score: how many do.
 
-    What a search finds counts, not its wording: a query in other words that brings the same passages shows nothing new,
-    nor do the same steps in another order.
-    Of a search that is blamed (`retrieval`) the passages alone count, whatever was read from them, and so of the last
-    step, whose answer is the right one in either, by this name or another.
+    What a search finds counts, not its wording: a query in other words that brings the passages that say the answer
+    shows nothing new, whatever idle ones come with them; nor do the same steps in another order.
+    Of a search that is blamed (`retrieval`) all passages count, whatever was read from them; of the last step the
+    passages alone, for its answer is the right one in either, by this name or another.
     """
     same = [other for other in earlier if _are_alike(other, row)]
     return count_faults("duplicate_trajectory", same, lambda other: f"same as {other.uid}")
@@ -254,24 +276,26 @@ def _texts_before_finding(row: Trajectory, golds: list[str]) -> Iterator[str]:
             return
 
 
-def _without_hop(accepted: Sequence[Step], question: Question) -> list[str]:
-    """What is wrong with the answers before the last: those not of their own hop, and those that no hop is left for."""
-    asked = dict(enumerate(gold_plan(question.decomposition).sub_questions))
+def _without_hop(row: Trajectory, question: Question, every_answer: bool) -> list[str]:
+    """What is wrong with the answers before the last: those not of their own hop, and, if `every_answer` counts, those
+    that no hop is left for."""
+    accepted = _accepted(row)
+    wording = gold_wording(row)
     before = list(zip(accepted, hops_found(accepted, question), strict=True))[:-1]
-    own = [step.index for step, _ in before if asked.get(step.index) == step.sub_question]
-    left = [hop for hop in asked if hop not in own]
+    own = [own_hop(step, question, wording) for step, _ in before]
+    left = [hop for hop in range(len(question.decomposition)) if hop not in own]
     wrong = []
-    for step, hops in before:
-        if asked.get(step.index) == step.sub_question:
-            gold = question.decomposition[step.index].answer
-            if step.index not in hops:
+    for (step, hops), asked in zip(before, own, strict=True):
+        if asked is not None:
+            if asked not in hops and misses_own_hop(step, question, wording):
+                gold = question.decomposition[asked].answer
                 wrong.append(f"{step.answer!r} is not the answer of its gold hop, {gold!r}")
             continue
         hop = next((hop for hop in left if hop in hops), None)
-        if hop is None:
-            wrong.append(f"{step.answer!r} is the answer of no gold hop, or of one found before")
-        else:
+        if hop is not None:
             left.remove(hop)
+        elif every_answer:
+            wrong.append(f"{step.answer!r} is the answer of no gold hop, or of one found before")
     return wrong
 
 
@@ -281,8 +305,8 @@ def _right_answers(row: Trajectory, question: Question, step: Step, mended: Step
         found = [earlier.answer for earlier in row.steps[: row.steps.index(step)]]
         left = [hop.answer for hop in hops if not any(same_answer(answer, hop.answer) for answer in found)]
         return [*left, *question.golds]
-    own_hop = [hops[step.index].answer] if row.origin == "oracle" and step.index < len(hops) else []
-    return [mended.answer, *own_hop]
+    hop = own_hop(step, question, gold_wording(row))
+    return [mended.answer, *([] if hop is None else [hops[hop].answer])]
 
 
 def _repeats(step: Step, answers: dict[int, str]) -> bool:
@@ -307,14 +331,39 @@ def _are_alike(row: Trajectory, other: Trajectory) -> bool:
         if twin is None:
             return False
         left.remove(twin)
-    return _finds(last) == _finds(other_last)
+    return _finds_the_same(last, other_last)
 
 
 def _shows_the_same(step: Step, other: Step, error: ErrorType | None) -> bool:
-    is_blamed_search = step.is_mistake and error == "retrieval"
-    return _finds(step) == _finds(other) and (is_blamed_search or same_answer(step.answer, other.answer))
+    if step.is_mistake and error == "retrieval":
+        return other.is_mistake and _ids(step.passages) == _ids(other.passages)
+    return _finds_the_same(step, other) and same_answer(step.answer, other.answer)
 
 
-def _finds(step: Step) -> tuple[bool, frozenset[str]]:
-    """Is it a mistake, and the ids of its passages."""
-    return step.is_mistake, frozenset(passage.id for passage in step.passages)
+def _finds_the_same(step: Step, other: Step) -> bool:
+    """The same passages, or those that say the answer are the same, by either's words for it."""
+    if step.is_mistake != other.is_mistake:
+        return False
+    one, two = (
+        _ids(p for p in each.passages if says(p, step.answer) or says(p, other.answer)) for each in (step, other)
+    )
+    return _ids(step.passages) == _ids(other.passages) or (bool(one) and one == two)
+
+
+def _ids(passages: Iterable[Passage]) -> frozenset[str]:
+    return frozenset(passage.id for passage in passages)
+
+
+def _is_redundant(row: Trajectory, place: int, step: Step) -> bool:
+    before = row.steps[:place]
+    if step.is_mistake:
+        return False
+    if before and before[-1].is_mistake:
+        return row.reflection_error == "decomposition" and normalized(step.query) == normalized(before[-1].query)
+    shown = {passage.id for earlier in before for passage in earlier.passages}
+    accepted = [earlier for earlier in before if not earlier.is_mistake]
+    if is_computed(step, accepted):
+        return False
+    given = given_answers(step, accepted)
+    supporting = {p.id for p in step.passages if supports(p, step.query, step.answer, given)}
+    return bool(supporting) and supporting <= shown

@@ -27,6 +27,19 @@ QUESTION_HINTS = {
     ),
     "context_overflow": "the prompts are longer than the model's window: serve it with a longer one",
     "too_long": "rows are longer than the preset's filters allow",
+    **dict.fromkeys(
+        ("ungrounded_answer", "unsupported_claim", "no_search"),
+        "answers do not come from what was found: see whether the documents have what the questions ask for",
+    ),
+    **dict.fromkeys(
+        ("wrong_intermediate", "hops_out_of_order", "missing_hop"),
+        "steps do not find what the questions' `decomposition` says: see whether it is right, or leave it out",
+    ),
+    **dict.fromkeys(
+        ("answer_leaked", "unresolved_reference", "redundant_search", "unfitting_relation", "circular_step"),
+        "the model does not search step by step: take another model, or more draws",
+    ),
+    "low_reward": "rewards are below the preset's `selection.filters.min_reward`",
 }
 """`DataSet.hints` of those that make episodes of questions."""
 _SCOPES = ("question", "corpus")

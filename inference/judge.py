@@ -26,6 +26,8 @@ from trailforge.schemas import InvalidInput, MalformedReply
 PROMPT = "judge.txt"
 SCHEMA = object_schema(score={"type": "number", "minimum": 0, "maximum": 1})
 _PLACES = {"question", "reference", "answer"}
+_ON_KEY_FACTS = re.compile(r"^Where key facts follow.*\n+", re.MULTILINE)
+"""What our text says of key facts, which is left out where none follow."""
 _MOST_ANSWER_CHARS = 4000
 """More of an answer is not shown."""
 _OTHER_FORMS, _KEY_FACTS = "Other forms of it, each as right:", "Key facts:"
@@ -115,6 +117,8 @@ class Judge:
         }
         # In one pass: an answer that holds {{reference}} must not be filled in.
         rubric = self.rubric or default_rubric()
+        if not judged.key_facts:
+            rubric = _ON_KEY_FACTS.sub("", rubric)
         prompt = re.sub(r"\{\{(question|reference|answer)\}\}", lambda match: texts[match[1]], rubric)
         request = Request(
             model=self.model,

@@ -29,6 +29,8 @@ _ASKED_BY = {
 }
 """The question word that asks for one of a kind, behind "which" or "what"."""
 _QUESTION_WORDS = frozenset("when where why how many much long far old".split())
+_LOOSE = re.compile(r"\s+(['’]s\b|n't\b|[,;:.!?)](?=\s|$))|(?<=\()\s+")
+"""White space that parts a possessive or a mark from its word, as in texts that were cut into tokens."""
 _PUNCTUATION = str.maketrans("", "", string.punctuation.replace("#", ""))
 
 
@@ -219,7 +221,7 @@ def shared_width(width: int, decomposable: tuple[bool, ...]) -> dict[int, int]:
 
 
 def gold_plan(hops: tuple[Hop, ...]) -> Plan:
-    """The gold decomposition as a plan, with MuSiQue's `subject >> relation` hops put as questions."""
+    """The gold decomposition as a plan: `subject >> relation` hops put as questions, marks joined to their words."""
     return Plan(sub_questions=tuple(_as_question(hop.question) for hop in hops))
 
 
@@ -231,8 +233,13 @@ def _as_question(hop: str) -> str:
     if subject and relation:
         usual = f"{'Who' if relation in _PERSONS else 'What'} is the {relation} of {subject}?"
         text = _QUESTIONS[relation].format(subject) if relation in _QUESTIONS else usual
-    text = text.strip().rstrip("? ").strip()
+    text = join_marks(text).strip().rstrip("? ").strip()
     return f"{text[:1].upper()}{text[1:]}?"
+
+
+def join_marks(text: str) -> str:
+    """A text with possessives and marks at their words: `#2 's era , please ?` becomes `#2's era, please?`."""
+    return _LOOSE.sub(r"\1", text)
 
 
 def _shift(sub_question: str, position: int) -> str:

@@ -37,7 +37,8 @@ class ReflectionConfig:
     max_pairs: int = 2
     """n: the same for pairs, per error type."""
     min_failed_rollouts: int = 2
-    """A plan is blamed (decomposition) only after this many rollouts, all wrong (section 3.1.4)."""
+    """A plan is blamed (decomposition) only after this many rollouts, all wrong, in which the step that is blamed was
+    searched or drawn anew (section 3.1.4: "multiple rollouts")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +62,17 @@ def leaf_rollouts(tree: SearchTree) -> list[Rollout]:
 
 
 def correct_rollouts(tree: SearchTree) -> list[Rollout]:
-    """Correct rollouts of leaf plans without repeats, each plan's first one before any plan's second, and the model's
-    own plans, which have its words, before the gold decomposition."""
+    """Correct rollouts of leaf plans without repeats, each plan's first one before any plan's second.
+
+    Of these the gold decomposition's comes last: what is told in the policy's own words makes its copy a duplicate.
+    """
+    gold = _gold_nodes(tree)
     rank: Counter[int] = Counter()
     ranked: list[tuple[int, Rollout]] = []
     for rollout in _without_repeats(r for r in leaf_rollouts(tree) if r.reward > 0):
         ranked.append((rank[rollout.node], rollout))
         rank[rollout.node] += 1
-    ranked.sort(key=lambda item: (item[0], _is_gold(tree, item[1]), item[1].index))
+    ranked.sort(key=lambda item: (item[0], item[1].node in gold, item[1].index))
     return [rollout for _, rollout in ranked]
 
 
@@ -80,9 +84,10 @@ def reflections(
 ) -> list[Reflection]:
     """All usable pairs of a tree, one for each mistake: by error type, the most telling first.
 
-    Most telling is a pair of the model's own plans, then one whose error nobody provoked, then one with one difference
+    Most telling is a pair in the policy's own words, then one whose error nobody provoked, then one with one difference
     alone, then the one that differs most. An abstention leaves its answer empty and is no mistake.
     """
+    gold = _gold_nodes(tree)
     rules = _Rules(tree=tree, same_answer=same_answer, mentions=mentions)
     found: dict[ErrorType, list[Reflection]] = {"retrieval": [], "reasoning": [], "decomposition": []}
     for reflection in _candidates(rules, config):
@@ -91,10 +96,14 @@ def reflections(
     for of_type in found.values():
         of_type.sort(
             key=lambda r: (
-                _is_gold(tree, r.wrong) or _is_gold(tree, r.right), is_provoked(r), not r.parts_there, -r.difference,
-                r.wrong.index, r.right.index,
+                len({r.wrong.node, r.right.node} & gold),
+                is_provoked(r),
+                not r.parts_there,
+                -r.difference,
+                r.wrong.index,
+                r.right.index,
             )
-        )  # fmt: skip
+        )
         chosen += _with_distinct_mistakes(of_type)
     return chosen
 
@@ -138,13 +147,15 @@ def _candidates(rules: _Rules, config: ReflectionConfig) -> Iterator[Reflection]
     plans = {node.id: node.plan for node in tree.nodes}
     rollouts = _without_repeats(leaf_rollouts(tree))
     right_ones = [r for r in rollouts if r.reward > 0]
-    blamed = _failed_plans(tree, config)
+    failed = _failed_plans(tree)
     for wrong in (r for r in rollouts if r.reward == 0):
         for right in right_ones:
             if wrong.node == right.node:
                 reflection = _same_plan(wrong, right, rules)
-            elif wrong.node in blamed and not _ask_alike(plans[wrong.node], plans[right.node], tree.question):
+            elif wrong.node in failed and not _ask_alike(plans[wrong.node], plans[right.node], tree.question):
                 reflection = _other_plan(wrong, right, plans[wrong.node], plans[right.node], rules)
+                if reflection is not None and not _is_to_blame(reflection, tree, config, rules):
+                    reflection = None
             else:
                 reflection = None
             if reflection is not None:
@@ -242,20 +253,47 @@ def _reflection(error: ErrorType, wrong: Rollout, right: Rollout, *, wrong_step:
     )
 
 
+def _gold_nodes(tree: SearchTree) -> set[int]:
+    return {node.id for node in tree.nodes if node.origin == "oracle"}
+
+
 def _is_varied(rollout: Rollout, base: Rollout, step: int) -> bool:
     """Was the rollout made from that base, by another query or draw at that step?"""
     return rollout.base == base.index and rollout.varied_step == step
 
 
-def _is_gold(tree: SearchTree, rollout: Rollout) -> bool:
-    return tree.nodes[rollout.node].origin == "oracle"
+def _failed_plans(tree: SearchTree) -> set[int]:
+    """Nodes whose plan was rolled out and never with success."""
+    return {r.node for r in tree.rollouts} - {r.node for r in tree.rollouts if r.reward > 0}
 
 
-def _failed_plans(tree: SearchTree, config: ReflectionConfig) -> set[int]:
-    """Nodes whose plan was rolled out often enough and never with success."""
-    tried = Counter(r.node for r in tree.rollouts)
-    solved = {r.node for r in tree.rollouts if r.reward > 0}
-    return {n for n, count in tried.items() if count >= config.min_failed_rollouts} - solved
+def _is_to_blame(reflection: Reflection, tree: SearchTree, config: ReflectionConfig, rules: _Rules) -> bool:
+    """Was it the wrong plan that failed, and not its luck: a query's wording, or one slip that others kept?
+
+    Not where the right plan found its answer by a reworded query; nor where its own query brings the passages of the
+    wrong step, which do not hold that answer. The wrong step has to have failed as often as is wanted by itself.
+    """
+    pair = reflection.pair
+    bad, good = reflection.wrong.steps[pair.wrong_step], reflection.right.steps[pair.right_step]
+    if good.query_rephrased:
+        return False
+    own = (r.steps[pair.right_step] for r in tree.rollouts if r.node == reflection.right.node)
+    finds_the_same = any(not step.query_rephrased and _passage_ids(step) == _passage_ids(bad) for step in own)
+    if finds_the_same and not holds_answer(bad, good.answer, rules.mentions):
+        return False
+    tries = [r for r in tree.rollouts if r.node == reflection.wrong.node and _is_own(r, pair.wrong_step, tree)]
+    return len(tries) >= config.min_failed_rollouts
+
+
+def _is_own(rollout: Rollout, step: int, tree: SearchTree) -> bool:
+    """Was this step put to the test for this rollout, by another query or draw, and not kept from the one it varies?
+
+    Other words that find nothing else are a test, too.
+    """
+    if rollout.base is None or rollout.varied_step == step:
+        return True
+    before = tree.rollouts[rollout.base].steps[step]
+    return replace(rollout.steps[step], call_keys=()) != replace(before, call_keys=())
 
 
 def _without_repeats(rollouts: Iterable[Rollout]) -> list[Rollout]:

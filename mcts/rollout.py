@@ -21,7 +21,9 @@ from trailforge.mcts.plan import execution_levels, normalized, question_of, refe
 from trailforge.retrieval import Retriever
 from trailforge.retrieval.english import WIDE_PREPOSITIONS
 from trailforge.rewards.answers import is_abstention, read_first_line, read_memory_mark, read_short_answer
+from trailforge.rewards.figures import spell_in_figures
 from trailforge.rewards.matching import is_near_miss, mcts_reward, mentions, same_answer
+from trailforge.rewards.reading import fold
 from trailforge.schemas import Passage, Plan, Rollout, Step
 
 _SAMPLES_PER_TRY = 1000
@@ -34,6 +36,7 @@ _ENDS_CUT = re.compile(rf"(?!{_WH}).* {_PREPOSITION}$")
 """Search words that begin or end with a preposition; a question may: "In which city …", "Who was it built by"."""
 _STATES = re.compile(rf"(?!{_WH})([A-Z][\w'’-]*)(?:,| (?:is|was|are|were)\b)")
 """A first word that may be an answer: "Paris, the capital of France", "Paris is …"."""
+_REMARK = re.compile(r"([^()]*[^()\s]) +\([^()]*\)")
 _ARTICLE = re.compile(r"(?:The|An?) ")
 
 _ACRONYMS = frozenset({"TV", "US", "USA", "UK", "UN", "EU", "CEO", "DNA", "NATO", "GDP", "CD", "DVD", "AD", "BC"})
@@ -237,7 +240,7 @@ class PlanRunner:
             answer, from_memory = "", False
         return replace(
             step,
-            answer=within_a_sentence(answer, step.passages),
+            answer=within_a_sentence(without_remark(answer, step.passages), step.passages),
             from_memory=from_memory,
             reasoning=reply.reasoning,
             call_keys=(*step.call_keys, reply.key),
@@ -262,6 +265,17 @@ class PlanRunner:
 async def read_passages(question: str, passages: Sequence[Passage]) -> str:
     """Context of whole passages, numbered."""
     return "\n".join(f"{n}. ({p.title}) {p.text}" for n, p in enumerate(passages, start=1))
+
+
+def without_remark(answer: str, passages: Sequence[Passage]) -> str:
+    """An answer without the brackets at its end: "Andy Murray (three times)" would go into the next query.
+
+    They stay where a passage writes them so, as in "Metropolis (1927 film)".
+    """
+    remark = _REMARK.fullmatch(answer)
+    if remark is None or any(answer.casefold() in f"{p.title}\n{p.text}".casefold() for p in passages):
+        return answer
+    return remark[1]
 
 
 def within_a_sentence(answer: str, passages: Sequence[Passage]) -> str:
@@ -291,6 +305,7 @@ def is_usable_query(rephrased: str, query: str) -> bool:
         and len(rephrased) <= 2 * len(query) + 40
         and all(_words(name) in _words(rephrased) for name in _names(query))
         and all(_words(name) in _words(query) for name in _names(rephrased) if not _is_common(name))
+        and _figures(rephrased) - _figures(query) <= {"1"}
         and bool(_names(query) or _long_words(rephrased) & _long_words(query))
         and "#" not in rephrased.replace(query, "")
     )
@@ -325,6 +340,11 @@ def _names(text: str) -> list[str]:
     return [re.sub(r"['’]s?$", "", name).rstrip(".,-") for name in (*first, *found)]
 
 
+def _figures(text: str) -> set[str]:
+    """Its numbers, be they figures or words."""
+    return set(re.findall(r"\d+", spell_in_figures(fold(text))))
+
+
 def _long_words(text: str) -> set[str]:
     return {word for word in _words(text).split() if len(word) > 3}
 
@@ -336,7 +356,7 @@ def _is_wanted(passages: Sequence[Passage], before: Step | None, variation: Vari
     ids = {passage.id for passage in passages}
     known = [set(read) for read in variation.read] + ([{p.id for p in before.passages}] if before else [])
     loses = before is None or not any(mentions(f"{p.title}. {p.text}", before.answer) for p in passages)
-    return ids not in known and (loses or not variation.misses)
+    return bool(ids) and ids not in known and (loses or not variation.misses)
 
 
 def _step_of(base: Rollout | None, index: int, question: str) -> Step | None:

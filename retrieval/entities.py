@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -251,6 +252,7 @@ def _tokens(text: str) -> tuple[_Token, ...]:
     """Of a sentence: words are counted first, and then names are read."""
     tokens: list[_Token] = []
     end = 0
+    text = unicodedata.normalize("NFC", text)
     for match in _TOKEN.finditer(text):
         word = match[0]
         bare = _PLURAL.sub("", _POSSESSIVE.sub("", word)) or word

@@ -10,8 +10,12 @@ from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.words import words_of
 from trailforge.schemas import Passage
 
-_BREAK = re.compile(r"(?<=[.!?…])[\"'\u201d\u2019)\]]*\s+(?=[\"'\u201c\u2018(\[]*[^\W_a-z])|\n\s*\n\s*")
-"""White space after a closing mark, before a capital or a figure; or an empty line."""
+_BREAK = re.compile(
+    r"(?<=[.!?…。！？｡।॥؟۔။។])[\"'\u201d\u2019)\]」』）]*\s+(?=[\"'\u201c\u2018(\[「『（]*[^\W_a-z])"
+    r"|\n\s*\n\s*|(?<=[。！？｡])(?=[^\W_])"
+)
+"""White space after a closing mark, before a capital or a figure; an empty line; or in Chinese and Japanese, which put
+no space there, a closing mark before a letter (behind a closing quote a sentence may go on)."""
 _NO_END = re.compile(
     r"(?:^|[(\[\"'\u201c\u2018-])(?:"
     r"Mr|Mrs|Ms|Dr|Prof|Rev|Hon|Gen|Col|Maj|Capt|Cmdr|Lt|Sgt|Adm|Gov|Sen|Rep|Pres|St|Ste|Mt|Ft|Sr|Jr|Bros"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trailforge.rewards.answers import is_yes_and_no
-from trailforge.rewards.text import cover_exact_match, f1, has_words, normalize_answer
+from trailforge.rewards.text import cover_exact_match, exact_match, f1, has_words, normalize_answer
 from trailforge.schemas.text import remove_invisible
 
 
@@ -98,8 +98,11 @@ class DynaSearcherReward:
 
 
 def r_ans(prediction: str, golds: Sequence[str], constants: DynaSearcherConstants = DEFAULT) -> float:
-    """How right the answer is (eq. 2), in [0, 1]: F1 if it has at least n times the gold's words, else cover-EM."""
-    if is_yes_and_no(prediction) and not constants.cover_characters:
+    """How right the answer is (eq. 2), in [0, 1]: F1 if it has at least n times the gold's words, else cover-EM.
+
+    A gold answer of which normalising leaves nothing ("A") has no words, and F1 compares it as it stands.
+    """
+    if is_yes_and_no(prediction) and not constants.cover_characters and not exact_match(prediction, golds):
         return 0.0
     return max((_r_ans(prediction, gold, constants) for gold in golds), default=0.0)
 

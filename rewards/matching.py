@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from trailforge.rewards.answers import is_abstention, is_yes_and_no
+from trailforge.rewards.figures import find_currencies, restate_numerals, restate_quantities, spell_in_figures
 from trailforge.rewards.lists import ASIDE, lists_others
 from trailforge.rewards.reading import (
     LONGEST_NAME,
@@ -30,7 +31,6 @@ from trailforge.rewards.reading import (
     nations,
     read,
     readings,
-    spell_in_figures,
 )
 from trailforge.rewards.text import cover_exact_match, exact_match, f1, has_words, normalize_answer
 from trailforge.schemas import TrajectoryReward
@@ -56,7 +56,8 @@ _BOUNDS_WITH_TO = frozenset("up prior".split())
 _OR = re.compile(r"\bor\b|\beither\b")
 _NAMED = re.compile(r"(.*\S) ?\(([^()]+)\)")
 _YEAR = re.compile(r"\d{4}")
-_NUMBER_AND_UNIT = re.compile(r"\S+[ -][a-z]+|[$€£]\S+(?: [a-z]+)?")
+_UNIT = re.compile(r"\w[ -][a-z\u3040-\u9fff]+$|^[$€£₹]")
+"""Of a gold answer that is a number and its unit: not the Monkeys of "12 Monkeys"."""
 _DIGITS = re.compile(r"(?:(?<![^\s(])-)?\d+")
 _YES_OR_NO = frozenset(("yes", "no"))
 _NO_OF_A_PHRASE = frozenset("longer one more other doubt such known".split())
@@ -103,7 +104,12 @@ _OLD_WORLD = frozenset(
 )
 """Cities whose names others have taken: alone such a name is the old one's, and "Paris" is not "Paris, Texas"."""
 _MOST_PLACE_WORDS = 3
-_COMMON = frozenset("of in on at to for and or is was were are by with from his her its their it he she they".split())
+_COMMON = frozenset(
+    "of in on at to for and or is was were are by with from his her its their it he she they "
+    "percent hundred thousand million billion bc bce ad ce km kilometers kilometres miles metres meters feet "
+    "years".split()
+)
+"""Words that two answers have in common and yet share nothing: small ones, and units."""
 
 
 # Is it right?
@@ -121,7 +127,7 @@ def mcts_reward(prediction: str, golds: Sequence[str]) -> float:
 @lru_cache(maxsize=4096)
 def same_answer(first: str, second: str) -> bool:
     """Do two answers say the same? The reward's rule, either way round; two empty answers are the same."""
-    if normalize_answer(first) == normalize_answer(second) and _same_digits(first, second):
+    if not first.strip() and not second.strip():
         return True
     return _is_right(first, (second,)) or _is_right(second, (first,))
 
@@ -161,13 +167,22 @@ def _is_right(prediction: str, golds: Sequence[str]) -> bool:
 
 
 def _is_equal(prediction: str, gold: str) -> bool:
-    """The same words, be they many; never of two texts without words."""
+    """The same words, be they many, or Roman numerals in figures; of two texts without words the same signs."""
     left, right = fold(prediction), fold(gold)
+    currencies = find_currencies(left), find_currencies(right)
+    if all(currencies) and currencies[0] != currencies[1]:  # words are read without signs
+        return False
     return (
         _has_same_words(left, right)
+        or _has_same_numerals(prediction, gold)
         or bool(exact_match(prediction, (gold,)) and _same_digits(prediction, gold))
         or any(_has_same_words(left, fold(other)) for other in (*other_names(gold), _place_alone(gold)))
     )
+
+
+def _has_same_numerals(prediction: str, gold: str) -> bool:
+    restated = [restate_numerals(text) for text in (prediction, gold)]
+    return restated != [prediction, gold] and _has_same_words(*(spell_in_figures(fold(text)) for text in restated))
 
 
 def _has_same_words(left: str, right: str) -> bool:
@@ -177,18 +192,24 @@ def _has_same_words(left: str, right: str) -> bool:
 
 
 def _covers(prediction: str, gold: str) -> bool:
-    """One gold answer's worth of `mcts_reward`, in any of its wordings."""
+    """One gold answer's worth of `mcts_reward`, its quantities as they stand or restated."""
     if is_abstention(gold):
         return False
+    restated = restate_quantities(prediction), restate_quantities(gold)
+    return any(_covers_as_written(*each) for each in dict.fromkeys(((prediction, gold), restated)))
+
+
+def _covers_as_written(prediction: str, gold: str) -> bool:
     given, wanted = fold(prediction), fold(gold)
     if wanted.strip(" .") in _YES_OR_NO:
         return _read_yes_or_no(given) == wanted.strip(" .")
     if date := date_of(wanted):
         return _gives_date(given, date)
     bare = _bare_number(prediction)
-    if bare and _NUMBER_AND_UNIT.fullmatch(gold.strip()):
+    if bare:
         figures = read(spell_in_figures(wanted), joined=False).words
-        return len(figures) == 2 and figures[0] == bare
+        if figures[:1] == (bare,) and (len(figures) == 1 or (len(figures) == 2 and _UNIT.search(gold.strip()))):
+            return True
     return any(_covers_wording(given, each) for each in _wordings(wanted))
 
 
@@ -335,7 +356,8 @@ def _place_alone(gold: str) -> str:
 
 
 def mentions(text: str, answer: str) -> bool:
-    """Does the text mention the answer, as whole words? An empty answer is never mentioned.
+    """Does the text mention the answer, as whole words? An empty answer is never mentioned, and one of articles and
+    signs alone only where it is all of the text.
 
     By either reading of punctuation: "U.S." is in "US troops", "Oslo" in "Oslo-based". Numbers are words: 23 is not in
     "23,597", nor 12 in "3.12".
@@ -343,7 +365,7 @@ def mentions(text: str, answer: str) -> bool:
     folded, wanted = fold(text), fold(answer)
     parts = readings(wanted)
     if not parts[0].words:  # signs alone, or what looks like an article: "À"
-        return has_words(normalize_answer(text), normalize_answer(answer))
+        return has_words(normalize_answer(text), normalize_answer(answer)) or bool(exact_match(text, (answer,)))
     return any(parts.has(part) for parts, part in zip(readings(folded), parts, strict=True))
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
 
+from trailforge.rewards.figures import FRACTION_SIGNS
+
 _LONGEST_KEPT = 2000
 """Characters: the readings of shorter texts are kept, for passages are asked for many an answer; of longer ones two."""
 _ARTICLES = frozenset(("a", "an", "the"))
@@ -20,7 +22,9 @@ _ACCENTS = re.compile("[\u0300-\u036f]")
 _LETTERS = str.maketrans(
     {"’": "'", "‘": "'", "ʼ": "'", "“": '"', "”": '"', "−": "-", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d"}
     | {"Đ": "D", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ı": "i", "þ": "th", "Þ": "Th", "ð": "d", "Ð": "D"}
+    | FRACTION_SIGNS
 )
+_OTHER_DIGIT = re.compile(r"[^\D0-9]")
 
 _RAISED = re.compile(r"(?<=[^\W\d_])\$?\^\{?(\w+)\}?\$?")
 """`SD$^2$`, `SD^2`: as `SD²`, which is SD2 without its accents. 10^5 is a power, and not 105."""
@@ -30,30 +34,6 @@ _PUNCTUATION = r"[!-/:-@\[-`{-~]"
 _PARTED = re.compile(rf"{_NUMBER}[^\W_]*|{_LETTER}[^\W_]*(?P<owner>'s(?![^\W_]))?")
 _JOINED = re.compile(rf"{_NUMBER}[^\W_]*|{_LETTER}(?:[^\W_]|{_PUNCTUATION}+(?={_LETTER}))*")
 _NOT_IN_WORDS = re.compile(_PUNCTUATION)
-
-_UNITS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen".split()
-_UNITS += "seventeen eighteen nineteen".split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_RANKS = "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()
-_RANKS += [f"{unit}th" for unit in _UNITS[13:]]
-_SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_VALUES = {
-    **{word: value for value, word in enumerate(_UNITS)},
-    **{word: value for value, word in enumerate(_RANKS)},
-    **{word: 10 * value for value, word in enumerate(_TENS, start=2)},
-    **{f"{word[:-1]}ieth": 10 * value for value, word in enumerate(_TENS, start=2)},
-}
-_RANK_WORDS = frozenset(_RANKS) | {f"{word[:-1]}ieth" for word in _TENS}
-_SPELLED = "|".join(sorted(_VALUES, key=len, reverse=True))
-_LARGE = "|".join(("hundred", *_SCALES))
-_RUN = re.compile(rf"(?<![^\W_])(?:{_SPELLED})(?:(?: and |[ -])(?:{_SPELLED}|{_LARGE}))*(?![^\W_])")
-_CURRENCIES = {"$": "dollars", "€": "euros", "£": "pounds"}
-_FIGURE = re.compile(
-    r"(?<![^\s(])(?:(?:us)?(?P<currency>[$€£]) ?)?(?P<number>-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?)"
-    rf"(?:(?P<rank>st|nd|rd|th)|[ -]?(?P<scale>{'|'.join(_SCALES)})|(?P<letter>bn|[kmb]))?(?![^\W_]|[.,:/]\d)"
-)
-_LETTER_SCALES = {"k": 10**3, "m": 10**6, "b": 10**9, "bn": 10**9}
-_PERCENT = re.compile(r" ?%| per cent\b")
 
 _MONTHS: tuple[str, ...] = tuple("jan feb mar apr may jun jul aug sep oct nov dec".split())
 _MONTH = (
@@ -111,8 +91,9 @@ class WordSequence:
 
 
 def fold(text: str) -> str:
-    """Without case, accents, marks of raised figures; white space collapsed; plain apostrophes and quotes."""
+    """Without case, accents, marks of raised figures; white space collapsed; plain apostrophes, quotes and digits."""
     if not text.isascii():
+        text = _OTHER_DIGIT.sub(lambda match: str(unicodedata.decimal(match[0])), text)
         text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text.translate(_LETTERS)))
     if "^" in text:
         text = _RAISED.sub(r"\1", text)
@@ -151,12 +132,6 @@ def _readings(folded: str) -> tuple[WordSequence, WordSequence]:
 
 _known_readings = lru_cache(4096)(_readings)
 _last_readings = lru_cache(2)(_readings)
-
-
-def spell_in_figures(folded: str) -> str:
-    """Numbers as plain figures: spelled ones, ranks, thousands, "2.5 million", "$4.3B", "5 %"."""
-    spelled = _RUN.sub(lambda match: " ".join(_read_figures(match[0])), folded)
-    return _PERCENT.sub(" percent", _FIGURE.sub(_plain_figure, spelled))
 
 
 def find_dates(folded: str) -> Iterator[tuple[re.Match[str], Date]]:
@@ -207,62 +182,3 @@ def _whole(figures: str | None) -> int | None:
 
 def _plain_number(word: str) -> str:
     return word.replace(",", "")
-
-
-def _plain_figure(match: re.Match[str]) -> str:
-    number, currency, letter = match["number"].replace(",", ""), match["currency"], match["letter"]
-    if letter and not currency:  # "5m" may be metres
-        return match[0]
-    scale = _SCALES.get(match["scale"] or "") or _LETTER_SCALES.get(letter or "") or 1
-    figures = _times(number, scale)
-    return f"{figures} {_CURRENCIES[currency]}" if currency else figures
-
-
-def _times(number: str, scale: int) -> str:
-    """The product in figures, without zeros behind a decimal point. Works on digits: no number is too long for it."""
-    whole, _, decimals = number.partition(".")
-    places = len(str(scale)) - 1
-    decimals = decimals.ljust(places, "0")
-    whole, decimals = whole + decimals[:places], decimals[places:].rstrip("0")
-    if scale > 1:
-        whole = whole.lstrip("0") or "0"
-    return f"{whole}.{decimals}" if decimals else whole
-
-
-def _read_figures(run: str) -> list[str]:
-    """The numbers of a run of spelled ones, and the `and`s between them: "two hundred and five" is one number."""
-    numbers: list[str] = []
-    total = group = room = 0
-    limit, linked = 0, False
-    for word in run.replace("-", " ").split():
-        if word == "and":
-            linked = True
-            continue
-        scale, value = _SCALES.get(word), _VALUES.get(word)
-        fits_on = False
-        if word == "hundred":
-            fits_on = room in (1, 10) and 1 <= group % 1000 <= 99 and not linked
-        elif scale:
-            fits_on = bool(numbers) and group > 0 and scale < limit and not linked
-        elif value is not None:
-            fits_on = value < room and value > 0 and (room > 10 or not linked)
-        if not fits_on and value is None:
-            numbers += ["and", word] if linked else [word]
-            room = limit = group = total = 0
-            linked = False
-            continue
-        if word == "hundred":
-            group, room = 100 * group, 100
-        elif scale:
-            total, group, room, limit = total + scale * group, 0, 1000, scale
-        elif value is not None:
-            if not fits_on:
-                numbers += ["and", ""] if linked and numbers else [""]
-                total, group, limit = 0, 0, 10**15
-            group += value
-            room = 10 if value >= 20 and not value % 10 else 1
-        if word in _RANK_WORDS:
-            room, limit = 0, 0
-        linked = False
-        numbers[-1] = str(total + group)
-    return numbers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
@@ -14,25 +15,52 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalize_answer(text: str) -> str:
-    """Lower case; ASCII punctuation deleted; a, an, the deleted; white space collapsed (Rajpurkar et al., 2016)."""
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+    """Lower case; ASCII punctuation deleted; a, an, the deleted; white space collapsed (Rajpurkar et al., 2016).
+
+    Before, letters and their accents are composed (NFC): a text is the same however its characters are stored.
+    """
+    plain = _compose(_compose(text).lower().translate(_PUNCTUATION))
+    return " ".join(_ARTICLES.sub(" ", plain).split())
 
 
 def exact_match(prediction: str, golds: Sequence[str]) -> float:
-    """1.0 if the normalised prediction equals a normalised gold answer, else 0.0. Empty texts never match."""
+    """1.0 if the normalised prediction equals a normalised gold answer, else 0.0. Empty texts never match.
+
+    Two texts of which normalising leaves nothing ("A", "The The", "!!!") are compared without it, case and white space
+    aside.
+    """
     predicted = normalize_answer(prediction)
-    return float(bool(predicted) and any(predicted == normalize_answer(gold) for gold in golds))
+    if not predicted:
+        return float(any(_is_same_emptied(prediction, gold) for gold in golds))
+    return float(any(predicted == normalize_answer(gold) for gold in golds))
 
 
 def f1(prediction: str, golds: Sequence[str]) -> float:
-    """The best F1 over the gold answers, in [0, 1]: words as bags, as SQuAD counts them. Empty texts give 0.0."""
+    """The best F1 over the gold answers, in [0, 1]: words as bags, as SQuAD counts them. Empty texts give 0.0.
+
+    Where normalising leaves nothing of both texts, 1.0 if they are the same as `exact_match` has it, else 0.0.
+    """
     return max((_f1(prediction, gold) for gold in golds), default=0.0)
 
 
 def _f1(prediction: str, gold: str) -> float:
     predicted, wanted = normalize_answer(prediction).split(), normalize_answer(gold).split()
+    if not predicted and not wanted:
+        return float(_is_same_emptied(prediction, gold))
     common = (Counter(predicted) & Counter(wanted)).total()
     return 2 * common / (len(predicted) + len(wanted)) if common else 0.0
+
+
+def _is_same_emptied(prediction: str, gold: str) -> bool:
+    """Are two texts the same though nothing is left of both when they are normalised? Never of empty texts."""
+    if normalize_answer(prediction) or normalize_answer(gold):
+        return False
+    one, other = (" ".join(_compose(text).casefold().split()) for text in (prediction, gold))
+    return bool(one) and one == other
+
+
+def _compose(text: str) -> str:
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 _NO_WORD = re.compile(r"[\W_]+")
@@ -42,9 +70,12 @@ def cover_exact_match(prediction: str, golds: Sequence[str], *, word_boundary: b
     """1.0 if a normalised gold answer is part of the normalised prediction, else 0.0 (max over golds).
 
     By characters, as the published evaluators do it ("in" is covered by "Berlin"); `word_boundary` asks for whole
-    words. Empty texts never match. CEM pays for verbosity: read it beside F1.
+    words. Empty texts never match; of texts of which normalising leaves nothing, only the same (`exact_match`). CEM
+    pays for verbosity: read it beside F1.
     """
     predicted = normalize_answer(prediction)
+    if not predicted:
+        return exact_match(prediction, golds)
     covers = has_words if word_boundary else _has_characters
     return float(any(covers(predicted, normalize_answer(gold)) for gold in golds))
 

@@ -133,6 +133,25 @@ DATASET = DataSet(
         "single_source": "bundles want several sources: give files of other publishers, or say FILE:source=each where "
         "each document is a source of its own",
         "other_time": "documents that are near are too far apart in time: see the preset's time window",
+        **dict.fromkeys(
+            ("too_short", "too_long", "markup", "few_letters", "other_language", "junk"),
+            "documents are no running text in the preset's language and lengths: see its section `content`",
+        ),
+        **dict.fromkeys(
+            ("exact_duplicate", "near_duplicate"),
+            "documents repeat each other: give other ones",
+        ),
+        **dict.fromkeys(
+            ("too_few_documents", "fewer_documents_suffice", "unrelated_hops"),
+            "questions rest on one document: give documents that complete each other, or take another model",
+        ),
+        **dict.fromkeys(
+            ("unsupported_quote", "bad_options", "no_key_facts", "invalid_plan", "answer_in_question", "poor_question"),
+            "the model does not write questions as it is asked to: take another model",
+        ),
+        "evidence_not_found": "searches do not bring the evidence: see the preset's `tools`",
+        "stale_document": "documents are older than the preset's `filters.since`",
+        "contaminated": "a benchmark has these questions: give other documents",
         "closed_book": "the model knows the answers by heart: give documents that are newer than it",
         "not_answerable": "the model does not answer from the documents: take another model",
         "malformed_reply": "the model does not keep to the form that it is asked in: take another model",

@@ -66,6 +66,17 @@ DATASET = DataSet(
     hints={
         "closed_book": "the model knows the answers by heart: sample more paths (--count), or from a less known graph",
         "malformed": "the model does not keep to the form that it is asked in: take another model",
+        **dict.fromkeys(
+            ("malformed_reply", "start_missing", "ungrounded_name", "bridge_named", "answer_in_question"),
+            "the model does not word the facts as it is asked to: take another model, or `writer: {kind: templates}`",
+        ),
+        **dict.fromkeys(
+            ("not_unique", "shortcut"), "the graph has several entities for what is asked: give it more facts of each"
+        ),
+        **dict.fromkeys(
+            ("other_answers", "doubtful_fact", "unclear_question"),
+            "the model doubts facts or wording: see whether the graph is right, or set `filters: {check: false}`",
+        ),
         "agreed_otherwise": "the model reads other facts out of the questions: take another model",
     },
     demo="demo",

@@ -7,6 +7,7 @@ from pathlib import Path
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.generate import writer_prompt
 from trailforge.generators.kg_questions.paths.sampling import PathSampler
+from trailforge.generators.kg_questions.paths.shortage import check_any
 from trailforge.generators.kg_questions.wording import PROMPTS
 from trailforge.pipelines.estimate import Estimate, count_tokens, mean_tokens, stage_estimate
 from trailforge.pipelines.runs.intake import RunInputs
@@ -23,7 +24,7 @@ def estimate(inputs: RunInputs, config: KgQuestionRunConfig) -> Estimate:
     writer, count, prices = config.writer, config.count, config.model.prices
     sampler = PathSampler(KgStore.open(Path(config.kg)), config.paths, config.seed)
     chains = list(sampler.sample(min(count, _PATHS)))
-    sampler.check_any(next(iter(chains), None), inputs.options.get("kg", config.kg))
+    check_any(next(iter(chains), None), sampler, inputs.options.get("kg", config.kg))
     draws = count * config.filters.closed_book_samples
     asked = count_tokens(PROMPTS.text("closed_book")) + _QUESTION_TOKENS
     stages = [stage_estimate("closed_book", draws, asked, writer.closed_book_max_tokens, prices)]

@@ -17,6 +17,7 @@ from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.filters import judge_question
 from trailforge.generators.kg_questions.generate import KgQuestionContext, KgQuestionWork, seal
 from trailforge.generators.kg_questions.paths.sampling import PathSampler
+from trailforge.generators.kg_questions.paths.shortage import check_any
 from trailforge.inference import ModelClient
 from trailforge.pipelines.dataset import StageRun
 from trailforge.pipelines.engine.files import what_is_wrong
@@ -44,7 +45,7 @@ def take_in(inputs: RunInputs, folder: Path, config: KgQuestionRunConfig) -> Set
     sampler = PathSampler(KgStore.open(Path(config.kg)), config.paths, config.seed)
     found = iter(inputs.shown(sampler.sample(config.count), "sample: paths", config.count))
     first = next(found, None)
-    sampler.check_any(first, inputs.options.get("kg", config.kg))
+    check_any(first, sampler, inputs.options.get("kg", config.kg))
     settings = take_in_rows(
         inputs,
         folder,

@@ -9,13 +9,14 @@ from functools import cached_property
 
 from trailforge.filters import first_rejection, judge_trajectory
 from trailforge.filters.gold_hops import follows_gold
+from trailforge.filters.questions import can_be_asked
 from trailforge.filters.thoughts import unfounded_thoughts
 from trailforge.generators.mcts_trajectories import NAME as DATASET
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import CAP, over_cap
 from trailforge.generators.mcts_trajectories.spans import span_problem
 from trailforge.generators.mcts_trajectories.story import mismatch, rereads, sft_row, story_of
-from trailforge.generators.mcts_trajectories.thoughts import UNSUPPORTED
+from trailforge.generators.mcts_trajectories.thoughts import DOUBTS
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks
 from trailforge.rewards import mcts_reward, score_answer
@@ -66,12 +67,12 @@ class MctsRowChecks(RowChecks):
     def _check_caps(self, name: str, accepted: Mapping[str, list[Trajectory]]) -> None:
         """A row is turned away for want of room only where there was none.
 
-        Rows that the model found unsupported afterwards had taken theirs.
+        Rows that the model doubted afterwards had taken theirs.
         """
         taken = {question: list(rows) for question, rows in accepted.items()}
         capped: list[Trajectory] = []
         for row in self.rows("rejected", name, RejectedRow):
-            if row.reason in (CAP, UNSUPPORTED):
+            if row.reason in (CAP, *DOUBTS):
                 payload = from_dict(Trajectory, json.loads(row.payload))
                 rows = capped if row.reason == CAP else taken.setdefault(payload.question_id, [])
                 rows.append(payload)
@@ -102,6 +103,11 @@ class MctsRowChecks(RowChecks):
     def _check_trees(self, name: str, questions: Mapping[str, Question]) -> None:
         for tree in self.rows("trees", name, SearchTree):
             self.accepted["search"] += 1
+            if tree.question_id in questions:
+                own = self.config.retrieval.searches_paragraphs
+                verdict = can_be_asked(questions[tree.question_id], own_paragraphs=own)
+                if not verdict.keep:
+                    self.problem(name, tree.question_id, f"filter {verdict.reason} sets it aside: {verdict.detail}")
             golds = questions[tree.question_id].golds if tree.question_id in questions else ()
             for rollout in tree.rollouts:
                 is_judged_right = self.config.generator.judge.accepts(rollout.judge_score)

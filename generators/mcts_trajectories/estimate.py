@@ -2,7 +2,7 @@
 
 The made-up questions have as many hops as a sample of the run's own, their passages are as long, and the imaginary
 model behaves as was counted from recorded runs (`rehearsal.counted`): the packaged model's for the embedded one, a
-strong model's for any other. Loads no Beam.
+strong model's for any other. Which questions can be asked is told of the run's own. Loads no Beam.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from trailforge.generators.mcts_trajectories.asking import PURPOSE as WORD
+from trailforge.generators.mcts_trajectories.asking import prepare_question
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.rehearsal.counted import share_of
 from trailforge.generators.mcts_trajectories.rehearsal.simulate import (
@@ -28,7 +30,7 @@ from trailforge.pipelines.estimate import Estimate, StageEstimate, count_tokens,
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.schemas import Question
 
-STAGES = ("judge", "split", "choose", "rephrase", "answer", "grade", PURPOSE)
+STAGES = (WORD, "judge", "split", "choose", "rephrase", "answer", "grade", PURPOSE)
 """Purposes of calls, in the order in which a search makes them."""
 
 _THOUGHTS_SHARE, _ROOM_FOR_THOUGHTS = 0.1, 1024
@@ -44,7 +46,7 @@ def estimate(inputs: RunInputs, config: MctsRunConfig) -> Estimate:
     """Calls, tokens, cost and rows, found by rehearsing the search of a sample of the questions."""
     questions, total = sample_questions(inputs, config.seed)
     stages, found = asyncio.run(rehearse(questions, config, total=total))
-    factor = total / max(1, found.questions)
+    factor = total / len(questions)
     return Estimate(
         items=total,
         unit="questions",
@@ -83,8 +85,11 @@ async def rehearse(
     for number, question in enumerate(questions):
         hops = min(_MOST_HOPS, len(question.decomposition) or _USUAL_HOPS)
         made_up = make_question(number, config.seed, hops, has_gold=bool(question.decomposition))
-        model = ChainModel(behaviour, made_up, count)
-        await search_one(made_up, context_of(config, behaviour, model, words), config, found)
+        context = context_of(config, behaviour, ChainModel(behaviour, made_up, count), words)
+        own_paragraphs = config.retrieval.searches_paragraphs and bool(question.paragraphs)
+        prepared, _ = await prepare_question(question, context, own_paragraphs=own_paragraphs)
+        if prepared.verdict.keep:
+            await search_one(made_up, context, config, found)
     factor = total / max(1, len(questions))
     stages = [StageEstimate(stage=name, usage=_scaled(spent[name], factor, prices)) for name in STAGES if name in spent]
     return stages, found

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
-from trailforge.filters.gold_hops import follows_gold, misses_own_hop
+from trailforge.filters.gold_hops import follows_gold, misses_own_hop, own_hop
 from trailforge.filters.grounding import is_grounded, supports
 from trailforge.filters.trajectories import too_long
 from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows, Story, narrate, story_of
-from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, unsupported_claim, write_thoughts
+from trailforge.generators.mcts_trajectories.thoughts import Doubt, ThoughtsConfig, doubtful, write_thoughts
 from trailforge.inference import Meter, Usage
 from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judged, JudgeOptions, grade
@@ -60,6 +60,7 @@ class PromptNames:
     answer: str = "answer_or_unknown"
     rephrase: str = "rephrase"
     thoughts: str = "thoughts"
+    word: str = "word_question"
 
     @property
     def version(self) -> str:
@@ -111,16 +112,23 @@ Accept = Callable[[Sequence[Trajectory]], Sequence[Trajectory]]
 
 
 async def generate(
-    question: Question, context: Context, *, parallel: int = 1, accept: Accept = lambda candidates: candidates
+    question: Question,
+    context: Context,
+    *,
+    parallel: int = 1,
+    accept: Accept = lambda candidates: candidates,
+    worded: Question | None = None,
 ) -> Generated:
     """Search a question and tell what was found. `parallel` as in `mcts.search.search`.
 
-    The search goes on until each kind of row is among those that `accept` keeps.
+    The search goes on until each kind of row is among those that `accept` keeps. `worded`: the question with its gold
+    sub-questions as they are to be searched (`asking`); rows are judged by the question itself.
     """
+    searched = worded or question
     meter = Meter()
-    asker = _asker(question, context, meter, parallel)
+    asker = asker_for(question, context, meter, parallel)
     tree = await search(
-        question,
+        searched,
         policy=open_policy(asker, policy_prompts(context.config.prompts), context.config.policy),
         roll_out=plan_runner(question, asker, context),
         calls=lambda: meter.calls,
@@ -128,7 +136,7 @@ async def generate(
         progress=lambda tree: Counter(
             row.reflection_error or "correct" for row in accept(trajectories(question, tree, context))
         ),
-        find_fault=lambda step: _find_fault(step, question),
+        find_fault=lambda step: _find_fault(step, searched),
         same_answer=same_answer,
         bounds=CallBounds(vary=context.config.rollout.tries, verdict=2 * context.config.judge.near_misses),
         parallel=parallel,
@@ -144,7 +152,8 @@ async def generate(
     return Generated(tree=tree, candidates=tuple(trajectories(question, tree, context)), usage=usage)
 
 
-def _asker(question: Question, context: Context, meter: Meter, parallel: int) -> Asker:
+def asker_for(question: Question, context: Context, meter: Meter, parallel: int) -> Asker:
+    """Who asks the model about a question. Long searches come first in its queue."""
     # Long searches first; among equals, those of the tail last: they are the ones that end quickly.
     priority = 2 * expected_hops(question) + int(parallel == 1)
     return context.asker(meter, context.config.rollout.style, priority=priority)
@@ -153,10 +162,10 @@ def _asker(question: Question, context: Context, meter: Meter, parallel: int) ->
 async def reword(
     question: Question, rows: Sequence[Trajectory], context: Context, filters: FilterConfig
 ) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]], Usage]:
-    """The accepted rows of a question with the model's thoughts where these hold; the rows of which the model says that
-    an accepted claim is not stated, with that verdict; and what the calls took.
+    """The accepted rows of a question with the model's thoughts where these hold; the rows that the model doubts, with
+    that verdict; and what the calls took.
 
-    The first row is told before the others: those that rest on a claim that is not stated there are not told at all. A
+    The first row is told before the others: those that rest on a step that is doubted there are not told at all. A
     row that its thoughts would make too long keeps those it had. A row that is rejected here frees no place: those over
     the cap of its kind, and its duplicates, have been turned away by then.
     """
@@ -164,10 +173,10 @@ async def reword(
         return list(rows), [], Usage()
     kept: list[Trajectory] = []
     rejected: list[tuple[Trajectory, Verdict]] = []
-    unsupported: list[Step] = []
+    doubts: list[Doubt] = []
     meters: list[Meter] = []
     for told in (rows[:1], rows[1:]):
-        known = [(row, unsupported_claim(row, unsupported)) for row in told]
+        known = [(row, doubtful(row, doubts)) for row in told]
         rejected += [(row, verdict) for row, verdict in known if not verdict.keep]
         told = [row for row, verdict in known if verdict.keep]
         own = [Meter() for _ in told]
@@ -175,9 +184,9 @@ async def reword(
             *(_reword_one(question, row, context, meter) for row, meter in zip(told, own, strict=True))
         )
         meters += own
-        for row, (new, steps) in zip(told, written, strict=True):
-            unsupported += steps
-            if not (verdict := unsupported_claim(row, steps)).keep:
+        for row, (new, own_doubts) in zip(told, written, strict=True):
+            doubts += own_doubts
+            if not (verdict := doubtful(row, own_doubts)).keep:
                 rejected.append((new, verdict))
             elif too_long(new, max_tokens=filters.max_tokens, max_tool_calls=filters.max_tool_calls).keep:
                 kept.append(new)
@@ -188,10 +197,10 @@ async def reword(
 
 async def _reword_one(
     question: Question, row: Trajectory, context: Context, meter: Meter
-) -> tuple[Trajectory, list[Step]]:
+) -> tuple[Trajectory, list[Doubt]]:
     config = context.config
     story, prompt = story_of(row, config.reasoning_rows), PROMPTS.text(config.prompts.thoughts)
-    return await write_thoughts(row, story, _asker(question, context, meter, 1), prompt, config.thoughts)
+    return await write_thoughts(row, story, asker_for(question, context, meter, 1), prompt, config.thoughts)
 
 
 def sift(
@@ -323,8 +332,8 @@ def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunne
 
 def _find_fault(step: Step, question: Question) -> Fault | None:
     """An answer that no passage states, or that is not its gold hop's, which a passage may state."""
-    if misses_own_hop(step, question):
-        gold = question.decomposition[step.index].answer
+    if misses_own_hop(step, question) and (hop := own_hop(step, question)) is not None:
+        gold = question.decomposition[hop].answer
         return "misread" if any(supports(passage, step.query, gold) for passage in step.passages) else "missed"
     return None if is_grounded(step) else "missed"
 

@@ -2,8 +2,9 @@
 
 The model is shown the steps alone, turn by turn: no gold answer, filter or reward. It returns each part of each thought
 as a field of its own, so that the parts' spans are known. What does not hold keeps the sentences from fixed pools, the
-whole row. Before each accepted claim the model says whether the passages state it; a row with one that they do not is
-no row (`unsupported_claim`).
+whole row. Beside what it writes the model says by true and false whether the passages state each claim, a mistake's
+too, whether a search serves its purpose, and whether the reason for a reflection is true. What it denies, or grants a
+mistake, is a doubt, and a row with a doubt is no row (`DOUBTS`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from trailforge.filters import trajectories
 from trailforge.filters.base import count_faults
@@ -38,9 +39,11 @@ from trailforge.schemas.text import count_conversation
 PURPOSE = "thoughts"
 
 _TRUE_OR_FALSE = "true or false"
-UNSUPPORTED = "unsupported_claim"
+DoubtReason = Literal["unsupported_claim", "mistake_is_stated", "unfit_query", "untrue_reflection"]
+DOUBTS: tuple[str, ...] = get_args(DoubtReason)
+"""Reasons to reject a row that the model which tells it gives."""
 ThoughtsReply = Mapping[str, Mapping[str, str | bool]]
-"""By turn and field; `stated` is a boolean, all else is text."""
+"""By turn and field; `stated`, `fits` and `sound` are booleans, all else is text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +58,19 @@ class ThoughtsConfig:
     """Of the agent's own in one turn."""
 
 
-_Name = PartName | Literal["quote", "stated"]
+_Question = Literal["stated", "fits", "sound"]
+"""What the model answers by true or false: is a claim stated, does a search fit its purpose, is a reflection's reason
+true?"""
+_Name = PartName | Literal["quote"] | _Question
+_QUESTIONS: tuple[str, ...] = get_args(_Question)
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """What the model that tells a row does not hold with."""
+
+    reason: DoubtReason
+    step: Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +80,16 @@ class _Field:
     turn: int
     name: str
     part: ThoughtPart
-    holds: Literal["quote", "stated", "thought"]
+    holds: Literal["quote", "thought"] | _Question
 
 
 async def write_thoughts(
     row: Trajectory, story: Story, asker: Asker, prompt: str, config: ThoughtsConfig
-) -> tuple[Trajectory, list[Step]]:
-    """The row with the model's thoughts, and its `unsupported_steps` by the reply.
+) -> tuple[Trajectory, list[Doubt]]:
+    """The row with the model's thoughts, and its doubts about the row.
 
-    The row is as it was where its thoughts do not hold, a claim is unsupported, or the model breaks the form, twice; a
-    broken form says nothing about the claims. Either way the call is among those that the row rests on.
+    The row is as it was where its thoughts do not hold, there is a doubt, or the model breaks the form, twice; a broken
+    form says nothing about the row. Either way the call is among those that the row rests on.
     """
     sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens)
     text = fill(prompt, question=story.question, turns=describe(story), form=form(story))
@@ -85,32 +100,51 @@ async def write_thoughts(
         reply = None
     keys = tuple(key for key in asker.meter.keys if key not in before)
     row = replace(row, provenance=replace(row.provenance, call_keys=(*row.provenance.call_keys, *keys)))
-    unsupported = unsupported_steps(story, reply or {})
-    if reply is None or unsupported:
-        return row, unsupported
+    doubts = doubts_of(story, reply or {})
+    if reply is None or doubts:
+        return row, doubts
     reworded = with_thoughts(row, story, reply)
     return (row if thought_problem(reworded, story, reply, config.max_words) else reworded), []
 
 
-def unsupported_steps(story: Story, reply: ThoughtsReply) -> list[Step]:
-    """The accepted steps of which the reply says that no passage states what they conclude."""
-    return [
-        story.steps[field.part.step]
-        for field in _fields(story)
-        if field.holds == "stated" and reply.get(f"turn_{field.turn}", {}).get(field.name) is False
-    ]
+def doubts_of(story: Story, reply: ThoughtsReply) -> list[Doubt]:
+    """What a reply denies, and the mistakes that it says are stated; what it does not answer is no doubt."""
+    doubts: list[Doubt] = []
+    for field in _fields(story):
+        said = reply.get(f"turn_{field.turn}", {}).get(field.name)
+        step = story.steps[field.part.step]
+        if field.holds == "stated" and step.is_mistake:
+            doubts += [Doubt("mistake_is_stated", step)] if said is True else []
+        elif field.holds in _REASONS and said is False:
+            doubts.append(Doubt(_REASONS[field.holds], step))
+    return doubts
 
 
-def unsupported_claim(row: Trajectory, unsupported: Sequence[Step]) -> Verdict:
-    """By the model's own word, no passage states what an accepted step concludes. Score: how many steps' answers.
+def doubtful(row: Trajectory, doubts: Sequence[Doubt]) -> Verdict:
+    """The first reason for which the model's own word speaks against a row. Score: how many of its steps it is about.
 
-    `unsupported`: steps of which that was said, of this row or of another one of its question.
+    `doubts`: of this row or of another one of its question. A query that serves no purpose serves none in any row; a
+    claim counts by its query and answer, and so does a mistake.
     """
-    known = {(step.query, normalize_answer(step.answer)) for step in unsupported}
-    steps = [s for s in row.steps if not s.is_mistake and (s.query, normalize_answer(s.answer)) in known]
-    return count_faults(
-        UNSUPPORTED, steps, lambda step: f"{step.query!r} is answered with {step.answer!r}, which is not stated"
-    )
+    for reason in get_args(DoubtReason):
+        known = [doubt.step for doubt in doubts if doubt.reason == reason]
+        verdict = count_faults(
+            reason,
+            [s for s in row.steps if _is_meant(s, reason, known)],
+            lambda step, said=_DETAILS[reason]: said.format(step),
+        )
+        if not verdict.keep:
+            return verdict
+    return Verdict(keep=True, reason="unsupported_claim", score=0.0)
+
+
+def _is_meant(step: Step, reason: DoubtReason, doubted: Sequence[Step]) -> bool:
+    if reason == "unfit_query":
+        return any(step.query == other.query for other in doubted)
+    if step.is_mistake == (reason == "unsupported_claim"):
+        return False
+    same = (other for other in doubted if other.query == step.query)
+    return any(normalize_answer(other.answer) == normalize_answer(step.answer) for other in same)
 
 
 def with_thoughts(row: Trajectory, story: Story, reply: ThoughtsReply) -> Trajectory:
@@ -174,7 +208,7 @@ def reply_schema(story: Story) -> dict[str, Any]:
     """JSON schema of a reply: an object for each turn, its fields in the order in which they are thought."""
     turns: dict[str, dict[str, Any]] = {}
     for field in _fields(story):
-        kind = "boolean" if field.holds == "stated" else "string"
+        kind = "boolean" if field.holds in _QUESTIONS else "string"
         turns.setdefault(f"turn_{field.turn}", {})[field.name] = {"type": kind}
     return object_schema({name: object_schema(fields) for name, fields in turns.items()})
 
@@ -183,26 +217,33 @@ def form(story: Story) -> str:
     """An empty reply, as the prompt shows it."""
     turns: dict[str, dict[str, str]] = {}
     for field in _fields(story):
-        turns.setdefault(f"turn_{field.turn}", {})[field.name] = _TRUE_OR_FALSE if field.holds == "stated" else "…"
+        turns.setdefault(f"turn_{field.turn}", {})[field.name] = _TRUE_OR_FALSE if field.holds in _QUESTIONS else "…"
     return json.dumps(turns, ensure_ascii=False).replace(f'"{_TRUE_OR_FALSE}"', _TRUE_OR_FALSE)
 
 
 def _fields(story: Story) -> Iterator[_Field]:
-    """Of each turn, in their order; a claim comes with the sentence that it rests on, and an accepted one with whether
-    it is stated. A second one is named so."""
+    """Of each turn, in their order; a claim comes with the sentence that it rests on, and what the model is asked comes
+    with what it is about. A second one is named so."""
     for number, turn in enumerate(outline(story), start=1):
         names: list[str] = []
         for part in turn.parts:
             which = "second_" if part.name in names else ""
             names.append(part.name)
             for name in _names(story, part):
-                yield _Field(number, f"{which}{name}", part, name if name in ("quote", "stated") else "thought")
+                holds = name if name in ("quote", "stated", "fits", "sound") else "thought"
+                yield _Field(number, f"{which}{name}", part, holds)
 
 
 def _names(story: Story, part: ThoughtPart) -> tuple[_Name, ...]:
+    """The answer to a sub-question that should not have been asked may well be stated: the plan was at fault."""
+    if part.name == "next":
+        return ("next", "fits")
+    if part.name == "reflection":
+        return ("reflection", "sound")
     if part.name != "claim":
         return (part.name,)
-    return ("quote", "claim") if story.steps[part.step].is_mistake else ("quote", "stated", "claim")
+    is_blameless = story.steps[part.step].is_mistake and story.error == "decomposition"
+    return ("quote", "claim") if is_blameless else ("quote", "stated", "claim")
 
 
 def _text(reply: ThoughtsReply, field: _Field) -> str:
@@ -212,10 +253,15 @@ def _text(reply: ThoughtsReply, field: _Field) -> str:
 def _wanted(story: Story, field: _Field) -> str:
     step = story.steps[field.part.step]
     if field.holds == "stated":
+        source = "do these passages" if step.is_mistake else "does that sentence"
         return (
-            "true or false: does that sentence, or what was found before, really say or imply that the answer to "
+            f"true or false: {source}, or what was found before, really say or imply that the answer to "
             f"{_asked(story, field.part.step)!r} is {step.answer}?"
         )
+    if field.holds == "fits":
+        return f"true or false: is {step.query!r} what one would type to find that, knowing what is known by then?"
+    if field.holds == "sound":
+        return "true or false: is that reason true of the question and these passages?"
     if field.holds == "quote":
         if step.is_mistake and not stands_in_passages(step):
             return "empty, for the passages do not say what it concludes"
@@ -227,7 +273,7 @@ def _wanted(story: Story, field: _Field) -> str:
     if field.part.name == "next":
         return _wanted_next(story, field.part.step)
     if field.part.name == "end":
-        return f"how what it found answers the question: {story.answer}"
+        return "in one sentence, how what it found before led there; not the answer again, which it has just concluded"
     plan = story.first_plan if field.part.name == "plan" else story.plan
     if len(plan) == 1:
         return "that the question can be looked up as it stands"
@@ -255,6 +301,17 @@ def _wanted_next(story: Story, position: int) -> str:
     return "why it searches " + ("for the same once more" if step.query == before.query else "in other words now")
 
 
+_REASONS: Mapping[str, DoubtReason] = {
+    "stated": "unsupported_claim",
+    "fits": "unfit_query",
+    "sound": "untrue_reflection",
+}
+_DETAILS: Mapping[DoubtReason, str] = {
+    "unsupported_claim": "{0.query!r} is answered with {0.answer!r}, which is not stated",
+    "mistake_is_stated": "{0.query!r} is answered with {0.answer!r}, which is taken back though it is stated",
+    "unfit_query": "{0.query!r} is not what one would search for there",
+    "untrue_reflection": "the reason for which {0.answer!r} is taken back is not true",
+}
 _AGAIN: Mapping[PartName, str] = {"plan": "", "new_plan": "anew "}
 _WHY = {
     "retrieval": "that what it concluded does not hold, by what these passages say and do not say, and that another "

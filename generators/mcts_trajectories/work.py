@@ -10,10 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from trailforge.generators.mcts_trajectories import DATASET, NAME
+from trailforge.generators.mcts_trajectories.asking import prepare_question
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.generate import Context, Generated, expected_hops, generate, reword, sift
+from trailforge.generators.mcts_trajectories.generate import (
+    Context,
+    Generated,
+    expected_hops,
+    generate,
+    reword,
+    sift,
+)
 from trailforge.generators.mcts_trajectories.story import sft_row
-from trailforge.inference import ModelClient
+from trailforge.inference import ModelClient, Usage
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import stage
@@ -64,16 +72,47 @@ def open_context(work: ModelWork, client: ModelClient) -> Context:
 
 
 async def search_question(question: Question, context: Context, config: MctsRunConfig) -> ItemResult:
-    """Search one question, filter its trajectories, keep the books."""
+    """Search one question, filter its trajectories, keep the books. One that cannot be asked is set aside."""
+    own_paragraphs = config.retrieval.searches_paragraphs
+    asked, asking = await prepare_question(question, context, own_paragraphs=own_paragraphs)
+    if not asked.verdict.keep:
+        return _set_aside(question, asked.verdict, asking)
     parallel = config.schedule.tail_parallel if question in context.tail else 1
     caps = config.generator.reflection
     generated = await generate(
-        question, context, parallel=parallel, accept=lambda rows: sift(question, rows, config.filters, caps)[0]
+        question,
+        context,
+        parallel=parallel,
+        accept=lambda rows: sift(question, rows, config.filters, caps)[0],
+        worded=asked.question,
     )
-    accepted, rejected = sift(question, generated.candidates, config.filters, caps)
-    accepted, unsupported, usage = await reword(question, accepted, context, config.filters)
-    generated = replace(generated, usage=generated.usage + usage)
-    return rows_of(question, generated, accepted, [*rejected, *unsupported])
+    candidates = tuple(_resting_on(asked.call_keys, row) for row in generated.candidates)
+    accepted, rejected = sift(question, candidates, config.filters, caps)
+    accepted, doubted, usage = await reword(question, accepted, context, config.filters)
+    generated = replace(generated, candidates=candidates, usage=asking + generated.usage + usage)
+    return rows_of(question, generated, accepted, [*rejected, *doubted])
+
+
+def _resting_on(keys: tuple[str, ...], row: Trajectory) -> Trajectory:
+    known = row.provenance.call_keys
+    return replace(row, provenance=replace(row.provenance, call_keys=tuple(dict.fromkeys((*keys, *known)))))
+
+
+def _set_aside(question: Question, verdict: Verdict, usage: Usage) -> ItemResult:
+    return ItemResult(
+        rows={
+            NAME: [],
+            "trees": [],
+            "sft": [],
+            "rejected": [rejected_row(SEARCH, question.id, verdict, {"question_id": question.id})],
+        },
+        stages=(
+            stage(SEARCH, inputs=1, accepted=0, rejected=[verdict.reason]),
+            stage("solve", inputs=0, accepted=0),
+            stage("filter", inputs=0, accepted=0),
+        ),
+        usage=usage,
+    )
 
 
 search_stage = ModelStage(

@@ -27,6 +27,7 @@ from trailforge.schemas import (
     InvalidInput,
     Manifest,
     NothingKept,
+    PromptRefused,
     SchemaVersion,
     stored_name,
     to_dict,
@@ -36,6 +37,12 @@ from trailforge.schemas import (
 CARD = "README.md"
 _MOST_REASONS = 3
 """Of what took the rows of a run that kept none."""
+_HINTS = {
+    PromptRefused.reason: "the server refuses these prompts: run the same command with --redo refused, or take another "
+    "model",
+    InvalidInput.reason: "rows of the input have another form: the details name row and field",
+}
+"""What to try against reasons that any data set has."""
 
 
 def finish_run(folder: Path, settings: Settings, dataset: DataSet, *, seconds: float) -> Manifest:
@@ -151,8 +158,9 @@ def check_kept(manifest: Manifest, settings: Settings, folder: Path) -> None:
     taken = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common(_MOST_REASONS))
     first = next(iter(reasons.most_common(1)), ("", 0))[0]
     look = f"trailforge show {shlex.quote(str(folder))} --table rejected" + f" --kind {first}" * bool(first)
-    hint = f"{dataset.hints[first]}; " if first in dataset.hints else ""
+    hints = {**_HINTS, **dataset.hints}
+    tries = dict.fromkeys(hints[reason] for reason, _ in reasons.most_common(_MOST_REASONS) if reason in hints)
     raise NothingKept(
         f"{folder}: nothing was kept of {settings.items:,} {dataset.stages[0].unit} ({taken or 'none was rejected'}): "
-        f"{hint}`{look}` shows them"
+        f"{''.join(f'{each}; ' for each in tries)}`{look}` shows them"
     )

@@ -7,7 +7,6 @@ import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ class Bm25Config:
 
 
 class Bm25Retriever:
-    """BM25 over titles and texts; an `Index` and a `Retriever`."""
+    """BM25 over titles and texts; an `Index` and a `Retriever`. What shares no word with a query is not found."""
 
     def __init__(self, documents: Sequence[Document], config: Bm25Config = Bm25Config()) -> None:
         self._documents = documents
@@ -82,12 +81,9 @@ class Bm25Retriever:
         if not count:
             return []
         scores = self.scores(query)
-        near = near_best(scores, count)
-        rounded = {int(row): round(float(scores[row]), 6) for row in near}
-        best = [row for row in sorted(rounded, key=lambda row: (-rounded[row], row))[:count] if rounded[row] > 0]
-        others = (row for row in range(len(self._documents)) if rounded.get(row, 0.0) == 0.0)
-        rows = [*best, *islice(others, count - len(best))]
-        return [passage_of(self._documents[row], rounded.get(row, 0.0)) for row in rows]
+        rounded = {int(row): round(float(scores[row]), 6) for row in near_best(scores, count)}
+        best = [row for row in sorted(rounded, key=lambda row: (-rounded[row], row)) if rounded[row] > 0]
+        return [passage_of(self._documents[row], rounded[row]) for row in best[:count]]
 
 
 def near_best(scores: np.ndarray, count: int) -> np.ndarray:
@@ -161,8 +157,7 @@ def _score_words(words: np.ndarray, lengths: np.ndarray, size: int, config: Bm25
 
 
 def _shared_words(asked: set[str], passage: Passage) -> str:
-    shared = sorted(asked & set(words_of(f"{passage.title} {passage.text}")))
-    return f"shares {', '.join(shared)}" if shared else "shares no word"
+    return f"shares {', '.join(sorted(asked & set(words_of(f'{passage.title} {passage.text}'))))}"
 
 
 async def _build(documents: Sequence[Document], config: Bm25Config, tools: Workbench) -> Bm25Retriever:

@@ -161,6 +161,8 @@ class Backend:
     """From an index, one of all these documents, of which the first are its own, where that is less work than building
     it anew."""
     needs_encoder: bool = True
+    keeps_words: bool = True
+    """Its index holds words, or names by their words: of another `words.WORDS_VERSION` it is to be built again."""
     packages: tuple[str, ...] = ()
     """Modules of extras that it imports beside those of the encoder."""
     build_packages: Callable[[Any], tuple[str, ...]] = lambda config: ()

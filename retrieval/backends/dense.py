@@ -117,4 +117,4 @@ def _open(folder: Path, documents: Sequence[Document], config: DenseConfig, tool
     return DenseRetriever(DenseIndex(vectors, documents), tools.vectors)
 
 
-BACKEND = Backend(name="dense", config=DenseConfig, build=_build, open=_open, add=_add)
+BACKEND = Backend(name="dense", config=DenseConfig, build=_build, open=_open, add=_add, keeps_words=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import re
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 
 from trailforge.retrieval.entities import CaseCounts, names_of
 from trailforge.retrieval.sentences import split_sentences
-from trailforge.retrieval.words import COMMON_WORDS, words_of
+from trailforge.retrieval.words import COMMON_WORDS, strip_accents, words_of, written_words
 from trailforge.schemas import Document, RetrievalError, parse_json
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ Kept = TypeVar("Kept", dict[str, Any], list[Any])
 
 _QUALIFIER = re.compile(r"\s*\([^()]*\)\s*$")
 """What tells titles of one name apart: (1977 film)."""
-_WORD = re.compile(r"\w+")
 _LONGEST_NAME = 10
 """Words of a name that is looked up in a text."""
 _TOLERANCE = 1e-9
@@ -36,7 +34,7 @@ _LEAST_SHARE = 0.499
 
 def key_of(name: str) -> str:
     """What names that are written alike share: their words, case-folded, without accents and a leading `the`."""
-    return " ".join(words_of(_without_accents(name))).removeprefix("the ")
+    return " ".join(words_of(strip_accents(name))).removeprefix("the ")
 
 
 def title_key(title: str) -> str:
@@ -123,7 +121,7 @@ class NameFinder:
 
     def _known(self, text: str, known: Mapping[str, int] | set[str], *, is_lenient: bool) -> Iterator[str]:
         """Known names from left to right, at each place the longest."""
-        words = _WORD.findall(_without_accents(text))
+        words = written_words(strip_accents(text))
         folded = [word.casefold() for word in words]
         at = 0
         while at < len(words):
@@ -145,12 +143,6 @@ class NameFinder:
 
     def _is_common(self, key: str) -> bool:
         return all(word in COMMON_WORDS or len(word) < 2 for word in key.split(" "))
-
-
-def _without_accents(text: str) -> str:
-    if text.isascii():
-        return text
-    return "".join(letter for letter in unicodedata.normalize("NFKD", text) if not unicodedata.combining(letter))
 
 
 def _parts(key: str) -> Iterator[str]:

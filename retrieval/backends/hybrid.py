@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 
+_NO_WORD = "no passage has a word of the question"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HybridConfig:
     """Weights beside that of min-max cosine, which is 1; the module says what of."""
@@ -130,7 +133,7 @@ class HybridIndex:
             scores[row] += self.config.link_weight * score
         found: list[FoundPassage] = []
         for row, score in best_rows(scores, k):
-            why = f"cosine {cosines[row]:.3f}, BM25 {words[row]:.3f}"
+            why = f"cosine {cosines[row]:.3f}, " + (f"BM25 {words[row]:.3f}" if words.any() else _NO_WORD)
             why += ", the question names its title" * (row in asked)
             if row in links:
                 why += f", {self.documents[links[row][1]].title or 'a passage without a title'} names its title"

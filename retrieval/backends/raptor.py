@@ -348,6 +348,7 @@ BACKEND = Backend(
     config=RaptorConfig,
     build=_build,
     open=RaptorIndex.open,
+    keeps_words=False,
     asks_model=lambda config: ("build",) if config.summaries == "model" else (),
     estimate=_estimate,
 )

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trailforge.retrieval.backends import BACKENDS, load_backend
 from trailforge.retrieval.corpus import Chunking
 from trailforge.retrieval.seals import SEAL, SealedFile, check_sizes, unsealed, write_sealed
+from trailforge.retrieval.words import WORDS_VERSION
 from trailforge.schemas import RetrievalError, parse_json, to_dict
 
 MANIFEST = "index.json"
@@ -79,6 +81,8 @@ class IndexManifest:
     figures: BuildFigures = BuildFigures()
     stats: dict[str, Any] = field(default_factory=dict)
     """What the index says of itself (`Index.stats`)."""
+    words: int = 0
+    """`words.WORDS_VERSION` at the build; 0 of the first one, which was not noted, and where none are kept."""
     files: tuple[SealedFile, ...] = ()
     seal: str = ""
     """See `retrieval.seals`."""
@@ -123,6 +127,11 @@ def read_manifest(folder: Path) -> IndexManifest:
         raise RetrievalError(f"{path} is damaged: {MEND}")
     manifest = unsealed(IndexManifest, content, path, MEND)
     check_sizes(folder, manifest.files, MEND)
+    if manifest.backend in BACKENDS and load_backend(manifest.backend).keeps_words and manifest.words != WORDS_VERSION:
+        raise RetrievalError(
+            f"{folder} keeps the words of another version: build it again with `trailforge index build`"
+            f" (--backend {manifest.backend})"
+        )
     return manifest
 
 

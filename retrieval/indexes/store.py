@@ -40,6 +40,7 @@ from trailforge.retrieval.indexes.manifest import (
 from trailforge.retrieval.indexes.shards import KeptShards, Report
 from trailforge.retrieval.indexes.texts import MappedDocuments, write_texts
 from trailforge.retrieval.seals import SEAL, HeldFiles, building, check_once, describe_files, held, refuse_existing
+from trailforge.retrieval.words import WORDS_VERSION
 from trailforge.schemas import Document, InvalidInput, OutputError, Passage, RetrievalError, from_dict, sync, to_dict
 from trailforge.schemas.text import count_tokens
 
@@ -321,6 +322,7 @@ def _describe(backend: Backend, config: Any, tools: Workbench) -> IndexManifest:
     return IndexManifest(
         backend=backend.name,
         config=to_dict(config),
+        words=WORDS_VERSION if backend.keeps_words else 0,
         encoder=encoder.name if encoder else "",
         passage_prefix=encoder.passage_prefix if encoder else "",
         query_prefix=encoder.query_prefix if encoder else "",

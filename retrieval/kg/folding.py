@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from trailforge.retrieval.words import words_of
-
-_ACCENTS = re.compile("[\u0300-\u036f]+")
-"""Marks over and under Latin, Greek and Cyrillic letters. Those of other scripts tell words apart and stay."""
+from trailforge.retrieval.words import strip_accents, words_of
 
 _BRACKET = re.compile(r"[\s_]*[\s_][(\[]")
 _QUALIFIER = re.compile(r"[\s_]*[\s_][(\[]|,[\s_]")
@@ -23,9 +19,7 @@ _FUNCTION_WORDS = frozenset(
 
 def fold(text: str) -> str:
     """A text without case, accents and surplus white space."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text)))
-    return " ".join(text.casefold().split())
+    return " ".join(strip_accents(text).casefold().split())
 
 
 def unqualified(name: str) -> str:

@@ -17,9 +17,8 @@ from trailforge.retrieval.seals import SealedFile, describe_files, file_hash
 from trailforge.schemas import InvalidInput, KgStats, RetrievalError, TrailforgeError, parse_json, to_dict
 
 MANIFEST = "manifest.json"
-FORMAT = 2
-_READABLE = (1, FORMAT)
-"""Format 1 does not find names by what stands before their bracket or comma."""
+FORMAT = 3
+"""Of the files and of the words of names (`retrieval.words`) in them."""
 _MEND = "build the store again"
 
 
@@ -83,8 +82,8 @@ def read_manifest(folder: Path) -> StoreManifest:
         raise RetrievalError(f"{path} is damaged: {_MEND}") from error
     if not isinstance(content, dict) or "files" not in content or "stats" not in content:
         raise InvalidInput("is the manifest of something else than a knowledge graph", file=path)
-    if content.get("format") not in _READABLE:
-        raise RetrievalError(f"{folder} is not of store format {FORMAT}: {_MEND}")
+    if content.get("format") != FORMAT:
+        raise RetrievalError(f"{folder} is not of store format {FORMAT}: {_MEND} with `trailforge kg build`")
     manifest = seals.unsealed(StoreManifest, content, path, _MEND)
     seals.check_sizes(folder, manifest.files, _MEND)
     return manifest

@@ -83,7 +83,7 @@ class PageReader:
             return found
         pieces = [Document(id=found.id, title="", text=piece) for piece in passages_of(text, self._longest)]
         best = await (await asyncio.to_thread(Bm25Retriever, pieces)).retrieve(query, 1)
-        return replace(found, text=" ".join(best[0].text.split())) if best[0].score > 0 else found
+        return replace(found, text=" ".join(best[0].text.split())) if best else found
 
     async def text(self, url: str) -> str:
         """The whole text of a page. Raises `RetrievalError` that says why it is not read."""

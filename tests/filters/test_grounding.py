@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trailforge.filters.grounding import is_computed, is_grounded, supports
+from trailforge.filters.grounding import is_computed, is_grounded, supports, why_ungrounded
 from trailforge.mcts.plan import gold_plan, references, resolve
 from trailforge.pipelines.sources import read_questions
 from trailforge.schemas import Passage, Question, Step
@@ -37,6 +37,12 @@ def step(index: int, sub_question: str, query: str, answer: str, *texts: str) ->
         ("George Benson and Kenny G had hits.", "Who had hits with Kenny G?", "Dave Koz and George Benson",
          (), False),
         ("Beyoncé married Jay-Z.", "Whom did Beyonce marry?", "Jay-Z", (), True),
+        ("He died on 26 July 1908San Diego held on.", "In what place did Alexander die?", "San Diego", (), False),
+        ("Alexander died in 1908San Diego, July 26.", "In what place did Alexander die?", "San Diego", (), True),
+        ("Ann was born in July1908 in Rome.", "When was Ann born?", "July 1908", (), True),
+        ("Ann flew with 7Up cans.", "What did Ann fly with?", "7Up", (), True),
+        ("Ann sang in season three.", "Which season was Ann in?", "third season", (), True),
+        ("Ann sang in season four.", "Which season was Ann in?", "third season", (), False),
         ("The Mexican state of Sonora has them.", "Where in Mexico are they?", "Sonora", ("Mexico",), True),
     ],
 )  # fmt: skip
@@ -49,6 +55,24 @@ def test_a_passage_supports_an_answer_about_what_was_asked(
 def test_a_title_names_what_its_passage_is_about() -> None:
     says = passage("He was born in Vienna.", title="Fritz Lang")
     assert supports(says, "Where was Fritz Lang born?", "Vienna", ("Fritz Lang",))
+
+
+def test_a_title_is_a_name_where_the_query_has_no_capitals() -> None:
+    page = passage("It is derived from Latin, and means forest.", title="Silvester")
+    assert supports(page, "which language does the last name silvester come from", "Latin")
+    assert not supports(page, "which language does the last name smith come from", "Latin")
+    long_title = replace(page, title="The last day of a year and its customs, from Andorra to Zambia")
+    assert not supports(long_title, "which language does the last name smith come from", "Latin")
+
+
+def test_what_is_not_grounded_says_why() -> None:
+    asked = "Where was Bob born?"
+    nowhere = step(0, asked, asked, "Oslo", "Bob sang.")
+    assert why_ungrounded(nowhere) == "no passage says 'Oslo'"
+    assert why_ungrounded(replace(nowhere, from_memory=True)) == "'Oslo' is from memory"
+    beside = step(0, asked, asked, "Oslo", "Ann left Oslo.")
+    assert not is_grounded(beside)
+    assert why_ungrounded(beside) == "the passage that says 'Oslo' is not about what was asked"
 
 
 def test_small_numbers_are_grounded_as_words_and_as_figures() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, QUESTION, SECOND, step, trajectory
 from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
-from trailforge.filters.gold_hops import follows_gold, hops_found
+from trailforge.filters.gold_hops import follows_gold, hops_found, own_hop
 from trailforge.filters.trajectories import (
     answer_leaked,
     circular_step,
@@ -17,6 +17,7 @@ from trailforge.filters.trajectories import (
     hops_out_of_order,
     malformed_tags,
     missing_hop,
+    redundant_search,
     same_twice,
     too_long,
     undue_reflection,
@@ -25,7 +26,7 @@ from trailforge.filters.trajectories import (
     wrong_answer,
     wrong_intermediate,
 )
-from trailforge.schemas import Hop, Message, Question, Trajectory
+from trailforge.schemas import Hop, Message, Origin, Question, Trajectory
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ from trailforge.schemas import Hop, Message, Question, Trajectory
 def test_good_rows_pass_every_filter(row) -> None:
     verdicts = judge_trajectory(row, QUESTION, [], FilterConfig())
     assert first_rejection(verdicts) is None
-    assert len({v.reason for v in verdicts}) == len(verdicts) == 13
+    assert len({v.reason for v in verdicts}) == len(verdicts) == 14
 
 
 def test_wrong_answer() -> None:
@@ -93,7 +94,9 @@ def test_other_words_that_find_the_same_tell_nothing_new() -> None:
     assert duplicate_trajectory(trajectory(replace(FIRST, answer="Peter Lorre"), SECOND), [row]).keep
     rejected = first_rejection(judge_trajectory(trajectory(FIRST, AGAIN), QUESTION, [row], FilterConfig()))
     assert rejected is not None and rejected.reason == "duplicate_trajectory"
-    other_page = replace(AGAIN, passages=AGAIN.passages[:1])
+    idle = replace(AGAIN, passages=AGAIN.passages[:1])
+    assert not duplicate_trajectory(trajectory(FIRST, idle), [row]).keep
+    other_page = replace(AGAIN, passages=(replace(AGAIN.passages[0], id="9"), *AGAIN.passages))
     assert duplicate_trajectory(trajectory(FIRST, other_page), [row]).keep
 
 
@@ -149,10 +152,54 @@ def test_wrong_intermediate_only_where_the_plan_follows_the_gold() -> None:
     row = trajectory(replace(FIRST, answer="Peter Lorre"), SECOND, origin="oracle")
     verdict = wrong_intermediate(row, QUESTION, scope="oracle")
     assert (verdict.keep, verdict.reason) == (False, "wrong_intermediate")
-    by_rule = replace(row, origin="rule")
+    assert wrong_intermediate(row, QUESTION, scope="off").keep
+    other_way = replace(FIRST, sub_question="Who is in M?", query="Who is in M?", answer="Peter Lorre")
+    by_rule = trajectory(other_way, SECOND, origin="rule")
     assert wrong_intermediate(by_rule, QUESTION, scope="oracle").keep
     assert not wrong_intermediate(by_rule, QUESTION, scope="oracle_and_rule").keep
-    assert wrong_intermediate(row, QUESTION, scope="off").keep
+
+
+@pytest.mark.parametrize("origin", ["policy", "rule", "oracle"])
+def test_a_gold_hop_is_known_by_its_text_at_any_place_and_in_any_plan(origin: Origin) -> None:
+    plan = ("Where is M set?", PLAN[0], "In which city was #2 born?")
+    elsewhere = replace(FIRST, index=1, answer="Peter Lorre")
+    steps = (step(0, plan[0], "Germany", "2", plan=plan), elsewhere, replace(SECOND, index=2, sub_question=plan[2]))
+    row = trajectory(*steps, plan=plan, origin=origin)
+    verdict = wrong_intermediate(row, QUESTION, scope="oracle")
+    assert verdict.score == 1 + (origin == "oracle")  # Germany is no hop's answer
+    assert origin == "oracle" or "'Fritz Lang'" in verdict.detail
+    by_query = replace(elsewhere, sub_question="Who made it?", query="who directed Metropolis ?")
+    assert own_hop(by_query, QUESTION) == 0
+    filled_in = replace(SECOND, index=2, sub_question="In which city was #2 born?")
+    assert own_hop(filled_in, QUESTION) == 1
+    assert own_hop(replace(filled_in, query="In which city was Peter Lorre born?"), QUESTION) is None
+    assert own_hop(replace(SECOND, query="In which city was Peter Lorre born?"), QUESTION) == 1
+    wording = (PLAN[0], "Where did #1 come into the world?")
+    told = replace(SECOND, sub_question=wording[1], query="Where did Peter Lorre come into the world?")
+    assert [own_hop(told, QUESTION), own_hop(told, QUESTION, wording)] == [None, 1]
+
+
+def test_a_search_for_what_was_shown_before() -> None:
+    plan = (PLAN[0], "In which year was #1 born?", "In which city was the man of #2 born?")
+    year = step(1, "In which year was Fritz Lang born?", "1890", "1", plan=plan)
+    city = step(2, "In which city was Fritz Lang born?", "Vienna", "1", "2", plan=plan)
+    verdict = redundant_search(trajectory(FIRST, year, city, plan=plan), QUESTION)
+    assert (verdict.keep, verdict.reason, verdict.score) == (False, "redundant_search", 1.0)
+    assert "Vienna" not in verdict.detail and city.query in verdict.detail
+    new = replace(city, passages=(*city.passages, replace(city.passages[0], id="7")))
+    assert redundant_search(trajectory(FIRST, year, new, plan=plan), QUESTION).keep
+    early = replace(FIRST, passages=(*FIRST.passages, SECOND.passages[0]))
+    assert redundant_search(trajectory(early, SECOND), QUESTION).keep
+    assert not redundant_search(trajectory(early, SECOND), replace(QUESTION, decomposition=())).keep
+
+
+def test_a_search_that_mends_is_not_redundant_but_the_same_query_under_another_plan_is() -> None:
+    unknown = replace(QUESTION, decomposition=())
+    assert redundant_search(trajectory(FIRST, DIED, SECOND, error="reasoning"), unknown).keep
+    row = trajectory(FIRST, DIED, SECOND, error="decomposition", first_plan=(PLAN[0], "Where did #1 die?"))
+    assert not redundant_search(row, unknown).keep
+    other = replace(DIED, query="Where did Fritz Lang die?")
+    assert redundant_search(replace(row, steps=(FIRST, other, SECOND)), unknown).keep
 
 
 def test_one_gold_hop_does_not_answer_two_steps() -> None:
@@ -195,7 +242,8 @@ def test_a_step_that_asks_a_hops_question_has_to_give_that_hops_answer() -> None
 
 def test_part_of_the_last_hops_answer_on_the_way_is_not_that_hops() -> None:
     row = clemson_row("South Carolina", origin="oracle")
-    reworded = replace(row.steps[1], sub_question="In which place is Fort Hill?")
+    asked = "In which place is Fort Hill?"
+    reworded = replace(row.steps[1], sub_question=asked, query=asked)
     row = replace(row, steps=(row.steps[0], reworded, row.steps[2]))
     verdict = wrong_intermediate(row, CLEMSON, scope="oracle")
     assert not verdict.keep and "no gold hop" in verdict.detail

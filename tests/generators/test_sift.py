@@ -20,8 +20,9 @@ def misreads(answer: str, number: int) -> Trajectory:
 
 
 def found_by(number: int, step: Step) -> Trajectory:
-    """A correct row that found its last answer by one passage of that step alone."""
-    return replace(trajectory(FIRST, replace(step, passages=step.passages[:1])), uid=f"c{number}")
+    """A correct row that found its last answer by another copy of that step's passage."""
+    copied = replace(step.passages[0], id=f"copy{number}")
+    return replace(trajectory(FIRST, replace(step, passages=(copied,))), uid=f"c{number}")
 
 
 def reasons(candidates: list[Trajectory], **caps: int) -> list[str | None]:

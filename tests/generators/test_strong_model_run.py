@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.support.scripted import prompt_text
 from tests.support.strong_model import StrongModel, read_recording
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import Context
+from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig
 from trailforge.generators.mcts_trajectories.work import search_question
 from trailforge.inference import Request
 from trailforge.pipelines.engine.shards import ItemResult
@@ -50,7 +52,9 @@ def what_is_asked(request: Request) -> str:
 
 
 def production_config() -> MctsRunConfig:
-    return read_config(MctsRunConfig, load_preset("gold-first", "mcts_trajectories"), source="gold-first")
+    """The preset without thoughts by the model: they were recorded before it was asked what it doubts."""
+    config = read_config(MctsRunConfig, load_preset("gold-first", "mcts_trajectories"), source="gold-first")
+    return replace(config, generator=replace(config.generator, thoughts=ThoughtsConfig()))
 
 
 def context_of(config: MctsRunConfig, client: StrongModel, retrieval: Retrieval) -> Context:
@@ -86,14 +90,11 @@ async def test_the_rows_of_a_strong_model(questions: dict[str, Question], record
         calls += model.check_all_used().total()
         results.append(result)
         kinds.update(row.reflection_error or row.kind for row in result.rows["mcts_trajectories"])
-    # The search that was recorded made 159 calls, and 4 more rows of draws that this one does not make.
-    assert (calls, kinds) == (131, {"correct": 8})
+    assert (calls, kinds) == (133, {"correct": 6, "reasoning": 3})
     rejected = Counter(row.reason for result in results for row in result.rows["rejected"])
     assert rejected == {
-        "ungrounded_answer": 4,  # told from memory: a place of death, a college town, a team for its city
-        "duplicate_trajectory": 1,
+        "ungrounded_answer": 6,  # told from memory: a place of death, a college town, a team for its city
+        "duplicate_trajectory": 4,
         "wrong_intermediate": 1,
         "no_correct_rollout": 1,
     }
-    rows = [row for result in results for row in result.rows["mcts_trajectories"]]
-    assert Counter(row.thoughts for row in rows) == {"model": 7, "templates": 1}

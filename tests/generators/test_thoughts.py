@@ -10,6 +10,8 @@ from dataclasses import replace
 
 import jsonschema
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.generators.strong_thoughts import REPLIES, ROWS
 from tests.support.rows import QUESTION
@@ -19,7 +21,14 @@ from trailforge.generators.mcts_trajectories.estimate import rehearse
 from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, PromptNames, reword
 from trailforge.generators.mcts_trajectories.spans import span_problem, texts_of
 from trailforge.generators.mcts_trajectories.story import mismatch, rereads, sft_row, story_of
-from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, describe, reply_schema
+from trailforge.generators.mcts_trajectories.thoughts import (
+    DOUBTS,
+    ThoughtsConfig,
+    describe,
+    doubtful,
+    doubts_of,
+    reply_schema,
+)
 from trailforge.inference import Prices, Request, Usage
 from trailforge.retrieval import RetrievalConfig, open_retrieval
 from trailforge.schemas import Trajectory, Verdict
@@ -159,14 +168,61 @@ def test_a_claim_that_is_not_stated_rejects_whatever_the_gate_says() -> None:
         assert [row.thoughts for row in told] == ["templates"] * kept
 
 
+def test_a_mistake_that_the_passages_state_is_none() -> None:
+    row = ROWS["director misread"]
+    for turn, field, value, reason in (
+        ("turn_3", "stated", True, "mistake_is_stated"),
+        ("turn_3", "sound", False, "untrue_reflection"),
+        ("turn_3", "fits", False, "unfit_query"),
+    ):
+        reply = saying("director misread", (turn, field, value), ("turn_3", "reflection", ""))
+        told, ((_, verdict),), _, _ = check(lambda request, reply=reply: reply, row)
+        assert (told, verdict.keep, verdict.reason) == ([], False, reason)
+        assert verdict.detail and "{" not in verdict.detail
+
+
+def test_a_query_that_serves_no_purpose_rejects_all_rows_that_search_by_it() -> None:
+    row = ROWS["director"]
+    reply = saying("director", ("turn_1", "fits", False))
+    told, rejected, usage, _ = check(lambda request: reply, row, replace(row, uid="twin"))
+    assert told == [] and usage.calls == 1
+    assert [verdict.reason for _, verdict in rejected] == ["unfit_query"] * 2
+
+
+def test_the_answer_of_a_step_that_should_not_have_been_asked_may_be_stated() -> None:
+    named = [name for name, row in ROWS.items() if row.reflection_error == "decomposition"]
+    assert named
+    for name in named:
+        story = story_of(ROWS[name], "search")
+        (turn,) = (t["properties"] for t in reply_schema(story)["properties"].values() if "new_plan" in t["properties"])
+        assert "stated" not in turn and "sound" in turn
+
+
+@given(st.data())
+def test_a_row_is_doubted_exactly_where_a_reply_speaks_against_it(data: st.DataObject) -> None:
+    row = ROWS[name := data.draw(st.sampled_from(sorted(ROWS)))]
+    story = story_of(row, "reread" if rereads(row) else "search")
+    reply = copy.deepcopy(REPLIES[name])
+    asked = [(turn, field) for turn in reply for field, value in reply[turn].items() if isinstance(value, bool)]
+    turned = data.draw(st.sets(st.sampled_from(asked)))
+    for turn, field in turned:
+        reply[turn][field] = not reply[turn][field]
+    doubts = doubts_of(story, reply)
+    assert len(doubts) == len(turned)
+    assert doubtful(row, doubts).keep is not bool(turned)
+    assert doubtful(row, doubts).reason in DOUBTS
+
+
 @pytest.mark.parametrize("name", ROWS)
-def test_of_each_accepted_claim_it_is_asked_whether_it_is_stated_before_it_is_worded(name: str) -> None:
+def test_of_each_claim_it_is_asked_whether_it_is_stated_before_it_is_worded(name: str) -> None:
     row = ROWS[name]
     turns = reply_schema(story_of(row, "reread" if rereads(row) else "search"))["properties"]
     fields = [list(turn["properties"]) for turn in turns.values()]
     assert sum(field.endswith("stated") for turn in fields for field in turn) == sum(
-        not step.is_mistake for step in row.steps
+        not step.is_mistake or row.reflection_error != "decomposition" for step in row.steps
     )
+    assert sum("next" in turn for turn in fields) == sum(turn[-1] == "fits" for turn in fields)
+    assert sum("reflection" in turn for turn in fields) == sum("sound" in turn for turn in fields)
     for turn in fields:
         for at, field in enumerate(turn):
             if field.endswith("stated"):

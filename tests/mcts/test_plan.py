@@ -237,3 +237,26 @@ def test_a_reference_may_have_any_number_of_digits() -> None:
     """A model that repeats itself writes thousands, more than `int` reads."""
     assert references("Who led #" + "1" * 5000 + "?")[0] > 1
     assert plan_problem(Plan(sub_questions=("Who led #" + "1" * 5000 + "?",)))
+
+
+@given(st.text(alphabet="ab'’s,.;:!?()#1 ", max_size=40))
+def test_a_mended_gold_question_is_mended_for_good_and_says_the_same(text: str) -> None:
+    asked = gold_plan((Hop(question=text, answer="x"),)).sub_questions[0]
+    again = gold_plan((Hop(question=asked, answer="x"),)).sub_questions[0]
+    assert again == asked
+    assert "".join(asked.casefold().split()).strip("?") == "".join(text.casefold().split()).strip("?")
+
+
+@pytest.mark.parametrize(
+    ("hop", "asked"),
+    [
+        ("What was the #1 of #2 's era later known as?", "What was the #1 of #2's era later known as?"),
+        ("In the top five of #2 , where does #3 rank?", "In the top five of #2, where does #3 rank?"),
+        ("Representative of #1 , #2 >> country", "What is the country of Representative of #1, #2?"),
+        ("Which religion is practiced in #1 ?", "Which religion is practiced in #1?"),
+        ("what was released in '95", "What was released in '95?"),
+        ("who built the .22 rifle", "Who built the .22 rifle?"),
+    ],
+)
+def test_gold_questions_are_searched_without_loose_marks(hop: str, asked: str) -> None:
+    assert gold_plan((Hop(question=hop, answer="x"),)).sub_questions == (asked,)

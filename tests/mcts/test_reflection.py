@@ -209,7 +209,7 @@ VOYAGE = "Who was captain of the ship on which the author of On Apes did sail wh
 def voyage(wrong_plan: tuple[str, ...], wrong_answers: str, *, found: str | None = None) -> list[Reflection]:
     """A plan that failed twice beside `CAPTAIN`, which worked. `found`: the text that its last search brought."""
     rollouts = [rollout(0, 1, CAPTAIN, "Ann Beagle Fitz", "ab cd ef", 1.0)]
-    rollouts += [rollout(i, 2, wrong_plan, f"{wrong_answers}{i}", "ab cd ef", 0.0) for i in (1, 2)]
+    rollouts += [rollout(i, 2, wrong_plan, f"{wrong_answers}{i}", "uv cd gh", 0.0) for i in (1, 2)]
     if found:
         page = Passage(id="i", title="Log", text=found, score=1.0)
         rollouts[1:] = [replace(r, steps=(*r.steps[:-1], replace(r.steps[-1], passages=(page,)))) for r in rollouts[1:]]
@@ -238,6 +238,54 @@ def test_a_plan_in_the_questions_words_that_asks_for_the_same_things_is_not_blam
     assert voyage(REWORDED, "Bob Bounty Bligh") == []
     other_relation = ("Who printed On Apes?", *REWORDED[1:])
     assert voyage(other_relation, "Bob Bounty Bligh")[0].pair.diverges_at == 0
+
+
+def brothers(*wrong: Rollout, right_query: str = "", beside: str = "") -> list[Reflection]:
+    """Failed rollouts beside a plan in other words that found the name, by its own query or by another one."""
+    right = rollout(0, 1, ("Who has won it most often?", "Who is the sibling of #1?"), "Andy Jamie", "dr bs", 1.0)
+    if right_query:
+        first = replace(right.steps[0], query=right_query, query_rephrased=True)
+        right = replace(right, steps=(first, right.steps[1]))
+    plain = rollout(len(wrong) + 1, 1, right_plan := ("Who has won it most often?", "Who is the sibling of #1?"),
+                    "Mo None", beside or "ef hi", 0.0)  # fmt: skip
+    made = tree(right, *wrong, plain)
+    plans = (("Whole?",), right_plan, ("Which player has won most awards?", "Who is the brother of #1?"))
+    nodes = tuple(replace(node, plan=plan) for node, plan in zip(made.nodes, plans, strict=True))
+    return [each for each in reflections(replace(made, nodes=nodes), same, holds, CONFIG)
+            if each.error == "decomposition"]  # fmt: skip
+
+
+FARAH = ("Which player has won most awards?", "Who is the brother of #1?")
+
+
+def test_a_plan_is_not_blamed_where_a_reworded_query_found_it() -> None:
+    wrong = [rollout(i, 2, FARAH, f"Farah Ali{i}", "da bc", 0.0) for i in (1, 2)]
+    assert brothers(*wrong)
+    assert brothers(*wrong, right_query="Winner of most of them") == []
+
+
+def test_a_plan_is_not_blamed_where_the_right_ones_own_query_brings_the_same_passages() -> None:
+    wrong = [rollout(i, 2, FARAH, f"Farah Ali{i}", "da bc", 0.0) for i in (1, 2)]
+    assert brothers(*wrong, beside="da hi") == []
+
+
+def test_one_slip_that_other_rollouts_keep_does_not_make_a_plan_fail_twice() -> None:
+    first = rollout(1, 2, FARAH, "Farah Ali", "da bc", 0.0)
+    kept = replace(rollout(2, 2, FARAH, "Farah Ben", "da bc", 0.0), base=1, variation="answer", varied_step=1)
+    assert brothers(first, kept) == []
+    drawn = replace(kept, varied_step=0)
+    assert [each.pair.wrong_step for each in brothers(first, drawn)] == [0]
+    elsewhere = replace(rollout(2, 2, FARAH, "Farah Ben", "ky bc", 0.0), base=1, variation="query", varied_step=0)
+    assert brothers(first, elsewhere)
+    nothing_found = replace(kept, variation="query", varied_step=0)
+    assert brothers(first, nothing_found)
+
+
+def test_the_policys_words_come_before_the_gold_decompositions() -> None:
+    made = tree(RIGHT, rollout(1, 2, OTHER, "Ann Rome Po", "ab xy ef", 1.0))
+    gold_first = replace(made, nodes=(made.nodes[0], replace(made.nodes[1], origin="oracle"), made.nodes[2]))
+    assert [r.index for r in correct_rollouts(made)] == [0, 1]
+    assert [r.index for r in correct_rollouts(gold_first)] == [1, 0]
 
 
 GLISSON = (

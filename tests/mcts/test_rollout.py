@@ -23,6 +23,7 @@ from trailforge.mcts.rollout import (
     is_usable_query,
     read_passages,
     within_a_sentence,
+    without_remark,
 )
 from trailforge.rewards.answers import read_first_line, read_short_answer
 from trailforge.schemas import Passage, Plan, Rollout, VariationKind
@@ -406,6 +407,45 @@ def test_ordinary_rewordings_are_usable_and_answers_and_new_names_are_not(
     query: str, rephrased: str, usable: bool
 ) -> None:
     assert is_usable_query(rephrased, query) is usable
+
+
+@pytest.mark.parametrize(
+    ("query", "rephrased", "usable"),
+    [
+        ("Who has won the award the most?", "only person to win the award three times", False),
+        ("Who has won the award the most?", "only person to win the award 3 times", False),
+        ("Who has won the award the most?", "the one person with most wins of the award", True),
+        ("Who won the third season of the show?", "winner of season three of the show", True),
+        ("Who won season 3 of the show?", "winner of the third season of the show, season 3", True),
+        ("Who won the third season of the show?", "winner of season four of the show", False),
+    ],
+)
+def test_a_number_word_is_a_number(query: str, rephrased: str, usable: bool) -> None:
+    assert is_usable_query(rephrased, query) is usable
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "title", "written"),
+    [
+        ("Andy Murray (three times)", "Andy Murray won it three times.", "Award", "Andy Murray"),
+        ("Metropolis (1927 film)", "It is a film.", "Metropolis (1927 film)", "Metropolis (1927 film)"),
+        ("CSU (the university)", "Of the CSU (the University) it says", "Schools", "CSU (the university)"),
+        ("(unclear)", "Nothing.", "Nothing", "(unclear)"),
+        ("f(x)", "A function.", "Maths", "f(x)"),
+        ("Oslo", "A town.", "Norway", "Oslo"),
+    ],
+)
+def test_a_remark_behind_an_answer_stays_where_a_passage_writes_it(
+    answer: str, text: str, title: str, written: str
+) -> None:
+    assert without_remark(answer, [Passage(id="1", title=title, text=text, score=1.0)]) == written
+
+
+@given(st.text(alphabet="ab( )", max_size=20))
+def test_an_answer_is_never_cut_to_nothing(answer: str) -> None:
+    cut = without_remark(answer, [])
+    assert answer.startswith(cut) and bool(cut.strip()) == bool(answer.strip())
+    assert without_remark(answer, [Passage(id="1", title="", text=f"so {answer} it is", score=1.0)]) == answer
 
 
 @given(st.text(alphabet="abc AB", min_size=1, max_size=12), st.text(alphabet="abc AB", max_size=6))

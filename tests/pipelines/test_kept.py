@@ -56,3 +56,24 @@ def test_a_reason_without_a_hint_still_shows_where_to_look(tmp_path: Path) -> No
 
 def test_bundles_alone_are_what_was_asked_for(tmp_path: Path) -> None:
     check_kept(*finished("document_bundles", tmp_path, Count(reason="alone", count=2), questions=False), tmp_path)
+
+
+@pytest.mark.parametrize("dataset", [name for name in dataset_names() if load_dataset(name).demo])
+def test_each_of_the_first_reasons_has_its_sentence_once(tmp_path: Path, dataset: str) -> None:
+    """Of reasons that any data set has, too; two reasons of one sentence have it once."""
+    hints = load_dataset(dataset).hints
+    by_sentence = {hint: reason for reason, hint in hints.items()}
+    one = next(reason for reason, hint in hints.items() if by_sentence[hint] != reason)
+    twin = by_sentence[hints[one]]
+    reasons = [Count(reason=one, count=5), Count(reason="prompt_refused", count=4), Count(reason=twin, count=3)]
+    with pytest.raises(NothingKept) as caught:
+        check_kept(*finished(dataset, tmp_path, *reasons), tmp_path)
+    told = str(caught.value)
+    assert told.count(hints[one]) == 1 and "with --redo refused" in told
+    assert told.index(hints[one]) < told.index("--redo refused") < told.index("shows them")
+
+
+@pytest.mark.parametrize("dataset", [name for name in dataset_names() if load_dataset(name).demo])
+def test_a_hint_is_one_short_sentence(dataset: str) -> None:
+    for reason, hint in load_dataset(dataset).hints.items():
+        assert reason.isidentifier() and len(hint) < 250 and "\n" not in hint and not hint.endswith((".", ";")), reason

@@ -29,20 +29,19 @@ def test_shared_words_rank_and_ties_keep_the_order_of_the_documents() -> None:
 
 
 @pytest.mark.parametrize("query", ["", "?!", "unheard words"])
-def test_a_query_that_nothing_shares_gives_the_first_documents(query: str) -> None:
-    passages = run(RETRIEVER.retrieve(query, 2))
-    assert ids(passages) == ["0", "1"]
-    assert passages[0].score == 0.0
+def test_a_query_that_matches_nothing_finds_nothing(query: str) -> None:
+    assert run(RETRIEVER.retrieve(query, 2)) == [] == run(RETRIEVER.find(query, 2))
 
 
 @pytest.mark.parametrize(("k", "found"), [(1, 1), (99, 5), (0, 0), (-1, 0)])
 def test_k_may_be_anything(k: int, found: int) -> None:
-    assert len(run(RETRIEVER.retrieve("Vienna", k))) == found
+    retriever = Bm25Retriever([Document(id=str(n), title="", text="Vienna") for n in range(5)])
+    assert len(run(retriever.retrieve("Vienna", k))) == found
 
 
 def test_documents_without_a_word() -> None:
     retriever = Bm25Retriever([Document(id="a", title="", text=""), Document(id="b", title="", text="!")])
-    assert ids(run(retriever.retrieve("word", 2))) == ["a", "b"]
+    assert run(retriever.retrieve("word", 2)) == []
 
 
 def test_importing_retrieval_loads_no_heavy_package() -> None:
@@ -81,12 +80,11 @@ def test_the_best_are_among_those_that_are_put_in_order(kind: str, count: int) -
     assert len(near) < 200 or kind in ("equal", "close")
 
 
-def test_documents_that_share_no_word_fill_up_in_their_order() -> None:
+def test_documents_that_share_no_word_are_not_found() -> None:
     """Also where the words are in fewer documents than are asked for, of many."""
     documents = [Document(id=str(n), title="", text="rare" if n in (70, 300) else f"usual {n}") for n in range(500)]
     passages = run(Bm25Retriever(documents).retrieve("rare", 5))
-    assert ids(passages) == ["70", "300", "0", "1", "2"]
-    assert passages[1].score > 0 == passages[2].score
+    assert ids(passages) == ["70", "300"] and passages[1].score > 0
 
 
 def test_the_index_holds_the_scores_that_its_package_gives() -> None:

@@ -82,3 +82,17 @@ def test_the_ranking_does_not_depend_on_what_else_was_asked(encoder: Encoder) ->
 def test_no_passages(encoder: Encoder) -> None:
     assert run(SentenceReader(encoder).best("query", [], 3)) == []
     assert run(SentenceReader(encoder).best("query", [Passage(id="0", title="t", text="", score=0.0)], 3)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("黄山很高。他去了北京！你呢？好。", ["黄山很高。", "他去了北京！", "你呢？", "好。"]),
+        ("「何？」と言った。彼は去った。", ["「何？」と言った。", "彼は去った。"]),
+        ("他说：“好。”然后走了。", ["他说：“好。”然后走了。"]),
+        ("यह भारत है। वह देश बड़ा है॥ अंत", ["यह भारत है।", "वह देश बड़ा है॥", "अंत"]),
+        ("أين هو؟ هنا۔ نعم", ["أين هو؟", "هنا۔", "نعم"]),
+    ],
+)
+def test_other_scripts_have_ends_of_their_own(text: str, sentences: list[str]) -> None:
+    assert split_sentences(text) == sentences

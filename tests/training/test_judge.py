@@ -33,11 +33,12 @@ async def test_other_forms_and_key_facts_are_lines_of_their_own() -> None:
     judge, model = judge_of('{"score": 1}')
     await judge.score(judged("Vienna"))
     shown = "\nReference answer: Vienna\nOther forms of it, each as right:\n- Wien\n\nAnswer: "
-    assert shown in prompt_text(model.requests[0])
+    assert shown in prompt_text(model.requests[0]) and "ey facts" not in prompt_text(model.requests[0])
+    assert "\n\n\n" not in prompt_text(model.requests[0])
     why = Judged(question="Why?", answer="It rained", golds=("It rained",), key_facts=("rain | wet\nweather", "in May"))
     await judge.score(why)
     shown = "\nReference answer: It rained\nKey facts:\n- rain | wet weather\n- in May\n\nAnswer: "
-    assert shown in prompt_text(model.requests[1])
+    assert shown in prompt_text(model.requests[1]) and "\nWhere key facts follow" in prompt_text(model.requests[1])
     assert Judged(question="?", answer="x", golds=("Vienna",)).reference == "Vienna"
 
 

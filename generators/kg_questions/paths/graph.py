@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -128,6 +129,8 @@ def relations_named(store: KgStore, wanted: Iterable[str]) -> frozenset[int]:
 
 _PERSON = "person"
 _HUMAN = "human"
+_ID = re.compile(r"[A-Z]\d+|/\w+/\S+|\w+:\S+|<.*>|_:\S+")
+"""Of Wikidata, of Freebase, or any URI: no name."""
 _LONGEST_LABEL = 10
 """Words: what is longer is a sentence, not a name."""
 _NO_THINGS = "Wikimedia "
@@ -152,6 +155,8 @@ class KindReader:
         self.is_proper = lru_cache(_REMEMBERED)(self._find_proper)
         self.is_gone = lru_cache(_REMEMBERED)(self._find_gone)
         self._ends_of = lru_cache(None)(self._count_ends)
+        rows = range(len(graph.store))
+        self._has_labels = any(graph.store.label_of(row) != graph.store.id_of(row) for row in rows)
 
     def _read_kind(self, row: int) -> str:
         """Label of the class that it is an instance of, `person` for a human; empty without any.
@@ -173,9 +178,13 @@ class KindReader:
         return self._store.label_of(found.pop()) if len(found) == 1 else ""
 
     def _find_proper(self, row: int) -> bool:
-        """Has it a name of its own, and is it a thing: no class that others are instances of, and no page?"""
+        """Has it a name of its own, and is it a thing: no class that others are instances of, and no page?
+
+        In a graph of names alone the id is the name.
+        """
         label = self._store.label_of(row)
-        if label == self._store.id_of(row) or not any(map(str.isalnum, label)) or len(label.split()) > _LONGEST_LABEL:
+        is_unnamed = label == self._store.id_of(row) and (self._has_labels or _ID.fullmatch(label))
+        if is_unnamed or not any(map(str.isalnum, label)) or len(label.split()) > _LONGEST_LABEL:
             return False
         is_page = any(kind.startswith(_NO_THINGS) for kind in self._labels(row))
         return not is_page and not self._has_instances(label)

@@ -19,7 +19,7 @@ from trailforge.generators.kg_questions.paths.graph import Graph, KindReader, re
 from trailforge.generators.kg_questions.paths.query import Link, PathNode, answers, chain_of, left_without, links_of
 from trailforge.retrieval.kg import KgStore
 from trailforge.rewards import mentions
-from trailforge.schemas import FactChain, KgTriple, NothingLeft
+from trailforge.schemas import FactChain, KgTriple
 
 _TRIES = 6
 """Relations tried for one fact before the path is given up."""
@@ -73,6 +73,19 @@ def _most_wanting(forms: list[Form], asked: Counter[Form], found: Counter[Form])
     return [form for form in forms if lacking.get(form) == most]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactCounts:
+    """Facts of a graph."""
+
+    total: int
+    asked: int
+    """Of relations that are not excluded."""
+    leading: int
+    """Of those of them that may lead to one entity."""
+    most: int
+    """Of one relation."""
+
+
 class _Unfit(Exception):
     """What is grown cannot become a path; the argument is the reason."""
 
@@ -81,7 +94,8 @@ class PathSampler:
     """Samples paths of one store. `rejected` counts, by reason, the attempts that gave none."""
 
     def __init__(self, store: KgStore, config: KgPathConfig, seed: int) -> None:
-        self._store, self._config, self._random = store, config, random.Random(seed)
+        self.config = config
+        self._store, self._seed, self._random = store, seed, random.Random(seed)
         self._graph = Graph(store, config.symmetric)
         self._kinds = KindReader(self._graph, config)
         self._needs_kind = relations_named(store, config.needs_kind)
@@ -114,11 +128,11 @@ class PathSampler:
 
         What a form lacks of its share goes to others, of as many facts first.
         """
-        asked = share_out(self._config.shares, count)
+        asked = share_out(self.config.shares, count)
         found: Counter[Form] = Counter()
         missed: Counter[Form] = Counter()
         while found.total() < count and self._wanted[True].any():
-            open_forms = [form for form in asked | Counter(self._config.shares) if missed[form] < _MOST_MISSED]
+            open_forms = [form for form in asked | Counter(self.config.shares) if missed[form] < _MOST_MISSED]
             if not open_forms:
                 return
             form = self._random.choice(_most_wanting(open_forms, asked, found))
@@ -128,31 +142,24 @@ class PathSampler:
                 found[form] += 1
                 yield chain
 
-    def check_any(self, found: FactChain | None, folder: object) -> None:
-        """Raise `NothingLeft` where the first path is none: what of the graph is asked for, and what to change.
-
-        `folder`: of the graph, as a person gave it.
-        """
-        if found is not None:
-            return
-        config = self._config
+    def count_facts(self) -> FactCounts:
+        """Of the graph, as far as its relations may be followed."""
         facts = dict(enumerate(self._graph.facts_of_relations()))
-        asked = facts.keys() - relations_named(self._store, config.excluded)
+        asked = facts.keys() - relations_named(self._store, self.config.excluded)
         leading = {relation for relation in asked if self._wanted[False][:, relation].any()}
-        forms = ", ".join(sorted({f"{form.shape} of {form.hops}" for form in config.shares}))
-        tried = ", ".join(f"{reason} {number:,}" for reason, number in self.rejected.most_common())
-        raise NothingLeft(
-            f"holds no paths of the wanted forms ({forms}): of {sum(facts.values()):,} facts "
-            f"{sum(facts[each] for each in asked):,} are of relations that are asked for (not paths.excluded), and "
-            f"{sum(facts[each] for each in leading):,} of such that lead to one entity (paths.min_triples "
-            f"{config.min_triples}, the most that one has is {max(facts.values(), default=0):,}; "
-            f"paths.min_functionality {config.min_functionality:g}; not paths.many_tails); attempts that gave none: "
-            f"{tried or 'none'}. Give more facts of these relations, or change the fields `paths` of the preset",
-            file=folder,
+        return FactCounts(
+            total=sum(facts.values()),
+            asked=sum(facts[each] for each in asked),
+            leading=sum(facts[each] for each in leading),
+            most=max(facts.values(), default=0),
         )
 
+    def with_config(self, config: KgPathConfig) -> PathSampler:
+        """One of the same graph and seed for other paths, which knows of no path yet."""
+        return PathSampler(self._store, config, self._seed)
+
     def _of_form(self, form: Form) -> FactChain | None:
-        for _ in range(self._config.max_attempts):
+        for _ in range(self.config.max_attempts):
             try:
                 return self._attempt(form)
             except _Unfit as reason:
@@ -219,13 +226,13 @@ class PathSampler:
         kind = self._kinds.kind(slot.row)
         if edge.relation in self._needs_kind and not kind:
             return False
-        if edge.relation in self._places and kind.casefold().startswith(self._config.coarse):
+        if edge.relation in self._places and kind.casefold().startswith(self.config.coarse):
             return False
         if self._kinds.is_odd(edge.relation, *((child, slot.row) if edge.is_forward else (slot.row, child))):
             return False
         fan_out = len(self._graph.reached(child, edge.relation, edge.is_forward))
         if slot.meets:
-            return 1 < fan_out <= self._config.max_fan_out and self._may_meet(slot, edge)
+            return 1 < fan_out <= self.config.max_fan_out and self._may_meet(slot, edge)
         return fan_out == 1 and (slot.up is not None or not self._is_guessed(slot.row, edge))
 
     def _may_meet(self, slot: _Slot, edge: _Edge) -> bool:
@@ -240,7 +247,7 @@ class PathSampler:
 
     def _is_guessed(self, row: int, edge: _Edge) -> bool:
         """Is it often right to name this entity, whatever the fact leads from?"""
-        graph, most = self._graph, self._config.max_guess
+        graph, most = self._graph, self.config.max_guess
         if graph.num_sources(edge.relation, not edge.is_forward) * most < 1:
             return True
         of_all = len(graph.reached(row, edge.relation, not edge.is_forward))
@@ -262,12 +269,12 @@ class PathSampler:
     def _may_be_found(self, row: int) -> bool:
         """Can it be an answer?"""
         is_thing = self._kinds.is_proper(row) and not self._kinds.is_gone(row)
-        is_used_up = self._per_found[row] >= self._config.max_per_found
-        return is_thing and not is_used_up and self._store.degree_of(row) <= self._config.max_degree
+        is_used_up = self._per_found[row] >= self.config.max_per_found
+        return is_thing and not is_used_up and self._store.degree_of(row) <= self.config.max_degree
 
     def _may_be_passed(self, row: int) -> bool:
         """Can it be a bridge?"""
-        return self._may_be_found(row) and self._kinds.kind(row) not in self._config.ends
+        return self._may_be_found(row) and self._kinds.kind(row) not in self.config.ends
 
     def _edge_to(self, row: int, meets: bool) -> tuple[_Edge, int]:
         """A fact that leads to an entity, and its other end. Raises `_Unfit`."""
@@ -288,7 +295,7 @@ class PathSampler:
 
         Shape of each: (2, relations).
         """
-        config, graph, count = self._config, self._graph, len(self._store.relation_names)
+        config, graph, count = self.config, self._graph, len(self._store.relation_names)
         many_tails, one_head = self._many_tails, relations_named(self._store, config.one_head)
         wanted = {meets: np.zeros((2, count)) for meets in (True, False)}
         for relation in set(range(count)) - relations_named(self._store, config.excluded):
@@ -309,13 +316,13 @@ class PathSampler:
 
     def _counted(self, root: PathNode) -> FactChain:
         """The record of a tree that the whole graph bears out. Raises `_Unfit`."""
-        if max(Counter(link.relation for _, link in links_of(root)).values()) > self._config.max_same:
+        if max(Counter(link.relation for _, link in links_of(root)).values()) > self.config.max_same:
             raise _Unfit("same_relation")
         if self._gives_away(root):
             raise _Unfit("told")
         if self._has_shortcut(root, ()):
             raise _Unfit("shortcut")
-        most = self._config.max_fan_out * 100
+        most = self.config.max_fan_out * 100
         matches: dict[int, int] = {}
         for node in root.below():
             found = answers(self._graph, node, self._named, most)
@@ -326,7 +333,7 @@ class PathSampler:
                 raise _Unfit("not_ruled_out")
         left: list[int] = []
         for _, link in links_of(root):
-            counted = self._config.max_counted
+            counted = self.config.max_counted
             left.append(left_without(self._graph, root, link, self._named, most_counted=counted, most=most))
             if left[-1] < 2:
                 raise _Unfit("spare_fact")
@@ -353,7 +360,7 @@ class PathSampler:
 
     def _repeats(self, chain: FactChain) -> bool:
         """Has it too many facts of an earlier path, or all? Who answers one answers part of the other."""
-        length, most = len(chain.facts), self._config.max_shared
+        length, most = len(chain.facts), self.config.max_shared
         shared = Counter(number for fact in chain.facts for number in self._paths_of[fact.triple])
         return any(
             count > most * min(length, self._found[number]) or count == length == self._found[number]

@@ -10,19 +10,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from trailforge.generators.kg_questions.paths.sampling import PathSampler
+from trailforge.generators.kg_questions.paths.shortage import describe_lack
 from trailforge.generators.kg_questions.worlds.config import WorldConfig
 from trailforge.generators.kg_questions.worlds.documents import Corpus, CorpusWriter
 from trailforge.generators.kg_questions.worlds.names import WorldNames
-from trailforge.generators.kg_questions.worlds.questions import WorldQuestion, sample_comparisons, sample_questions
+from trailforge.generators.kg_questions.worlds.questions import (
+    WorldQuestion,
+    path_config,
+    sample_comparisons,
+    sample_questions,
+)
 from trailforge.generators.kg_questions.worlds.searches import (
     Chooser,
     SearchedQuestion,
     figures_of,
+    kind_of,
     measure,
     most_per_answer,
 )
@@ -39,6 +47,8 @@ NAME = "world"
 """`Question.dataset` of a world's questions."""
 _SPARES = (3, 3, 4)
 """Candidates for one question that is wanted: at first, and as many more as long as too few will do."""
+_LOOKED_AT = 50
+"""Paths that show whether a graph has enough of a kind."""
 Item = TypeVar("Item")
 
 
@@ -51,9 +61,9 @@ def make_world(kg: Path, out: Path, config: WorldConfig, *, shows_progress: bool
     store = KgStore.open(kg)
     store.check_once()
     with new_folder(out) as folder:
-        chooser, corpus = _chosen(store, config, shows_progress)
-        if missing := chooser.missing():
-            raise _shortage(missing, chooser, config, kg)
+        chooser, corpus, candidates = _chosen(store, config, shows_progress)
+        if chooser.missing():
+            raise _shortage(store, chooser, candidates, kg)
         figures = figures_of(chooser.chosen, corpus, config)
         for split, chosen in chooser.chosen.items():
             _write_lines(folder / f"{split}.jsonl", (to_dict(_record(each)) for each in chosen))
@@ -68,8 +78,10 @@ def make_world(kg: Path, out: Path, config: WorldConfig, *, shows_progress: bool
     return figures
 
 
-def _chosen(store: KgStore, config: WorldConfig, shows_progress: bool) -> tuple[Chooser, Corpus]:
-    """The questions that are kept, and the documents among which they were searched for.
+def _chosen(
+    store: KgStore, config: WorldConfig, shows_progress: bool
+) -> tuple[Chooser, Corpus, list[SearchedQuestion]]:
+    """The questions that are kept, the documents among which they were searched for, and all that might be kept.
 
     Documents of candidates that are not kept stay among the others: without them the ranks would not be those measured.
     """
@@ -78,6 +90,7 @@ def _chosen(store: KgStore, config: WorldConfig, shows_progress: bool) -> tuple[
     chooser, corpus = Chooser(config), Corpus()
     chooser.choose([])
     candidates: list[WorldQuestion] = []
+    usable: list[SearchedQuestion] = []
     for spare in _SPARES:
         total = spare * sum(wanted for _, wanted in sources)
         more = list(_watched(_drawn(sources, spare), "sample", total, shows_progress))
@@ -87,10 +100,11 @@ def _chosen(store: KgStore, config: WorldConfig, shows_progress: bool) -> tuple[
         corpus = CorpusWriter(store, names, config).write(candidates)
         watched = _watched(candidates, "search", len(candidates), shows_progress)
         measured = measure(watched, corpus, Bm25Retriever(corpus.documents), config.passages)
-        chooser.choose([each for each in measured if each is not None])
+        usable = [each for each in measured if each is not None]
+        chooser.choose(usable)
         if not chooser.is_short:
             break
-    return chooser, corpus
+    return chooser, corpus, usable
 
 
 _Source: TypeAlias = tuple[Iterator[WorldQuestion], int]
@@ -175,19 +189,44 @@ def _retrieval(out: Path) -> str:
     )
 
 
-def _shortage(missing: dict[str, int], chooser: Chooser, config: WorldConfig, kg: Path) -> InvalidInput:
+def _shortage(store: KgStore, chooser: Chooser, candidates: Sequence[SearchedQuestion], kg: Path) -> InvalidInput:
+    """What is missing, what of the graph is asked for, and an order that the candidates can fill."""
+    config = chooser.config
     found = sum(map(len, chooser.chosen.values()))
-    kinds = ", ".join(f"{number:,} of {kind}" for kind, number in missing.items())
+    kinds = ", ".join(f"{number:,} of {kind}" for kind, number in chooser.missing().items())
     problem = (
         f"the graph gives {found:,} of {config.questions + config.test_questions:,} questions; missing are {kinds}: "
     )
-    if not found:
-        why = (
-            "no path of its facts leads from a name to one other name alone (kinds and other excluded relations do not "
-            "count); give a graph with more facts, or other --hops"
-        )
-        return NothingLeft(problem + why, file=kg)
-    apart = " --test-questions (whose entities no other question may have)," if config.test_questions else ""
-    return InvalidInput(
-        f"{problem}ask for fewer --questions,{apart} for other --hops, or raise --found-at-once", file=kg
-    )
+    samplers = {hops: PathSampler(store, path_config(store, config, hops, 1), config.seed) for hops in config.hops}
+    lacks: list[str] = []
+    for hops, sampler in samplers.items():
+        number = len(list(sampler.sample(_LOOKED_AT)))
+        if number < _LOOKED_AT:
+            lacks.append(
+                f"it has {number:,} paths of {hops} fact{'s' * (hops > 1)} (more: {describe_lack(sampler.rejected)})"
+            )
+    facts = next(iter(samplers.values())).count_facts()
+    asked = f"of {facts.total:,} facts {facts.asked:,} are asked for (kinds are not)"
+    order = _largest_order(candidates, config)
+    mend = f"try {order}, or give more facts" if order else "give more facts that lead from one name to another"
+    error = InvalidInput if found else NothingLeft
+    return error(f"{problem}{'; '.join((asked, *lacks))}; {mend}", file=kg)
+
+
+def _largest_order(candidates: Sequence[SearchedQuestion], config: WorldConfig) -> str:
+    """The options by which the most questions come of these candidates; empty when none do."""
+    found = {kind_of(each.question) for each in candidates}
+    hops = tuple(each for each in config.hops if any(kind.startswith(f"{each} hop") for kind in found))
+    if not hops:
+        return ""
+    size = len(candidates)
+    while size:
+        less = replace(config, questions=size, test_questions=0, hops=hops, comparisons=0.0, found_at_once=1.0)
+        chooser = Chooser(less)
+        chooser.choose(candidates)
+        if not chooser.missing():
+            at_once = " --found-at-once 1" if max(hops) > 1 else ""
+            compared = " --comparisons 0" if config.comparisons else ""
+            return f"--questions {size} --hops {','.join(map(str, hops))}{compared}{at_once}"
+        size -= max(1, size // 20)
+    return ""

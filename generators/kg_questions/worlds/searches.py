@@ -114,6 +114,8 @@ class _Searcher:
         if not self._states(document, sentences, hop, about):
             return None
         found = await self.retriever.retrieve(hop.query, self.passages)
+        if not found:
+            return None
         ranks = {passage.id: rank for rank, passage in enumerate(found, start=1)}
         alike = self.corpus.look_alikes.get(about.id)
         relations = alike.relations if alike else frozenset[str]()

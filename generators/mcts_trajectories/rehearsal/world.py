@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from trailforge.generators.mcts_trajectories.asking import PURPOSE as WORD
 from trailforge.generators.mcts_trajectories.rehearsal.counted import Behaviour, share_of
 from trailforge.generators.mcts_trajectories.thoughts import PURPOSE
 from trailforge.inference import Meter, Reply, Request
@@ -167,6 +168,9 @@ class ChainModel:
     def _text(self, request: Request, prompt: str, rng: random.Random) -> str:
         if request.purpose == "choose":
             return "1 \n"
+        if request.purpose == WORD:
+            hops = json.loads(request.json_schema or "")["properties"]["sub_questions"]["minItems"]
+            return json.dumps({"clear": True, "sub_questions": [""] * hops})
         if request.purpose == "grade":
             return '{"score": 0}'
         if request.purpose == PURPOSE:

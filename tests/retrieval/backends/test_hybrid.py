@@ -136,3 +136,11 @@ def test_passages_without_names_or_words_can_be_searched(texts: list[str], tmp_p
 
     for found in run(asked()):
         assert sorted(each.passage.id for each in found) == sorted(texts)
+
+
+@pytest.mark.parametrize("question", ["", "unheard words", "黄山在哪"])
+def test_words_that_match_nothing_add_nothing(question: str) -> None:
+    """What is found is found by cosine then, and says so."""
+    assert run(Bm25Retriever(DOCUMENTS).find(question, 5)) == []
+    assert scores(DEFAULT, question) == pytest.approx(scores(replace(DEFAULT, lexical_weight=0.0), question))
+    assert all("no passage has a word of the question" in each.why for each in find(build(), question))

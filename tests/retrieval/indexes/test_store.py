@@ -16,7 +16,7 @@ from trailforge.retrieval.backends import Backend, FoundPassage, Workbench
 from trailforge.retrieval.backends.bm25 import Bm25Config
 from trailforge.retrieval.backends.declaration import MadePassage
 from trailforge.retrieval.corpus import Chunking
-from trailforge.retrieval.indexes import store
+from trailforge.retrieval.indexes import manifest, store
 from trailforge.retrieval.indexes.shards import KeptShards
 from trailforge.retrieval.indexes.store import add_to_index, build_index, open_index, read_manifest
 from trailforge.retrieval.indexes.texts import MappedDocuments, write_texts
@@ -109,6 +109,23 @@ def test_what_is_no_index_says_what_to_do(folder: Path, tmp_path: Path) -> None:
         (folder / "index.json").write_text(json.dumps(changed))
         with pytest.raises(RetrievalError, match="build the index again"):
             open_index(folder)
+
+
+async def test_an_index_of_other_words_is_refused_and_one_without_words_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those are whose manifest does not speak of words."""
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "WORDS_VERSION", 0)
+        patch.setattr(manifest, "WORDS_VERSION", 0)
+        await build_index(DOCUMENTS, tmp_path / "bm25", "bm25")
+        written = await build_index(DOCUMENTS, tmp_path / "dense", "dense")
+    with pytest.raises(
+        RetrievalError, match="bm25 keeps the words of another version: build it again with `trailforge"
+    ):
+        open_index(tmp_path / "bm25")
+    assert written.words == 0
+    assert len(await open_index(tmp_path / "dense").find("lake", 3)) == 3
 
 
 @pytest.mark.parametrize("name", ["texts.arrow", "index/bm25/data.csc.index.npy", "index/bm25/vocab.index.json"])

@@ -137,7 +137,7 @@ def test_damage_is_found(tmp_path: Path) -> None:
         opened.check()
     manifest = json.loads((store.folder / "manifest.json").read_text())
     (store.folder / "manifest.json").write_text(json.dumps({**manifest, "format": 0}))
-    with pytest.raises(RetrievalError, match="not of store format 2"):
+    with pytest.raises(RetrievalError, match="not of store format 3: build the store again with `trailforge kg build`"):
         KgStore.open(store.folder)
 
 

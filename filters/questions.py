@@ -1,0 +1,175 @@
+"""Whether a question can be asked at all, judged before any call: what is stated of it, by which sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from difflib import get_close_matches
+
+from trailforge.filters.base import is_never_quoted, mentions_any, names_of_answer
+from trailforge.filters.gold_hops import golds_of_hops
+from trailforge.filters.grounding import CHOICE, is_computed, says, says_turned, supports
+from trailforge.mcts.plan import asked_for, gold_plan, references, resolve
+from trailforge.retrieval.sentences import split_sentences
+from trailforge.rewards import other_names
+from trailforge.schemas import Document, Passage, Question, Step, Verdict
+
+_TEXTS = Sequence[Passage] | Sequence[Document]
+
+_ODD = re.compile(
+    r"\b(?:of|was|were|is|are) (?:who|where|what|when) (?:the|was|is|were|are|did|does|has|had|[a-z]+(?:ed|s|t))\b"
+    r"|\b(?:[Tt]he|an?|his|her|its) #\d|#\d+ (?:state|city|country)\b|\bof #\d+ [a-z]+\?$|#\d+ #\d"
+)
+"""What comes of joining questions by rules: "of who was Rotrude's father's era", "the #1 of #2", "of #1 father?"."""
+_ASKS = re.compile(
+    r"\b(?:who|whom|whose|what|when|where|which|why|how)\b|^(?:is|are|was|were|did|does|do|has|name)\b", re.I
+)
+_NAMES = re.compile(r"(?<!^)\b[A-Z][\w'’-]+|\d")
+_LONG, _LONG_TO_SPELL, _STEM = 4, 7, 4
+"""Letters of a word that means something, of one that is looked at for its spelling, and that forms of a word share."""
+_ALIKE = 0.8
+"""Similarity of a word and its misspelling ("tantacle", "tentacled")."""
+
+
+def searched_texts(question: Question, *, own_paragraphs: bool) -> tuple[Document, ...]:
+    """What an agent may find for a question, as far as the row tells: its paragraphs; of a corpus the documents that
+    the question rests on. Empty where that is not known."""
+    if own_paragraphs:
+        return question.paragraphs
+    known = [(n, each, question.support_text(each)) for n, each in enumerate(question.supporting_documents)]
+    return tuple(Document(id=each.id or str(n), title=each.title, text=text) for n, each, text in known if text)
+
+
+def stated_hops(question: Question, passages: _TEXTS) -> tuple[str | None, ...]:
+    """Of each gold hop the sentence of a passage that states its answer; None where none does.
+
+    The document that is annotated as a hop's support has to have the answer; any other one has to speak of what the hop
+    asks, too (`grounding.supports`). Where a title alone has it, the title is the quote, and the whole text where it
+    takes several sentences. Without a decomposition the question is one hop, whose answer some passage has to have.
+    """
+    if not question.decomposition:
+        names = names_of_answer(question.answer, question.golds) + question.answer_aliases
+        found = (quote_of(passage, name) for passage in passages for name in names if says(passage, name))
+        return (next(found, None),)
+    answers = {number: hop.answer for number, hop in enumerate(question.decomposition, start=1)}
+    plan = gold_plan(question.decomposition).sub_questions
+    return tuple(
+        _quote_of_hop(resolve(asked, answers), [answers[k] for k in references(asked) if k in answers], golds,
+                      hop.support_id, passages)
+        for asked, golds, hop in zip(plan, golds_of_hops(question), question.decomposition, strict=True)
+    )  # fmt: skip
+
+
+def _quote_of_hop(
+    query: str, given: Sequence[str], golds: Sequence[str], support_id: str | None, passages: _TEXTS
+) -> str | None:
+    ranked = sorted(passages, key=lambda passage: passage.id != support_id)
+    names = dict.fromkeys((*golds, *(name for gold in golds for name in other_names(gold))))
+    for passage in ranked:
+        for name in names:
+            is_support = passage.id == support_id and says(passage, name)
+            if is_support or supports(passage, query, name, given):
+                return quote_of(passage, name)
+    return None
+
+
+def quote_of(passage: Passage | Document, answer: str) -> str:
+    """The first sentence that has an answer; the title where it alone has it; the whole text where no sentence has."""
+    for sentence in split_sentences(passage.text):
+        if says(Document(id="", title="", text=sentence), answer):
+            return sentence
+    return passage.title if says(Document(id="", title=passage.title, text=""), answer) else passage.text
+
+
+def follows_from_hops(question: Question) -> bool:
+    """Does the answer follow from what the hops found, so that no text has to say it, and the question may?
+
+    Yes and no, a choice among things that it names, a comparison or a sum as its last hop.
+    """
+    hops = question.decomposition
+    if is_never_quoted(question.answer) or CHOICE.search(question.question):
+        return True
+    if question.num_hops is not None and 0 < question.num_hops < len(hops):
+        return True
+    plan = gold_plan(hops).sub_questions
+    answers = {number: hop.answer for number, hop in enumerate(hops, start=1)}
+    steps = [
+        Step(index=n, sub_question=asked, query=resolve(asked, answers), passages=(), answer=hops[n].answer)
+        for n, asked in enumerate(plan)
+    ]
+    return bool(steps) and is_computed(steps[-1], steps[:-1])
+
+
+def answer_in_question(question: Question) -> Verdict:
+    """It names its answer: nothing has to be found. Score: 1.0 if it does.
+
+    "The third season" names "season three". Where a choice is asked for, it has to name what is chosen from: "A and B
+    were founded in the same year. Which served it first?".
+    """
+    text, answer = question.question, question.answer
+    named = [answer] if mentions_any(text, [answer]) or says_turned(text, answer) else []
+    if follows_from_hops(question) or mentions_any(text, [f"{answer} and", f"and {answer}"]):
+        named = []
+    detail = f"{named[0]!r} stands in {text!r}" if named else ""
+    return Verdict(keep=not named, reason="answer_in_question", score=float(len(named)), detail=detail)
+
+
+def gold_not_stated(question: Question, passages: _TEXTS) -> Verdict:
+    """No passage that it may search states its answer, under any name. Score: 1.0 if none does.
+
+    Passages that are not known, and answers that follow from others, are no reason.
+    """
+    is_known = not passages or follows_from_hops(question) or stated_hops(question, passages)[-1] is not None
+    detail = "" if is_known else f"no text of {len(passages)} that it may search states {question.answer!r}"
+    return Verdict(keep=is_known, reason="gold_not_stated", score=float(not is_known), detail=detail)
+
+
+def can_be_asked(question: Question, *, own_paragraphs: bool) -> Verdict:
+    """By code alone: the first reason for which a question is set aside. Score: 0.0 where there is none.
+
+    `own_paragraphs`: whether they are what is searched.
+    """
+    texts = searched_texts(question, own_paragraphs=own_paragraphs)
+    named = answer_in_question(question)
+    return named if not named.keep else gold_not_stated(question, texts)
+
+
+def garbled_places(question: Question, passages: _TEXTS) -> list[str]:
+    """What may be garbled, the question or gold sub-questions: a guess by marks of texts that were joined by rules.
+
+    A question word in mid-sentence, a reference in the place of a common noun, a sub-question that asks or names
+    nothing, or one with a word that is almost, but not quite, one of the question or the passages.
+    """
+    whole = question.question
+    known = {word for text in (whole, *(f"{p.title} {p.text}" for p in passages)) for word in _long_words(text)}
+    found = [whole] if _ODD.search(whole) else []
+    titles = {_stem(word) for passage in passages for word in _long_words(passage.title)}
+    for hop, asked in zip(question.decomposition, gold_plan(question.decomposition).sub_questions, strict=True):
+        words = set(_long_words(" ".join(asked_for(asked))))
+        is_relation = ">>" in hop.question
+        names_nothing = not is_relation and not references(asked) and not _NAMES.search(asked)
+        if (
+            _ODD.search(asked)
+            or not _ASKS.search(asked)
+            or (is_relation and len(references(asked)) > 1)
+            or (names_nothing and titles.isdisjoint(map(_stem, words)))
+            or any(_is_misspelt(word, known) for word in words if word not in whole.casefold())
+        ):
+            found.append(asked)
+    return found
+
+
+def _long_words(text: str) -> list[str]:
+    return [word for word in re.findall(r"[^\W\d_]+", text.casefold()) if len(word) >= _LONG]
+
+
+def _is_misspelt(word: str, known: AbstractSet[str]) -> bool:
+    if len(word) < _LONG_TO_SPELL or word in known or any(each[:_STEM] == word[:_STEM] for each in known):
+        return False
+    alike = [each for each in known if each[0] == word[0] and len(each) >= _LONG_TO_SPELL]
+    return bool(get_close_matches(word, alike, n=1, cutoff=_ALIKE))
+
+
+def _stem(word: str) -> str:
+    return word[:_STEM]
