@@ -8,7 +8,7 @@ rehearsals read.
 
     make bench B=search_counts ARGS="--model strong --source '…' --recording mcts.jsonl.gz \\
         --reading runs/mcts-1 1 131 --reading runs/mcts-2 132 240 --documents musique_passages.jsonl.gz"
-    make bench B=search_counts ARGS="--model embedded --source '…' --reading datasets_out/demo 0 0"
+    make bench B=search_counts ARGS="--model embedded --source '…' --reading datasets_out/demo 0 0 --wordings 1"
 """
 
 from __future__ import annotations
@@ -58,8 +58,6 @@ _BEGINNINGS = {
     "Judge how well": "grade",
     "A search agent answered": "thoughts",
 }
-_USUAL_WORDINGS = 4
-"""That a reply is asked for."""
 _PER_TRY = 1000
 """What is between the numbers of the draws of one rollout's answer (`mcts.rollout`)."""
 
@@ -86,6 +84,7 @@ def main() -> None:
     parser.add_argument(
         "--documents", type=Path, help="a corpus to search the recorded wordings in, beside the own paragraphs"
     )
+    parser.add_argument("--wordings", type=int, default=4, help="that a reply with rewordings is asked for")
     parser.add_argument("--kind", default="hybrid", help="its back end")
     parser.add_argument("--top-k", type=int, default=2)
     parser.add_argument("--out", type=Path, default=COUNTED)
@@ -93,7 +92,7 @@ def main() -> None:
     calls = list(_read_calls(options.recording)) if options.recording else []
     readings = {}
     for run, first, last in options.reading:
-        readings[Path(run).name] = count_run(Path(run), calls[max(0, int(first) - 1) : int(last)])
+        readings[Path(run).name] = count_run(Path(run), calls[max(0, int(first) - 1) : int(last)], options.wordings)
     _print(readings)
     runs = [Path(run) for run, *_ in options.reading]
     corpus = {}
@@ -116,8 +115,8 @@ def main() -> None:
     )
 
 
-def count_run(folder: Path, calls: Sequence[Call]) -> dict[str, Any]:
-    """What a run says, as `rehearsal.counted.Reading` has it."""
+def count_run(folder: Path, calls: Sequence[Call], wordings: int) -> dict[str, Any]:
+    """What a run says, as `rehearsal.counted.Reading` has it; `wordings`: asked for in a reply."""
     trees = list(read_rows(sorted(folder.glob("trees/*.parquet")), SearchTree))
     questions = {q.id: q for q in read_rows(sorted(folder.glob("inputs/*.parquet")), Question)}
     rows = list(read_rows(sorted(folder.glob("mcts_trajectories/*.parquet")), Trajectory))
@@ -130,7 +129,7 @@ def count_run(folder: Path, calls: Sequence[Call]) -> dict[str, Any]:
     behaviour.update({"unsupported": unsupported, "unsupported of": told})
     behaviour.update(_count_replies(calls))
     # Of each reply all wordings were searched until one lost the passage.
-    a_reply = _USUAL_WORDINGS * behaviour["wordings"] / behaviour["wordings of"] if calls else _USUAL_WORDINGS
+    a_reply = wordings * behaviour["wordings"] / behaviour["wordings of"] if calls else wordings
     behaviour["lost of"] = round(a_reply * behaviour["lost of"])
     by_purpose = Counter(call.purpose for call in calls)
     return {
@@ -184,8 +183,8 @@ async def count_corpus(
 
 
 def _gold_queries(tree: SearchTree, question: Question) -> Iterator[tuple[str, str]]:
-    """The queries of the gold decomposition, with what they are to find, as far as the hops before were answered."""
-    plain = next((r for r in tree.rollouts if tree.nodes[r.node].origin == "oracle"), None)
+    """The queries of a plain rollout of the gold hops, and what they are to find."""
+    plain = _gold_like(tree, question)
     for step, hop, _ in _asked_rightly(plain, question) if plain else ():
         yield step.query, hop.answer
 
@@ -210,11 +209,13 @@ def _count_tree(tree: SearchTree, question: Question) -> Counter[str]:
         if not (rollouts := of[node.id]):
             continue
         if node.origin == "oracle":
-            _count_gold_steps(rollouts[0], question, count)
-        elif any(node.decomposable):
+            continue
+        if any(node.decomposable):
             count("unsplit", rollouts[0].reward > 0)
         else:
             count("plans", any(rollout.reward > 0 for rollout in rollouts))
+    if plain := _gold_like(tree, question):
+        _count_gold_steps(plain, question, count)
     for rollout in tree.rollouts:
         _count_rewording(rollout, tree, question, count)
     counts.update(_count_redraws(tree))
@@ -226,8 +227,16 @@ def _count_tree(tree: SearchTree, question: Question) -> Counter[str]:
     return counts
 
 
+def _gold_like(tree: SearchTree, question: Question) -> Rollout | None:
+    """The first rollout of the gold decomposition, or of a leaf plan that is as long, whichever was made before: a gold
+    decomposition that comes last was tried on hard questions alone."""
+    hops = len(question.decomposition)
+    of_leaves = (r for r in tree.rollouts if not any(tree.nodes[r.node].decomposable) and len(r.steps) == hops)
+    return next(of_leaves, None)
+
+
 def _count_gold_steps(plain: Rollout, question: Question, count: Any) -> None:
-    """Whether the steps of the gold decomposition's plain rollout found and read what the hops have."""
+    """Whether the steps of a plain rollout found and read what the gold hops have."""
     for step, hop, is_right in _asked_rightly(plain, question):
         is_found = _states(step, hop.answer)
         count("found", is_found)

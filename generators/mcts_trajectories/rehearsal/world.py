@@ -50,12 +50,14 @@ class Asked:
 
     @property
     def answer(self) -> str:
+        """What is true in this world."""
         entity = self.subject
         for relation in reversed(self.relations):
             entity = name_of(relation, entity)
         return entity
 
     def text(self, subject: str | None = None) -> str:
+        """The question in its plain words."""
         return f"What is the {' of the '.join(self.relations)} of {subject or self.subject}?"
 
 
@@ -185,7 +187,7 @@ class ChainModel:
         asked = read_question(_last(prompt, "Question: "))
         if request.purpose == "split":
             return json.dumps({"decompositions": self._splits(asked, rng)[: _wanted(prompt, "Give")]})
-        return self._answer(asked, prompt.rpartition("Question: ")[2], rng)
+        return self._answer(asked, prompt.strip().rpartition("\n\n")[2], rng)  # what stands before are examples
 
     def _answer(self, asked: Asked, prompt: str, rng: random.Random) -> str:
         """The first reply to a prompt follows from the prompt; another one says the same but for the counted share."""
@@ -275,9 +277,9 @@ def _thoughts(schema: str, is_unsupported: bool) -> str:
 
 
 def _wanted(prompt: str, verb: str) -> int:
+    """How many a prompt asks for: one, where it does not say."""
     count = re.search(rf"{verb} (\d+|one)\b", prompt)
-    assert count is not None, "the prompt says how many"
-    return 1 if count[1] == "one" else int(count[1])
+    return 1 if count is None or count[1] == "one" else int(count[1])
 
 
 def _reply(request: Request, text: str) -> Reply:
