@@ -135,7 +135,10 @@ def _silent_prefect(error: RuntimeError) -> TrailforgeError | None:
 
 
 def _quiet() -> None:
-    """No logs of libraries, which tell every exception with its traceback. PREFECT_LOGGING_LEVEL brings them back."""
+    """No logs of libraries, which tell every exception with its traceback; notices (`errors.NOTICE`) are above that.
+
+    PREFECT_LOGGING_LEVEL brings all back.
+    """
     if "PREFECT_LOGGING_LEVEL" not in os.environ:
         os.environ["PREFECT_LOGGING_LEVEL"] = "CRITICAL"
         logging.disable(logging.ERROR)

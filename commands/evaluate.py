@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from trailforge.commands.index import documents_of
-from trailforge.commands.options import MaxCalls, MaxCost, MaxTokens, ServerPrices, read_prices
+from trailforge.commands.options import MaxCalls, MaxCost, MaxTokens, QuestionColumns, ServerPrices, read_prices
 from trailforge.schemas import InvalidInput, check_packages
 from trailforge.schemas.text import visible
 
@@ -115,6 +115,7 @@ def evaluate(
     seeds: _Seeds = "0",
     limit: _Limit = None,
     question_format: _Format = "auto",
+    columns: QuestionColumns = None,
     top_k: _TopK = None,
     documents: _Documents = None,
     kg: _Kg = None,
@@ -130,7 +131,7 @@ def evaluate(
     dry_run: _DryRun = False,
 ) -> None:
     """Run every agent over every back end with every seed on the same questions, and write a report."""
-    from trailforge.evaluation.corpora import Corpora, packages_of, read_asked, read_sources
+    from trailforge.evaluation.corpora import Corpora, packages_of, read_sources
     from trailforge.evaluation.grid import choose_agents, describe_evaluation, read_evaluation_config
 
     config = _configure(read_evaluation_config(preset), top_k, encoder, judge, prices)
@@ -141,7 +142,7 @@ def evaluate(
     served, sources = _served(config, model, model_name), read_sources(backends, config.backends)
     if not dry_run:
         check_packages(packages_of(sources, config.retrieval, kg), "evaluate")
-    asked = _read_held_out(questions, limit) if questions.is_dir() else read_asked(questions, question_format, limit)
+    asked = _read_questions(questions, question_format, columns, limit)
     if asked.problem:
         typer.echo(visible(asked.problem), err=True)
     corpora = Corpora(
@@ -311,12 +312,16 @@ def _served(config: EvaluationConfig, model: str | None, model_name: str | None)
     return _Served(name=f"{url.rstrip('/')}@{hash_place(Path(folder))[:8]}", checkpoint=folder)
 
 
-def _read_held_out(folder: Path, limit: int | None) -> QuestionSet:
-    """Of a training set, which is as its manifest says."""
-    from trailforge.evaluation.corpora import QuestionSet, hash_place
+def _read_questions(source: Path, question_format: str, columns: str | None, limit: int | None) -> QuestionSet:
+    """Of a file, or of a training set, which is as its manifest says."""
+    from trailforge.evaluation.corpora import QuestionSet, hash_place, read_asked
+    from trailforge.pipelines.sources.jsonl import parse_columns
+
+    if not source.is_dir():
+        return read_asked(source, question_format, limit, parse_columns(columns))
     from trailforge.training.sets.files import held_out_questions
 
-    return QuestionSet(name=folder.name, sha256=hash_place(folder), questions=held_out_questions(folder)[:limit])
+    return QuestionSet(name=source.name, sha256=hash_place(source), questions=held_out_questions(source)[:limit])
 
 
 def _read_seeds(text: str) -> list[int]:

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from trailforge.commands.options import QuestionColumns
+
 TRAINING_SET_EPILOG = """Examples:\n
     trailforge training-set datasets_out/demo --out sets/demo\n
     trailforge training-set out/musique out/bundles out/kg --out sets/all --tokenizer Qwen/Qwen2.5-7B-Instruct\n
@@ -35,6 +37,7 @@ _Mix = Annotated[
     list[str] | None,
     typer.Option(help="Weight of a data set, as DATASET=WEIGHT; surplus rows are dropped. Repeatable."),
 ]
+_Benchmark = Annotated[list[Path] | None, typer.Option(help="File of questions to keep out of training. Repeatable.")]
 _LeaveOut = Annotated[
     list[str] | None,
     typer.Option(help="Leave out reflective rows that correct this kind of error. Repeatable.", metavar="retrieval|…"),
@@ -52,6 +55,7 @@ def training_set(
     out: _Out,
     runs: _Runs = None,
     questions: _Questions = None,
+    columns: QuestionColumns = None,
     validation: Annotated[float, typer.Option(min=0.0, max=0.99, help="Share of questions held out; 0: none.")] = 0.05,
     order: _Order = "curriculum",
     mix: _Mix = None,
@@ -75,14 +79,13 @@ def training_set(
     reflective: Annotated[bool, typer.Option(help="Include rows that make a mistake and correct it.")] = True,
     leave_out: _LeaveOut = None,
     errors: _Errors = "all",
-    benchmark: Annotated[
-        list[Path] | None, typer.Option(help="File of questions to keep out of training (JSONL). Repeatable.")
-    ] = None,
+    benchmark: _Benchmark = None,
     ngram: Annotated[int, typer.Option(min=1, help="Words in a row that count as a benchmark match.")] = 8,
     seed: Annotated[int, typer.Option(help="Seed of the split, the mixture and the order.")] = 0,
 ) -> None:
     """Make a training set from finished runs: SFT, RL and preference rows, split by question, in training order."""
     from trailforge.pipelines.engine.progress import show_parts
+    from trailforge.pipelines.sources.jsonl import parse_columns
     from trailforge.training.sets.build import make_training_set
     from trailforge.training.sets.config import ViewConfig
 
@@ -104,7 +107,8 @@ def training_set(
         ngram=ngram,
     )
     with show_parts() as report:
-        manifest = make_training_set(runs or (), out, config, questions=questions or (), progress=report)
+        given = {"questions": questions or (), "column_map": parse_columns(columns)}
+        manifest = make_training_set(runs or (), out, config, **given, progress=report)
     _show(manifest, out)
 
 

@@ -16,7 +16,7 @@ app = typer.Typer(
     help="Knowledge graphs: built once into a folder, opened in milliseconds, shared by all workers.",
 )
 _Store = Annotated[Path, typer.Argument(help="Folder that `kg build` made.", metavar="DIR")]
-_Tables = typer.Option(help="Table of names: id, label, aliases (TSV, JSON Lines, Parquet). Repeatable.")
+_Tables = typer.Option(help="Table of names: id, label, aliases (TSV, CSV, JSON, Parquet). Repeatable.")
 
 
 @app.command(
@@ -28,7 +28,12 @@ _Tables = typer.Option(help="Table of names: id, label, aliases (TSV, JSON Lines
     trailforge kg build triples.parquet --entities names.jsonl.gz --columns head=subject,tail=object --out kgs/mine""",
 )
 def build(
-    source: Annotated[Path, typer.Argument(help="Wikidata5M's or CoDEx's folder, KQA's kb.json, or triples.")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="Wikidata5M's or CoDEx's folder, KQA's kb.json, or triples (TSV, CSV, JSON, Parquet, N-Triples)."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="Folder of the store; must not exist.")],
     entities: Annotated[list[Path] | None, _Tables] = None,
     relations: Annotated[list[Path] | None, _Tables] = None,
@@ -36,10 +41,11 @@ def build(
         str | None, typer.Option(help="Which column of the triples holds what, e.g. head=subject,tail=object.")
     ] = None,
 ) -> None:
-    """Build a store from a graph's published files."""
+    """Build a store from a graph's published files, or from triples: TSV, CSV, JSON, Parquet or N-Triples."""
     from trailforge.retrieval.kg import build_kg, open_source
+    from trailforge.retrieval.kg.tables import parse_columns
 
-    pairs = dict(_pair(each) for each in columns.split(",")) if columns else None
+    pairs = parse_columns(columns) if columns else None
     made = build_kg(open_source(source, entities=entities or (), relations=relations or (), columns=pairs), out)
     print(f"{made.entities:,} entities, {made.triples:,} triples, {made.relations:,} relations in {out}")
     if made.invalid_rows:
@@ -168,10 +174,3 @@ def _numbers(text: str) -> tuple[int, ...]:
         return tuple(sorted({int(each) for each in text.split(",")}))
     except ValueError:
         raise typer.BadParameter(f"{text!r}: expected numbers as 1,2", param_hint="--hops") from None
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, column = text.partition("=")
-    if not (name and equals and column):
-        raise typer.BadParameter(f"{text!r}: expected NAME=COLUMN", param_hint="--columns")
-    return name.strip(), column.strip()

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DIR")]
 
 
+QuestionColumns = Annotated[
+    str | None,
+    typer.Option("--columns", help="Column names of your own questions, e.g. question=query,answer=gold."),
+]
+"""As data sets' commands take it (`pipelines.dataset.QUESTION_COLUMNS`)."""
+
+
 class Redo(StrEnum):
     """Which replies are asked for again."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -116,11 +116,13 @@ class QuestionSet:
     """What is wrong with rows that are none; empty: nothing."""
 
 
-def read_asked(path: Path, format: str = "auto", limit: int | None = None) -> QuestionSet:
+def read_asked(
+    path: Path, format: str = "auto", limit: int | None = None, column_map: Mapping[str, str] | None = None
+) -> QuestionSet:
     """The first `limit` valid questions of a file. Raises as `read_questions`, and for a file without any."""
     if not path.is_file():
         raise InvalidInput("no such file", file=path)
-    rows = list(read_questions(path, format=format, limit=limit))
+    rows = list(read_questions(path, format=format, limit=limit, column_map=column_map))
     invalid = [row for row in rows if isinstance(row, InvalidRow)]
     questions = [row for row in rows if not isinstance(row, InvalidRow)]
     problem = f"{path}: {len(invalid):,} rows are no questions" if invalid else ""

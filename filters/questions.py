@@ -118,9 +118,12 @@ def answer_in_question(question: Question) -> Verdict:
 def gold_not_stated(question: Question, passages: _TEXTS) -> Verdict:
     """No passage that it may search states its answer, under any name. Score: 1.0 if none does.
 
-    Passages that are not known, and answers that follow from others, are no reason.
+    Passages that are not known, and answers that follow from others, are no reason; nor is a question of which no hop
+    and no supporting document is annotated, whose answer may be in words of its own.
     """
-    is_known = not passages or follows_from_hops(question) or stated_hops(question, passages)[-1] is not None
+    is_annotated = bool(question.decomposition or question.supporting)
+    is_known = not passages or not is_annotated or follows_from_hops(question)
+    is_known = is_known or stated_hops(question, passages)[-1] is not None
     detail = "" if is_known else f"no text of {len(passages)} that it may search states {question.answer!r}"
     return Verdict(keep=is_known, reason="gold_not_stated", score=float(not is_known), detail=detail)
 

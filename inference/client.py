@@ -37,6 +37,7 @@ from trailforge.schemas import (
     Stalled,
     TrailforgeError,
 )
+from trailforge.schemas.errors import NOTICE
 
 T = TypeVar("T")
 _CLOSING_S = 5.0
@@ -343,7 +344,8 @@ class ModelClient:
             self.counters.unknown_endings += 1
             if reply.finish_reason not in self._unknown_endings:
                 self._unknown_endings.add(reply.finish_reason)
-                _LOG.warning(
+                _LOG.log(
+                    NOTICE,
                     "replies end for the reason %r, which is not known here, and so are not taken for whole; if they "
                     "are, set model.parameters.finish_reasons: {%s: whole}",
                     reply.finish_reason[:40],

@@ -27,7 +27,9 @@ from trailforge.inspector.evaluations import OpenEpisodes, find_episodes, open_e
 from trailforge.inspector.showing import count_kinds, describe, find_rows, hints_of, kinds_of, product_of, show_of
 from trailforge.inspector.visible_text import visible
 from trailforge.pipelines.cards.card import describe_empty
+from trailforge.pipelines.runs.finish import explain_nothing
 from trailforge.pipelines.runs.finished import OpenRun, open_run
+from trailforge.pipelines.runs.intake import read_settings
 from trailforge.pipelines.show.parts import (
     Chips,
     Code,
@@ -105,6 +107,9 @@ def show_first(manifest: Manifest, folder: Path) -> None:
     table = product_of(run.dataset) if run.size(product_of(run.dataset)) else "rejected"
     for number in range(min(3, run.size(table))):
         console.print(row(run, table, number))
+    settings = read_settings(folder)
+    if settings is not None and (nothing := explain_nothing(manifest, settings, folder)):
+        console.print(_text((nothing, "bold red")), soft_wrap=True)
 
 
 def show_end(manifest: Manifest, folder: Path) -> None:

@@ -138,8 +138,10 @@ class RunOption:
 
 
 QUESTION_FILE = RunOption(
-    help="Questions: MuSiQue, HotpotQA, 2Wiki … as published, FlashRAG's or our JSONL; .gz too.", takes=Path
+    help="Questions: MuSiQue, HotpotQA, 2Wiki … as published, FlashRAG's, or yours: JSON, CSV or Parquet; .gz too.",
+    takes=Path,
 )
+QUESTION_COLUMNS = RunOption(help="Column names of your own questions, e.g. question=query,answer=gold.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,8 +203,8 @@ class DataSet:
     """The preset that runs on the packaged model; empty: there is none."""
     own_options: Mapping[str, RunOption] = field(default_factory=dict)
     """What it alone takes, by name: it comes as `RunInputs.options`."""
-    read_given: Reference | None = None
-    """`(files, own_options) -> (paths, RunInputs.options)`, where what people give is not that itself."""
+    read_given: Reference = "trailforge.pipelines.sources.jsonl:read_given"
+    """`(files, own_options) -> (paths, RunInputs.options)`, from what people give."""
     ask_elsewhere: Reference | None = None
     """`(folder of a finished run, distractors) -> (questions, types of those left out)`: its rows as questions with
     paragraphs, which a night's other data sets are made of. None: it has no such rows."""
@@ -227,7 +229,8 @@ class DataSet:
     def given(self) -> dict[str, RunOption]:
         """All that its command and its flow take beside what every run takes."""
         files = {self.option.removeprefix("--"): self.files} if self.files else {}
-        return {**files, **self.own_options}
+        columns = {"columns": QUESTION_COLUMNS} if self.files is QUESTION_FILE else {}
+        return {**files, **columns, **self.own_options}
 
     def read(self, given: Mapping[str, Any]) -> tuple[tuple[Path, ...], dict[str, Any]]:
         """Files and options of a run, of what a person gave of `given`. Raises `InvalidInput` for what cannot be."""
@@ -235,7 +238,7 @@ class DataSet:
         if self.files:
             value = options.pop(self.option.removeprefix("--"))
             files = tuple(value) if self.files.many else (value,)
-        return (files, options) if self.read_given is None else resolve(self.read_given)(files, options)
+        return resolve(self.read_given)(files, options)
 
     @property
     def all_tables(self) -> dict[str, Table]:

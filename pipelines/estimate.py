@@ -77,7 +77,7 @@ def sample_questions(inputs: RunInputs, seed: int) -> tuple[list[Question], int]
 
     def valid() -> Iterator[Question]:
         first, are_all_invalid = None, True
-        for row in read_questions(source):
+        for row in read_questions(source, column_map=inputs.options.get("column_map")):
             if isinstance(row, InvalidRow):
                 first = first or row
                 continue

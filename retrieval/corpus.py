@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from trailforge.retrieval.sentences import split_sentences
-from trailforge.schemas import Document, InvalidInput, parse_json
-from trailforge.schemas.files import json_lines, open_unpacked, read_limited
+from trailforge.rows import InvalidRow, open_file, read_rows
+from trailforge.rows.fields import Asides, Fields, flattened, split_contents
+from trailforge.rows.files import head_of
+from trailforge.rows.html_text import plain_text
+from trailforge.rows.tables import bare_name, find_columns
+from trailforge.schemas import Document, InvalidInput
+from trailforge.schemas.errors import NOTICE, located
+from trailforge.schemas.files import LONGEST_ROW
 
-Row = tuple[int, dict[str, Any]]
-"""Number, 1-based (the line of a JSON Lines file), and content."""
 CountTokens = Callable[[Sequence[str]], Sequence[int]]
 """Of each text."""
 
-_TEXT, _ROWS = (".txt", ".md"), (".json", ".jsonl", ".ndjson", ".parquet")
+_TEXT, _ROWS = (".txt", ".md"), (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+USUAL: dict[str, tuple[str, ...]] = {
+    "id": ("id", "docid", "documentid", "passageid", "pid", "wikipediaid", "pageid", "chunkid", "nodeid"),
+    "title": ("title", "wikipediatitle", "doctitle", "headline", "name", "metadatatitle", "metatitle", "metaname"),
+    "text": (
+        *("text", "paragraphtext", "contents", "content", "passage", "passagetext", "body", "pagecontent"),
+        *("paragraph", "chunk", "segment", "fulltext", "article", "abstract"),
+    ),
+}
+"""Columns by field, as `rows.tables.find_columns` takes them: of corpora of BEIR, DPR, KILT, Pyserini, FlashRAG and
+MIRACL, and of documents of LangChain, LlamaIndex and Haystack."""
+FORM = (
+    'a passage is {"id": …, "title": …, "text": …} in JSON Lines, JSON or Parquet, or a row of a CSV or TSV with such '
+    "a header; the text is needed"
+)
+"""What a message about the form of a corpus ends with."""
+_LOG = logging.getLogger(__name__)
 _WORD = re.compile(r"\S+")
 
 
@@ -118,31 +137,22 @@ def distinct(documents: Iterable[Document]) -> Iterator[Document]:
 def read_corpus(source: Path) -> Iterator[Document]:
     """The documents of a file, or of all files in a folder and below, by name.
 
-    A JSON Lines or Parquet file, or a list in a JSON file, has a document a row: `text`, and if there are any, `title`
-    and `id`. A text (.txt, .md) is one document with the file's name, a Markdown file's first heading, for its title.
-    Any of them may be packed with gzip, but for Parquet. Without an `id` the row's number is one; in a folder, the
-    file's path in it, and the row's number behind a colon.
+    A file of rows (JSON Lines, JSON, CSV, TSV or Parquet, told by content) has a document a row: a text, and if there
+    are any, a title and an id, in columns of the usual names (`USUAL`); HTML is turned to text. A text (.txt, .md) is
+    one document with the file's name, a Markdown file's first heading, for its title. Any of them may be packed with
+    gzip. Without an `id` the row's number is one; in a folder, the file's path in it, and the row's number behind a
+    colon. Links out of a folder are not followed.
 
-    Raises `InvalidInput` for a file that cannot be read, for a row without text or with half a surrogate pair, and for
-    an id that came before.
+    Raises `InvalidInput` for a file that cannot be read, for texts of more than 16 MiB, for a row without text or with
+    half a surrogate pair, and for an id that came before.
     """
     seen: set[str] = set()
     for file, name in _files(source):
         for number, document in _documents(file, name):
-            _check_is_text(document, file, number)
             if document.id in seen:
                 raise InvalidInput(f"{document.id!r} is the id of an earlier row", file=file, row=number, field="id")
             seen.add(document.id)
             yield document
-
-
-def _check_is_text(document: Document, file: Path, row: int) -> None:
-    for name in ("id", "title", "text"):
-        try:
-            getattr(document, name).encode()
-        except UnicodeEncodeError:
-            problem = "holds half a surrogate pair (\\ud800 to \\udfff), which is no text"
-            raise InvalidInput(problem, file=file, row=row, field=name) from None
 
 
 def _files(source: Path) -> Iterator[tuple[Path, str]]:
@@ -150,11 +160,29 @@ def _files(source: Path) -> Iterator[tuple[Path, str]]:
     if not source.is_dir():
         yield source, ""
         return
-    known = [path for path in source.rglob("*") if _kind(path) in {*_TEXT, *_ROWS} and path.is_file()]
-    named = sorted((_readable(path.relative_to(source).as_posix()), path) for path in known)
-    if not named:
+    inside, known = os.path.realpath(source), list[tuple[str, Path]]()
+    led_out: list[str] = []
+    for path in source.rglob("*"):
+        name = _readable(path.relative_to(source).as_posix())
+        if name.startswith(".") or "/." in name:
+            continue
+        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(inside):
+            led_out.append(name)
+        elif _kind(path) in {*_TEXT, *_ROWS} and path.is_file():
+            known.append((name, path))
+    if led_out:
+        _LOG.log(
+            NOTICE, "%s: links that lead out of the folder are not followed: %s", source, ", ".join(sorted(led_out))
+        )
+    if not known:
         raise InvalidInput(f"holds no document ({', '.join((*_TEXT, *_ROWS))}, .gz too)", file=source)
-    yield from ((path, name) for name, path in named if not name.startswith(".") and "/." not in name)
+    large = [name for name, path in sorted(known) if _kind(path) in _TEXT and path.stat().st_size > LONGEST_ROW]
+    if large:
+        raise InvalidInput(f"texts of {_TOO_LARGE}: {', '.join(large)}", file=source)
+    yield from ((path, name) for name, path in sorted(known))
+
+
+_TOO_LARGE = f"more than {LONGEST_ROW >> 20} MiB, which are no documents; split them, or make rows of a table of them"
 
 
 def _readable(name: str) -> str:
@@ -170,12 +198,36 @@ def _documents(file: Path, name: str) -> Iterator[tuple[int, Document]]:
     if _kind(file) in _TEXT:
         yield 1, _text_document(file, name or _readable(file.name))
         return
-    for number, row in _rows(file):
-        yield number, _document(row, number, file, f"{name}:{number}" if name else str(number))
+    asides, is_plain = Asides(file), _is_headless(file)
+    rows = read_rows(
+        file,
+        is_row=lambda keys: "question" in keys or "text" in find_columns(keys, USUAL, {}, needed=()),
+        choose=lambda names: list(_columns(tuple(names)).values()),
+        unnamed=lambda cells: ("id", "text") if is_plain else None,
+        plain_tabs=is_plain,
+    )
+    for row in rows:
+        if isinstance(row, InvalidRow):
+            raise InvalidInput(row.problem, file=file, row=row.row, field=row.field)
+        with located(file=file, row=row.row):
+            yield row.row, _document(row.value, f"{name}:{row.row}" if name else str(row.row), asides)
+
+
+def _is_headless(file: Path) -> bool:
+    """Whether a file has an id, a tab and a text on each line, as MS MARCO's passages, and no header."""
+    with open_file(file) as opened:
+        key, *others = head_of(opened).decode("utf-8", "replace").partition("\n")[0].split("\t")
+    is_row = len(others) == 1 and not key.startswith(("{", "[", "PAR1")) and len(key.split()) == 1
+    return is_row and "text" not in find_columns((key, *others), USUAL, {}, needed=())
 
 
 def _text_document(file: Path, name: str) -> Document:
-    text, title = _content(file).strip(), _readable(file.name).partition(".")[0]
+    with open_file(file, "text") as opened:
+        content = opened.read(LONGEST_ROW + 1)
+        if len(content) > LONGEST_ROW:
+            raise InvalidInput(f"a text of {_TOO_LARGE}", file=file)
+        text = content.decode("utf-8-sig").strip()
+    title = _readable(file.name).partition(".")[0]
     first, _, rest = text.partition("\n")
     if _kind(file) == ".md" and first.lstrip("#")[:1] in {" ", "\t"} and (heading := first.strip("# \t")):
         title, text = heading, rest.strip() or text
@@ -184,61 +236,47 @@ def _text_document(file: Path, name: str) -> Document:
     return Document(id=name, title=title, text=text)
 
 
-def _document(row: dict[str, Any], number: int, source: Path, name: str) -> Document:
-    text = row.get("text", row.get("paragraph_text"))
-    if text is None and "question" in row:
+def _document(value: Any, name: str, asides: Asides) -> Document:
+    if isinstance(value, str):
+        value = {"text": value}
+    row = Fields(flattened(value) if isinstance(value, dict) else value)
+    columns = _columns(tuple(row.values))
+    title, text = _title(row, columns.get("title", "")), _text(row, columns["text"])
+    if "title" not in columns and bare_name(columns["text"]) == "contents":
+        title, text = split_contents(text)
+    title, text = " ".join(plain_text(title).split()), plain_text(text).strip()
+    if not text:
+        raise InvalidInput(f"must be a text that is not empty; {FORM}", field=columns["text"])
+    key = row.text_or_empty(columns["id"]) if "id" in columns else ""
+    asides.say(row.asides)
+    return Document(id=key or name, title=title, text=text)
+
+
+@lru_cache(maxsize=256)
+def _columns(names: tuple[str, ...]) -> dict[str, str]:
+    """The column of each field. Raises `InvalidInput` for a row without a text."""
+    found = find_columns(names, USUAL, {}, needed=())
+    if "text" not in found and "question" in names:
         raise InvalidInput(
             "is a question, and no passage to search: make an index of the paragraphs that questions bring "
-            f"(trailforge index build {source} --out FOLDER) and search that",
-            file=source,
-            row=number,
+            "(trailforge index build FILE --out FOLDER) and search that"
         )
-    if not isinstance(text, str) or not text.strip():
-        raise InvalidInput("must be a text that is not empty", file=source, row=number, field="text")
-    title, key = str(row.get("title") or ""), row.get("id")
-    return Document(id=name if key is None else str(key), title=title.strip(), text=text.strip())
+    if "text" not in found:
+        raise InvalidInput(f"no column for the text; there are {', '.join(names[:20]) or 'none'}; {FORM}", field="text")
+    return found
 
 
-def _rows(source: Path) -> Iterator[Row]:
-    if source.suffix == ".parquet":
-        yield from _parquet_rows(source)
-        return
-    rows = _json_rows(source) if _kind(source) == ".json" else json_lines(source)
-    for number, row in rows:
-        if not isinstance(row, dict):
-            raise InvalidInput("not a JSON object", file=source, row=number)
-        yield number, row
+def _title(row: Fields, column: str) -> str:
+    """The title, be it `None` or `NA`; empty where there is none."""
+    return row.text(column) if isinstance(row.values.get(column), str) else row.text_or_empty(column)
 
 
-def _json_rows(source: Path) -> Iterable[tuple[int, Any]]:
-    """Of one list or one object; else of lines."""
-    content = _content(source).strip()  # a packed file may be half a gigabyte of spaces, slow to follow for a parser
-    if not content:
-        return ()
-    try:
-        value = parse_json(content)
-    except ValueError:
-        return json_lines(source)
-    return enumerate(value if isinstance(value, list) else [value], start=1)
-
-
-def _content(source: Path) -> str:
-    """Raises `InvalidInput`."""
-    try:
-        with open_unpacked(source) as file:
-            return read_limited(file, source).decode("utf-8-sig")
-    except FileNotFoundError as error:
-        raise InvalidInput("no such file", file=source) from error
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InvalidInput(f"cannot be read as text ({error})", file=source) from error
-
-
-def _parquet_rows(source: Path) -> Iterator[Row]:
-    try:
-        with pq.ParquetFile(source) as file:
-            rows = (row for batch in file.iter_batches() for row in batch.to_pylist())
-            yield from enumerate(rows, start=1)
-    except FileNotFoundError as error:
-        raise InvalidInput("no such file", file=source) from error
-    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise InvalidInput(f"cannot be read as Parquet ({error})", file=source) from error
+def _text(row: Fields, column: str) -> str:
+    """The text; of a list, its texts, each on a line, and of lists in it, as sentences, each of these on one."""
+    value = row.values[column]
+    if not isinstance(value, list):
+        if not row.has(column):
+            raise InvalidInput(f"must be a text that is not empty; {FORM}", field=column)
+        return row.text(column)
+    parts = ["".join(each) if isinstance(each, list) and set(map(type, each)) == {str} else each for each in value]
+    return "\n".join(filter(None, Fields({column: parts}).texts(column)))

@@ -52,6 +52,10 @@ import importlib.util
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+NOTICE = 45
+"""Level in the log of what a user should hear once, as that a column was not read: the command line shows it, where it
+silences what libraries log up to errors."""
+
 
 class TrailforgeError(Exception):
     """Base of all errors. `reason` is the word used in counts; `exit_code` is what the process returns."""

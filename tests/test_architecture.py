@@ -30,7 +30,7 @@ from trailforge.schemas.errors import EXTRAS
 
 ROOT = Path(__file__).resolve().parent.parent
 
-_KNOWLEDGE = frozenset({"schemas", "inference", "retrieval", "rewards"})
+_KNOWLEDGE = frozenset({"schemas", "rows", "inference", "retrieval", "rewards"})
 _MAKING = _KNOWLEDGE | {"presets", "protocols", "mcts", "filters", "pipelines", "evaluation"}
 _STARTED = _KNOWLEDGE | {
     *(
@@ -47,10 +47,11 @@ _STARTED = _KNOWLEDGE | {
 }
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "schemas": frozenset(),
+    "rows": frozenset({"schemas"}),
     "presets": frozenset({"schemas"}),
     "rewards": frozenset({"schemas"}),
     "inference": frozenset({"schemas"}),
-    "retrieval": frozenset({"schemas", "inference", "rewards"}),
+    "retrieval": frozenset({"schemas", "rows", "inference", "rewards"}),
     "protocols": _KNOWLEDGE,
     "mcts": frozenset({"schemas"}),  # see FILES_MAY_IMPORT
     "filters": _KNOWLEDGE | {"protocols", "mcts"},

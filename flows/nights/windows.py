@@ -25,7 +25,7 @@ from trailforge.flows.nights.makes import Make
 from trailforge.pipelines.engine.files import sha256_of, write_atomically, write_text
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.sources.documents import read_documents
-from trailforge.pipelines.sources.rows import InvalidRow
+from trailforge.rows import InvalidRow
 from trailforge.schemas import (
     FileEntry,
     InvalidInput,

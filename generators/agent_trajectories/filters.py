@@ -53,7 +53,7 @@ class AgentFilterConfig:
     asks nothing."""
     max_known_share: float = 0.375
     """Of the answers from memory: above, the question needs no search. One lucky guess of four is not above it, nor are
-    three half right ones (`rows.weigh_known`); two are."""
+    three half right ones (`generators.agent_trajectories.rows.weigh_known`); two are."""
     bridges: Literal["read_first", "checked", "any"] = "checked"
     """When a turn may say the answer of a hop, but the last. `read_first`: once it was given a text that does.
     `checked`: before that, too, as a guess that a later search bears out, but not in a query: what is searched for has

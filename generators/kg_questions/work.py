@@ -29,6 +29,7 @@ from trailforge.pipelines.runs.stages import digest_of
 from trailforge.retrieval.kg import KgStore
 from trailforge.retrieval.kg.layout import MANIFEST as STORE_MANIFEST
 from trailforge.schemas import FactChain, KgQuestion, RejectedRow, to_dict
+from trailforge.schemas.errors import NOTICE
 
 _LOG = logging.getLogger(__name__)
 
@@ -59,7 +60,9 @@ def take_in(inputs: RunInputs, folder: Path, config: KgQuestionRunConfig) -> Set
     (books,) = settings.books
     if books.inputs < config.count:
         reasons = ", ".join(f"{reason} {number}" for reason, number in sorted(sampler.rejected.items())) or "none"
-        _LOG.warning("the graph gave %d of %d paths; attempts that gave none: %s", books.inputs, config.count, reasons)
+        _LOG.log(
+            NOTICE, "the graph gave %d of %d paths; attempts that gave none: %s", books.inputs, config.count, reasons
+        )
     return settings
 
 

@@ -143,7 +143,15 @@ def _our_version() -> str:
 
 
 def check_kept(manifest: Manifest, settings: Settings, folder: Path) -> None:
-    """Raise `NothingKept` for a finished run without rows, with what took most of them and what to try.
+    """Raise `NothingKept` for a finished run without rows, with what took most of them and what to try."""
+    if nothing := explain_nothing(manifest, settings, folder):
+        first = next(iter(_reasons(manifest).most_common(1)), ("", 0))[0]
+        look = f"trailforge show {shlex.quote(str(folder))} --table rejected" + f" --kind {first}" * bool(first)
+        raise NothingKept(f"{folder}: {nothing}; `{look}` shows them")
+
+
+def explain_nothing(manifest: Manifest, settings: Settings, folder: Path) -> str:
+    """Of a run that kept no row, what took most and what to try; empty for any other.
 
     A run that was not asked for rows, as one that ends after its bundles, has kept what it was asked for.
     """
@@ -151,16 +159,18 @@ def check_kept(manifest: Manifest, settings: Settings, folder: Path) -> None:
     wanted = {planned.name for planned in planned_stages(dataset, folder, settings)}
     is_asked = dataset.counted in wanted or dataset.counted not in {stage.name for stage in dataset.stages}
     if not is_asked or any(entry.path.startswith(f"{dataset.rows}/") for entry in manifest.files):
-        return
+        return ""
+    most = _reasons(manifest).most_common(_MOST_REASONS)
+    taken = ", ".join(f"{reason} {count:,}" for reason, count in most) or "none was rejected"
+    hints = {**_HINTS, **dataset.hints}
+    tries = dict.fromkeys(hints[reason] for reason, _ in most if reason in hints)
+    kept = f"nothing was kept of {settings.items:,} {dataset.stages[0].unit} ({taken})"
+    return f"{kept}: {'; '.join(tries)}" if tries else kept
+
+
+def _reasons(manifest: Manifest) -> Counter[str]:
+    """How many rows each reason took."""
     reasons: Counter[str] = Counter()
     for line in manifest.stages:
         reasons.update({each.reason: each.count for each in (*line.rejected, *line.failed)})
-    taken = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common(_MOST_REASONS))
-    first = next(iter(reasons.most_common(1)), ("", 0))[0]
-    look = f"trailforge show {shlex.quote(str(folder))} --table rejected" + f" --kind {first}" * bool(first)
-    hints = {**_HINTS, **dataset.hints}
-    tries = dict.fromkeys(hints[reason] for reason, _ in reasons.most_common(_MOST_REASONS) if reason in hints)
-    raise NothingKept(
-        f"{folder}: nothing was kept of {settings.items:,} {dataset.stages[0].unit} ({taken or 'none was rejected'}): "
-        f"{''.join(f'{each}; ' for each in tries)}`{look}` shows them"
-    )
+    return reasons

@@ -110,7 +110,14 @@ def take_in_questions(
     a question without is an invalid row. Raises `InvalidInput` for an unreadable file or over 5 % invalid rows.
     """
     (source,) = inputs.files
-    rows = [read_questions(source, needs_paragraphs=needs_paragraphs, needs_decomposition=needs_decomposition)]
+    rows = [
+        read_questions(
+            source,
+            column_map=inputs.options.get("column_map"),
+            needs_paragraphs=needs_paragraphs,
+            needs_decomposition=needs_decomposition,
+        )
+    ]
     return _Intake(inputs, (source,), folder, Question, "questions", config).take_in(rows, shard_size, inputs.limit)
 
 

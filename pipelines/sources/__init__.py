@@ -6,14 +6,17 @@ A row that cannot be used comes out as an `InvalidRow` in its place; only a file
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from trailforge.pipelines.datasets import dataset_names, load_dataset
-from trailforge.pipelines.sources.fields import Fields
-from trailforge.pipelines.sources.rows import InvalidRow, JsonRow, iter_rows
+from trailforge.pipelines.sources import jsonl
+from trailforge.rows import InvalidRow, JsonRow, read_rows
+from trailforge.rows.fields import Asides, Fields
+from trailforge.rows.tables import check_column_map
 from trailforge.schemas import Document, InvalidInput, Question, SourceDocument
 
 __all__ = ["FORMATS", "InvalidRow", "holds_questions", "read_paragraphs", "read_questions"]
@@ -41,6 +44,7 @@ _DOCUMENT = frozenset({"title", "text", "content", "abstract", "description"})
 """Fields of documents, any of which tells that a row without a question may be one."""
 _ASKING = ("question", "query", "prompt", "problem", "instruction", "input")
 """Of a benchmark's rows, the field with the question, in the order in which they are tried."""
+_ASKED_BY = tuple(frozenset({name}) for name in _ASKING)
 
 
 def read_questions(
@@ -48,51 +52,81 @@ def read_questions(
     *,
     limit: int | None = None,
     format: str = "auto",
+    column_map: Mapping[str, str] | None = None,
     needs_paragraphs: bool = False,
     needs_decomposition: bool = False,
 ) -> Iterator[Question | InvalidRow]:
     """The questions of a file in its order, and the rows that are none, until `limit` questions are read.
 
-    JSON Lines or one JSON list, plain or gzip, told apart by content. `auto` takes the format that the keys of the
-    first row with known keys show. Two questions never have the same id: the second is an invalid row.
-    `needs_paragraphs`, `needs_decomposition`: so is a question without any, or without one.
-    Raises `InvalidInput` for an unknown format, and for a file that is missing or cannot be read to its end.
+    A file as `rows.read_rows` takes it. `auto` takes the format that the keys of the first row with known keys show.
+    `column_map`: which column holds which field (`jsonl.parse_columns`), and that the rows are of our own form. Two
+    questions never have the same id: the second is an invalid row. `needs_paragraphs`, `needs_decomposition`: so is a
+    question without any, or without one. What is left aside of rows is said once, in the log.
+    Raises `InvalidInput` for an unknown format, for a file that is missing or cannot be read to its end, and at the end
+    for a column of the map that no row has.
     """
     if format not in FORMATS:
         raise InvalidInput(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
     reader = next((reader for reader in _READERS if format == reader.NAME), None)  # none of `auto`
-    seen: set[str] = set()
-    for row in iter_rows(path):
+    columns = check_column_map(column_map or {}, jsonl.USUAL, "questions")
+    read = partial(jsonl.read, column_map=columns) if columns else None if reader is None else reader.read
+    seen, asides, met = set[str](), Asides(path), set[str]()
+
+    def choose(names: Sequence[str]) -> Sequence[str]:
+        if read is None and not any(_has_keys(dict.fromkeys(names), each) for each in _READERS):
+            raise InvalidInput(f"not JSON, and as a table {_unknown(dict.fromkeys(names))}")
+        return names
+
+    for row in read_rows(
+        path, is_row=lambda keys: _is_question(keys) or columns.get("question") in keys, choose=choose
+    ):
         if limit is not None and len(seen) >= limit:
             return
         if isinstance(row, JsonRow):
-            if reader is None and isinstance(row.value, dict):
-                reader = next((each for each in _READERS if row.value.keys() >= each.KEYS), None)
-            row = _read(row, reader, path, seen, (needs_paragraphs, needs_decomposition))
+            if isinstance(row.value, dict):
+                met |= row.value.keys()
+                read = read or next((each.read for each in _READERS if _has_keys(row.value, each)), None)
+            row = _read(row, read, path, seen, asides, (needs_paragraphs, needs_decomposition))
         yield row
+    missed = set(filter(None, columns.values())) - met
+    if met and missed:
+        raise InvalidInput("no row has this column of the column map", file=path, field=min(missed))
+
+
+def _has_keys(row: Mapping[str, Any], reader: _Reader) -> bool:
+    """Whether a row is of a format; of our own also where its columns have other usual names."""
+    if reader.NAME != jsonl.NAME:
+        return row.keys() >= reader.KEYS
+    return jsonl.is_question(tuple(row))
 
 
 def _read(
-    row: JsonRow, reader: _Reader | None, path: Path, seen: set[str], needs: tuple[bool, bool]
+    row: JsonRow,
+    read: Callable[[Fields], Question] | None,
+    path: Path,
+    seen: set[str],
+    asides: Asides,
+    needs: tuple[bool, bool],
 ) -> Question | InvalidRow:
     """The row's question, whose id joins `seen`. The one place where a bad row stops being an exception."""
     try:
         fields = Fields(row.value)
-        if reader is None:
+        if read is None:
             raise InvalidInput(_unknown(row.value))
-        question = reader.read(fields)
+        question = read(fields)
         if question.id in seen:
             raise InvalidInput(f"a question with the id {question.id!r} came before", field="id")
         _check_has(question, *needs)
     except InvalidInput as error:
         return InvalidRow(file=str(path), row=row.row, field=error.field, problem=error.problem, payload=row.text)
+    asides.say(fields.asides)
     seen.add(question.id)
     return question
 
 
 def _unknown(fields: Mapping[str, object]) -> str:
-    problem = f"its fields are those of no known format ({', '.join(FORMATS[1:])})"
-    if "question" in fields or not _DOCUMENT & fields.keys():
+    problem = f"its fields are those of no known format ({', '.join(FORMATS[1:])}); {jsonl.FORM}"
+    if not _DOCUMENT & fields.keys():
         return problem
     takes = next((each for each in map(load_dataset, dataset_names()) if each.inputs.record is SourceDocument), None)
     mend = f": `trailforge {takes.command} {takes.option}` takes them" if takes else ""
@@ -109,12 +143,17 @@ def _check_has(question: Question, needs_paragraphs: bool, needs_decomposition: 
         raise InvalidInput(problem, field="decomposition")
 
 
+def _is_question(keys: Sequence[str]) -> bool:
+    """Whether an object with these keys is a question, and no wrapper around a list of them."""
+    return any(keys_of <= set(keys) for keys_of in (*(reader.KEYS for reader in _READERS), *_ASKED_BY))
+
+
 def read_benchmark(path: Path) -> Iterator[str]:
-    """The questions of a benchmark, which nothing may be trained on: JSON Lines or a JSON list, plain or gzip.
+    """The questions of a benchmark, which nothing may be trained on: a file as `rows.read_rows` takes it.
 
     Raises `InvalidInput` for the first row that has none, since a benchmark that is half read protects nothing.
     """
-    for row in iter_rows(path):
+    for row in read_rows(path, is_row=_is_question):
         if isinstance(row, InvalidRow):
             raise InvalidInput(row.problem, file=path, row=row.row, field=row.field)
         values = {str(key).casefold(): value for key, value in row.value.items()} if isinstance(row.value, dict) else {}
@@ -124,7 +163,7 @@ def read_benchmark(path: Path) -> Iterator[str]:
         yield question.strip()
 
 
-_TEXTS = frozenset({".parquet", ".txt", ".md"})
+_TEXTS = frozenset({".txt", ".md"})
 """Ends of names of files that hold no questions."""
 
 
@@ -133,7 +172,7 @@ def holds_questions(path: Path) -> bool:
     if path.suffix in _TEXTS:
         return False
     try:
-        first = next(iter(iter_rows(path)), None)
+        first = next(iter(read_rows(path, is_row=_is_question)), None)
     except InvalidInput:
         return False
     row = first.value if isinstance(first, JsonRow) and isinstance(first.value, dict) else {}

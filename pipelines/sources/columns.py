@@ -18,25 +18,44 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
 
-from trailforge.pipelines.sources.fields import Fields, expect, iso_date
+from trailforge.rows.dates import iso_date
+from trailforge.rows.fields import Fields, split_contents
+from trailforge.rows.html_text import plain_text
+from trailforge.rows.json_rows import parsed
+from trailforge.rows.tables import bare_name, check_column_map, find_columns, parse_column_map
 from trailforge.schemas import InvalidInput, SourceDocument, SourceKind
 
 USUAL: dict[str, tuple[str, ...]] = {
-    "id": ("id", "guid", "uuid", "docid", "documentid"),
-    "title": ("title", "headline", "name"),
-    "text": ("text", "body", "content", "contents", "article", "fulltext", "abstract", "facts"),
-    "url": ("url", "link", "permalink", "sourceurl"),
-    "published": ("published", "date", "publishedat", "publisheddate", "publicationdate", "pubdate"),
-    "authors": ("authors", "author", "byline", "creator"),
+    "id": ("id", "guid", "uuid", "docid", "documentid", "articleid", "uri"),
+    "title": ("title", "headline", "name", "webtitle"),
+    "text": (
+        *("text", "body", "content", "contents", "article", "articlebody", "fulltext", "abstract", "facts"),
+        *("contenttext", "contenthtml", "fieldsbodytext", "fieldsbody", "leadparagraph"),
+        *("description", "summary", "snippet", "fieldstrailtext"),
+    ),
+    "url": ("url", "link", "permalink", "sourceurl", "weburl"),
+    "published": (
+        *("published", "date", "publishedat", "publisheddate", "publicationdate", "pubdate"),
+        *("datepublished", "publishdate", "webpublicationdate"),
+    ),
+    "authors": ("authors", "author", "byline", "creator", "authorname", "bylineoriginal", "fieldsbyline"),
     "language": ("language", "lang"),
     "licence": ("licence", "license"),
-    "source": ("source", "publisher"),
+    "source": ("source", "publisher", "sourcename", "sourcetitle", "publishername", "sourceid"),
     "kind": ("kind",),
 }
-"""Columns by field, the best first, without capitals and marks: `pubdate` is also `pub_date` and `pubDate`."""
+"""Columns by field, the best first, without capitals and marks: `pubdate` is also `pub_date` and `pubDate`. With them
+articles of NewsAPI, GNews, Mediastack, NewsData.io, the Guardian, the New York Times and Event Registry, JSON Feed's
+items, posts of WordPress and articles of schema.org are read."""
+_SHORT = frozenset({"description", "summary", "snippet", "fieldstrailtext"})
+"""Columns of a text where there is no longer one. They do not make a document of an object around a list."""
+_CUT = re.compile(r"(?:\.\.\.|…)?+\s{0,9}+\[\+?+\d{1,9}+ chars\]$")
+"""How a text ends of which a plan of NewsAPI or GNews gives the beginning only."""
+_NOT_GIVEN = re.compile(r"ONLY AVAILABLE IN [A-Z ]{1,60}PLANS?")
+"""What NewsData.io writes for a text that a plan does not give."""
 
 _REQUIRED = ("title", "text")
-_MARKS = re.compile(r"[^a-z0-9]")
+_TITLES = frozenset(USUAL["title"])
 _LANGUAGE = re.compile(r"([a-z]{2})(?:[-_].*)?", re.IGNORECASE)
 _LABELLED = re.compile(r"(.+?):(\w+=.*)")
 EACH = "each"
@@ -45,18 +64,9 @@ _FORM = f"FILE:kind=KIND,source=NAME (or source={EACH}: each document is a sourc
 _KINDS: tuple[str, ...] = get_args(SourceKind)
 
 
-def parse_column_map(text: str) -> dict[str, str]:
-    """`title=headline,text=body` as a map of fields to columns; `authors=` says that no column holds them.
-
-    Raises `InvalidInput` for a field that documents do not have.
-    """
-    column_map: dict[str, str] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        field, mark, column = (piece.strip() for piece in part.partition("="))
-        if not mark or field in column_map:
-            raise InvalidInput(f"column map: expected field=column once per field, found {part!r}")
-        column_map[field] = column
-    return check_column_map(column_map)
+def parse_columns(text: str) -> dict[str, str]:
+    """A column map of documents (`rows.tables.parse_column_map`)."""
+    return parse_column_map(text, USUAL, "documents")
 
 
 class FileLabels(NamedTuple):
@@ -88,7 +98,7 @@ def read_given(files: Iterable[str], options: Mapping[str, Any]) -> tuple[tuple[
     paths, labels = parse_document_files(map(str, files))
     columns = options.get("columns")
     rest = {name: value for name, value in options.items() if name != "columns"}
-    return paths, {**rest, "labels": labels, "column_map": parse_column_map(columns) if columns else None}
+    return paths, {**rest, "labels": labels, "column_map": parse_columns(columns) if columns else None}
 
 
 def _labels(path: str, text: str) -> FileLabels:
@@ -103,46 +113,50 @@ def _labels(path: str, text: str) -> FileLabels:
     return FileLabels(**given)
 
 
-def check_column_map(column_map: Mapping[str, str]) -> dict[str, str]:
+def check_columns(column_map: Mapping[str, str]) -> dict[str, str]:
     """The map, when it maps fields of documents only. Raises `InvalidInput` otherwise."""
-    unknown = next((field for field in column_map if field not in USUAL), None)
-    if unknown is not None:
-        raise InvalidInput(f"column map: no field {unknown!r}; documents have {', '.join(USUAL)}")
-    return dict(column_map)
+    return check_column_map(column_map, USUAL, "documents")
 
 
 def columns_of(names: Sequence[str], column_map: Mapping[str, str], *, is_row: bool = False) -> dict[str, str]:
-    """The column of each field that has one among these names, which are a table's or, with `is_row`, a row's own.
-
-    Raises `InvalidInput` when the column of title or text is not there, and for a table also one that the map names.
-    """
-    known = {_MARKS.sub("", name.lower()): name for name in reversed(names)}
-    found: dict[str, str] = {}
-    for field, usual in USUAL.items():
-        if field in column_map:
-            column = column_map[field]
-            if column and column not in names:
-                if is_row and field not in _REQUIRED:
-                    continue
-                raise InvalidInput(f"no such column for the {field}; there are {_listed(names)}", field=column)
-        else:
-            column = next((known[name] for name in usual if name in known), "")
-            if not column and field in _REQUIRED:
-                problem = f"no column for the {field}; there are {_listed(names)}. Say which: {field}=COLUMN"
-                raise InvalidInput(problem, field=field)
-        if column:
-            found[field] = column
-    return found
+    """The column of each field of documents (`rows.tables.find_columns`)."""
+    bare = set(map(bare_name, names))
+    has_both = "title" not in column_map and "contents" in bare and not bare & _TITLES
+    is_untitled = has_both or column_map.get("title") == ""
+    needed = ("text",) if is_untitled else _REQUIRED
+    return find_columns(names, USUAL, column_map, needed=needed, is_row=is_row)
 
 
-def read_row(row: Fields, columns: Mapping[str, str]) -> SourceDocument:
+def text_columns(names: Sequence[str], column_map: Mapping[str, str]) -> list[str]:
+    """The columns that a text may stand in, the best first."""
+    if "text" in column_map:
+        return [column_map["text"]]
+    places = {usual: place for place, usual in enumerate(USUAL["text"])}
+    known = {name: places[bare] for name in names if (bare := bare_name(name)) in places}
+    return sorted(known, key=known.__getitem__)
+
+
+def is_document(names: Sequence[str], column_map: Mapping[str, str]) -> bool:
+    """Whether an object with these keys is a document itself, and no wrapper around a list of them."""
+    try:
+        return bare_name(columns_of(names, column_map)["text"]) not in _SHORT
+    except InvalidInput:
+        return False
+
+
+def read_row(row: Fields, columns: Mapping[str, str], texts: Sequence[str]) -> SourceDocument:
     """A row as a document whose `id` is the row's own; `source` is empty when the row names none.
 
     Without an id, the URL is one; without both, a hash of title and text. Without a kind, what a publisher dates is
-    news, all else general. A text may be a list of texts. Raises `InvalidInput` naming the column.
+    news, all else general. The text is that of the first of the columns `texts` that has one; it may be a list of
+    texts. Without a title, the first line of `contents` is one. Raises `InvalidInput` naming the column.
     """
-    title = one_line(_optional_text(row, columns, "title"))
-    text = _text(row, columns["text"])
+    text = _text(row, next((column for column in texts if _says(row, column)), columns["text"]))
+    title = one_line(_title(row, columns["title"])) if "title" in columns else ""
+    if "title" not in columns and bare_name(columns["text"]) == "contents":
+        title, text = map(str.strip, split_contents(text))
+    if not text:
+        raise InvalidInput("empty", field=columns["text"])
     url = _optional_text(row, columns, "url")
     published = _optional_text(row, columns, "published")
     source = _optional_text(row, columns, "source")
@@ -150,7 +164,7 @@ def read_row(row: Fields, columns: Mapping[str, str]) -> SourceDocument:
     if kind not in _KINDS:
         raise InvalidInput(f"expected one of {', '.join(_KINDS)}, found {kind[:40]!r}", field=columns["kind"])
     return SourceDocument(
-        id=_native_id(row, columns) or url or hashlib.sha256(f"{title}\0{text}".encode()).hexdigest()[:16],
+        id=_optional_text(row, columns, "id") or url or hashlib.sha256(f"{title}\0{text}".encode()).hexdigest()[:16],
         source=source,
         kind=cast(SourceKind, kind),
         title=title,
@@ -163,10 +177,30 @@ def read_row(row: Fields, columns: Mapping[str, str]) -> SourceDocument:
     )
 
 
+def as_plain(document: SourceDocument) -> SourceDocument:
+    """The document, HTML in its title and text turned to text. Raises `InvalidInput` for one that is all markup."""
+    text = tidy(plain_text(document.text))
+    if not text:
+        raise InvalidInput("nothing but markup", field="text")
+    return replace(document, title=one_line(plain_text(document.title)), text=text)
+
+
+def _says(row: Fields, column: str) -> bool:
+    """Whether a column has a text, and no word that there is none."""
+    value = row.values.get(column)
+    return row.has(column) and not (isinstance(value, str) and _NOT_GIVEN.fullmatch(value.strip()))
+
+
+def _title(row: Fields, column: str) -> str:
+    """The title, be it `None` or `NA`; empty where there is none."""
+    value = row.values.get(column)
+    return row.text(column) if isinstance(value, str) else row.text_or_empty(column)
+
+
 def _text(row: Fields, column: str) -> str:
     """The text; a list of texts, as MultiHop-RAG's `facts`, with each on a line."""
     if not isinstance(row.values.get(column), list):
-        return tidy(row.filled_text(column))
+        return tidy(_CUT.sub("", row.filled_text(column)))
     text = "\n".join(filter(None, map(tidy, row.texts(column))))
     if not text:
         raise InvalidInput("empty", field=row.name(column))
@@ -180,12 +214,12 @@ def with_full_id(document: SourceDocument) -> SourceDocument:
 
 
 def authors_of(row: Fields, name: str) -> tuple[str, ...]:
-    """Names in a list, or in a text with semicolons between them; none when the field is missing, null or empty."""
+    """Names in a list, or in a text with semicolons between them; none when the field is missing."""
     value = row.values.get(name)
-    if value is None:
-        return ()
-    names = row.texts(name) if isinstance(value, list) else expect(value, str, row.name(name)).split(";")
-    return tuple(tidied for each in names if (tidied := one_line(each)))
+    value = parsed(value) if isinstance(value, str) else value
+    each = value if isinstance(value, list) else row.text_or_empty(name).split(";")
+    names = Fields({str(place): name for place, name in enumerate(each)}, row.name(name), row.asides)
+    return tuple(tidied for place in names.values if (tidied := one_line(names.text_or_empty(place))))
 
 
 def language_code(text: str) -> str | None:
@@ -207,15 +241,6 @@ def tidy(text: str) -> str:
 def _optional_text(row: Fields, columns: Mapping[str, str], field: str) -> str:
     """Empty when there is no such column, or nothing in it."""
     return row.text_or_empty(columns[field]) if field in columns else ""
-
-
-def _native_id(row: Fields, columns: Mapping[str, str]) -> str:
-    value: Any = row.values.get(columns.get("id", ""))
-    return str(value) if type(value) is int else _optional_text(row, columns, "id")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:20]) + (", …" if len(names) > 20 else "") if names else "none"
 
 
 _ARXIV_KEYS = frozenset({"arxiv_id", "title", "abstract"})

@@ -19,7 +19,6 @@ from typing import Any, ClassVar, Protocol
 
 from trailforge.pipelines.engine.files import write_text
 from trailforge.pipelines.sources.columns import language_code, one_line, read_paper, tidy, with_full_id
-from trailforge.pipelines.sources.fields import Fields, iso_date
 from trailforge.retrieval.web.http import Connection, HttpConfig, Provider, canonical_url, key_from, site_of
 from trailforge.retrieval.web.providers import (
     ARXIV_URL,
@@ -34,6 +33,8 @@ from trailforge.retrieval.web.providers import (
     arxiv_words,
     serper_hits,
 )
+from trailforge.rows.dates import iso_date
+from trailforge.rows.fields import Fields
 from trailforge.schemas import (
     InvalidInput,
     OutputError,

@@ -20,9 +20,9 @@ import re
 from dataclasses import replace
 
 from trailforge.pipelines.sources import twowiki
-from trailforge.pipelines.sources.fields import Fields
+from trailforge.pipelines.sources.checks import check_question, distinct_aliases
 from trailforge.pipelines.sources.hotpotqa import paragraphs_of, read_context, read_supporting_facts
-from trailforge.pipelines.sources.rows import check_question, distinct_aliases
+from trailforge.rows.fields import Fields
 from trailforge.schemas import Hop, InvalidInput, Question, SupportingDocument
 
 NAME: str = "flashrag"
@@ -42,7 +42,7 @@ def read(row: Fields) -> Question:
         answer_aliases=distinct_aliases(answers[1:], answers[0]),
         dataset=NAME,
     )
-    if row.values.get("metadata") is None:
+    if not row.has("metadata"):
         return question
     try:
         return _annotate(question, Fields(row.values["metadata"]))
@@ -54,7 +54,7 @@ def read(row: Fields) -> Question:
 def _annotate(question: Question, metadata: Fields) -> Question:
     if "question_decomposition" in metadata:
         return _musique(question, metadata)
-    if metadata.values.get("supporting_facts") is not None or "context" in metadata:
+    if metadata.has("supporting_facts") or "context" in metadata:
         return _multi_hop(question, metadata)
     if "subj" in metadata or "s_wiki_title" in metadata:
         return _popqa(question, metadata)
@@ -66,7 +66,7 @@ def _musique(question: Question, metadata: Fields) -> Question:
         raise InvalidInput("unanswerable question (MuSiQue-Full row)", field="answerable")
     steps = metadata.objects("question_decomposition")
     hops = tuple(Hop(question=step.filled_text("question"), answer=step.filled_text("answer")) for step in steps)
-    supporting = dict.fromkeys(_paragraph(step) for step in steps if step.values.get("support_paragraph"))
+    supporting = dict.fromkeys(_paragraph(step) for step in steps if step.has("support_paragraph"))
     found = replace(question, decomposition=hops, supporting=tuple(supporting), dataset="musique")
     return check_question(found, hops="question_decomposition")
 

@@ -10,13 +10,12 @@ links) and name none, and a few hold several.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 
-from trailforge.pipelines.sources.fields import Fields, expect
-from trailforge.schemas import InvalidInput, Question, SupportingDocument
+from trailforge.rows.fields import Fields, expect
+from trailforge.schemas import Question, SupportingDocument
 
 NAME: str = "frames"
 KEYS = frozenset({"reasoning_types", "wiki_links"})
@@ -41,13 +40,7 @@ def read(row: Fields) -> Question:
 
 
 def _links(row: Fields) -> Iterator[str]:
-    values = row.value("wiki_links")
-    if isinstance(values, str):
-        try:
-            values = ast.literal_eval(values)
-        except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
-            raise InvalidInput("expected the text of a list of links", field="wiki_links") from error
-    for position, value in enumerate(expect(values, list, "wiki_links")):
+    for position, value in enumerate(row.items("wiki_links")):
         yield from filter(None, _BETWEEN.split(expect(value, str, f"wiki_links[{position}]").strip()))
 
 

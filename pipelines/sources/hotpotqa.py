@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trailforge.pipelines.sources.fields import Fields, expect
+from trailforge.rows.fields import Fields, expect
+from trailforge.rows.json_rows import parsed
 from trailforge.schemas import Document, InvalidInput, Question, SupportingDocument
 
 NAME: str = "hotpotqa"
@@ -27,7 +28,7 @@ Context = Sequence[tuple[str, Sequence[str]]]
 
 def read(row: Fields) -> Question:
     """A row as a question. Raises `InvalidInput` naming the field."""
-    context = read_context(row)
+    context = read_context(row) if row.has("context") else ()
     supporting = read_supporting_facts(row, context)
     return Question(
         id=row.filled_text("_id" if "_id" in row else "id"),
@@ -62,7 +63,7 @@ def read_supporting_facts(row: Fields, context: Context) -> tuple[SupportingDocu
 
     Facts that name no sentence of theirs, as some do, are left out. Empty when the field is null or missing.
     """
-    if row.values.get("supporting_facts") is None:
+    if not row.has("supporting_facts"):
         return ()
     paragraphs = {title: (str(n), sentences) for n, (title, sentences) in reversed([*enumerate(context)])}
     facts: dict[str, dict[int, None]] = {}
@@ -83,6 +84,7 @@ def _pairs(row: Fields, name: str, column: str, other: str, others: str) -> Iter
     is told of one title, and of all, for messages.
     """
     value = row.value(name)
+    value = parsed(value) if isinstance(value, str) else value
     if isinstance(value, dict):
         columns = Fields(value, name)
         titles, told = columns.texts("title"), columns.items(column)

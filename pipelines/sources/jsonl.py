@@ -1,66 +1,222 @@
-"""Our own form: one `schemas.Question` a row, as `schemas.to_dict` gives it. `id`, `question` and `answer` suffice.
+"""Our own form: `question` and `answer` suffice, in rows of JSON or of a table.
 
-    {"id": "…", "question": "…", "answer": "…", "num_hops": 2,
+    {"id": "…", "question": "…", "answer": "…", "aliases": ["…", …], "num_hops": 2,
+     "paragraphs": [{"id": "0", "title": "Title", "text": "Sentence."}, "A text without a title.", …],
+     "decomposition": [{"question": "…", "answer": "…", "support_id": "0"}, {"question": "… #1 …", "answer": "…"}],
      "supporting": [{"title": "Title", "id": "0", "facts": ["Sentence."]}, …]}
 
-A supporting document has a title, or the id of a paragraph that has one; `facts` may be left out.
+A supporting document has a title, or the id of a paragraph that has one; `facts` may be left out. In tables, a cell
+holds a list as JSON, aliases also with `|` between them. A field that is not needed and cannot be read is left aside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields, replace
-from typing import TypeVar
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
 
-from trailforge.pipelines.sources.fields import Fields
-from trailforge.pipelines.sources.rows import check_question, distinct_aliases
-from trailforge.schemas import Document, Hop, InvalidInput, Question, SupportingDocument, from_dict
+from trailforge.pipelines.sources.checks import check_question, distinct_aliases
+from trailforge.pipelines.sources.hotpotqa import paragraphs_of, read_context
+from trailforge.rows.fields import Fields, is_missing
+from trailforge.rows.html_text import plain_text
+from trailforge.rows.json_rows import parsed
+from trailforge.rows.tables import find_columns, parse_column_map
+from trailforge.schemas import Document, Hop, InvalidInput, Question, SupportingDocument
 
 NAME: str = "jsonl"
 KEYS = frozenset({"question"})
-R = TypeVar("R", Question, Hop, Document)
-_SUPPORTING = {field.name for field in fields(SupportingDocument)}
+USUAL: dict[str, tuple[str, ...]] = {
+    "question": ("question", "query"),
+    "answer": ("answer", "goldanswer", "gold", "groundtruth", "correctanswer"),
+    "id": ("id", "qid", "questionid", "uid", "uuid"),
+    "aliases": ("aliases", "answeraliases"),
+    "paragraphs": ("paragraphs", "passages", "contexts", "context"),
+    "decomposition": ("decomposition",),
+    "supporting": ("supporting",),
+    "num_hops": ("numhops", "hops"),
+    "dataset": ("dataset",),
+    "answer_id": ("answerid",),
+}
+"""Columns by field, as `rows.tables.find_columns` takes them."""
+_NEEDED = ("question", "answer")
+FORM = (
+    f"needed: {', '.join(_NEEDED)}; optional: {', '.join(name for name in USUAL if name not in _NEEDED)}; "
+    "under other names: --columns question=COLUMN,answer=COLUMN"
+)
+"""What a question of our own form is made of, for messages."""
+_ONE_ANSWER = "a list: give one answer in `answer`, and further spellings of it in `aliases`"
+_ANSWERS = "answers"
+_NONE: Mapping[str, str] = MappingProxyType({})
+_OF_PARAGRAPH = {
+    "id": ("id", "idx"),
+    "title": ("title",),
+    "text": ("text", "paragraphtext", "contents", "content", "body"),
+    "source": ("source",),
+    "published": ("published",),
+    "language": ("language",),
+}
+_OF_HOP = ("question", "answer", "support_id")
+_OF_SUPPORTING = ("title", "id", "facts")
+V = TypeVar("V")
 
 
-def read(row: Fields) -> Question:
-    """A row as a question. Raises `InvalidInput` naming the field, also for one that `Question` does not have."""
-    others = {name: value for name, value in row.values.items() if name != "supporting"}
-    question = _trim(from_dict(Question, others))
-    titles = {paragraph.id: paragraph.title for paragraph in question.paragraphs}
-    if "supporting" in row:
-        supporting = tuple(_supporting(each, titles) for each in row.objects("supporting"))
-        question = replace(question, supporting=supporting)
-    texts = {"id": question.id, "question": question.question, "answer": question.answer}
-    for number, hop in enumerate(question.decomposition):
-        texts |= {f"decomposition[{number}].question": hop.question, f"decomposition[{number}].answer": hop.answer}
-    empty = next((name for name, text in texts.items() if not text), None)
-    if empty is not None:
-        raise InvalidInput("empty", field=empty)
-    return check_question(question)
+def parse_columns(text: str | None) -> dict[str, str]:
+    """`question=query,answer=gold` as fields of our own form and the columns that hold them (`USUAL`).
+
+    Raises `InvalidInput` for a field that questions do not have.
+    """
+    return parse_column_map(text or "", USUAL, "questions")
+
+
+def read_given(files: Iterable[Path], options: Mapping[str, Any]) -> tuple[tuple[Path, ...], dict[str, Any]]:
+    """Paths, and the options of a run over questions, with `columns` as text."""
+    rest = {name: value for name, value in options.items() if name != "columns"}
+    columns = parse_columns(options.get("columns"))
+    return tuple(files), rest | ({"column_map": columns} if columns else {})
+
+
+def read(row: Fields, column_map: Mapping[str, str] = _NONE) -> Question:
+    """A row as a question. Raises `InvalidInput` naming the field.
+
+    Without an id, a hash of question and answer is one.
+    """
+    names = tuple(row.values)
+    try:
+        columns = _columns(names, tuple(column_map.items()))
+    except InvalidInput as error:
+        if error.field == "answer" and _ANSWERS in names:
+            raise InvalidInput(f"{_ONE_ANSWER}; {FORM}", field=_ANSWERS) from None
+        raise
+    _leave_unused(row, columns.values())
+    question, answer = (_needed(row, columns[name]) for name in _NEEDED)
+
+    def optional(name: str, read: Callable[[str], V], otherwise: V) -> V:
+        column = columns.get(name, "")
+        try:
+            return read(column) if row.has(column) else otherwise
+        except InvalidInput as error:
+            row.leave(error)
+            return otherwise
+
+    paragraphs = optional("paragraphs", lambda column: tuple(_paragraphs(row, column)), ())
+    titles = {paragraph.id: paragraph.title for paragraph in paragraphs}
+    found = Question(
+        id=optional("id", row.text, "") or hashlib.sha256(f"{question}\0{answer}".encode()).hexdigest()[:16],
+        question=question,
+        answer=answer,
+        answer_aliases=distinct_aliases(optional("aliases", lambda column: _aliases(row, column), []), answer),
+        decomposition=optional("decomposition", lambda column: tuple(map(_hop, row.objects(column))), ()),
+        paragraphs=paragraphs,
+        dataset=optional("dataset", row.text, ""),
+        answer_id=optional("answer_id", row.text, "") or None,
+        num_hops=optional("num_hops", row.integer, None),
+        supporting=optional(
+            "supporting", lambda column: tuple(_supporting(each, titles) for each in row.objects(column)), ()
+        ),
+    )
+    return check_question(found, hops=columns.get("decomposition", ""), paragraphs=columns.get("paragraphs", ""))
+
+
+def is_question(names: tuple[str, ...]) -> bool:
+    """Whether a row with these columns is of our own form, or would be but for its answer."""
+    try:
+        return "question" in names or bool(_columns(names, ()))
+    except InvalidInput:
+        return False
+
+
+@lru_cache(maxsize=64)
+def _columns(names: tuple[str, ...], column_map: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    return find_columns(names, USUAL, dict(column_map), needed=_NEEDED, is_row=True, form=f"; {FORM}")
+
+
+def _needed(row: Fields, column: str) -> str:
+    """A text that says something, be it `None` or `NA`."""
+    value = row.values[column]
+    if isinstance(parsed(value) if isinstance(value, str) else value, list):
+        raise InvalidInput(f"{_ONE_ANSWER}; {FORM}", field=row.name(column))
+    try:
+        return row.filled_text(column)
+    except InvalidInput as error:
+        raise InvalidInput(f"{error.problem}; {FORM}", field=error.field) from None
+
+
+def _leave_unused(row: Fields, used: Collection[str]) -> None:
+    for name in row.values:
+        if name not in used:
+            row.leave_unused(name)
+
+
+def _aliases(row: Fields, column: str) -> list[str]:
+    """Of a list, or of a text with `|` between them."""
+    value = row.values[column]
+    if isinstance(value, str) and not isinstance(parsed(value), list):
+        return [alias.strip() for alias in value.split("|")]
+    return row.texts(column) if isinstance(value, str | list) else [row.text(column)]
+
+
+def _paragraphs(row: Fields, column: str) -> Iterator[Document]:
+    """Of texts, objects with a text, pairs of title and sentences, or HotpotQA's two lists; one text is a paragraph."""
+    value = row.values[column]
+    value = parsed(value) if isinstance(value, str) else value
+    if isinstance(value, dict) and isinstance(value.get("title"), list):
+        yield from paragraphs_of(read_context(Fields({"context": value})), source="")
+        return
+    for position, each in enumerate(value if isinstance(value, list) else [value]):
+        try:
+            paragraph = _paragraph(each, position, f"{row.name(column)}[{position}]", row)
+        except InvalidInput as error:
+            row.leave(error)
+            continue
+        if paragraph is not None and (text := plain_text(paragraph.text).strip()):
+            yield replace(paragraph, title=plain_text(paragraph.title).strip(), text=text)
+
+
+def _paragraph(value: Any, position: int, name: str, row: Fields) -> Document | None:
+    """None for nothing."""
+    if isinstance(value, list):
+        pair = [value[0], value[1:]] if len(value) == 2 and isinstance(value[1], str) else value
+        (paragraph,) = paragraphs_of(read_context(Fields({"context": [pair]})), source="")
+        return Document(id=str(position), title=paragraph.title, text=paragraph.text)
+    if not isinstance(value, dict):
+        return (
+            None if is_missing(value) else Document(id=str(position), title="", text=Fields({name: value}).text(name))
+        )
+    each = Fields(value, name, row.asides)
+    columns = find_columns(tuple(value), _OF_PARAGRAPH, _NONE, needed=("text",), is_row=True)
+    _leave_unused(each, columns.values())
+    text = each.text(columns["text"])
+    if not text:
+        return None
+    of = {field: each.text_or_empty(columns[field]) for field in columns if field != "text"}
+    return Document(
+        id=of.get("id") or str(position),
+        title=of.get("title", ""),
+        text=text,
+        source=of.get("source", ""),
+        published=of.get("published") or None,
+        language=of.get("language") or None,
+    )
+
+
+def _hop(hop: Fields) -> Hop:
+    _leave_unused(hop, _OF_HOP)
+    return Hop(
+        question=hop.filled_text("question"),
+        answer=hop.filled_text("answer"),
+        support_id=hop.text_or_empty("support_id") or None,
+    )
 
 
 def _supporting(row: Fields, titles: Mapping[str, str]) -> SupportingDocument:
     """`titles`: of the question's paragraphs, by id."""
-    if unknown := sorted(row.values.keys() - _SUPPORTING):
-        problem = f"unknown; a supporting document has {', '.join(sorted(_SUPPORTING))}"
-        raise InvalidInput(problem, field=row.name(unknown[0]))
+    _leave_unused(row, _OF_SUPPORTING)
     key = row.text_or_empty("id") or None
     title = row.text_or_empty("title") or titles.get(key or "", "")
     if not title:
         raise InvalidInput("expected its title, or the id of a paragraph that has one", field=row.name("title"))
     return SupportingDocument(title=title, id=key, facts=tuple(filter(None, row.texts("facts"))))
-
-
-def _trim(question: Question) -> Question:
-    """Without white space around its texts."""
-    question = _strip(question, "id", "question", "answer")
-    return replace(
-        question,
-        answer_aliases=distinct_aliases((alias.strip() for alias in question.answer_aliases), question.answer),
-        decomposition=tuple(_strip(hop, "question", "answer") for hop in question.decomposition),
-        paragraphs=tuple(_strip(paragraph, "title", "text") for paragraph in question.paragraphs),
-    )
-
-
-def _strip(row: R, *names: str) -> R:
-    return replace(row, **{name: getattr(row, name).strip() for name in names})

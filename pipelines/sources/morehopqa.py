@@ -16,9 +16,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from trailforge.pipelines.sources.fields import Fields
+from trailforge.pipelines.sources.checks import check_question
 from trailforge.pipelines.sources.hotpotqa import paragraphs_of, read_context
-from trailforge.pipelines.sources.rows import check_question
+from trailforge.rows.fields import Fields
 from trailforge.schemas import Hop, InvalidInput, Question, SupportingDocument
 
 NAME: str = "morehopqa"
@@ -28,7 +28,7 @@ _MARK = re.compile(r"#\d")
 
 def read(row: Fields) -> Question:
     """A row as a question. Raises `InvalidInput` naming the field."""
-    paragraphs = paragraphs_of(read_context(row), source=NAME)
+    paragraphs = paragraphs_of(read_context(row) if row.has("context") else (), source=NAME)
     ids = {paragraph.title: paragraph.id for paragraph in reversed(paragraphs)}
     hops = tuple(_hop(step, ids) for step in _steps(row, "question_decomposition"))
     found = [hop.support_id for hop in hops if hop.support_id is not None]

@@ -12,8 +12,8 @@ A row as published, shortened:
 
 from __future__ import annotations
 
-from trailforge.pipelines.sources.fields import Fields
-from trailforge.pipelines.sources.rows import check_question, distinct_aliases
+from trailforge.pipelines.sources.checks import check_question, distinct_aliases
+from trailforge.rows.fields import Fields
 from trailforge.schemas import Document, Hop, InvalidInput, Question
 
 NAME: str = "musique"
@@ -30,7 +30,7 @@ def read(row: Fields) -> Question:
         question=row.filled_text("question"),
         answer=answer,
         answer_aliases=distinct_aliases(row.texts("answer_aliases"), answer),
-        decomposition=tuple(_hop(hop) for hop in row.objects("question_decomposition")),
+        decomposition=tuple(map(_hop, row.objects("question_decomposition"))),
         paragraphs=tuple(_paragraph(paragraph) for paragraph in row.objects("paragraphs")),
         dataset=NAME,
     )

@@ -16,9 +16,9 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from trailforge.pipelines.sources.fields import Fields, expect
 from trailforge.pipelines.sources.hotpotqa import paragraphs_of, read_context, read_supporting_facts
 from trailforge.rewards import normalize_answer
+from trailforge.rows.fields import Fields, expect
 from trailforge.schemas import Hop, InvalidInput, Question, word_comparison
 
 NAME: str = "2wikimultihopqa"
@@ -56,7 +56,7 @@ _BRACKETS = re.compile(r" \([^()]*\)$")
 def read(row: Fields) -> Question:
     """A row as a question. Raises `InvalidInput` naming the field."""
     asked, answer = row.filled_text("question"), row.filled_text("answer")
-    context = read_context(row) if "context" in row else ()
+    context = read_context(row) if row.has("context") else ()
     supporting, triples = read_supporting_facts(row, context), _triples(row)
     return Question(
         id=row.filled_text("_id" if "_id" in row else "id"),

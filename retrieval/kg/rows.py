@@ -1,5 +1,5 @@
-"""Rows of tables (TSV with or without a header, JSON Lines, Parquet), and what they come to before they are a graph:
-names and triples by id, and the rows that cannot be used.
+"""Rows about triples and names, and what they come to before they are a graph: names and triples by id, and the rows
+that cannot be used.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ import json
 import re
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from trailforge.retrieval.kg.columns import as_texts
-from trailforge.schemas import InvalidInput, RejectedRow, parse_json
+from trailforge.schemas import InvalidInput, RejectedRow
 from trailforge.schemas.files import TOO_LONG, is_too_long, limited_lines, open_unpacked
 
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"(?:@[A-Za-z0-9-]+|\^\^\S+)', re.DOTALL)
@@ -45,8 +44,12 @@ class Row:
     number: int
     """From 1: the line of a text file, the position in another."""
     fields: dict[str, Any]
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """The column of each field, where they are called otherwise."""
     problem: str = ""
     """Why it cannot be used; empty when it has fields."""
+    fault: str | None = None
+    """The field at fault."""
     text: str = ""
     """As it stands in a text file."""
 
@@ -55,24 +58,9 @@ class Row:
         """The row as it was."""
         return self.text or json.dumps(self.fields, ensure_ascii=False, default=str)
 
-
-def table_rows(path: Path, unnamed: Sequence[str]) -> Iterator[Row]:
-    """The rows of a table. `unnamed`: what the columns of a TSV file are when its first line names none of them.
-
-    Raises `InvalidInput` for a file that cannot be read.
-    """
-    kind = _kind(path)
-    if kind == "parquet":
-        return _parquet_rows(path)
-    return _json_rows(path) if kind == "json" else _tsv_rows(path, unnamed)
-
-
-def has_header(path: Path) -> bool:
-    """Whether the columns of a table have names: always, but for TSV files whose first line has none of ours."""
-    if _kind(path) != "tsv":
-        return True
-    first = next(TextFile(path).lines(), (1, ""))
-    return bool({"head", "id"} & set(first[1].split("\t")))
+    def get(self, name: str) -> Any:
+        """What a field holds; None where it has no column."""
+        return self.fields.get(self.columns.get(name, name))
 
 
 def text_of(value: Any) -> str | None:
@@ -89,54 +77,27 @@ def value_of(text: str) -> str | None:
     `1879-03-00` is March 1879.
     """
     quoted = _QUOTED.fullmatch(text)
-    inside = quoted[1].replace('\\"', '"') if quoted else text
-    date = _DATE.fullmatch(inside) if not quoted or "date" in text.lower() or inside[:1] in ("+", "-") else None
+    if quoted:
+        inside = quoted[1].replace('\\"', '"')
+        return (date_of(inside) if "date" in text.lower() or inside[:1] in ("+", "-") else None) or _one_line(inside)
+    date = _DATE.fullmatch(text)
+    return date_of(text) if date and date[3] else None
+
+
+def date_of(text: str) -> str | None:
+    """A date as people read it; None for what is none."""
+    date = _DATE.fullmatch(text)
     if date is None:
-        return " ".join(inside.split()) or None if quoted else None
+        return None
     year, month, day = int(date[2]), int(date[3] or 0), int(date[4] or 0)
-    if month > len(_MONTHS) or (not quoted and not date[3]):
+    if month > len(_MONTHS):
         return None
     parts = [str(day) if day and month else "", _MONTHS[month - 1] if month else "", str(year)]
     return " ".join(filter(None, parts)) + (" BC" if date[1] == "-" else "")
 
 
-def _kind(path: Path) -> str:
-    ending = path.name.removesuffix(".gz").rpartition(".")[2]
-    return {"parquet": "parquet", "jsonl": "json"}.get(ending, "tsv")
-
-
-def _tsv_rows(path: Path, unnamed: Sequence[str]) -> Iterator[Row]:
-    lines = TextFile(path).lines()
-    names = next(lines)[1].split("\t") if has_header(path) else list(unnamed)
-    for number, line in lines:
-        values = line.split("\t")
-        problem = "" if len(values) == len(names) else f"has {len(values)} columns, expected {len(names)}"
-        if "\ufffd" in line:
-            problem = "not UTF-8 text"
-        yield Row(path, number, dict(zip(names, values, strict=False)), problem, line)
-
-
-def _json_rows(path: Path) -> Iterator[Row]:
-    for number, line in TextFile(path).lines():
-        try:
-            value = parse_json(line)
-            json.dumps(value, ensure_ascii=False).encode()  # an escape may be half of a surrogate pair
-        except ValueError as error:
-            yield Row(path, number, {}, f"not JSON ({error})", line)
-            continue
-        problem = "" if isinstance(value, dict) else "not a JSON object"
-        yield Row(path, number, value if not problem else {}, problem, line)
-
-
-def _parquet_rows(path: Path) -> Iterator[Row]:
-    with readable(path):
-        try:
-            with pq.ParquetFile(path) as file:
-                rows = (row for batch in file.iter_batches() for row in batch.to_pylist())
-                for number, row in enumerate(rows, start=1):
-                    yield Row(path, number, row)
-        except (pa.ArrowException, ValueError, OverflowError) as error:
-            raise InvalidInput(f"cannot be read as Parquet ({error})", file=path) from error
+def _one_line(text: str) -> str | None:
+    return " ".join(text.split()) or None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,20 +14,26 @@ from trailforge.retrieval.kg.rows import (
     NamedThings,
     Row,
     TextFile,
-    has_header,
     members_of,
     readable,
-    table_rows,
     text_of,
     value_of,
+)
+from trailforge.retrieval.kg.tables import (
+    ENDS,
+    INSTANCE_OF,
+    SUBCLASS_OF,
+    has_names,
+    head_lines,
+    holds_statements,
+    name_rows,
+    read_statements,
+    triple_rows,
 )
 from trailforge.schemas import InvalidInput, parse_json
 from trailforge.schemas.files import read_limited
 
-INSTANCE_OF = "instance of"
-SUBCLASS_OF = "subclass of"
-_ID_FIELDS = ("id", "qid", "pid", "mid")
-_ENDS = ("head", "relation", "tail")
+_KQA = re.compile(r'\s*{\s*("concepts"|"entities")\s*:\s*{')
 _BROKEN = "\ufffd"
 
 
@@ -136,7 +143,7 @@ class Codex:
 class Tables:
     """Triples and names in tables: TSV, JSON Lines (each gzipped too) or Parquet.
 
-    Triples have the columns `head`, `relation`, `tail` (an id, or a value as `rows.value_of` reads it), and may have
+    Triples have the columns `head`, `relation`, `tail` (an id, or a value as `value_of` reads it), and may have
     `head_label`, `relation_label`, `tail_label`; a TSV file without a header has the first three. Names have `id` (or
     `qid`, `pid`, `mid`), `label` and `aliases` (a list, or a text with `|` between them); a TSV file without a header
     has an id and then the names, the label first. Without a name an id is its own.
@@ -159,11 +166,13 @@ class Tables:
             _named_rows(path, into, into.entities)
         for path in self.relations:
             _named_rows(path, into, into.relations)
-        theirs = {name: name for end in _ENDS for name in (end, f"{end}_label")} | dict(self.columns)
         labelled: set[tuple[str, str, str]] = set()
         for path in self.triples:
-            for row in table_rows(path, _ENDS):
-                _labelled_triple(row, theirs, labelled, into)
+            if holds_statements(path):
+                read_statements(TextFile(path), into)
+                continue
+            for row in triple_rows(path, dict(self.columns)):
+                _labelled_triple(row, labelled, into)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +206,7 @@ def open_source(
     path: Path, *, entities: Iterable[Path] = (), relations: Iterable[Path] = (), columns: dict[str, str] | None = None
 ) -> KgSource:
     """The source that a path is: a folder of Wikidata5M, of CoDEx, or of `triples.tsv`, `entities.tsv` and
-    `relations.tsv`; a `.json` of KQA Pro; else a table of triples.
+    `relations.tsv`; KQA Pro's `kb.json`, which begins with its concepts or entities; else a table of triples.
     """
     if path.is_dir():
         if (path / "triples").is_dir():
@@ -213,7 +222,7 @@ def open_source(
         entities = [file for file in (path / "entities.tsv", *entities) if file.is_file()]
         relations = [file for file in (path / "relations.tsv", *relations) if file.is_file()]
         path = path / "triples.tsv"
-    if path.name.removesuffix(".gz").endswith(".json"):
+    if path.name == "kb.json" or _KQA.match("\n".join(head_lines(path))):
         return KqaJson(path)
     return Tables(
         triples=(path,),
@@ -226,7 +235,7 @@ def open_source(
 def _triple_lines(file: TextFile, into: Gathered) -> None:
     for number, line in file.lines():
         parts = line.split("\t")
-        if len(parts) == len(_ENDS) and all(map(str.strip, parts)) and _BROKEN not in line:
+        if len(parts) == len(ENDS) and all(map(str.strip, parts)) and _BROKEN not in line:
             into.triple(*parts)
         else:
             into.reject(file, number, None, _problem(line, "expected head, relation and tail, each with a tab"), line)
@@ -246,8 +255,8 @@ def _problem(line: str, expected: str) -> str:
 
 
 def _named_rows(path: Path, into: Gathered, things: NamedThings) -> None:
-    if has_header(path):
-        for row in table_rows(path, ()):
+    if has_names(path):
+        for row in name_rows(path):
             _named_row(row, into, things)
     else:
         _named_lines(TextFile(path), into, things)
@@ -260,11 +269,10 @@ def _named_objects(path: Path, into: Gathered, things: NamedThings) -> None:
 
 def _named_row(row: Row, into: Gathered, things: NamedThings) -> bool:
     """Take in an id with label and aliases; False when the row is invalid."""
-    key = next((text for field in _ID_FIELDS if (text := text_of(row.fields.get(field)))), None)
-    label, aliases = text_of(row.fields.get("label")), row.fields.get("aliases") or []
+    key, label, aliases = text_of(row.get("id")), text_of(row.get("label")), row.get("aliases") or []
     aliases = aliases.split("|") if isinstance(aliases, str) else aliases
     if row.problem or key is None or label is None:
-        field = None if row.problem else "label" if key else "id"
+        field = row.fault if row.problem else "label" if key else "id"
         into.reject(row.file, row.number, field, row.problem or "must be a text that is not empty", row.payload)
     elif not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
         into.reject(row.file, row.number, "aliases", "must be a list of texts", row.payload)
@@ -274,12 +282,12 @@ def _named_row(row: Row, into: Gathered, things: NamedThings) -> bool:
     return False
 
 
-def _labelled_triple(row: Row, theirs: dict[str, str], labelled: set[tuple[str, str, str]], into: Gathered) -> None:
-    ids = [text_of(row.fields.get(theirs[end])) for end in _ENDS]
-    bad = next((theirs[end] for end, key in zip(_ENDS, ids, strict=True) if key is None), None)
+def _labelled_triple(row: Row, labelled: set[tuple[str, str, str]], into: Gathered) -> None:
+    ids = [text_of(row.get(end)) for end in ENDS]
+    bad = next((row.columns.get(end, end) for end, key in zip(ENDS, ids, strict=True) if key is None), None)
     if row.problem or bad:
         problem = row.problem or "must be a text that is not empty"
-        into.reject(row.file, row.number, None if row.problem else bad, problem, row.payload)
+        into.reject(row.file, row.number, row.fault if row.problem else bad, problem, row.payload)
         return
     head, relation, tail = (str(key) for key in ids)
     value = value_of(tail)
@@ -289,7 +297,7 @@ def _labelled_triple(row: Row, theirs: dict[str, str], labelled: set[tuple[str, 
         into.fact(head, relation, value)
     named = (("head", head), ("relation", relation), ("tail", tail))
     for end, key in named if value is None else named[:2]:
-        label = text_of(row.fields.get(theirs[f"{end}_label"]))
+        label = text_of(row.get(f"{end}_label"))
         kind = "relation" if end == "relation" else "entity"
         if label and (kind, key, label) not in labelled:
             labelled.add((kind, key, label))

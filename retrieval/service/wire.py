@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from trailforge.retrieval.backends.declaration import FoundPassage
+from trailforge.rows.fields import split_contents
 from trailforge.schemas import InvalidInput, Passage, parse_json
 
 PORT = 8990
@@ -82,7 +83,9 @@ def _read_row(row: Any, rank: int) -> FoundPassage:
         raise ValueError("a document that is no object")
     title, text = document.get("title"), document.get("text")
     if not isinstance(title, str) or not isinstance(text, str):
-        title, text = _split_contents(document.get("contents"))
+        if not isinstance(contents := document.get("contents"), str):
+            raise ValueError("a document without contents")
+        title, text = split_contents(contents)
     score = row.get("score", 1 / rank)
     if isinstance(score, bool) or not isinstance(score, int | float) or not -_HIGHEST < score < _HIGHEST:
         raise ValueError("a score that is no number")
@@ -94,16 +97,6 @@ def _read_row(row: Any, rank: int) -> FoundPassage:
         why=str(row.get("why") or ""),
         sources=tuple(map(str, sources)) if isinstance(sources, list) else (key,),
     )
-
-
-def _split_contents(contents: Any) -> tuple[str, str]:
-    """Title and text of what `title_and_text` makes."""
-    if not isinstance(contents, str):
-        raise ValueError("a document without contents")
-    title, _, text = contents.partition("\n")
-    title = title.strip()
-    is_quoted = len(title) > 1 and title[0] == title[-1] == '"'
-    return (title[1:-1] if is_quoted else title), text
 
 
 # Who asks

@@ -1,7 +1,6 @@
-"""RSS 2.0 and Atom (RFC 4287) files, entry by entry, as fields.
+"""RSS (0.9 to 2.0, as RDF too) and Atom files as publishers write them, entry by entry, as rows.
 
-A document type declaration is refused, so no entity can be defined: neither one that reads other files nor one that
-grows without end. Entries are handed on while the file is read; what the feed says of itself has to stand before them.
+Entries are handed on while the file is read; what the feed says of itself has to stand before them.
 """
 
 from __future__ import annotations
@@ -9,38 +8,44 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
+from html import escape
 from typing import Any
-from xml.etree.ElementTree import Element, TreeBuilder, tostring
-from xml.parsers import expat
+from xml.etree.ElementTree import Element, tostring
 
-from trailforge.retrieval.web.html_text import html_to_text
+from trailforge.retrieval.web.encodings import TooMuchHeld
 from trailforge.retrieval.web.http import site_of
+from trailforge.retrieval.web.xml_entries import XmlEntries, XmlRefused
+from trailforge.rows import InvalidRow, JsonRow
+from trailforge.rows.html_text import html_to_text
 from trailforge.schemas import InvalidInput
 from trailforge.schemas.files import LONGEST_ROW
 
-_CHUNK = 1 << 20
-"""Bytes. Expat looks at an unfinished tag from its start again with each of them."""
-_DEEPEST = 200
-"""Elements within each other; no entry comes near it, and what is written back to text must not go deeper."""
+_ENTRIES = {"rss": "item", "RDF": "item", "feed": "entry"}
+"""What entries are called, by the outermost element."""
 _ATOM = "{http://www.w3.org/2005/Atom}"
 _DC = "{http://purl.org/dc/elements/1.1/}"
+_RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
 _CONTENT = "{http://purl.org/rss/1.0/modules/content/}encoded"
 _LICENCES = (
     "{http://backend.userland.com/creativeCommonsRssModule}license",
     "{http://cyber.law.harvard.edu/rss/creativeCommonsRssModule.html}license",
 )
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeedEntry:
-    """An entry as an object with the fields that `feed_rows` names."""
-
-    row: int
-    """1-based position in the feed."""
-    value: dict[str, Any]
-    text: str
-    """The entry's XML."""
+_DATES = ("published", "issued", "updated", "modified")
+"""Of Atom 1.0 and 0.3."""
+_EARLIER = {
+    "{http://purl.org/atom/ns#}": _ATOM,
+    "{http://purl.org/dc/elements/1.0/}": _DC,
+    **dict.fromkeys(
+        (
+            *("{http://purl.org/rss/1.0/}", "{http://purl.org/net/rss1.1#}", "{http://backend.userland.com/rss2}"),
+            *("{http://my.netscape.com/rdf/simple/0.9/}", "{http://channel.netscape.com/rdf/simple/0.9/}"),
+            *("{http://blogs.law.harvard.edu/tech/rss}", "{http://backend.userland.com/RSS2}"),
+        ),
+        "",
+    ),
+}
+"""Namespaces of other versions, and what their names are called here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,96 +58,41 @@ class _About:
     authors: tuple[str, ...]
 
 
-def feed_rows(file: io.BufferedIOBase, path: object) -> Iterator[FeedEntry]:
+def feed_rows(file: io.BufferedIOBase, path: object) -> Iterator[JsonRow | InvalidRow]:
     """The entries of a feed, each an object with the keys `id, title, text, url, published, authors, language, licence`
     and `source` (the site's host), as far as the entry or the feed says them. HTML is turned to text.
 
-    Raises `InvalidInput` for broken XML, a document type declaration, and XML that is neither RSS nor Atom.
+    An entry that cannot be read is an `InvalidRow`. Raises `InvalidInput` for XML that is neither RSS nor Atom, or
+    defines entities, and where no entry ends in 16 MiB.
     """
-    parser, row = _Parser(), 0
-    about: _About | None = None
+    row = 0
     try:
-        for entry in parser.entries(file):
-            row += 1
-            about = about or _about(parser.root)
-            entry.tail = None
-            text = tostring(entry, encoding="unicode")
-            fields = _atom_fields(entry, about) if entry.tag == f"{_ATOM}entry" else _rss_fields(entry, about)
-            yield FeedEntry(row=row, value=fields, text=text)
-            entry.clear()
-    except expat.ExpatError as error:
-        problem = f"broken XML at line {error.lineno} ({expat.ErrorString(error.code)})"
-        raise InvalidInput(problem, file=path, row=row + 1) from error
-    except _Refused as refusal:
+        entries = XmlEntries(file, _ENTRIES)
+        space, _, name = entries.root.tag.rpartition("}")
+        own = f"{space}}}" if space and name == "rss" else ""
+        about = _about(_current(entries.root, own))
+        for row, entry in enumerate(entries, start=1):
+            if entry.element is None:
+                yield InvalidRow(file=str(path), row=row, field=None, problem=entry.problem, payload=entry.text)
+                continue
+            element = _current(entry.element, own)
+            fields = _atom_fields(element, about) if element.tag == f"{_ATOM}entry" else _rss_fields(element, about)
+            yield JsonRow(row=row, value=fields, text=entry.text)
+    except TooMuchHeld:
+        problem = f"more than {LONGEST_ROW >> 20} MiB in which no entry ends"
+        raise InvalidInput(problem, file=path, row=row + 1) from None
+    except XmlRefused as refusal:
         raise InvalidInput(str(refusal), file=path) from None
 
 
-class _Refused(Exception):
-    """XML that is well-formed, and none that is read here."""
-
-
-class _Parser:
-    """Builds the tree of a feed and tells of each entry that is complete."""
-
-    def __init__(self) -> None:
-        self._expat = expat.ParserCreate(namespace_separator="}")
-        self._expat.buffer_text = True
-        self._expat.StartDoctypeDeclHandler = _refuse_doctype
-        self._expat.StartElementHandler = self._start
-        self._expat.EndElementHandler = self._end
-        self._tree = TreeBuilder()
-        self._expat.CharacterDataHandler = self._tree.data
-        self._ready: list[Element] = []
-        self._depth = 0
-        self.root = Element("none")
-
-    def entries(self, file: io.BufferedIOBase) -> Iterator[Element]:
-        """Entries as they become complete. Raises `expat.ExpatError` and `_Refused`."""
-        is_first, held = True, 0
-        while chunk := file.read(_CHUNK):
-            chunk, is_first = chunk.lstrip() if is_first else chunk, False
-            self._parse(chunk)
-            taken = self._taken()
-            held = 0 if taken else held + len(chunk)
-            if held > LONGEST_ROW:
-                raise _Refused(f"more than {LONGEST_ROW >> 20} MiB in which no entry ends")
-            yield from taken
-        self._parse(b"", is_last=True)
-        yield from self._taken()
-
-    def _parse(self, chunk: bytes, *, is_last: bool = False) -> None:
-        try:
-            self._expat.Parse(chunk, is_last)
-        except (LookupError, ValueError) as error:
-            raise _Refused(f"XML in an encoding that cannot be read ({error})") from None
-
-    def _taken(self) -> list[Element]:
-        taken, self._ready = self._ready, []
-        return taken
-
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
-        element = self._tree.start(_tag(name), {_tag(key): value for key, value in attributes.items()})
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            raise _Refused(f"XML nested deeper than {_DEEPEST} elements")
-        if self._depth == 1:
-            if element.tag not in ("rss", f"{_ATOM}feed"):
-                raise _Refused(f"neither RSS 2.0 nor Atom: the outermost element is {element.tag!r}")
-            self.root = element
-
-    def _end(self, name: str) -> None:
-        element = self._tree.end(_tag(name))
-        self._depth -= 1
-        if (element.tag, self._depth) in ((f"{_ATOM}entry", 1), ("item", 2)):
-            self._ready.append(element)
-
-
-def _tag(name: str) -> str:
-    return f"{{{name}" if "}" in name else name
-
-
-def _refuse_doctype(*_: object) -> None:
-    raise _Refused("holds a document type declaration (<!DOCTYPE …>), which feeds do not need; refused for safety")
+def _current(element: Element, own: str) -> Element:
+    """The element, with names of other versions of RSS and Atom as those of RSS 2.0 and Atom 1.0. `own`: a namespace in
+    which a feed puts RSS 2.0, which has none."""
+    for each in element.iter():
+        space, end, name = each.tag.rpartition("}")
+        current = "" if own and space + end == own else _EARLIER.get(space + end)
+        each.tag = each.tag if current is None else f"{current}{name}"
+    return element
 
 
 def _about(root: Element) -> _About:
@@ -150,7 +100,8 @@ def _about(root: Element) -> _About:
     if channel is None:
         site = _link(root) or _text(root, f"{_ATOM}id")
         return _About(site_of(site), root.get(_LANG, ""), _licence(root), _atom_authors(root))
-    return _About(site_of(_text(channel, "link")), _text(channel, "language"), _licence(channel), ())
+    language = _text(channel, "language") or _text(channel, f"{_DC}language")
+    return _About(site_of(_text(channel, "link")), language, _licence(channel), ())
 
 
 def _atom_fields(entry: Element, about: _About) -> dict[str, Any]:
@@ -161,7 +112,7 @@ def _atom_fields(entry: Element, about: _About) -> dict[str, Any]:
         title=_one_line(_atom_text(entry.find(f"{_ATOM}title"))),
         text=body,
         url=_link(entry),
-        published=_text(entry, f"{_ATOM}published") or _text(entry, f"{_ATOM}updated"),
+        published=next(filter(None, (_text(entry, f"{_ATOM}{name}") for name in _DATES)), ""),
         authors=_atom_authors(entry) or about.authors,
         language=(content.get(_LANG, "") if content is not None else "") or entry.get(_LANG, "") or about.language,
         licence=_licence(entry) or about.licence,
@@ -172,9 +123,9 @@ def _atom_fields(entry: Element, about: _About) -> dict[str, Any]:
 def _rss_fields(item: Element, about: _About) -> dict[str, Any]:
     link = _text(item, "link")
     return _fields_present(
-        id=_text(item, "guid") or link,
-        title=_one_line(html_to_text(_text(item, "title"))),
-        text=html_to_text(_text(item, _CONTENT)) or html_to_text(_text(item, "description")),
+        id=_text(item, "guid") or item.get(f"{_RDF}about", "").strip() or link,
+        title=_one_line(html_to_text(_markup(item.find("title")))),
+        text=html_to_text(_markup(item.find(_CONTENT))) or html_to_text(_markup(item.find("description"))),
         url=link or _permalink(item),
         published=_text(item, "pubDate") or _text(item, f"{_DC}date"),
         authors=_rss_authors(item),
@@ -204,18 +155,20 @@ def _atom_text(element: Element | None) -> str:
     if element is None or element.get("src"):
         return ""
     if kind in ("xhtml", "application/xhtml+xml"):
-        return html_to_text("".join(tostring(_plain(child), encoding="unicode") for child in element))
+        return html_to_text(_markup(element))
     text = "".join(element.itertext())
     if kind in ("html", "text/html"):
         return html_to_text(text)
     return text.strip() if kind == "text" or kind.startswith("text/") else ""
 
 
-def _plain(element: Element) -> Element:
-    """The element, its tags and those within without their namespaces, so that they are written as in HTML."""
+def _markup(element: Element | None) -> str:
+    """What an element holds as HTML: its text, or elements within it, without their namespaces."""
+    if element is None or not len(element):
+        return (element.text or "").strip() if element is not None else ""
     for each in element.iter():
         each.tag = each.tag.rpartition("}")[2]
-    return element
+    return escape(element.text or "") + "".join(tostring(child, encoding="unicode") for child in element)
 
 
 def _link(parent: Element) -> str:

@@ -21,8 +21,9 @@ import aiohttp
 
 from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.plan_tools import LONGEST_PASSAGE, passages_of
-from trailforge.retrieval.web.html_text import html_to_text
+from trailforge.retrieval.web.encodings import encoding_of
 from trailforge.retrieval.web.http import read_up_to
+from trailforge.rows.html_text import html_to_text
 from trailforge.schemas import Document, Passage, RetrievalError
 
 _LOG = logging.getLogger(__name__)
@@ -127,10 +128,7 @@ async def _read_text(response: aiohttp.ClientResponse) -> str:
 
 
 def decode_page(content: bytes, charset: str | None) -> str:
-    """Text in the charset that the server names, else the page; in UTF-8 where neither does, or nobody knows it."""
+    """Text in the charset that the server names, else the page, unless it cannot be that one (`encoding_of`)."""
     named = _CHARSET.search(content[:_HEAD])
-    said = charset or (named[1].decode("ascii") if named else "utf-8")
-    try:
-        return content.decode(said, errors="replace")
-    except (LookupError, ValueError):
-        return content.decode("utf-8", errors="replace")
+    said = charset or (named[1].decode("ascii") if named else "")
+    return content.decode(encoding_of(content, said), errors="replace")

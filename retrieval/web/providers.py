@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from trailforge.retrieval.english import AUXILIARIES, WIDE_PREPOSITIONS
 from trailforge.retrieval.web.feeds import feed_rows
 from trailforge.retrieval.web.http import HttpConfig, rows_of_reply, site_of, text_field
+from trailforge.rows import InvalidRow, JsonRow
 from trailforge.schemas import InvalidInput, RequestRefused
 
 SERPER_KEY, GNEWS_KEY, TAVILY_KEY = "SERPER_API_KEY", "GNEWS_API_KEY", "TAVILY_API_KEY"
@@ -148,9 +149,13 @@ def arxiv_page(content: bytes) -> ArxivPage:
     Raises `ValueError` for what is no feed, as a bare `Rate exceeded.`, and `RequestRefused` for an error.
     """
     try:
-        entries = [entry.value for entry in feed_rows(io.BytesIO(content), "reply")]
+        rows = list(feed_rows(io.BytesIO(content), "reply"))
     except InvalidInput as error:
         raise ValueError(error.problem) from None
+    broken = next((row for row in rows if isinstance(row, InvalidRow)), None)
+    if broken is not None:
+        raise ValueError(f"entry {broken.row}: {broken.problem}")
+    entries = [row.value for row in rows if isinstance(row, JsonRow)]
     if entries and entries[0].get("title") == "Error" and "/api/errors" in entries[0].get("id", ""):
         raise RequestRefused(f"arXiv: {entries[0]['text'].strip()[:200]}")
     total = _ARXIV_TOTAL.search(content)

@@ -19,7 +19,7 @@ from trailforge.training.launching.launch import LaunchConfig, render
 ROOT = Path(__file__).parents[2]
 GUIDES = (
     *("docs/trainer.md", "docs/cluster.md", "docs/evaluation.md", "docs/operator.md", "docs/curator.md"),
-    *("docs/python.md", "datasets_out/README.md"),
+    *("docs/python.md", "docs/your-data.md", "datasets_out/README.md"),
 )
 ELIDED = {
     "trailforge …": "trailforge mcts-trajectories …",

@@ -183,7 +183,7 @@ def _musique(*paragraphs: Any) -> Any:
     ("first", "row", "field", "problem"),
     [
         (question(7), '{"id": "x", "question": ', None, "not JSON (Expecting value"),
-        (question(7), _without_answer(), "answer", "missing"),
+        (question(7), _without_answer(), "answer", "no column for the answer"),
         (question(7), question(0, answer=" "), "answer", "empty"),
         (
             question(7),
@@ -219,6 +219,12 @@ def test_a_row_that_cannot_be_used_is_named_with_file_row_and_field(
     assert ended.error_line.startswith(f"error: {where}") and problem in ended.error_line
     assert "1 of 2 rows are invalid" in ended.error_line
     assert leftovers(out) == [] and ended.out == ""
+
+
+def test_a_column_that_is_not_read_is_said_once_where_the_user_looks(lab: Lab, tmp_path: Path) -> None:
+    rows = rows_file(tmp_path / "q.jsonl", [question(8) | {"level": "easy"}, question(9) | {"level": "hard"}])
+    ended = lab.make(rows, tmp_path / "out")
+    assert ended.code == 0 and ended.err.count(f"{rows}, field 'level': not used\n") == 1
 
 
 def test_a_missing_questions_file_is_named(lab: Lab, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.fuzz.target import Target, text_of
 from trailforge.curation.decisions import append, merge, read_decisions
 from trailforge.curation.verdicts import read_patterns, refused_patterns
 from trailforge.pipelines.sources import read_benchmark, read_questions
-from trailforge.pipelines.sources.columns import parse_column_map
+from trailforge.pipelines.sources.columns import parse_columns
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.presets import load_bands, load_preset, load_training_preset
 from trailforge.retrieval.corpus import Chunking, cut, read_corpus
@@ -153,8 +153,12 @@ _XML = (
     b"&amp;#", b"&#1;", b"<!--", b"-->", b"<![CDATA[", b"]]>", b"<!DOCTYPE a>", b"<?a?>", b'a="',
     b" xmlns:a='b'", b"<dc:creator>",
     b"<p>", b"</p>", b"<", b">", b"&", b" ", b'type="html"', b"\xff", b"\x00",
-    b'encoding="utf-7"', b"<content type='html'>",
+    b'encoding="utf-7"', b'encoding="gb2312"', b'encoding="utf-16"', b"\xfe\xff", b"<content type='html'>", b"&eacute;",
+    b"<rdf:RDF ", b"</rss>", b"<media:a/>", b"<!DOCTYPE a [", b"]>",
 )  # fmt: skip
+
+
+_WRAPPED = {"question": "q", "answer": "a", "idx": 3, "aliases": None}
 
 
 def _documents(path: Path) -> Iterable[object]:
@@ -176,6 +180,27 @@ def _aimed_feeds() -> Iterable[bytes]:
     yield _in_rss(b"x", b"a@" * 50_000)
     yield _in_rss(b"x", b"a@b" + b" " * 100_000 + b"x")
     yield b"<rss>" + b"<a>" * 30_000
+    slips = (
+        b"&",
+        b"<",
+        b"&a;",
+        b"]]>",
+        b"<![CDATA[",
+        b"<!--",
+        b"<?",
+        b"<item>",
+        b"</item>",
+        b"<a:b/>",
+        b"\xff",
+        b"&#1;",
+    )
+    yield from (_in_rss(slip * (60_000 // len(slip))) for slip in (*slips, b"<!DOCTYPE a ["))
+    yield from (
+        b"<!DOCTYPE a" + b"'" * 60_000,
+        b"<!DOCTYPE a [" + b" " * 60_000,
+        b"<!-- -->" * 9_000,
+        b"<" + b"a" * 60_000,
+    )
     yield _bomb(b"<rss><channel><item><title>", fill=b"a")
     yield _bomb(b"<rss a='", fill=b"a")
 
@@ -378,8 +403,38 @@ TARGETS = (
         tokens=_PARQUET,
     ),
     Target(
+        name="questions_table",
+        run=_file("questions", read_questions),
+        may_raise=(InvalidInput,),
+        samples=lambda: [
+            b'query,gold,aliases,paragraphs,num_hops\nq,a,b|c,"[""One.""]",2\n',
+            b"question\tanswer\tparagraphs\nq\ta\t['One.', {'title': 'T', 'text': 'x'}]\n",
+        ],
+        tokens=(*_JSON, b"\t", b"|", b";", b"answers", b"question", b"nan", b"'", b"(", b"{'a': ", b"-" * 50),
+        aimed=lambda: [
+            b'question,answer,paragraphs\nq,a,"' + _deep(5000) + b'"',
+            b"question,answer\n" + b"a|" * 50_000,
+        ],
+    ),
+    Target(
+        name="questions_wrapped",
+        run=_file("questions", read_questions),
+        may_raise=(InvalidInput,),
+        samples=lambda: [
+            json.dumps({"version": "1", "data": [_WRAPPED, _WRAPPED]}, indent=1).encode(),
+            json.dumps({"response": {"docs": [_WRAPPED]}, "empty": []}).encode(),
+        ],
+        tokens=(*_JSON, b'"data": [', b"]}", b"}\n{"),
+        aimed=lambda: [
+            b'{"a":' * 5000,
+            b'{\n"a":[' * 3000,
+            _bomb(b'{"data":[{"a":"', fill=b"a"),
+            b'{"data":[' + b"{}," * 99_999,
+        ],
+    ),
+    Target(
         name="column_map",
-        run=lambda case, _: parse_column_map(text_of(case)),
+        run=lambda case, _: parse_columns(text_of(case)),
         may_raise=(InvalidInput,),
         samples=lambda: [b"title=headline,text=body,authors="],
         tokens=(b"=", b",", b"title", b"text", b" ", b"\n", b"kind"),
@@ -466,6 +521,18 @@ TARGETS = (
         aimed=lambda: [b"# " + b"#" * 30_000 + b"x", b"a" * 30_000, b". A" * 10_000, b"# " + b" " * 30_000 + b"x\ny"],
     ),
     Target(
+        name="corpus_table",
+        run=_file("corpus.tsv", read_corpus),
+        may_raise=(InvalidInput,),
+        samples=lambda: [
+            b'id\ttext\ttitle\n0\t"A ""river""."\tPo\n',
+            b"0\tA text.\n1\tb\n",
+            b'{"_id": 1, "contents": "\\"a\\"\\nb"}',
+        ],
+        tokens=(*_JSON, b"id", b"title", b"contents", b"_id", b"\t", b";", b'""', b"\r", b"&amp;", b"<p>", b"</p>"),
+        aimed=_aimed_csv,
+    ),
+    Target(
         name="corpus_parquet",
         run=_file("corpus.parquet", read_corpus),
         may_raise=(InvalidInput,),
@@ -479,6 +546,40 @@ TARGETS = (
         samples=lambda: [b"Q1\tP1\tQ2\nQ2\tP1\tQ1\n", b"head\trelation\ttail\thead_label\nQ1\tP1\tQ2\tA\n"],
         tokens=(b"\t", b"\n", b"Q1", b"head", b"id", b"\xff", b" ", b"\r", b"\x00", b"\xef\xbb\xbf"),
         aimed=lambda: [_bomb(b"Q1\t", fill=b"a"), _bomb()],
+    ),
+    Target(
+        name="kg_statements",
+        run=_graph("triples.nt"),
+        may_raise=(InvalidInput,),
+        samples=lambda: [b'<http://a/b> <http://a/c> <http://a/d> .\n_:a <http://a#e> "x"@en .\n# c\n'],
+        tokens=(
+            b"<",
+            b">",
+            b"<http://a>",
+            b'"',
+            b"\\",
+            b"\\u00e9",
+            b"_:",
+            b" .",
+            b"^^<http://a#date>",
+            b"\n",
+            b"@en",
+            b"#",
+        ),
+        aimed=lambda: [
+            b"<a> " * 20_000,
+            b'<a> <b> "' + b"\\" * 60_001,
+            b"<" * 60_000,
+            b"_:" * 30_000,
+            b" " * 60_000 + b"<",
+        ],
+    ),
+    Target(
+        name="kg_csv",
+        run=_graph("triples.csv"),
+        may_raise=(InvalidInput,),
+        samples=lambda: [b'subject,predicate,object\n"a, b",c,d\n', b"[[1, 2, 3]]", b"1\n0 0 0\n"],
+        tokens=(*_JSON, b"from", b"to", b"label", b"\t", b";", b"|", b"\r"),
     ),
     Target(
         name="kg_jsonl",

@@ -9,7 +9,6 @@ from tests.fuzz.target import Target, text_of
 from trailforge.generators.document_bundles.stages.cleaning import normalise
 from trailforge.inference import structured
 from trailforge.inference.vllm.server import parse_metrics
-from trailforge.pipelines.sources.fields import iso_date
 from trailforge.protocols import (
     GRAPH_R1,
     KG_SEARCH,
@@ -24,12 +23,13 @@ from trailforge.protocols import (
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.transcripts import make_truth, read_transcript, split_text
 from trailforge.retrieval.sentences import split_sentences
-from trailforge.retrieval.web.html_text import html_to_text
 from trailforge.retrieval.web.http import canonical_url
 from trailforge.retrieval.web.providers import serper_hits
 from trailforge.rewards import mcts_reward, mentions, states
 from trailforge.rewards.answers import is_abstention, read_short_answer, read_yes_or_no
 from trailforge.rewards.episode import reward_preset, score
+from trailforge.rows.dates import iso_date
+from trailforge.rows.html_text import html_to_text, plain_text
 from trailforge.schemas import InvalidInput, MalformedReply, Message, ServerUnavailable
 from trailforge.schemas.text import chat_token_in, remove_invisible, restore_chat_tokens
 
@@ -157,6 +157,41 @@ def _matching(case: bytes, _: Path) -> None:
     states(text, "12 million")
 
 
+def _plain_twice(case: bytes, folder: Path) -> None:
+    """A text that is plain stays as it is."""
+    plain = plain_text(text_of(case))
+    assert plain_text(plain) == plain
+
+
+_HTML = (
+    b"<!--",
+    b"-->",
+    b"<p>",
+    b"</p>",
+    b"<p ",
+    b'a="',
+    b"='",
+    b"=",
+    b"<!",
+    b"<?",
+    b"</",
+    b"<",
+    b">",
+    b"<script>",
+    b"</script>",
+    b"<style",
+    b"<svg/>",
+    b"&amp;",
+    b"&#",
+    b"&#1",
+    b"&#x",
+    b"1",
+    b"<![CDATA[",
+    b"]]>",
+    b"\n",
+    b" ",
+)
+
 TARGETS = (
     Target(
         name="short_answer",
@@ -250,35 +285,25 @@ TARGETS = (
             b"<p class='a'>One<br/>two &amp; <b>x</b></p><!-- c --><script>if (a < b) x('<p>')</script><ul><li>y</ul>",
             b"<table><tr><td>a</td></tr></table><svg><text>t</text></svg>",
         ],
-        tokens=(
-            b"<!--",
-            b"-->",
-            b"<p>",
-            b"</p>",
-            b"<p ",
-            b'a="',
-            b"='",
-            b"=",
-            b"<!",
-            b"<?",
-            b"</",
-            b"<",
-            b">",
-            b"<script>",
-            b"</script>",
-            b"<style",
-            b"<svg/>",
-            b"&amp;",
-            b"&#",
-            b"&#1",
-            b"&#x",
-            b"1",
-            b"<![CDATA[",
-            b"]]>",
-            b"\n",
-            b" ",
-        ),
+        tokens=_HTML,
         aimed=lambda: [b"&#" + b"1" * 5000, b"&#" + b"0" * 5000 + b"65;", b'<a href="x>' * 5000 + b">"],
+    ),
+    Target(
+        name="plain_text",
+        run=_plain_twice,
+        may_raise=(),
+        samples=lambda: [
+            b"One<br>two &amp;amp; <b>x</b> `&lt;` List<T> <!-- c -->",
+            b"&lt;p&gt;a &#38;nbsp; b&lt;/p&gt;\n\nc",
+        ],
+        tokens=(*_HTML, b"`", b"```", b"&lt;", b"amp;", b"<br>", b"<T>", b"= &sum;", b"<a href='"),
+        aimed=lambda: [
+            *(
+                piece * (60_000 // len(piece))
+                for piece in (b"<a b='", b'<a b="', b"<a ", b"`", b"```a", b"&", b"<b>", b"<a b=")
+            ),
+            *(b"&" + b"amp;" * 15_000, b"&am" * 20_000 + b"&#112;;", b"<p" + b" a" * 30_000, b"<!--" * 15_000),
+        ],
     ),
     Target(
         name="sentences",
@@ -341,7 +366,13 @@ TARGETS = (
         name="dates",
         run=_plain(lambda text: iso_date(text, "date")),
         may_raise=(InvalidInput,),
-        samples=lambda: [b"2024-05-31T10:00:00+02:00", b"Tue, 04 Mar 2025 23:00:00 +0000", b"2024-W05-1"],
+        samples=lambda: [
+            b"2024-05-31T10:00:00+02:00",
+            b"Tue, 04 Mar 2025 23:00:00 +0000",
+            b"2024-W05-1",
+            b"1709123100000",
+            b"20240531T100000Z",
+        ],
         tokens=(
             b"2024",
             b"-",

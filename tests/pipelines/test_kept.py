@@ -50,7 +50,7 @@ def test_every_data_set_says_what_took_most_and_what_to_try(tmp_path: Path, data
 
 
 def test_a_reason_without_a_hint_still_shows_where_to_look(tmp_path: Path) -> None:
-    with pytest.raises(NothingKept, match=r"\(odd 2\): `trailforge show .* --kind odd` shows them"):
+    with pytest.raises(NothingKept, match=r"\(odd 2\); `trailforge show .* --kind odd` shows them"):
         check_kept(*finished("mcts_trajectories", tmp_path, Count(reason="odd", count=2)), tmp_path)
 
 

@@ -7,11 +7,15 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from trailforge.retrieval import corpus
 from trailforge.retrieval.corpus import Chunking, cut, distinct, read_corpus, source_of
 from trailforge.schemas import Document, InvalidInput
 
@@ -102,7 +106,7 @@ def test_the_documents_of_a_folder_come_by_name(tmp_path: Path) -> None:
 
 def test_a_question_file_is_no_corpus_and_the_mend_is_told(tmp_path: Path) -> None:
     (tmp_path / "q.jsonl").write_text(json.dumps({"id": "1", "question": "Who?", "paragraphs": []}))
-    with pytest.raises(InvalidInput, match=r"row 1: is a question, .*trailforge index build .*q\.jsonl --out FOLDER"):
+    with pytest.raises(InvalidInput, match=r"row 1: is a question, .*trailforge index build FILE --out FOLDER"):
         list(read_corpus(tmp_path / "q.jsonl"))
 
 
@@ -110,7 +114,7 @@ def test_what_cannot_be_read_in_a_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"holds no document \(\.txt, \.md"):
         list(read_corpus(tmp_path))
     (tmp_path / "a.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InvalidInput, match=r"a\.txt: cannot be read as text"):
+    with pytest.raises(InvalidInput, match=r"a\.txt: not UTF-8 text; expected text"):
         list(read_corpus(tmp_path))
     (tmp_path / "a.txt").write_text(" \n")
     with pytest.raises(InvalidInput, match=r"a\.txt: must be a text that is not empty"):
@@ -155,3 +159,151 @@ def test_a_file_name_that_is_no_utf8_is_a_name_all_the_same(tmp_path: Path) -> N
         pytest.skip("this file system takes no such name")
     (document,) = read_corpus(tmp_path)
     assert (document.id, document.title) == ("caf\ufffd.txt", "caf\ufffd")
+
+
+def read_file(folder: Path, name: str, content: str | bytes) -> list[tuple[str, str, str]]:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return [(each.id, each.title, each.text) for each in read_corpus(path)]
+
+
+FORMS = [
+    {"id": "0", "contents": '"Po"\nA river.'},  # Search-R1#74, FlashRAG#174
+    {"id": 0, "contents": "Po\nA river."},  # Pyserini's collections
+    {"_id": "0", "title": "Po", "text": "A river.", "metadata": {}},  # BEIR
+    {"docid": "0", "title": "Po", "text": "A river."},  # Mr. TyDi, mr.tydi#7
+    {"_id": "0", "wikipedia_id": "0", "wikipedia_title": "Po", "text": ["A river."], "anchors": []},  # KILT
+    {"id": "0", "url": "u", "title": "Po", "text": [["A ", "river."]]},  # HotpotQA's dump of Wikipedia
+    {
+        "id": "0",
+        "page_content": "A river.",
+        "metadata": {"title": "Po", "source": "u"},
+        "type": "Document",
+    },  # LangChain
+    {"id_": "0", "text": "A river.", "metadata": {"title": "Po"}, "embedding": None},  # LlamaIndex
+    {"id": "0", "content": "A river.", "meta": {"name": "Po"}, "score": None},  # Haystack
+    {"pid": 0.0, "passage": "A river.", "title": "Po"},
+    {"id": "0", "title": "Po", "body": "<p>A river.</p>"},
+    {"idx": 0, "title": "Po", "paragraph_text": "A river."},  # MuSiQue's paragraphs
+]
+
+
+@pytest.mark.parametrize("row", FORMS)
+@pytest.mark.parametrize("kind", ["jsonl", "json", "wrapped.json", "jsonl.gz"])
+def test_published_forms_of_passages(tmp_path: Path, row: dict[str, Any], kind: str) -> None:
+    value = {"meta": 1, "docs": [row]} if kind == "wrapped.json" else [row]
+    content = (json.dumps(row) if "jsonl" in kind else json.dumps(value, indent=1)).encode()
+    found = read_file(tmp_path, f"c.{kind}", gzip.compress(content) if kind.endswith("gz") else content)
+    assert found == [("1" if "idx" in row else "0", "Po", "A river.")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("psgs_w100.tsv", 'id\ttext\ttitle\n0\t"A ""river""."\tPo\n'),  # DPR
+        ("c.csv", 'id,title,text\n0,Po,"A ""river""."\n'),
+        ("c.csv", 'id;Title;Contents\n0;Po;"A ""river""."\n'),
+        ("c.txt.csv", '_id,title,body\n0,Po,"A ""river""."\n'),
+    ],
+)
+def test_tables_of_passages(tmp_path: Path, name: str, content: str) -> None:
+    assert read_file(tmp_path, name, content) == [("0", "Po", 'A "river".')]
+
+
+def test_passages_in_a_table_without_a_header(tmp_path: Path) -> None:  # MS MARCO's collection.tsv
+    content = '0\tThe "presence", they say.\n1\t"Quoted\n'
+    assert read_file(tmp_path, "collection.tsv", content) == [
+        ("0", "", 'The "presence", they say.'),
+        ("1", "", '"Quoted'),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "title", "text"),
+    [
+        ({"contents": "Only a text."}, "", "Only a text."),
+        ({"contents": "x" * 201 + "\nmore"}, "", "x" * 201 + "\nmore"),
+        ({"contents": '"Po" is a river.\nIt is long.'}, '"Po" is a river.', "It is long."),
+        ({"contents": '""\nA river.'}, "", "A river."),
+        ({"title": None, "text": "A river.", "id": None}, "", "A river."),
+        ({"title": "nan", "text": "A &amp; B"}, "nan", "A & B"),
+        ({"title": "R&amp;D", "text": "if a < b: List<T>", "level": 3}, "R&D", "if a < b: List<T>"),
+        ("A text alone.", "", "A text alone."),
+    ],
+)
+def test_what_a_row_may_lack(tmp_path: Path, row: Any, title: str, text: str) -> None:
+    assert read_file(tmp_path, "c.json", json.dumps([row])) == [("1", title, text)]
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        (
+            {"id": "1", "title": "Po"},
+            "row 1, field 'text': no column for the text; there are id, title; a passage is {",
+        ),
+        ({"id": "1", "text": None}, "row 1, field 'text': must be a text that is not empty; a passage is {"),
+        ({"id": "1", "text": " \n"}, "row 1, field 'text': must be a text that is not empty; a passage is {"),
+        (
+            {"id": "1", "body": "<script>x</script>"},
+            "row 1, field 'body': must be a text that is not empty; a passage is",
+        ),
+        ({"id": "1", "text": {"a": 1}}, "row 1, field 'text': expected a text, found an object"),
+        ({"id": "1", "text": [1, {}]}, "row 1, field 'text[1]': expected a text, found an object"),
+        (["a"], "row 1: expected an object, found a list"),
+    ],
+)
+def test_what_is_no_passage_is_told_with_the_form_that_is_right(tmp_path: Path, row: Any, problem: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        read_file(tmp_path, "c.json", json.dumps([row]))
+    assert problem in str(caught.value) and str(tmp_path / "c.json") in str(caught.value)
+
+
+def test_large_texts_of_a_folder_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus, "LONGEST_ROW", 10)
+    (tmp_path / "b").mkdir()
+    for name in ("a.txt", "b/c.md", "small.txt"):
+        (tmp_path / name).write_text("x" * (11 if name != "small.txt" else 3))
+    with pytest.raises(InvalidInput, match=r"texts of more than 16 MiB.*: a\.txt, b/c\.md$"):
+        list(read_corpus(tmp_path))
+    (tmp_path / "d.txt.gz").write_bytes(gzip.compress(b"x" * 11))
+    for name in ("a.txt", "d.txt.gz"):
+        with pytest.raises(InvalidInput, match=rf"{name}: a text of more than 16 MiB"):
+            list(read_corpus(tmp_path / name))
+
+
+def test_links_out_of_a_folder_are_not_followed_and_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret.txt").write_text("A secret.")
+    folder = tmp_path / "inside"
+    folder.mkdir()
+    (folder / "a.txt").write_text("A river.")
+    (folder / "again.txt").symlink_to(folder / "a.txt")
+    (folder / "out.txt").symlink_to(tmp_path / "outside" / "secret.txt")
+    (folder / "out").symlink_to(tmp_path / "outside", target_is_directory=True)
+    (folder / "loop").symlink_to(folder / "loop")
+    assert [each.id for each in read_corpus(folder)] == ["a.txt", "again.txt"]
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 1 and said[0].endswith("links that lead out of the folder are not followed: out, out.txt")
+    (tmp_path / "link").symlink_to(folder)
+    assert len(list(read_corpus(tmp_path / "link"))) == 2
+
+
+@given(
+    row=st.dictionaries(
+        st.sampled_from(["id", "_id", "title", "text", "contents", "body", "metadata", "question", "x"]),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+            max_leaves=5,
+        ),
+    )
+)
+def test_any_row_is_a_passage_or_refused_with_its_row(tmp_path_factory: pytest.TempPathFactory, row: Any) -> None:
+    lines = "\n".join(map(json.dumps, [{"id": "first", "text": "x"}, row]))
+    try:
+        _, (key, _, text) = read_file(tmp_path_factory.getbasetemp(), "row.jsonl", lines)
+    except InvalidInput as error:
+        assert error.row == 2
+    else:
+        assert key and text.strip() == text != ""

@@ -144,13 +144,13 @@ def test_a_passage_needs_a_text_alone(tmp_path: Path) -> None:
     ("content", "problem"),
     [
         (b'{"text": " "}', "row 1, field 'text': must be a text that is not empty"),
-        (b'{"title": "t"}', "row 1, field 'text': must be a text"),
+        (b'{"title": "t"}', "row 1, field 'text': no column for the text; there are title; a passage is"),
         (b'{"text": "a", "id": 1}\n{"text": "b", "id": "1"}', "row 2, field 'id': '1' is the id of an earlier row"),
         (b'{"text": "a"}\n{', "row 2: not JSON"),
-        (b"[1]", "row 1: not a JSON object"),
+        (b"[1]", "row 1: expected an object, found a whole number"),
         (b'{"text": "a", "more": ' + b"[" * 900 + b"]" * 900 + b"}", "row 1: not JSON"),
-        (b"\xff", "row 1: not UTF-8 text"),
-        (gzip.compress(b'{"text": "a"}' * 99)[:-9], "cannot be read"),
+        (b"\xff", "not UTF-8 text; expected JSON Lines, JSON"),
+        (gzip.compress(b'{"text": "a"}' * 99)[:-9], "the gzip file is cut short"),
     ],
 )
 def test_a_bad_corpus_is_named(tmp_path: Path, content: bytes, problem: str) -> None:
@@ -164,8 +164,8 @@ def test_a_bad_corpus_is_named(tmp_path: Path, content: bytes, problem: str) -> 
 def test_a_corpus_that_is_not_there_or_empty(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="no such file"):
         list(read_corpus(tmp_path / "none"))
-    (tmp_path / "rows.parquet").write_bytes(b"no parquet")
-    with pytest.raises(InvalidInput, match="cannot be read"):
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1no parquet")
+    with pytest.raises(InvalidInput, match="the Parquet file is damaged"):
         list(read_corpus(tmp_path / "rows.parquet"))
     with pytest.raises(InvalidInput, match="holds no passages"):
         open_retrieval(RetrievalConfig(kind="bm25", scope="corpus", corpus_index=str(corpus(tmp_path / "rows", []))))

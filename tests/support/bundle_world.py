@@ -190,7 +190,7 @@ def _unfit(sound: list[SourceDocument]) -> Iterator[SourceDocument]:
     """One that is cut short, marked up, in another language, the same as another, and nearly so."""
     first, second, third = sound[0], sound[4], sound[8]
     yield _document(901, "Too short", "The train left.", first)
-    yield _document(902, "Marked up", " ".join(f"<td class=cell>{word}</td>" for word in first.text.split()), first)
+    yield _document(902, "Marked up", " ".join(f"{{{{cell|{word}}}}}" for word in first.text.split()), first)
     yield _document(903, "Anderswo", _GERMAN, first)
     yield _document(904, second.title.upper(), second.text, second, published="2026-01-01")
     yield _document(

@@ -77,10 +77,11 @@ def make_training_set(
     config: ViewConfig,
     *,
     questions: Sequence[Path] = (),
+    column_map: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> SetManifest:
     """Make a training set of finished runs of any data sets, in any mixture, and of files of `questions` to learn on,
-    which are asked in `config.protocol`.
+    which are asked in `config.protocol`. `column_map`: of these files, as `pipelines.sources.read_questions` takes it.
 
     Raises `InvalidInput` for a run or file that cannot be used, settings that do not fit, and when a table or a wanted
     split would hold nothing; `OutputError` when `out` is taken. Then nothing is left behind.
@@ -90,7 +91,7 @@ def make_training_set(
             f"questions of a file are asked in a protocol that you name: {', '.join(TEXT_PROTOCOLS)}", field="protocol"
         )
     runs = open_runs(folders) if folders or not questions else []
-    asked = {path: read_asked(path) for path in questions}
+    asked = {path: read_asked(path, column_map) for path in questions}
     judge = RowJudge(config)
     with new_folder(out) as folder:
         staging = folder / ".staged"

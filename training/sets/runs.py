@@ -8,7 +8,7 @@ data set, or the one that is asked for.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -101,13 +101,13 @@ def rl_rows(run: FinishedRun, protocol: str | None = None) -> Iterator[RlRow]:
         yield _row(asked, run.dataset, run.manifest.run_id, speaks, found)
 
 
-def read_asked(path: Path) -> list[Question]:
+def read_asked(path: Path, column_map: Mapping[str, str] | None = None) -> list[Question]:
     """The questions of a file as `pipelines.sources.read_questions` takes it.
 
     Raises `InvalidInput` as it does, for the first row that is none, and for a file without any.
     """
     questions = []
-    for row in read_questions(path):
+    for row in read_questions(path, column_map=column_map):
         if not isinstance(row, Question):
             raise InvalidInput(row.problem, file=path, row=row.row, field=row.field)
         questions.append(row)

@@ -23,7 +23,7 @@ from trailforge.flows.nights.windows import Choice, WindowPlan, find_files, read
 from trailforge.pipelines.engine.files import exclusive, sha256_of
 from trailforge.pipelines.engine.shards import Receipt, write_receipt
 from trailforge.pipelines.sources.documents import read_documents
-from trailforge.pipelines.sources.rows import InvalidRow
+from trailforge.rows import InvalidRow
 from trailforge.schemas import InvalidInput, OutputError, SourceDocument, to_dict
 
 DAY = date(2026, 11, 20)

@@ -22,12 +22,13 @@ from trailforge.pipelines.sources.columns import (
     FileLabels,
     language_code,
     one_line,
-    parse_column_map,
+    parse_columns,
     parse_document_files,
     tidy,
 )
 from trailforge.pipelines.sources.documents import read_documents
-from trailforge.pipelines.sources.fields import iso_date
+from trailforge.rows.dates import iso_date
+from trailforge.rows.fields import is_missing
 from trailforge.schemas import InvalidInput, SourceDocument, SourceKind, to_dict
 
 ARXIV = {
@@ -68,7 +69,7 @@ FILES = {
 
 # Text that is as it will be: no control characters (Parquet and JSON hold them, `strip` and `splitlines` eat some).
 _SIGNS = st.characters(exclude_categories=["C", "Z"])
-_WORDS = st.text(_SIGNS, min_size=1, max_size=8)
+_WORDS = st.text(_SIGNS, min_size=1, max_size=8).filter(lambda word: not is_missing(word))
 _LINES = st.lists(_WORDS, min_size=1, max_size=4).map(" ".join)
 _NAMES = _LINES.map(lambda name: name.replace(";", ".")).filter(bool)
 _TEXTS = st.lists(_LINES, min_size=1, max_size=3).map("\n".join)
@@ -285,7 +286,7 @@ def test_documents_survive_every_file(
 ) -> None:
     """Written with other names of columns and read by a map, and written as they are and read without."""
     folder = tmp_path_factory.getbasetemp()
-    column_map = parse_column_map(MAP)
+    column_map = parse_columns(MAP)
     for names in (column_map, {name: name for name in column_map}):
         asked = {"column_map": names} if names is column_map else {}
         rows = [{names[field]: value for field, value in to_dict(d).items() if field in names} for d in documents]
@@ -332,19 +333,15 @@ def test_language_codes(text: str, code: str | None) -> None:
 BAD_ROWS: list[tuple[dict[str, Any], str | None, str]] = [
     ({**PLAIN, "text": "  "}, "text", "empty"),
     ({**PLAIN, "text": None}, "text", "expected a text, found null"),
-    ({**PLAIN, "text": 3}, "text", "expected a text, found a whole number"),
-    ({**PLAIN, "text": ["a", 1]}, "text[1]", "expected a text, found a whole number"),
-    ({**PLAIN, "id": 1.5}, "id", "expected a text, found a number"),
-    ({**PLAIN, "id": True}, "id", "expected a text, found true or false"),
-    ({**PLAIN, "date": 20240531}, "date", "expected a text, found a whole number"),
+    ({**PLAIN, "text": {}}, "text", "expected a text, found an object"),
+    ({**PLAIN, "text": ["a", []]}, "text[1]", "expected a text, found a list"),
+    ({**PLAIN, "date": 20240532}, "date", "expected a date as 2024-05-31, found '20240532'"),
     ({**PLAIN, "date": "31/05/2024"}, "date", "expected a date as 2024-05-31, found '31/05/2024'"),
     ({**PLAIN, "date": "2024-02-30"}, "date", "expected a date as 2024-05-31"),
     ({**PLAIN, "date": "2024-05"}, "date", "expected a date as 2024-05-31"),
-    ({**PLAIN, "authors": ["Ann", 3]}, "authors[1]", "expected a text, found a whole number"),
-    ({**PLAIN, "author": {"name": "Ann"}}, "author", "expected a text, found an object"),
     ({**PLAIN, "kind": "sports"}, "kind", "expected one of news, academic, general, found 'sports'"),
-    ({"title": "One"}, "text", "no column for the text; there are title. Say which: text=COLUMN"),
-    ({"text": "One"}, "title", "no column for the title; there are text. Say which: title=COLUMN"),
+    ({"title": "One"}, "text", "no column for the text; there are title. Say which: --columns text=COLUMN"),
+    ({"text": "One"}, "title", "no column for the title; there are text. Say which: --columns title=COLUMN"),
     ({}, "title", "no column for the title; there are none."),
     ({**ARXIV, "arxiv_id": "x"}, "arxiv_id", "expected an arXiv id as 2504.00016, found 'x'"),
     ({**ARXIV, "abstract": ""}, "abstract", "empty"),
@@ -384,13 +381,13 @@ def test_rows_that_cannot_be_read_keep_their_place(tmp_path: Path, content: str 
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("a,b\n1,2\n", "field 'title': no column for the title; there are a, b. Say which: title=COLUMN"),
+        ("a,b\n1,2\n", "field 'title': no column for the title; there are a, b. Say which: --columns title=COLUMN"),
         ("title,text,text\n1,2,3\n", "field 'text': two columns have this name"),
         ('title,text\nA,"b\nB,c\n', "row 2: the CSV is broken here (unexpected end of data)"),
         ('title,text\nA,"b"c\n', "row 2: the CSV is broken here"),
         ('title,text\nA,b\nA,"' + "b\n" * 300_000, "row 3: the CSV is broken here (longer than 16 MiB)"),
         ("title,text\nA,b\nA," + "b" * 17_000_000, "row 3: the CSV is broken here (longer than 16 MiB)"),
-        (b"\x00\x01\x02", "not UTF-8 text; expected JSON, CSV, RSS, Atom or Parquet"),
+        (b"\x00\x01\x02", "not UTF-8 text; expected JSON, CSV, TSV, RSS, Atom or Parquet"),
         (b"\xff\xfet\x00", "not UTF-8 text"),
         (
             gzip.compress(lines(*[{**PLAIN, "id": str(n)} for n in range(500)]).encode())[:-30],
@@ -399,7 +396,7 @@ def test_rows_that_cannot_be_read_keep_their_place(tmp_path: Path, content: str 
         (b"\x1f\x8b\x08garbage", "the gzip file is"),
         (b"PAR1nothing", "the Parquet file is damaged"),
         (as_parquet([PLAIN] * 50)[:-9], "the Parquet file is damaged"),
-        (gzip.compress(as_parquet([PLAIN])), "a Parquet file inside gzip"),
+        (gzip.compress(as_parquet([PLAIN])[:-9]), "the Parquet file is damaged"),
         ("[1, 2", "the JSON list is broken or cut short here"),
     ],
 )
@@ -439,19 +436,19 @@ def test_a_mapped_column_that_is_nowhere(
 
 
 def test_column_maps() -> None:
-    assert parse_column_map(" title = headline , text=body,,authors=") == {
+    assert parse_columns(" title = headline , text=body,,authors=") == {
         "title": "headline",
         "text": "body",
         "authors": "",
     }
-    assert parse_column_map("") == {}
+    assert parse_columns("") == {}
     for wrong, problem in [
         ("title", "field=column"),
         ("title=a,title=b", "field=column"),
         ("tilte=a", "no field 'tilte'"),
     ]:
         with pytest.raises(InvalidInput, match=problem):
-            parse_column_map(wrong)
+            parse_columns(wrong)
     with pytest.raises(InvalidInput, match="no field 'x'"):
         list(read_documents([], column_map={"x": "y"}))
 

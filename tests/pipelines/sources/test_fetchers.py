@@ -241,7 +241,7 @@ async def test_gnews() -> None:
         gnews_article(3, content="", description=None),
         gnews_article(4, url="no address"),
         gnews_article(5, publishedAt="2024-05-01T00:00:00Z"),
-        gnews_article(6, title=6),
+        gnews_article(6, title=[6]),
         gnews_article(1, url="http://paper.example/1/"),
     ]
     window = {"since": date(2024, 6, 1), "until": date(2024, 6, 10)}

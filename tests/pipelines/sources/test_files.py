@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trailforge.pipelines.sources import InvalidRow, read_questions, rows
+from trailforge.pipelines.sources import InvalidRow, read_questions
+from trailforge.rows import JsonRow, json_rows, read_rows
 from trailforge.schemas import InvalidInput, Question, files
 
 QUESTIONS = [{"id": str(n), "question": f"q{n} ü", "answer": "a"} for n in range(5)]
@@ -72,8 +73,8 @@ def test_a_list_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Whatever the size of a piece: rows, numbers and separators may fall on its edge."""
     path = written(tmp_path / "rows", json.dumps([1, *QUESTIONS, 23, True], indent=1))
     for chunk in range(1, 40):
-        monkeypatch.setattr(rows, "_CHUNK", chunk)
-        found = [row.value if isinstance(row, rows.JsonRow) else None for row in rows.iter_rows(path)]
+        monkeypatch.setattr(json_rows, "_CHUNK", chunk)
+        found = [row.value if isinstance(row, JsonRow) else None for row in read_rows(path)]
         assert found == [1, *QUESTIONS, 23, True]
 
 
@@ -93,7 +94,7 @@ def test_a_broken_line_is_an_invalid_row_and_the_next_is_read(tmp_path: Path, li
     found = list(read_questions(path))
     assert ids(path) == ["0", "1", "2", "3", "4", "!6", "9"]
     bad = found[5]
-    assert isinstance(bad, InvalidRow) and bad.field is None
+    assert isinstance(bad, InvalidRow) and bad.field == ("question" if "surrogate" in problem else None)
     assert bad.problem.startswith(problem)
     assert bad.payload == line.decode(errors="replace")
 
@@ -110,8 +111,8 @@ def test_a_line_that_is_too_long_is_an_invalid_row_and_the_next_is_read(
 
 
 def test_an_element_that_is_too_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "LONGEST_ROW", 10_000)
-    monkeypatch.setattr(rows, "_CHUNK", 100)
+    monkeypatch.setattr(json_rows, "LONGEST_ROW", 10_000)
+    monkeypatch.setattr(json_rows, "_CHUNK", 100)
     for end in (b"", b'"]'):
         path = written(tmp_path / "rows", b"[" + LINES.encode().replace(b"\n", b",") + b', "' + b"a" * 20_000 + end)
         with pytest.raises(InvalidInput, match=r"row 6: the JSON list is broken or cut short here \(longer than"):
@@ -135,7 +136,7 @@ def test_a_whole_surrogate_pair_is_text(tmp_path: Path) -> None:
     ("content", "problem"),
     [
         (b"\x00\x01", "not UTF-8 text"),
-        (b"PAR1\x15\x04\x15\x00", "not UTF-8 text"),
+        (b"PAR1\x15\x04\x15\x00", "the Parquet file is damaged"),
         (b"\xff\xd8\xff\xe0", "not UTF-8 text"),
         (LINES.encode("utf-16"), "not UTF-8 text"),
         (gzip.compress(LINES.encode() * 50)[:-20], "the gzip file is cut short"),

@@ -10,6 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.retrieval.kg.support import write_wikidata5m
 from trailforge.retrieval.kg import (
@@ -24,6 +26,7 @@ from trailforge.retrieval.kg import (
     open_source,
 )
 from trailforge.retrieval.kg.rows import Gathered, value_of
+from trailforge.retrieval.kg.tables import read_statement
 from trailforge.schemas import InvalidInput, RejectedRow, read_parquet
 
 
@@ -227,10 +230,10 @@ def test_a_bad_line_is_named_and_left_out(tmp_path: Path, bad: str) -> None:
     ("bad", "where"),
     [
         ("{", "not JSON"),
-        ("[1]", "not a JSON object"),
+        ("[1]", "neither a JSON object nor a list of head, relation and tail"),
         ('{"head": "a", "relation": "r"}', "field 'tail'"),
         ('{"head": " ", "relation": "r", "tail": "t"}', "field 'head'"),
-        ('{"head": "\\ud800", "relation": "r", "tail": "t"}', "not JSON"),
+        ('{"head": "\\ud800", "relation": "r", "tail": "t"}', "half a surrogate pair"),
         ('{"head": true, "relation": "r", "tail": "t"}', "field 'head'"),
     ],
 )
@@ -265,7 +268,10 @@ def test_names_must_be_texts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("t.parquet", b"no", "cannot be read as Parquet"),
+        ("t.parquet", b"PAR1no", "the Parquet file is damaged"),
+        ("t.parquet", b"no", "has 1 column, and no header"),
+        ("t.json", b"[", "the JSON list is broken or cut short"),
+        ("t.json", b"[]", "no triples"),
         ("t.tsv.gz", gzip.compress(b"a\tr\tb\n" * 1000)[:-20], "cut short"),
         ("kb.json", b"[", "not JSON"),
         ("kb.json", b"[]", "not a JSON object"),
@@ -276,6 +282,200 @@ def test_a_file_that_cannot_be_read_stops_the_build(tmp_path: Path, name: str, c
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InvalidInput, match=problem):
         build_kg(open_source(tmp_path / name), tmp_path / "store")
+
+
+LANG = {"Metropolis | directed by | Fritz Lang", "Fritz Lang | place of birth | Vienna"}
+TWO = (("Metropolis", "directed by", "Fritz Lang"), ("Fritz Lang", "place of birth", "Vienna"))
+
+
+def written(folder: Path, name: str, content: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *("subject predicate object", "Subject Predicate Object", "s p o", "h r t", "HEAD RELATION TAIL"),
+        *("head_id relation_id tail_id", "from type to", "source relation target", "node1 label node2"),  # KGTK
+        *("START_ID TYPE END_ID", "head_entity relation tail_entity", "subj pred obj", "src rel dst"),  # Neo4j's import
+        *("entity1 relationship entity2", "x_id relation y_id", "subject edge_type object"),  # PrimeKG
+    ],
+)
+@pytest.mark.parametrize("mark", ["\t", ",", ";"])
+def test_usual_headers_are_known(tmp_path: Path, header: str, mark: str) -> None:  # pykeen#475, DRKG PR#29
+    lines = (mark.join(row) for row in (header.split(), *TWO))
+    store = built(open_source(written(tmp_path, "t.csv", "\n".join(lines))), tmp_path)
+    assert triples(store) == LANG and store.stats.invalid_rows == 0
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "id\tsubject\tpredicate\tobject\tcategory",
+        ":START_ID\tid\t:TYPE\t:END_ID\tweight",
+        "id\tnode1\tlabel\tnode2\trank",
+    ],
+)
+def test_other_columns_beside_are_let_be(tmp_path: Path, header: str) -> None:  # KGX's edges, ontogpt#343
+    ours = ["x"] * 5
+    lines = [header]
+    for row in TWO:
+        places = [n for n, name in enumerate(header.split("\t")) if name not in ("id", "category", "weight", "rank")]
+        for place, cell in zip(places, row, strict=True):
+            ours[place] = cell
+        lines.append("\t".join(ours))
+    assert triples(built(open_source(written(tmp_path, "t.tsv", "\n".join(lines))), tmp_path)) == LANG
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "source\tof\tincome",
+        "relation\ttype\tproperty",
+        "t\tr\tx",
+        "head\tpart of\tbody",
+        "s\tr\tt2",
+        "label\ttype\tedge",
+    ],
+)
+def test_a_first_triple_is_no_header_for_a_word_in_it(tmp_path: Path, first: str) -> None:
+    store = built(open_source(written(tmp_path, "t.tsv", f"{first}\na\tb\tc\n")), tmp_path)
+    assert triples(store) == {first.replace("\t", " | "), "a | b | c"}
+
+
+@pytest.mark.parametrize("kind", ["tsv", "csv", "json", "jsonl", "parquet", "jsonl.gz", "json.gz"])
+def test_columns_that_are_named_hold_for_every_kind(tmp_path: Path, kind: str) -> None:  # pykeen#2, pykeen#226
+    names = ("von", "wie", "nach")
+    rows = [dict(zip(names, row, strict=True)) for row in TWO]
+    path, mark = tmp_path / f"t.{kind}", {"tsv": "\t", "csv": ","}.get(kind)
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif mark:
+        path.write_text("\n".join(mark.join(row) for row in (names, *TWO)))
+    else:
+        content = (json.dumps(rows) if "jsonl" not in kind else "\n".join(map(json.dumps, rows))).encode()
+        path.write_bytes(gzip.compress(content) if kind.endswith("gz") else content)
+    columns = {"head": "von", "relation": "wie", "tail": "nach"}
+    assert triples(built(open_source(path, columns=columns), tmp_path)) == LANG
+    with pytest.raises(InvalidInput, match="'other': no such column for the tail; there are von, wie, nach"):
+        build_kg(open_source(path, columns=columns | {"tail": "other"}), tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [list(row) for row in TWO],
+        {"triples": [{"s": s, "p": p, "o": o} for s, p, o in TWO]},
+        [{"subject": s, "predicate": p, "object": o, "id": n} for n, (s, p, o) in enumerate(TWO)],
+        {"edges": [{"source": s, "relation": p, "target": o} for s, p, o in TWO], "nodes": []},  # networkx's node-link
+        [{"head": s, "type": p, "tail": o, "meta": {"spans": [1]}} for s, p, o in TWO],  # REBEL's extraction
+    ],
+)
+def test_triples_in_json(tmp_path: Path, value: object) -> None:
+    assert triples(built(open_source(written(tmp_path, "t.json", json.dumps(value))), tmp_path)) == LANG
+    if isinstance(value, list):
+        lines = written(tmp_path, "t.jsonl", "\n".join(map(json.dumps, value)))
+        assert triples(built(open_source(lines), tmp_path / "lines")) == LANG
+
+
+def test_ids_and_their_labels_in_columns_of_like_names(tmp_path: Path) -> None:
+    content = "subject_id,subject,predicate,object_id,object\nQ1,Metropolis,directed by,Q2,Fritz Lang\n"
+    store = built(open_source(written(tmp_path, "t.csv", content)), tmp_path)
+    assert triples(store) == {"Metropolis | directed by | Fritz Lang"} and "Q1" in store
+
+
+def test_quotes_and_commas_in_a_table_with_tabs_are_letters(tmp_path: Path) -> None:
+    content = 'Heroes, "Heroes", a, b\tby\t"Bowie\n"Q"\tsaid\t"Hallo"@de\n'
+    store = built(open_source(written(tmp_path, "t.tsv", content)), tmp_path)
+    assert triples(store) == {'Heroes, "Heroes", a, b | by | "Bowie', '"Q" | said | Hallo'}
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("2\n0 1 0\n1 2 1\n", "is OpenKE's form: a count, and then head, tail and relation by number"),  # OpenKE#34
+        ("a b c\nd e f\n", "row 1: has 1 column, and no header that is known; a table of triples has the columns head"),
+        ("a\tb\tc\td\n", "row 1: has 4 columns, and no header that is known; a table of triples has the columns head"),
+        ("from\tto\tweight\na\tb\t1\n", "no column for the relation; there are from, to, weight. Say which"),
+        ("@prefix a: <http://a/> .\na:b a:c a:d .\n", "is RDF in Turtle or XML; convert it to N-Triples"),
+        ("# x\n\nPREFIX a: <http://a/>\n", "is RDF in Turtle or XML; convert it to N-Triples"),
+        ('<?xml version="1.0"?><rdf:RDF/>', "is RDF in Turtle or XML; convert it to N-Triples"),
+    ],
+)
+def test_other_forms_are_refused_with_the_form_that_is_right(tmp_path: Path, content: str, problem: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        build_kg(open_source(written(tmp_path, "t.txt", content)), tmp_path / "store")
+    assert problem in str(caught.value) and "t.txt" in str(caught.value)
+    assert "or three columns and no header" in str(caught.value)
+
+
+N_TRIPLES = """# comments, and a line that is empty
+
+<http://a.example/Metropolis_(film)> <http://a.example/onto#director> <http://a.example/Fritz_Lang> . # behind, too
+<http://a.example/Fritz_Lang> <http://www.w3.org/2000/01/rdf-schema#label> "Friedrich Lang"@de .
+<http://a.example/Fritz_Lang> <http://www.w3.org/2000/01/rdf-schema#label> "Fritz Lang"@en-GB .
+<http://a.example/onto#director> <http://www.w3.org/2000/01/rdf-schema#label> "directed by" .
+_:b0 <http://a.example/onto#said> "He said \\"M\\" \\u00E9\\U0001F600\\n" .
+<http://a.example/Fritz_Lang> <http://a.example/born>"1890-12-05"^^<http://www.w3.org/2001/XMLSchema#date>.
+<http://a.example/Fritz_Lang> <http://a.example/films>	"42"^^<http://www.w3.org/2001/XMLSchema#integer> <http://g> .
+<http://a.example/Fritz_Lang> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://a.example/%C3%A9migr%C3%A9/> .
+<http://a.example/Fritz_Lang> <http://a.example/born_in> <http://a.example/\u0056ienna> .
+"""
+
+
+@pytest.mark.parametrize("name", ["t.nt", "t.ttl", "t.txt", "t.nt.gz"])
+def test_n_triples(tmp_path: Path, name: str) -> None:  # the W3C's RDF 1.1 N-Triples; dice-embeddings#8
+    content = N_TRIPLES.encode()
+    store = built(
+        open_source(written(tmp_path, name, gzip.compress(content) if name[-1] == "z" else content)), tmp_path
+    )
+    assert triples(store) == {
+        "Metropolis (film) | directed by | Fritz Lang",
+        'b0 | said | He said "M" é😀',
+        "Fritz Lang | born | 5 December 1890",
+        "Fritz Lang | films | 42",
+        "Fritz Lang | instance of | émigré",
+        "Fritz Lang | born in | Vienna",
+    }
+    assert store.aliases("http://a.example/Fritz_Lang") == ("Friedrich Lang",)
+    assert (store.stats.rows, store.stats.invalid_rows) == (9, 0)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "<http://a> <http://b> <http://c>",
+        '"a" <http://b> <http://c> .',
+        "<http://a> _:b <http://c> .",
+        '<http://a> <http://b> "c .',
+        '<http://a> <http://b> "\\ud800" .',
+        '<http://a> <http://b> "\\UFFFFFFFF" .',
+        '<http://a> <http://b> "" .',
+        "<http://a b> <http://b> <http://c> .",
+    ],
+)
+def test_a_bad_statement_is_named_and_left_out(tmp_path: Path, bad: str) -> None:
+    good = [f"<http://a/{n}> <http://b> <http://c> ." for n in range(30)]
+    store = built(open_source(written(tmp_path, "t.nt", "\n".join([*good, bad]))), tmp_path)
+    assert (store.stats.triples, store.stats.invalid_rows) == (30, 1)
+    (row,) = read_parquet(store.folder / "rejected.parquet", RejectedRow)
+    assert row.payload == bad and "row 31" in row.detail
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), st.sampled_from(["", "@en", "^^<http://a/b>"]))
+def test_every_literal_is_read_as_it_was(text: str, mark: str) -> None:
+    escaped = "".join(f"\\U{ord(c):08X}" if c in '"\\\n\r' or not c.isalnum() else c for c in text)
+    found = read_statement(f'<http://a> <http://b> "{escaped}"{mark} .')
+    assert found is not None and found.tail == text
+
+
+def test_names_in_tables_of_other_columns(tmp_path: Path) -> None:
+    triples_file = written(tmp_path, "t.tsv", "1\tr\t2\n")
+    names = written(tmp_path, "e.csv", "node_id,name,synonyms,type\n1,One,Uno|Un,x\n2,Two,,y\n")
+    store = built(open_source(triples_file, entities=[names]), tmp_path)
+    assert triples(store) == {"One | r | Two"} and store.aliases("1") == ("Uno", "Un")
 
 
 @pytest.mark.parametrize("source", [Tables(triples=(Path("none.tsv"),)), KqaJson(Path("none.json"))])

@@ -1,0 +1,44 @@
+"""What a question has to be whatever file it comes from."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from trailforge.schemas import InvalidInput, Question
+
+_REFERENCE = re.compile(r"#(\d{1,9})")
+"""Nine digits suffice to be out of range, and keep `int` from refusing a longer number."""
+
+
+def check_question(question: Question, *, hops: str = "decomposition", paragraphs: str = "paragraphs") -> Question:
+    """The question, when its parts fit together; `hops` and `paragraphs` are the fields' names in the file.
+
+    Raises `InvalidInput` for two paragraphs of one id, a supporting paragraph that is not there, a hop that refers to
+    itself, to a later one, or to none, and fewer hops than one.
+    """
+    ids = [paragraph.id for paragraph in question.paragraphs]
+    twice = next((i for i, count in Counter(ids).items() if count > 1), None)
+    if twice is not None:
+        raise InvalidInput(f"two paragraphs have the id {twice}", field=paragraphs)
+    for position, hop in enumerate(question.decomposition, start=1):
+        name = f"{hops}[{position - 1}]"
+        for target in map(int, _REFERENCE.findall(hop.question)):
+            if not 1 <= target < position:
+                problem = f"hop {position} refers to #{target}, which is not an earlier hop"
+                raise InvalidInput(problem, field=f"{name}.question")
+        if hop.support_id is not None and hop.support_id not in ids:
+            raise InvalidInput(f"supporting paragraph {hop.support_id} is not among the paragraphs", field=name)
+    for position, document in enumerate(question.supporting):
+        if document.id is not None and document.id not in ids:
+            problem = f"supporting paragraph {document.id} is not among the paragraphs"
+            raise InvalidInput(problem, field=f"supporting[{position}].id")
+    if question.num_hops is not None and question.num_hops < 1:
+        raise InvalidInput(f"expected at least 1, found {question.num_hops}", field="num_hops")
+    return question
+
+
+def distinct_aliases(aliases: Iterable[str], answer: str) -> tuple[str, ...]:
+    """Aliases in order, without empty ones, repeats, and the answer itself."""
+    return tuple(alias for alias in dict.fromkeys(aliases) if alias and alias != answer)

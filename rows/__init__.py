@@ -1,0 +1,82 @@
+"""Files to rows, whatever they hold: the one reader for questions, documents, passages and triples.
+
+The format is told by content: JSON Lines, a JSON list, a JSON object around the list, CSV (commas, semicolons, tabs or
+bars), Parquet; any of them may be packed with gzip.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from trailforge.rows.files import EXPECTED, InvalidRow, JsonRow, check_text, head_of, open_file
+from trailforge.rows.json_rows import IsRow, line_rows, list_rows, object_rows
+from trailforge.rows.tables import Choose, Unnamed, csv_rows, parquet_rows
+from trailforge.schemas import InvalidInput
+
+__all__ = ["InvalidRow", "JsonRow", "open_file", "read_rows", "rows_of"]
+
+_PARQUET = b"PAR1"
+_JSON = (".json", ".jsonl", ".ndjson")
+
+
+def _all(names: Sequence[str]) -> Sequence[str]:
+    return names
+
+
+def read_rows(
+    path: Path,
+    *,
+    is_row: IsRow = lambda keys: False,
+    choose: Choose = _all,
+    unnamed: Unnamed = lambda cells: None,
+    plain_tabs: bool = False,
+) -> Iterator[JsonRow | InvalidRow]:
+    """The rows of a file in order, empty lines left out. Streams.
+
+    `is_row`: whether an object with these keys is a row; one that is alone in its file and is none may hold the list of
+    rows. `choose`: the columns of a table that are wanted. `unnamed`: the names of a table's columns, given its first
+    record, when that is no header. `plain_tabs`: quotes in a table with tabs are letters (`tables.csv_rows`).
+
+    Raises `InvalidInput` for a file that is missing, a folder, not to be opened, no UTF-8 text or cut short, and for
+    a broken JSON list, in which nothing after the fault can be told apart.
+    """
+    with open_file(path) as file:
+        yield from rows_of(file, path, is_row=is_row, choose=choose, unnamed=unnamed, plain_tabs=plain_tabs)
+
+
+def rows_of(
+    file: io.BufferedReader[Any],
+    path: Path,
+    *,
+    is_row: IsRow = lambda keys: False,
+    choose: Choose = _all,
+    unnamed: Unnamed = lambda cells: None,
+    plain_tabs: bool = False,
+) -> Iterator[JsonRow | InvalidRow]:
+    """`read_rows` of a file that `open_file` gave and of which nothing is read yet."""
+    head = head_of(file)
+    if head.startswith(_PARQUET):
+        yield from parquet_rows(file, path, choose)
+        return
+    check_text(head)
+    if head.startswith(b"<"):
+        raise InvalidInput(f"XML or HTML; expected {EXPECTED}", file=path)
+    if head.startswith(b"["):
+        first, _, rest = head.partition(b"\n")
+        is_lines = first.rstrip().endswith(b"]") and rest.lstrip().startswith(b"[")
+        yield from (line_rows if is_lines else list_rows)(file, path)
+    elif head.startswith(b"{"):
+        yield from object_rows(file, path, is_row)
+    elif _is_named_json(path) or head.partition(b"\n")[2].lstrip().startswith(b"{"):  # its first line is broken
+        yield from line_rows(file, path)
+    elif head:
+        yield from csv_rows(file, path, choose, unnamed, plain_tabs=plain_tabs)
+    else:  # nothing, or nothing but white space for a long while
+        yield from line_rows(file, path)
+
+
+def _is_named_json(path: Path) -> bool:
+    return path.name.removesuffix(".gz").endswith(_JSON)
