@@ -17,11 +17,12 @@ import argparse
 import asyncio
 import gzip
 import json
+import re
 import shlex
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,16 @@ from rich.console import Console
 from rich.table import Table
 
 from trailforge.filters.grounding import supports
-from trailforge.generators.mcts_trajectories.rehearsal.counted import COUNTED, Share
-from trailforge.mcts.plan import question_of, references
+from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.generators.mcts_trajectories.generate import find_fault, sift, trajectories
+from trailforge.generators.mcts_trajectories.rehearsal.counted import COUNTED, Behaviour, Share
+from trailforge.generators.mcts_trajectories.rehearsal.simulate import context_of
+from trailforge.generators.mcts_trajectories.rehearsal.world import ChainModel
+from trailforge.mcts.plan import gold_plan, normalized, question_of, references
 from trailforge.mcts.rollout import is_usable_query
+from trailforge.pipelines.runs.config import read_config
+from trailforge.pipelines.runs.finish import read_manifest
+from trailforge.presets import load_preset
 from trailforge.retrieval import RetrievalConfig, Retriever
 from trailforge.retrieval.corpus import read_corpus
 from trailforge.retrieval.scope import over_documents
@@ -81,6 +89,8 @@ def main() -> None:
         "--reading", nargs=3, action="append", required=True, metavar=("RUN", "FIRST", "LAST"),
         help="a run's folder, and the numbers of its calls in the recording",
     )  # fmt: skip
+    parser.add_argument("--preset", default="gold-first", help="that rows are made by today (default: gold-first)")
+    parser.add_argument("--stated", nargs="*", default=[], help="mistakes of which a reader says that they are stated")
     parser.add_argument(
         "--documents", type=Path, help="a corpus to search the recorded wordings in, beside the own paragraphs"
     )
@@ -90,9 +100,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=COUNTED)
     options = parser.parse_args()
     calls = list(_read_calls(options.recording)) if options.recording else []
+    config = read_config(MctsRunConfig, load_preset(options.preset, "mcts_trajectories"), source=options.preset)
     readings = {}
     for run, first, last in options.reading:
-        readings[Path(run).name] = count_run(Path(run), calls[max(0, int(first) - 1) : int(last)], options.wordings)
+        of_run = calls[max(0, int(first) - 1) : int(last)]
+        readings[Path(run).name] = count_run(Path(run), of_run, options.wordings, config, options.stated)
     _print(readings)
     runs = [Path(run) for run, *_ in options.reading]
     corpus = {}
@@ -107,6 +119,7 @@ def main() -> None:
     known[options.model] = {
         "source": options.source,
         "command": f"benchmarks/search_counts.py {shlex.join(names)}",
+        "preset": options.preset,
         "corpus": corpus,
         "readings": [{"name": name} | reading for name, reading in readings.items()],
     }
@@ -115,8 +128,14 @@ def main() -> None:
     )
 
 
-def count_run(folder: Path, calls: Sequence[Call], wordings: int) -> dict[str, Any]:
-    """What a run says, as `rehearsal.counted.Reading` has it; `wordings`: asked for in a reply."""
+def count_run(
+    folder: Path, calls: Sequence[Call], wordings: int, config: MctsRunConfig, stated: Sequence[str]
+) -> dict[str, Any]:
+    """What a run says, as `rehearsal.counted.Reading` has it.
+
+    `wordings`: asked for in a reply. `config`: by which its rows are made today. `stated`: mistakes that a reader found
+    in the passages.
+    """
     trees = list(read_rows(sorted(folder.glob("trees/*.parquet")), SearchTree))
     questions = {q.id: q for q in read_rows(sorted(folder.glob("inputs/*.parquet")), Question)}
     rows = list(read_rows(sorted(folder.glob("mcts_trajectories/*.parquet")), Trajectory))
@@ -127,22 +146,54 @@ def count_run(folder: Path, calls: Sequence[Call], wordings: int) -> dict[str, A
     unsupported = sum(row.reason == "unsupported_claim" for row in rejected)
     told = unsupported + sum(row.thoughts == "model" for row in rows)
     behaviour.update({"unsupported": unsupported, "unsupported of": told})
+    known = [row for row in rows if row.reflection_error in ("reasoning", "retrieval") and row.thoughts == "model"]
+    stated_ones = sum(row.reason == "mistake_is_stated" for row in rejected)
+    by_reader = sum(any(_is_stated(step, stated) for step in row.steps) for row in known)
+    behaviour.update({"stated_mistakes": stated_ones + by_reader, "stated_mistakes of": stated_ones + len(known)})
     behaviour.update(_count_replies(calls))
     # Of each reply all wordings were searched until one lost the passage.
     a_reply = wordings * behaviour["wordings"] / behaviour["wordings of"] if calls else wordings
     behaviour["lost of"] = round(a_reply * behaviour["lost of"])
-    by_purpose = Counter(call.purpose for call in calls)
+    by_purpose = _calls_of(folder) or Counter(call.purpose for call in calls)
+    untrue = [row.detail for row in rejected if row.reason in ("unsupported_claim", "mistake_is_stated")]
+    kept = [row for tree in trees for row in _rows_today(tree, questions[tree.question_id], config, untrue, stated)]
     return {
         "behaviour": {name: [behaviour[name], behaviour[f"{name} of"]] for name in _NAMES},
         "outcome": {
             "questions": len(trees),
-            "calls": len(calls) or sum(tree.calls for tree in trees),
+            "calls": by_purpose.total() or sum(tree.calls for tree in trees),
             "hops": dict(sorted(Counter(len(questions[tree.question_id].decomposition) for tree in trees).items())),
             "calls_for": dict(by_purpose.most_common()),
-            "rows": dict(Counter(row.reflection_error or "correct" for row in rows).most_common()),
-            "origins": dict(Counter(row.origin for row in rows).most_common()),
+            "accepted": len(rows),
+            "rows": dict(Counter(row.reflection_error or "correct" for row in kept).most_common()),
+            "origins": dict(Counter(row.origin for row in kept).most_common()),
         },
     }
+
+
+def _calls_of(folder: Path) -> Counter[str]:
+    """By purpose, as the run's manifest has them; none without one."""
+    if not (folder / "manifest.json").exists():
+        return Counter()
+    return Counter({each.purpose: each.calls for each in read_manifest(folder).calls_by_purpose})
+
+
+def _rows_today(
+    tree: SearchTree, question: Question, config: MctsRunConfig, untrue: Sequence[str], stated: Sequence[str]
+) -> Iterator[Trajectory]:
+    """The rows that today's rules make of a recorded tree, but for those that rest on what was said to be untrue."""
+    nothing = Behaviour(**{each.name: (0, 0) for each in fields(Behaviour)})
+    context = context_of(config, nothing, ChainModel(nothing, question))
+    kept, _ = sift(question, trajectories(question, tree, context), config.filters, config.generator.reflection)
+    for row in kept:
+        told = [f"{step.query!r} is answered with {step.answer!r}," for step in row.steps]
+        is_denied = any(detail.startswith(each) for detail in untrue for each in told)
+        if not is_denied and not any(_is_stated(step, stated) for step in row.steps):
+            yield row
+
+
+def _is_stated(step: Step, stated: Sequence[str]) -> bool:
+    return step.is_mistake and step.answer in stated
 
 
 def with_paragraphs(documents: Sequence[Document], runs: Sequence[Path]) -> list[Document]:
@@ -184,15 +235,13 @@ async def count_corpus(
 
 def _gold_queries(tree: SearchTree, question: Question) -> Iterator[tuple[str, str]]:
     """The queries of a plain rollout of the gold hops, and what they are to find."""
-    plain = _gold_like(tree, question)
-    for step, hop, _ in _asked_rightly(plain, question) if plain else ():
-        yield step.query, hop.answer
+    for plain in _gold_like(tree, question)[:1]:
+        yield from ((step.query, hop.answer) for step, hop, _ in _asked_rightly(plain, question))
 
 
 _NAMES = (
-    *("unvaried",),
-    *("found", "found_reworded", "lost", "wordings", "read", "remembered", "abstained", "unsplit", "redrawn"),
-    *("splits", "plans", "malformed", "unsupported"),
+    *("unvaried", "alike", "found", "found_reworded", "lost", "wordings", "read", "remembered", "abstained", "unsplit"),
+    *("unstable", "redrawn", "splits", "plans", "malformed", "unsupported", "stated_mistakes"),
 )
 
 
@@ -205,17 +254,20 @@ def _count_tree(tree: SearchTree, question: Question) -> Counter[str]:
     of: dict[int, list[Rollout]] = defaultdict(list)
     for rollout in tree.rollouts:
         of[rollout.node].append(rollout)
+    golds = {_without_numbers(each) for each in gold_plan(question.decomposition).sub_questions}
     for node in tree.nodes:
-        if not (rollouts := of[node.id]):
+        if not (rollouts := of[node.id]) or node.origin == "oracle":
             continue
-        if node.origin == "oracle":
-            continue
+        if len(node.plan) == len(golds) and not any(node.decomposable):
+            for sub_question in node.plan:
+                count("alike", _without_numbers(sub_question) in golds)
         if any(node.decomposable):
             count("unsplit", rollouts[0].reward > 0)
-        else:
-            count("plans", any(rollout.reward > 0 for rollout in rollouts))
-    if plain := _gold_like(tree, question):
-        _count_gold_steps(plain, question, count)
+        elif (is_right := any(rollout.reward > 0 for rollout in rollouts)) or any(
+            all(step.passages and not find_fault(step, question) for step in rollout.steps) for rollout in rollouts
+        ):
+            count("plans", is_right)
+    _count_gold_steps(_gold_like(tree, question), question, count)
     for rollout in tree.rollouts:
         _count_rewording(rollout, tree, question, count)
     counts.update(_count_redraws(tree))
@@ -227,34 +279,51 @@ def _count_tree(tree: SearchTree, question: Question) -> Counter[str]:
     return counts
 
 
-def _gold_like(tree: SearchTree, question: Question) -> Rollout | None:
-    """The first rollout of the gold decomposition, or of a leaf plan that is as long, whichever was made before: a gold
+def _without_numbers(sub_question: str) -> str:
+    return normalized(re.sub(r"#\d+", "#", sub_question))
+
+
+def _gold_like(tree: SearchTree, question: Question) -> list[Rollout]:
+    """The first rollouts of the gold decomposition and of leaf plans that are as long, in their order: a gold
     decomposition that comes last was tried on hard questions alone."""
     hops = len(question.decomposition)
-    of_leaves = (r for r in tree.rollouts if not any(tree.nodes[r.node].decomposable) and len(r.steps) == hops)
-    return next(of_leaves, None)
+    first = {rollout.node: rollout for rollout in reversed(tree.rollouts)}
+    of_leaves = [r for node, r in first.items() if not any(tree.nodes[node].decomposable) and len(r.steps) == hops]
+    return sorted(of_leaves, key=lambda rollout: rollout.index)
 
 
-def _count_gold_steps(plain: Rollout, question: Question, count: Any) -> None:
-    """Whether the steps of a plain rollout found and read what the gold hops have."""
-    for step, hop, is_right in _asked_rightly(plain, question):
-        is_found = _states(step, hop.answer)
-        count("found", is_found)
-        count("read" if is_found else "remembered", is_right)
-        if not is_found and not is_right:
-            count("abstained", not step.answer)
+def _count_gold_steps(plain: Sequence[Rollout], question: Question, count: Any) -> None:
+    """Whether the steps of plain rollouts found and read what the gold hops have. What a hop's query finds is counted
+    once, what is answered for each prompt."""
+    prompts = set[tuple[str, ...]]()
+    for rollout in plain:
+        for step, hop, is_right in _asked_rightly(rollout, question):
+            is_found = _states(step, hop.answer)
+            if rollout is plain[0]:
+                count("found", is_found)
+            prompt = (step.query, *(passage.id for passage in step.passages))
+            if prompt in prompts:
+                continue
+            prompts.add(prompt)
+            count("read" if is_found else "remembered", is_right)
+            if not is_found and not is_right:
+                count("abstained", not step.answer)
 
 
 def _asked_rightly(plain: Rollout, question: Question) -> Iterator[tuple[Step, Hop, bool]]:
-    """The steps that were asked with the answers that the hops before have, and whether they were answered so."""
+    """The steps that were asked with the answers that the hops before have, and whether they were answered so.
+
+    Of plans in another order a right answer tells which hop was asked for.
+    """
     wrong: set[int] = set()
-    for step, hop in zip(plain.steps, question.decomposition, strict=True):
+    for step, at_its_place in zip(plain.steps, question.decomposition, strict=True):
         if not step.passages or any(place + 1 in references(step.sub_question) for place in wrong):
             wrong.add(step.index)
             continue
-        is_right = same_answer(step.answer, hop.answer)
-        yield step, hop, is_right
-        if not is_right:
+        hops = (at_its_place, *question.decomposition)
+        hop = next((each for each in hops if same_answer(step.answer, each.answer)), None)
+        yield step, hop or at_its_place, hop is not None
+        if hop is None:
             wrong.add(step.index)
 
 
@@ -284,23 +353,25 @@ def _states(step: Step, answer: str) -> bool:
 
 
 def _count_redraws(tree: SearchTree) -> Counter[str]:
-    """Draws of prompts that were answered before. A draw that was to differ has draws before it that did not."""
+    """Prompts that were answered before, and draws of those of them that have more than one answer. A draw that was to
+    differ has draws before it that did not."""
     rights = [rollout.answer for rollout in tree.rollouts if rollout.reward > 0]
     first: dict[tuple[str, ...], tuple[int, str]] = {}
-    drawn: dict[tuple[tuple[str, ...], int], bool] = {}
-    for rollout in tree.rollouts:
-        for step in rollout.steps:
-            if not step.passages:
-                continue
-            prompt = (question_of(rollout.steps, step), *(passage.id for passage in step.passages))
-            sample, answer = first.setdefault(prompt, (step.answer_sample, step.answer))
-            if step.answer_sample == sample:
-                continue
-            differs = not same_answer(step.answer, answer) and not (step.answer in rights and answer in rights)
-            for earlier in range(step.answer_sample - _PER_TRY, -1, -_PER_TRY):
-                drawn.setdefault((prompt, earlier), False)
-            drawn[prompt, step.answer_sample] = differs
-    return Counter({"redrawn": sum(drawn.values()), "redrawn of": len(drawn)})
+    drawn: dict[tuple[str, ...], dict[int, bool]] = defaultdict(dict)
+    answered = ((rollout, step) for rollout in tree.rollouts for step in rollout.steps if step.passages)
+    for rollout, step in answered:
+        prompt = (question_of(rollout.steps, step), *(passage.id for passage in step.passages))
+        sample, answer = first.setdefault(prompt, (step.answer_sample, step.answer))
+        if step.answer_sample == sample:
+            continue
+        differs = not same_answer(step.answer, answer) and not (step.answer in rights and answer in rights)
+        for earlier in range(step.answer_sample - _PER_TRY, -1, -_PER_TRY):
+            drawn[prompt].setdefault(earlier, False)
+        drawn[prompt][step.answer_sample] = differs
+    unstable = [draws for draws in drawn.values() if any(draws.values())]
+    draws = sum(map(len, unstable))
+    differing = sum(sum(each.values()) for each in unstable)
+    return Counter({"unstable": len(unstable), "unstable of": len(drawn), "redrawn": differing, "redrawn of": draws})
 
 
 def _count_replies(calls: Sequence[Call]) -> Counter[str]:
@@ -343,7 +414,7 @@ def _print(readings: dict[str, dict[str, Any]]) -> None:
         shares: list[Share] = [reading["behaviour"][name] for reading in readings.values()]
         summed = (sum(some for some, _ in shares), sum(of for _, of in shares))
         table.add_row(name, *(f"{some} of {of}" for some, of in (*shares, summed)))
-    for name in ("questions", "calls", "hops", "calls_for", "rows", "origins"):
+    for name in ("questions", "calls", "hops", "calls_for", "accepted", "rows", "origins"):
         table.add_row(name, *(_told(reading["outcome"][name]) for reading in readings.values()), "")
     Console(width=150).print(table)
 

@@ -9,10 +9,11 @@ rows go through the same filters.
 
     make bench B=search_yield
     make bench B=search_yield ARGS="--presets msearcher --p 0.9 --questions 400 --search width=4 patience=80"
-    make bench B=search_yield ARGS="--second-reading"
+    make bench B=search_yield ARGS="--check --questions 300"
 
-`--second-reading` is the check: the world as it was counted in the first recorded run, searched by the preset as it was
-then, beside what the first and the second recorded run gave.
+`--check` foretells recorded runs by what was counted in others: each of two readings by the other one, searched by the
+preset as it was then, and later runs over a corpus by both. Rows are those that today's rules make of the recorded
+trees.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 
 from rich.console import Console
 from rich.table import Table
@@ -64,10 +65,11 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=100, help="for each column (default: 100)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--search", nargs="*", default=[], metavar="NAME=N", help="others than the preset's")
-    parser.add_argument("--second-reading", action="store_true")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--sets", type=int, default=100, help="of the check, each as large as the recorded one")
     options = parser.parse_args()
-    if options.second_reading:
-        _print_check(options.questions, options.seed)
+    if options.check:
+        _print_checks(options.questions, options.sets, options.seed)
         return
     for preset in options.presets:
         config = read_preset(preset, options.search)
@@ -94,12 +96,12 @@ def usual_hops(count: int) -> list[int]:
 
 
 async def search_all(
-    config: MctsRunConfig, behaviour: Behaviour, hops: Sequence[int], seed: int, *, sampled: bool = False
+    config: MctsRunConfig, behaviour: Behaviour, hops: Sequence[int], seed: int | str, *, sampled: bool = False
 ) -> tuple[Yield, Yield]:
     """What the searches of questions of so many hops gave, and rejection sampling with as many calls."""
     searched, drawn = Yield(), Yield()
     for number, of_one in enumerate(hops):
-        question = make_question(number, seed, of_one)
+        question = make_question(number, seed, of_one, behaviour)
         model = ChainModel(behaviour, question)
         calls = await search_one(question, context_of(config, behaviour, model), config, searched)
         if sampled:
@@ -172,38 +174,97 @@ def _share(some: int, of: int) -> str:
     return f"{some / of:.0%}" if of else "–"
 
 
-def as_recorded() -> MctsRunConfig:
-    """The preset as it was when the runs were recorded: gold first, and no prompt was ever settled."""
-    return read_preset("gold-first", [f"agreeing_draws={_NEVER_SETTLED}"])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """Recorded runs, and the world that is to foretell them: counted in others."""
+
+    name: str
+    config: MctsRunConfig
+    behaviour: Behaviour
+    outcomes: Sequence[Outcome]
+
+    @property
+    def hops(self) -> list[int]:
+        """Of the recorded questions."""
+        return [hop for each in self.outcomes for hop, number in each.hops.items() for _ in range(number)]
+
+    def recorded(self, value: Callable[[Outcome], float]) -> float:
+        """A sum over the recorded runs, for each question."""
+        return sum(map(value, self.outcomes)) / len(self.hops)
 
 
-def check_second_reading(count: int, seed: int) -> tuple[Yield, list[Outcome]]:
-    """The world of the first reading, searched; and what the readings gave."""
-    first, second = read_counted("strong").readings
-    hops = [hop for hop, number in second.outcome.hops.items() for _ in range(number)]
-    drawn = random.Random(seed).choices(hops, k=count)
-    searched, _ = asyncio.run(search_all(as_recorded(), first.behaviour, drawn, seed))
-    return searched, [first.outcome, second.outcome]
+def checks() -> list[Check]:
+    """Each reading by what was counted in the other one; the runs over a corpus by both."""
+    strong, later = read_counted("strong"), read_counted("strong_corpus")
+    as_then = read_preset(strong.preset, [f"agreeing_draws={_NEVER_SETTLED}"])  # no prompt was ever settled
+    first, second = strong.readings
+    return [
+        Check(name=second.name, config=as_then, behaviour=first.behaviour, outcomes=[second.outcome]),
+        Check(name=first.name, config=as_then, behaviour=second.behaviour, outcomes=[first.outcome]),
+        Check(
+            name="over a corpus",
+            config=read_preset(later.preset),
+            behaviour=strong.behaviour(in_corpus=True),
+            outcomes=[reading.outcome for reading in later.readings],
+        ),
+    ]
 
 
-def _print_check(count: int, seed: int) -> None:
-    searched, outcomes = check_second_reading(count, seed)
-    table = Table(title=f"counted in the first reading, searched {count} times, beside what both readings gave")
-    for name in ("a question", "simulated", "first reading", "second reading"):
-        table.add_column(name, justify="left" if name == "a question" else "right")
+def foretell(check: Check, questions: int, sets: int, seed: int) -> tuple[Yield, list[Yield]]:
+    """So many questions with the hops of the recorded ones in the world as counted; and sets of as many questions as
+    were recorded, each in a world that the counts allow for."""
+    rng = random.Random(seed)
+    searched, _ = asyncio.run(search_all(check.config, check.behaviour, rng.choices(check.hops, k=questions), seed))
+    of_sets = []
+    for number in range(sets):
+        world = draw_behaviour(check.behaviour, rng)
+        found, _ = asyncio.run(search_all(check.config, world, check.hops, f"{seed}:{number}"))
+        of_sets.append(found)
+    return searched, of_sets
 
-    def line(name: str, value: float, *read: float) -> None:
-        table.add_row(name, f"{value:.2f}", *(f"{each:.2f}" for each in read))
 
-    line("calls", searched.calls.total() / count, *(each.calls / each.questions for each in outcomes))
+def draw_behaviour(behaviour: Behaviour, rng: random.Random) -> Behaviour:
+    """A behaviour by which these counts may have come about, each share drawn by itself (Jeffreys' posterior)."""
+    shares = {each.name: getattr(behaviour, each.name) for each in fields(Behaviour)}
+    drawn = {name: rng.betavariate(some + 0.5, of - some + 0.5) for name, (some, of) in shares.items() if of}
+    return with_shares(behaviour, **drawn)
+
+
+def _print_checks(questions: int, sets: int, seed: int) -> None:
+    table = Table(title=f"as counted ({questions} questions), in nine of ten sets [{sets} sets], as recorded")
+    table.add_column("a question")
+    told = checks()
+    found = [foretell(check, questions, sets, seed) for check in told]
+    for check in told:
+        table.add_column(f"{check.name}, {len(check.hops)} questions", justify="right")
+
+    def line(name: str, simulated: Callable[[Yield], float], recorded: Callable[[Outcome], float]) -> None:
+        cells = []
+        for check, (searched, of_sets) in zip(told, found, strict=True):
+            low, high = within(of_sets, simulated)
+            mean = simulated(searched) / searched.questions
+            cells.append(f"{mean:.2f} [{low:.2f}, {high:.2f}] {check.recorded(recorded):.2f}")
+        table.add_row(name, *cells)
+
+    line("calls", lambda each: each.calls.total(), lambda each: each.calls)
     for purpose in _PURPOSES:
-        of_readings = (each.calls_for.get(purpose, 0) / each.questions for each in outcomes)
-        line(f"  {purpose}", searched.calls[purpose] / count, *of_readings)
-    line("rows", searched.rows.total() / count, *(sum(each.rows.values()) / each.questions for each in outcomes))
+        line(
+            f"  {purpose}",
+            lambda each, purpose=purpose: each.calls[purpose],
+            lambda each, purpose=purpose: each.calls_for.get(purpose, 0),
+        )
+    line("rows", lambda each: each.rows.total(), lambda each: sum(each.rows.values()))
     for kind in _KINDS:
-        line(f"  {kind}", searched.rows[kind] / count, *(each.rows.get(kind, 0) / each.questions for each in outcomes))
-    line("calls a row", searched.calls_a_row, *(each.calls / sum(each.rows.values()) for each in outcomes))
-    Console(width=140).print(table)
+        line(f"  {kind}", lambda each, kind=kind: each.rows[kind], lambda each, kind=kind: each.rows.get(kind, 0))
+    line("  on the policy's plans", lambda each: each.origins["policy"], lambda each: each.origins.get("policy", 0))
+    Console(width=160).print(table)
+
+
+def within(of_sets: Sequence[Yield], value: Callable[[Yield], float]) -> tuple[float, float]:
+    """Between which values, for each question, nine of ten sets lie."""
+    values = sorted(value(each) / each.questions for each in of_sets)
+    cut = len(values) // 20
+    return values[cut], values[-1 - cut]
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ async def rehearse(
 
     for number, question in enumerate(questions):
         hops = min(_MOST_HOPS, len(question.decomposition) or _USUAL_HOPS)
-        made_up = make_question(number, config.seed, hops, has_gold=bool(question.decomposition))
+        made_up = make_question(number, config.seed, hops, behaviour, has_gold=bool(question.decomposition))
         context = context_of(config, behaviour, ChainModel(behaviour, made_up, count), words)
         own_paragraphs = config.retrieval.searches_paragraphs and bool(question.paragraphs)
         prepared, _ = await prepare_question(question, context, own_paragraphs=own_paragraphs)

@@ -25,6 +25,8 @@ Share = tuple[int, int]
 class Behaviour:
     """What decides how a search goes on. Each is (so many, of so many)."""
 
+    alike: Share
+    """Sub-questions of the policy's leaf plans that are as long as the gold decomposition: those in its words."""
     found: Share
     """Gold sub-questions whose own query found a passage that states the answer."""
     found_reworded: Share
@@ -35,7 +37,8 @@ class Behaviour:
     """Usable wordings, of those that were asked for; where no replies were recorded (0 of 0), all are taken for
     usable."""
     read: Share
-    """First answers to gold sub-questions that were right, where a passage states them."""
+    """First answers to gold sub-questions, in their words or the policy's, that were right where a passage states
+    them."""
     remembered: Share
     """… where none does."""
     abstained: Share
@@ -43,16 +46,21 @@ class Behaviour:
     unsplit: Share
     """Rollouts of the policy's plans that were not split to the end and were right: one answer took several
     passages."""
+    unstable: Share
+    """Prompts that were answered again: those that were once answered otherwise than at first."""
     redrawn: Share
-    """Draws of a prompt that was answered before: those that said something else than its first answer."""
+    """Further draws of such prompts: those that said something else than the first answer."""
     splits: Share
     """Splits that gave a plan that the tree did not have, of those that were proposed."""
     plans: Share
-    """The policy's leaf plans that had a right rollout, of those that were rolled out."""
+    """The policy's leaf plans that had a right rollout, but for those that failed on the search or the answer of a step:
+    these are counted as such."""
     malformed: Share
     """Replies with splits or verdicts that could not be read."""
     unsupported: Share
     """Rows that the model which told them said to rest on a claim that no passage states."""
+    stated_mistakes: Share
+    """Mistakes of which the model that told their rows, or a reader, said that the passages state them."""
     unvaried: Share
     """Right rollouts whose query was to be put in words that lose the passage, and no wording did; told beside the
     others, for it follows from `lost`."""
@@ -68,8 +76,10 @@ class Outcome:
     """Questions by the steps of their gold decomposition."""
     calls_for: dict[str, int]
     """Calls by purpose; empty without a recording."""
+    accepted: int
+    """Rows that the run accepted, by the filters of its time."""
     rows: dict[str, int]
-    """Accepted rows by kind."""
+    """Rows by kind that today's rules make of its trees, but for those that a model or a reader said to be untrue."""
     origins: dict[str, int]
     """… and by whose plan they follow."""
 
@@ -91,6 +101,8 @@ class Counted:
     """What was recorded, in words."""
     command: str
     """What counted it."""
+    preset: str
+    """By which the runs would be made today."""
     corpus: dict[str, Share] = field(default_factory=dict)
     """What the same queries and wordings find in a corpus, where that was counted: `found`, `found_reworded` and
     `lost`."""

@@ -32,6 +32,8 @@ _MENDED = 0.5
 wrong first answer was drawn again."""
 _OTHERS = 3
 """Things that a passage may speak of beside its own."""
+_NO_NAMES = ("Question", "Passages", "Little")
+"""Words of prompts and passages that begin with a capital."""
 _FILLER = "It was there that many of them had come to know one another in those years.".split()
 
 
@@ -56,9 +58,13 @@ class Asked:
             entity = name_of(relation, entity)
         return entity
 
-    def text(self, subject: str | None = None) -> str:
-        """The question in its plain words."""
-        return f"What is the {' of the '.join(self.relations)} of {subject or self.subject}?"
+    def text(self) -> str:
+        """The question in the policy's words."""
+        return f"What is the {' of the '.join(self.relations)} of {self.subject}?"
+
+    def gold_text(self) -> str:
+        """… in other words, which the gold decomposition may have."""
+        return f"Who or what is the {' of the '.join(self.relations)} of {self.subject}?"
 
 
 def read_question(text: str) -> Asked:
@@ -68,16 +74,23 @@ def read_question(text: str) -> Asked:
     return Asked(words, subjects[-1] if subjects else "")
 
 
-def make_question(number: int, seed: int, hops: int, *, has_gold: bool = True) -> Question:
-    """Question `number` of so many hops, with its gold decomposition or without one."""
+def make_question(
+    number: int, seed: int | str, hops: int, behaviour: Behaviour | None = None, *, has_gold: bool = True
+) -> Question:
+    """Question `number` of so many hops, with its gold decomposition or without one.
+
+    That is worded as the policy would as often as was counted; without a behaviour never.
+    """
     rng = random.Random(f"{seed}:{number}")
     chain = rng.sample(RELATIONS, min(hops, len(RELATIONS)))
+    alike = share_of(behaviour.alike) if behaviour else 0.0
     entity = start = name_of("start", str(seed), str(number))
     decomposition = []
     for position, relation in enumerate(chain):
         entity = name_of(relation, entity)
-        subject = f"#{position}" if position else start
-        decomposition.append(Hop(question=f"What is the {relation} of {subject}?", answer=entity))
+        asked = Asked((relation,), f"#{position}" if position else start)
+        text = asked.text() if rng.random() < alike else asked.gold_text()
+        decomposition.append(Hop(question=text, answer=entity))
     return Question(
         id=f"chain-{seed}-{number}",
         question=Asked(tuple(reversed(chain)), start).text(),
@@ -94,6 +107,7 @@ class Engine(Retriever):
     def __init__(self, question: Question, behaviour: Behaviour, words: int) -> None:
         """`words`: that a passage has at least."""
         self._id, self._behaviour, self._words = question.id, behaviour, words
+        self._golds = {read_question(hop.question).relations: hop.question for hop in question.decomposition}
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
         """As `Retriever.retrieve`."""
@@ -101,7 +115,7 @@ class Engine(Retriever):
         innermost, behaviour = asked.relations[-1] if asked.relations else "", self._behaviour
         hop = f"{self._id}|{innermost}|{asked.subject}"
         is_found = random.Random(hop).random() < share_of(behaviour.found)
-        if query != Asked((innermost,), asked.subject).text():
+        if query != self._own_words(Asked((innermost,), asked.subject)):
             changes = share_of(behaviour.lost if is_found else behaviour.found_reworded)
             is_found ^= random.Random(f"{hop}|{query}").random() < changes
         rng = random.Random(f"{hop}|{is_found or query}")
@@ -116,6 +130,11 @@ class Engine(Retriever):
                 text = f"{asked.subject} and {other} have met more than once. Little else is known of the two."
                 found.append(self._passage(f"{asked.subject}/{other}", asked.subject, text))
         return found
+
+    def _own_words(self, asked: Asked) -> str:
+        """What is asked as the gold decomposition words it; the policy's words where there is none."""
+        is_other = self._golds.get(asked.relations, "").startswith("Who")
+        return asked.gold_text() if is_other else asked.text()
 
     def _passage(self, name: str, title: str, text: str) -> Passage:
         missing = max(0, self._words - len(text.split()))
@@ -176,7 +195,7 @@ class ChainModel:
         if request.purpose == "grade":
             return '{"score": 0}'
         if request.purpose == PURPOSE:
-            return _thoughts(request.json_schema or "", rng.random() < share_of(self._behaviour.unsupported))
+            return _thoughts(request.json_schema or "", self._behaviour, rng)
         if request.purpose == "rephrase":
             return self._reworded(_last(prompt, "Query: "), prompt, rng)
         if request.purpose in ("judge", "split") and rng.random() < share_of(self._behaviour.malformed):
@@ -190,20 +209,24 @@ class ChainModel:
         return self._answer(asked, prompt.strip().rpartition("\n\n")[2], rng)  # what stands before are examples
 
     def _answer(self, asked: Asked, prompt: str, rng: random.Random) -> str:
-        """The first reply to a prompt follows from the prompt; another one says the same but for the counted share."""
+        """The first reply to a prompt follows from the prompt; another one says the same, unless the prompt is one of
+        the counted share that has more than one answer."""
         if (first := self._first.get(prompt)) is None:
             reply = self._first_answer(asked, prompt, random.Random(f"{self._question.id}|{prompt}"))
             return self._first.setdefault(prompt, reply)
-        if rng.random() >= share_of(self._behaviour.redrawn):
+        is_unstable = random.Random(f"unstable|{self._question.id}|{prompt}").random() < share_of(
+            self._behaviour.unstable
+        )
+        if not is_unstable or rng.random() >= share_of(self._behaviour.redrawn):
             return first
-        if first != asked.answer and rng.random() < _MENDED:
-            return asked.answer
+        right = asked.answer if _is_stated(asked, prompt) else f"{asked.answer} (memory)"
+        if first != right and rng.random() < _MENDED:
+            return right
         return _misread(asked, prompt, {first, asked.answer}, rng)
 
     def _first_answer(self, asked: Asked, prompt: str, rng: random.Random) -> str:
         behaviour = self._behaviour
-        truths = {(relation, subject) for relation, subject, _ in _TRUTH.findall(prompt)}
-        is_there = bool(asked.relations) and (asked.relations[-1], asked.subject) in truths
+        is_there = _is_stated(asked, prompt)
         if len(asked.relations) > 1:
             is_right = is_there and rng.random() < share_of(behaviour.unsplit)
             return asked.answer if is_right else _misread(asked, prompt, {asked.answer}, rng)
@@ -257,22 +280,31 @@ _WAYS = (
 )
 
 
+def _is_stated(asked: Asked, prompt: str) -> bool:
+    """Do the passages say what is asked first?"""
+    truths = {(relation, subject) for relation, subject, _ in _TRUTH.findall(prompt)}
+    return bool(asked.relations) and (asked.relations[-1], asked.subject) in truths
+
+
 def _misread(asked: Asked, prompt: str, not_these: set[str], rng: random.Random) -> str:
     """Another name that the passages have; where they have none, one from memory."""
-    named = sorted(set(_SUBJECT.findall(prompt)) - {asked.subject, "Passages", "Little", *not_these})
+    named = sorted(set(_SUBJECT.findall(prompt)) - {asked.subject, *_NO_NAMES, *not_these})
     return rng.choice(named) if named else f"{name_of('memory', asked.subject, str(rng.randrange(5)))} (memory)"
 
 
-def _thoughts(schema: str, is_unsupported: bool) -> str:
-    """As many words in each field as a sentence or two have; what the model is asked is true, but of a mistake not that
-    it is stated. Unsupported: neither is the first claim."""
+def _thoughts(schema: str, behaviour: Behaviour, rng: random.Random) -> str:
+    """As many words in each field as a sentence or two have; what the model is asked is true, but of a mistake that it
+    is stated only as often as was counted, and of the first claim but for the counted share."""
     turns = {name: turn["properties"] for name, turn in json.loads(schema)["properties"].items()}
     reply = {
         name: {each: kind["type"] == "boolean" or "word " * 25 for each, kind in fields.items()}
         for name, fields in turns.items()
     }
     for number, told in enumerate(each for each in reply.values() if "stated" in each):
-        told["stated"] = "reflection" not in told and not (is_unsupported and not number)
+        if "reflection" in told:
+            told["stated"] = rng.random() < share_of(behaviour.stated_mistakes)
+        else:
+            told["stated"] = bool(number) or rng.random() >= share_of(behaviour.unsupported)
     return json.dumps(reply)
 
 
