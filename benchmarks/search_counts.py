@@ -1,20 +1,17 @@
 """What a recorded run says of its model: splits, redraws, rewordings, answers, rows; counted for `search_yield`.
 
 A reading is a finished run of mcts-trajectories. With a recording of its requests and replies (a JSON object a line:
-`request`, `reply`; gzipped or not) the replies are counted, too: calls by purpose, malformed ones, usable wordings.
-Without one, all draws are those that the trees tell of. With a corpus, the gold sub-questions and the recorded
-wordings are searched in it, for the runs searched each question's own paragraphs. The counts are added to the file that
-rehearsals read.
+`request`, `reply`; gzipped or not) the replies are counted, too: calls by purpose, usable wordings. Without one, all
+draws are those that the trees tell of. The counts are added to the file that rehearsals read.
 
     make bench B=search_counts ARGS="--model strong --source '…' --recording mcts.jsonl.gz \\
-        --reading runs/mcts-1 1 131 --reading runs/mcts-2 132 240 --documents musique_passages.jsonl.gz"
-    make bench B=search_counts ARGS="--model embedded --source '…' --reading datasets_out/demo 0 0 --wordings 1"
+        --reading runs/mcts-1 1 131 --reading runs/mcts-2 132 240"
+    make bench B=search_counts ARGS="--model embedded --source '…' --preset demo --reading datasets_out/demo 0 0"
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gzip
 import json
 import re
@@ -22,9 +19,9 @@ import shlex
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from rich.console import Console
@@ -36,18 +33,15 @@ from trailforge.generators.mcts_trajectories.generate import find_fault, sift, t
 from trailforge.generators.mcts_trajectories.rehearsal.counted import COUNTED, Behaviour, Share
 from trailforge.generators.mcts_trajectories.rehearsal.simulate import context_of
 from trailforge.generators.mcts_trajectories.rehearsal.world import ChainModel
+from trailforge.generators.mcts_trajectories.thoughts import DoubtReason
 from trailforge.mcts.plan import gold_plan, normalized, question_of, references
 from trailforge.mcts.rollout import is_usable_query
 from trailforge.pipelines.runs.config import read_config
 from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.presets import load_preset
-from trailforge.retrieval import RetrievalConfig, Retriever
-from trailforge.retrieval.corpus import read_corpus
-from trailforge.retrieval.scope import over_documents
 from trailforge.rewards import same_answer
 from trailforge.rewards.answers import read_first_line
 from trailforge.schemas import (
-    Document,
     Hop,
     Node,
     Question,
@@ -91,12 +85,7 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("--preset", default="gold-first", help="that rows are made by today (default: gold-first)")
     parser.add_argument("--stated", nargs="*", default=[], help="mistakes of which a reader says that they are stated")
-    parser.add_argument(
-        "--documents", type=Path, help="a corpus to search the recorded wordings in, beside the own paragraphs"
-    )
     parser.add_argument("--wordings", type=int, default=4, help="that a reply with rewordings is asked for")
-    parser.add_argument("--kind", default="hybrid", help="its back end")
-    parser.add_argument("--top-k", type=int, default=2)
     parser.add_argument("--out", type=Path, default=COUNTED)
     options = parser.parse_args()
     calls = list(_read_calls(options.recording)) if options.recording else []
@@ -106,21 +95,12 @@ def main() -> None:
         of_run = calls[max(0, int(first) - 1) : int(last)]
         readings[Path(run).name] = count_run(Path(run), of_run, options.wordings, config, options.stated)
     _print(readings)
-    runs = [Path(run) for run, *_ in options.reading]
-    corpus = {}
-    if options.documents:
-        documents = with_paragraphs(list(read_corpus(options.documents)), runs)
-        found = over_documents(documents, RetrievalConfig(kind=options.kind)).corpus
-        assert found is not None, "a corpus is searched"
-        corpus = asyncio.run(count_corpus(runs, calls, found, options.top_k))
-        print(f"in {options.documents.name} by {options.kind} at {options.top_k}: {corpus}")
     known = yaml.safe_load(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}
     names = [Path(each).name if "/" in each else each for each in sys.argv[1:]]
     known[options.model] = {
         "source": options.source,
         "command": f"benchmarks/search_counts.py {shlex.join(names)}",
         "preset": options.preset,
-        "corpus": corpus,
         "readings": [{"name": name} | reading for name, reading in readings.items()],
     }
     options.out.write_text(
@@ -131,7 +111,7 @@ def main() -> None:
 def count_run(
     folder: Path, calls: Sequence[Call], wordings: int, config: MctsRunConfig, stated: Sequence[str]
 ) -> dict[str, Any]:
-    """What a run says, as `rehearsal.counted.Reading` has it.
+    """What a run says, as `rehearsal.counted.RecordedRun` has it.
 
     `wordings`: asked for in a reply. `config`: by which its rows are made today. `stated`: mistakes that a reader found
     in the passages.
@@ -143,9 +123,9 @@ def count_run(
     behaviour = Counter[str]()
     for tree in trees:
         behaviour.update(_count_tree(tree, questions[tree.question_id]))
-    unsupported = sum(row.reason == "unsupported_claim" for row in rejected)
-    told = unsupported + sum(row.thoughts == "model" for row in rows)
-    behaviour.update({"unsupported": unsupported, "unsupported of": told})
+    denied = {json.loads(row.payload)["question_id"] for row in rejected if row.reason == "unsupported_claim"}
+    told = denied | {row.question_id for row in rows if row.thoughts == "model"}
+    behaviour.update({"unsupported": len(denied), "unsupported of": len(told)})
     known = [row for row in rows if row.reflection_error in ("reasoning", "retrieval") and row.thoughts == "model"]
     stated_ones = sum(row.reason == "mistake_is_stated" for row in rejected)
     by_reader = sum(any(_is_stated(step, stated) for step in row.steps) for row in known)
@@ -155,7 +135,7 @@ def count_run(
     a_reply = wordings * behaviour["wordings"] / behaviour["wordings of"] if calls else wordings
     behaviour["lost of"] = round(a_reply * behaviour["lost of"])
     by_purpose = _calls_of(folder) or Counter(call.purpose for call in calls)
-    untrue = [row.detail for row in rejected if row.reason in ("unsupported_claim", "mistake_is_stated")]
+    untrue = [row.detail for row in rejected if row.reason in get_args(DoubtReason)]
     kept = [row for tree in trees for row in _rows_today(tree, questions[tree.question_id], config, untrue, stated)]
     return {
         "behaviour": {name: [behaviour[name], behaviour[f"{name} of"]] for name in _NAMES},
@@ -173,9 +153,8 @@ def count_run(
 
 def _calls_of(folder: Path) -> Counter[str]:
     """By purpose, as the run's manifest has them; none without one."""
-    if not (folder / "manifest.json").exists():
-        return Counter()
-    return Counter({each.purpose: each.calls for each in read_manifest(folder).calls_by_purpose})
+    manifest = read_manifest(folder)
+    return Counter({each.purpose: each.calls for each in manifest.calls_by_purpose} if manifest else {})
 
 
 def _rows_today(
@@ -186,7 +165,7 @@ def _rows_today(
     context = context_of(config, nothing, ChainModel(nothing, question))
     kept, _ = sift(question, trajectories(question, tree, context), config.filters, config.generator.reflection)
     for row in kept:
-        told = [f"{step.query!r} is answered with {step.answer!r}," for step in row.steps]
+        told = [f"{s.query!r} {said}" for s in row.steps for said in (f"is answered with {s.answer!r},", "is not what")]
         is_denied = any(detail.startswith(each) for detail in untrue for each in told)
         if not is_denied and not any(_is_stated(step, stated) for step in row.steps):
             yield row
@@ -194,49 +173,6 @@ def _rows_today(
 
 def _is_stated(step: Step, stated: Sequence[str]) -> bool:
     return step.is_mistake and step.answer in stated
-
-
-def with_paragraphs(documents: Sequence[Document], runs: Sequence[Path]) -> list[Document]:
-    """A corpus with the paragraphs of the runs' questions that it does not have, so that all can be found."""
-    known = {document.text for document in documents}
-    own: dict[str, Document] = {}
-    for folder in runs:
-        for question in read_rows(sorted(folder.glob("inputs/*.parquet")), Question):
-            for paragraph in question.paragraphs:
-                if paragraph.text not in known:
-                    own.setdefault(paragraph.text, replace(paragraph, id=f"{question.id}/{paragraph.id}"))
-    return [*documents, *own.values()]
-
-
-async def count_corpus(
-    runs: Sequence[Path], calls: Sequence[Call], retriever: Retriever, top_k: int
-) -> dict[str, list[int]]:
-    """What the recorded queries and wordings find in a corpus, by the names of `rehearsal.counted.Behaviour`."""
-    answers = dict[str, str]()
-    for folder in runs:
-        questions = {q.id: q for q in read_rows(sorted(folder.glob("inputs/*.parquet")), Question)}
-        for tree in read_rows(sorted(folder.glob("trees/*.parquet")), SearchTree):
-            answers.update(_gold_queries(tree, questions[tree.question_id]))
-
-    async def finds(query: str, answer: str) -> bool:
-        return any(supports(passage, query, answer) for passage in await retriever.retrieve(query, top_k))
-
-    counts = Counter[str]()
-    own = {query: await finds(query, answer) for query, answer in answers.items()}
-    counts.update({"found": sum(own.values()), "found of": len(own)})
-    for call in (call for call in calls if call.purpose == "rephrase"):
-        query, usable = _wordings(call)
-        if query in own:
-            found = [await finds(wording, answers[query]) for wording in usable]
-            name, some = ("lost", found.count(False)) if own[query] else ("found_reworded", sum(found))
-            counts.update({name: some, f"{name} of": len(found)})
-    return {name: [counts[name], counts[f"{name} of"]] for name in ("found", "found_reworded", "lost")}
-
-
-def _gold_queries(tree: SearchTree, question: Question) -> Iterator[tuple[str, str]]:
-    """The queries of a plain rollout of the gold hops, and what they are to find."""
-    for plain in _gold_like(tree, question)[:1]:
-        yield from ((step.query, hop.answer) for step, hop, _ in _asked_rightly(plain, question))
 
 
 _NAMES = (

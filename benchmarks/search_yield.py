@@ -11,9 +11,8 @@ rows go through the same filters.
     make bench B=search_yield ARGS="--presets msearcher --p 0.9 --questions 400 --search width=4 patience=80"
     make bench B=search_yield ARGS="--check --questions 300"
 
-`--check` foretells recorded runs by what was counted in others: each of two readings by the other one, searched by the
-preset as it was then, and later runs over a corpus by both. Rows are those that today's rules make of the recorded
-trees.
+`--check` foretells each recorded run by what was counted in the others of its kind, searched by the preset as it was
+then. Its rows are those that today's rules make of the recorded trees.
 """
 
 from __future__ import annotations
@@ -176,38 +175,39 @@ def _share(some: int, of: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Recorded runs, and the world that is to foretell them: counted in others."""
+    """A recorded run, and the world that is to foretell it: counted in others."""
 
     name: str
     config: MctsRunConfig
     behaviour: Behaviour
-    outcomes: Sequence[Outcome]
+    outcome: Outcome
 
     @property
     def hops(self) -> list[int]:
         """Of the recorded questions."""
-        return [hop for each in self.outcomes for hop, number in each.hops.items() for _ in range(number)]
+        return [hop for hop, number in self.outcome.hops.items() for _ in range(number)]
 
     def recorded(self, value: Callable[[Outcome], float]) -> float:
-        """A sum over the recorded runs, for each question."""
-        return sum(map(value, self.outcomes)) / len(self.hops)
+        """A sum of the recorded run, for each question."""
+        return value(self.outcome) / self.outcome.questions
 
 
 def checks() -> list[Check]:
-    """Each reading by what was counted in the other one; the runs over a corpus by both."""
-    strong, later = read_counted("strong"), read_counted("strong_corpus")
-    as_then = read_preset(strong.preset, [f"agreeing_draws={_NEVER_SETTLED}"])  # no prompt was ever settled
-    first, second = strong.readings
-    return [
-        Check(name=second.name, config=as_then, behaviour=first.behaviour, outcomes=[second.outcome]),
-        Check(name=first.name, config=as_then, behaviour=second.behaviour, outcomes=[first.outcome]),
-        Check(
-            name="over a corpus",
-            config=read_preset(later.preset),
-            behaviour=strong.behaviour(in_corpus=True),
-            outcomes=[reading.outcome for reading in later.readings],
-        ),
-    ]
+    """Each recorded run of a strong model by what was counted in the others of its kind."""
+    return [_check("strong", number) for number in range(2)] + [_check("strong_corpus", number) for number in range(3)]
+
+
+def _check(model: str, number: int) -> Check:
+    counted = read_counted(model)
+    reading = counted.readings[number]
+    is_recent = model == "strong_corpus"
+    changes = [] if is_recent else [f"agreeing_draws={_NEVER_SETTLED}"]  # by then no prompt was ever settled
+    return Check(
+        name=reading.name,
+        config=read_preset(counted.preset, changes),
+        behaviour=counted.behaviour(leave_out=reading.name),
+        outcome=reading.outcome,
+    )
 
 
 def foretell(check: Check, questions: int, sets: int, seed: int) -> tuple[Yield, list[Yield]]:

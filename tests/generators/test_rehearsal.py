@@ -127,18 +127,18 @@ def test_the_demo_comes_out_as_it_was_measured() -> None:
     assert sum(told.rows.values()) == pytest.approx(sum(measured.rows.values()), rel=0.4)
 
 
-@pytest.mark.parametrize("number", [0, 1, 2], ids=["second by first", "first by second", "over a corpus"])
+@pytest.mark.parametrize("number", range(5), ids=[check.name for check in checks()])
 def test_recorded_runs_are_foretold_by_what_was_counted_in_others(number: int) -> None:
     """Calls as recorded; rows within what so few questions tell: one of them with a row more or less is a seventh."""
     check = checks()[number]
-    simulated, of_sets = foretell(check, 45, 20, seed=0)
+    simulated, of_sets = foretell(check, 30, 12, seed=0)
     calls = check.recorded(lambda outcome: outcome.calls)
-    assert simulated.calls.total() / 45 == pytest.approx(calls, rel=0.4)
+    assert simulated.calls.total() / 30 == pytest.approx(calls, rel=0.4)
     low, high = within(of_sets, lambda each: each.rows.total())
     assert low <= check.recorded(lambda outcome: sum(outcome.rows.values())) <= high
-    rows, correct = simulated.rows.total() / 45, check.recorded(lambda outcome: outcome.rows["correct"])
-    assert simulated.rows["correct"] / 45 == pytest.approx(correct, abs=0.25)
-    assert simulated.rows.most_common(1)[0][0] == "correct" and rows < 1.5
+    correct = check.recorded(lambda outcome: outcome.rows["correct"])
+    assert simulated.rows["correct"] / 30 == pytest.approx(correct, abs=0.25)
+    assert simulated.rows.most_common(1)[0][0] == "correct"
 
 
 def test_the_papers_preset_gives_rows_on_the_policys_own_plans() -> None:
@@ -162,7 +162,7 @@ def test_every_count_is_some_of_as_many_or_more() -> None:
             assert all(0 <= some <= of for some, of in shares.values()), shares
     both = COUNTED.behaviour()
     assert both.unstable == (4, 20) and both.unvaried == (28, 34)
-    first, second = (COUNTED.behaviour(reading.name) for reading in COUNTED.readings)
+    first, second = (reading.behaviour for reading in COUNTED.readings)
     assert both.found == (first.found[0] + second.found[0], first.found[1] + second.found[1])
 
 

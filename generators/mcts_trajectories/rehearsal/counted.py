@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -53,12 +53,12 @@ class Behaviour:
     splits: Share
     """Splits that gave a plan that the tree did not have, of those that were proposed."""
     plans: Share
-    """The policy's leaf plans that had a right rollout, but for those that failed on the search or the answer of a step:
-    these are counted as such."""
+    """The policy's leaf plans that had a right rollout, but for those that failed on a step's search or answer: these
+    are counted as such."""
     malformed: Share
     """Replies with splits or verdicts that could not be read."""
     unsupported: Share
-    """Rows that the model which told them said to rest on a claim that no passage states."""
+    """Questions with rows that the model told: those of which it said that a claim is not stated."""
     stated_mistakes: Share
     """Mistakes of which the model that told their rows, or a reader, said that the passages state them."""
     unvaried: Share
@@ -85,7 +85,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class RecordedRun:
     """One recorded run."""
 
     name: str
@@ -103,22 +103,19 @@ class Counted:
     """What counted it."""
     preset: str
     """By which the runs would be made today."""
-    corpus: dict[str, Share] = field(default_factory=dict)
-    """What the same queries and wordings find in a corpus, where that was counted: `found`, `found_reworded` and
-    `lost`."""
-    readings: tuple[Reading, ...]
+    readings: tuple[RecordedRun, ...]
 
-    def behaviour(self, *names: str, in_corpus: bool = False) -> Behaviour:
-        """Of the readings that are named, summed; of all where none is. Over a corpus, or own paragraphs."""
-        chosen = [reading.behaviour for reading in self.readings if not names or reading.name in names]
-        return replace(functools.reduce(_add, chosen), **(self.corpus if in_corpus else {}))
+    def behaviour(self, leave_out: str = "") -> Behaviour:
+        """Of all readings but the one that is named, summed."""
+        return functools.reduce(_add, [each.behaviour for each in self.readings if each.name != leave_out])
 
 
 T = TypeVar("T")
 
 
 def read_counted(model: str, path: Path = COUNTED) -> Counted:
-    """The counts of a model: `strong`, as a preset with a server means it, or `embedded`, the packaged one."""
+    """The counts of a model: `embedded`, the packaged one; `strong`, as a preset with a server means it, among each
+    question's own paragraphs; or `strong_corpus`, over a corpus."""
     return from_dict(Counted, yaml.safe_load(path.read_text(encoding="utf-8"))[model])
 
 

@@ -47,12 +47,14 @@ class Yield:
 
 def counted_of(config: MctsRunConfig) -> Counted:
     """The recorded runs that a run by this configuration is likened to: the packaged model's, or a strong one's."""
-    return read_counted("embedded" if config.model.url == EMBEDDED else "strong")
+    if config.model.url == EMBEDDED:
+        return read_counted("embedded")
+    return read_counted("strong_corpus" if config.retrieval.scope == "corpus" else "strong")
 
 
 def behaviour_of(config: MctsRunConfig) -> Behaviour:
-    """What was counted of them, over a corpus where the run searches one."""
-    return counted_of(config).behaviour(in_corpus=config.retrieval.scope == "corpus")
+    """What was counted of them."""
+    return counted_of(config).behaviour()
 
 
 def context_of(config: MctsRunConfig, behaviour: Behaviour, model: ChainModel, words: int = 0) -> Context:

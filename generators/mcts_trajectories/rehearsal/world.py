@@ -44,7 +44,7 @@ def name_of(*parts: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ChainQuestion:
     """What a sub-question asks: relations from the outermost inwards, and the name, `#k` or `[E]` they begin at."""
 
     relations: tuple[str, ...]
@@ -67,11 +67,11 @@ class Asked:
         return f"Who or what is the {' of the '.join(self.relations)} of {self.subject}?"
 
 
-def read_question(text: str) -> Asked:
+def read_question(text: str) -> ChainQuestion:
     """What any wording of this world asks."""
     words = tuple(word for word in re.findall(r"[a-z]+", text) if word in RELATIONS)
     subjects = _SUBJECT.findall(text)
-    return Asked(words, subjects[-1] if subjects else "")
+    return ChainQuestion(words, subjects[-1] if subjects else "")
 
 
 def make_question(
@@ -88,12 +88,12 @@ def make_question(
     decomposition = []
     for position, relation in enumerate(chain):
         entity = name_of(relation, entity)
-        asked = Asked((relation,), f"#{position}" if position else start)
+        asked = ChainQuestion((relation,), f"#{position}" if position else start)
         text = asked.text() if rng.random() < alike else asked.gold_text()
         decomposition.append(Hop(question=text, answer=entity))
     return Question(
         id=f"chain-{seed}-{number}",
-        question=Asked(tuple(reversed(chain)), start).text(),
+        question=ChainQuestion(tuple(reversed(chain)), start).text(),
         answer=entity,
         decomposition=tuple(decomposition) if has_gold else (),
         paragraphs=(Document(id="0", title=start, text="Made up."),),
@@ -115,13 +115,16 @@ class Engine(Retriever):
         innermost, behaviour = asked.relations[-1] if asked.relations else "", self._behaviour
         hop = f"{self._id}|{innermost}|{asked.subject}"
         is_found = random.Random(hop).random() < share_of(behaviour.found)
-        if query != self._own_words(Asked((innermost,), asked.subject)):
+        if query != self._own_words(ChainQuestion((innermost,), asked.subject)):
             changes = share_of(behaviour.lost if is_found else behaviour.found_reworded)
             is_found ^= random.Random(f"{hop}|{query}").random() < changes
         rng = random.Random(f"{hop}|{is_found or query}")
         found: list[Passage] = []
         if is_found and innermost:
-            truth, other = Asked((innermost,), asked.subject).answer, name_of("other", hop, str(rng.randrange(_OTHERS)))
+            truth, other = (
+                ChainQuestion((innermost,), asked.subject).answer,
+                name_of("other", hop, str(rng.randrange(_OTHERS))),
+            )
             text = f"The {innermost} of {asked.subject} is {truth}. It was {other} once."
             found.append(self._passage(f"{asked.subject}/{innermost}", asked.subject, text))
         while len(found) < k:
@@ -131,7 +134,7 @@ class Engine(Retriever):
                 found.append(self._passage(f"{asked.subject}/{other}", asked.subject, text))
         return found
 
-    def _own_words(self, asked: Asked) -> str:
+    def _own_words(self, asked: ChainQuestion) -> str:
         """What is asked as the gold decomposition words it; the policy's words where there is none."""
         is_other = self._golds.get(asked.relations, "").startswith("Who")
         return asked.gold_text() if is_other else asked.text()
@@ -195,7 +198,7 @@ class ChainModel:
         if request.purpose == "grade":
             return '{"score": 0}'
         if request.purpose == PURPOSE:
-            return _thoughts(request.json_schema or "", self._behaviour, rng)
+            return _thoughts(request.json_schema or "", self._behaviour, self._question.id, rng)
         if request.purpose == "rephrase":
             return self._reworded(_last(prompt, "Query: "), prompt, rng)
         if request.purpose in ("judge", "split") and rng.random() < share_of(self._behaviour.malformed):
@@ -208,7 +211,7 @@ class ChainModel:
             return json.dumps({"decompositions": self._splits(asked, rng)[: _wanted(prompt, "Give")]})
         return self._answer(asked, prompt.strip().rpartition("\n\n")[2], rng)  # what stands before are examples
 
-    def _answer(self, asked: Asked, prompt: str, rng: random.Random) -> str:
+    def _answer(self, asked: ChainQuestion, prompt: str, rng: random.Random) -> str:
         """The first reply to a prompt follows from the prompt; another one says the same, unless the prompt is one of
         the counted share that has more than one answer."""
         if (first := self._first.get(prompt)) is None:
@@ -224,7 +227,7 @@ class ChainModel:
             return right
         return _misread(asked, prompt, {first, asked.answer}, rng)
 
-    def _first_answer(self, asked: Asked, prompt: str, rng: random.Random) -> str:
+    def _first_answer(self, asked: ChainQuestion, prompt: str, rng: random.Random) -> str:
         behaviour = self._behaviour
         is_there = _is_stated(asked, prompt)
         if len(asked.relations) > 1:
@@ -236,7 +239,7 @@ class ChainModel:
             return "unknown"
         return _misread(asked, prompt, {asked.answer}, rng)
 
-    def _splits(self, asked: Asked, rng: random.Random) -> list[dict[str, str]]:
+    def _splits(self, asked: ChainQuestion, rng: random.Random) -> list[dict[str, str]]:
         """As many ways to split as the question has relations: every cut, and one cut in other words.
 
         A wrong split asks for another relation. As many are wrong as make the counted share of whole plans fail.
@@ -250,10 +253,10 @@ class ChainModel:
             if rng.random() < wrong:
                 changed = rng.choice((outer, inner))
                 changed[0] = rng.choice([other for other in RELATIONS if other not in asked.relations])
-            second = Asked(tuple(outer), "[E]").text()
+            second = ChainQuestion(tuple(outer), "[E]").text()
             if way == len(cuts):
                 second = f"Which {' of the '.join(outer)} does [E] have?"
-            splits.append({"first": Asked(tuple(inner), asked.subject).text(), "second": second})
+            splits.append({"first": ChainQuestion(tuple(inner), asked.subject).text(), "second": second})
         return splits
 
     def _reworded(self, query: str, prompt: str, rng: random.Random) -> str:
@@ -280,21 +283,22 @@ _WAYS = (
 )
 
 
-def _is_stated(asked: Asked, prompt: str) -> bool:
+def _is_stated(asked: ChainQuestion, prompt: str) -> bool:
     """Do the passages say what is asked first?"""
     truths = {(relation, subject) for relation, subject, _ in _TRUTH.findall(prompt)}
     return bool(asked.relations) and (asked.relations[-1], asked.subject) in truths
 
 
-def _misread(asked: Asked, prompt: str, not_these: set[str], rng: random.Random) -> str:
+def _misread(asked: ChainQuestion, prompt: str, not_these: set[str], rng: random.Random) -> str:
     """Another name that the passages have; where they have none, one from memory."""
     named = sorted(set(_SUBJECT.findall(prompt)) - {asked.subject, *_NO_NAMES, *not_these})
     return rng.choice(named) if named else f"{name_of('memory', asked.subject, str(rng.randrange(5)))} (memory)"
 
 
-def _thoughts(schema: str, behaviour: Behaviour, rng: random.Random) -> str:
+def _thoughts(schema: str, behaviour: Behaviour, question: str, rng: random.Random) -> str:
     """As many words in each field as a sentence or two have; what the model is asked is true, but of a mistake that it
-    is stated only as often as was counted, and of the first claim but for the counted share."""
+    is stated only as often as was counted, and of the first claim but in the counted share of questions."""
+    is_supported = random.Random(f"supported|{question}").random() >= share_of(behaviour.unsupported)
     turns = {name: turn["properties"] for name, turn in json.loads(schema)["properties"].items()}
     reply = {
         name: {each: kind["type"] == "boolean" or "word " * 25 for each, kind in fields.items()}
@@ -304,7 +308,7 @@ def _thoughts(schema: str, behaviour: Behaviour, rng: random.Random) -> str:
         if "reflection" in told:
             told["stated"] = rng.random() < share_of(behaviour.stated_mistakes)
         else:
-            told["stated"] = bool(number) or rng.random() >= share_of(behaviour.unsupported)
+            told["stated"] = bool(number) or is_supported
     return json.dumps(reply)
 
 
