@@ -107,7 +107,7 @@ class Counted:
 
     def behaviour(self, leave_out: str = "") -> Behaviour:
         """Of all readings but the one that is named, summed."""
-        return functools.reduce(_add, [each.behaviour for each in self.readings if each.name != leave_out])
+        return functools.reduce(add_behaviours, [each.behaviour for each in self.readings if each.name != leave_out])
 
 
 T = TypeVar("T")
@@ -130,7 +130,8 @@ def with_shares(behaviour: Behaviour, **shares: float) -> Behaviour:
     return replace(behaviour, **{name: (round(1000 * share), 1000) for name, share in shares.items()})
 
 
-def _add(left: Behaviour, right: Behaviour) -> Behaviour:
+def add_behaviours(left: Behaviour, right: Behaviour) -> Behaviour:
+    """Both counts, summed."""
     return Behaviour(
         **{each.name: _sum([getattr(left, each.name), getattr(right, each.name)]) for each in fields(Behaviour)}
     )

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import Context, generate, reword, sift
-from trailforge.generators.mcts_trajectories.rehearsal.counted import Behaviour, Counted, read_counted
+from trailforge.generators.mcts_trajectories.rehearsal.counted import (
+    Behaviour,
+    Counted,
+    add_behaviours,
+    read_counted,
+)
 from trailforge.generators.mcts_trajectories.rehearsal.world import ChainModel, Engines
 from trailforge.inference import Prices
 from trailforge.pipelines.runs.config import EMBEDDED
@@ -53,8 +58,14 @@ def counted_of(config: MctsRunConfig) -> Counted:
 
 
 def behaviour_of(config: MctsRunConfig) -> Behaviour:
-    """What was counted of them."""
-    return counted_of(config).behaviour()
+    """What was counted of them. What a strong model said of the rows that it told, which were few, is counted in all
+    its runs: it does not depend on where the passages were found."""
+    behaviour = counted_of(config).behaviour()
+    if config.model.url == EMBEDDED:
+        return behaviour
+    strong, in_corpus = (read_counted(name).behaviour() for name in ("strong", "strong_corpus"))
+    told = add_behaviours(strong, in_corpus)
+    return replace(behaviour, unsupported=told.unsupported, stated_mistakes=told.stated_mistakes)
 
 
 def context_of(config: MctsRunConfig, behaviour: Behaviour, model: ChainModel, words: int = 0) -> Context:
