@@ -1,24 +1,28 @@
-"""What a search yields with a model that is mostly right, by preset, and rejection sampling with as many calls.
+"""What the presets' searches yield with a model that behaves as was counted, and rejection sampling with as many calls.
 
-No model is asked. A simulated one errs by chance: two to four hops, one proposed split in four wrong, passages that
-vary with the wording of the query, answers right with the chance p where the passage is there (`_chains.py`). Each draw
-is independent of the others, as a real model's are not. Candidates are counted before the filters, rows after them.
-Rejection sampling draws a plan and its answers anew each time, with as many calls as the search of the same question
-made; its correct rows go through the same filters.
+No model is asked. Questions, passages and replies are made up (`rehearsal.world`); how often a search finds its
+passage, a wording loses it, a split is right, an answer is right and a repeated draw differs is counted from recorded
+runs (`search_counts`). `--p` sets the share of right first answers where the passage is there, all else as counted.
+Rows are those that the filters keep; calls are all that a run makes, also those that tell a row. Rejection sampling
+draws a plan and its answers anew each time, with as many calls as the search of the same question made; its correct
+rows go through the same filters.
 
     make bench B=search_yield
-    make bench B=search_yield ARGS="--presets tree-search --questions 200 --search width=4 patience=80"
+    make bench B=search_yield ARGS="--presets msearcher --p 0.9 --questions 400 --search width=4 patience=80"
+    make bench B=search_yield ARGS="--check --questions 300"
+
+`--check` foretells each recorded run by what was counted in the others of its kind, searched by the preset as it was
+then. Its rows are those that today's rules make of the recorded trees.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 
-from _chains import ChainModel, Engines, make_question
 from rich.console import Console
 from rich.table import Table
 from tree_vs_rejection import as_tree, draw_plan
@@ -26,141 +30,241 @@ from tree_vs_rejection import as_tree, draw_plan
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import (
     Context,
-    generate,
     plan_runner,
     policy_prompts,
+    reword,
     sift,
     trajectories,
 )
-from trailforge.inference import Meter, Prices
+from trailforge.generators.mcts_trajectories.rehearsal.counted import Behaviour, Outcome, read_counted, with_shares
+from trailforge.generators.mcts_trajectories.rehearsal.simulate import Yield, behaviour_of, context_of, search_one
+from trailforge.generators.mcts_trajectories.rehearsal.world import ChainModel, make_question
+from trailforge.inference import Meter
 from trailforge.inference.asker import Asker
 from trailforge.mcts.contrasts import PLAIN
 from trailforge.mcts.policy import open_policy
-from trailforge.mcts.reflection import ReflectionConfig
 from trailforge.pipelines.runs.config import read_config
 from trailforge.presets import load_preset
 from trailforge.schemas import Plan, Question, Rollout
 
-ERRORS = ("retrieval", "reasoning", "decomposition")
-
-
-@dataclass(slots=True)
-class Yield:
-    """Sums over the questions at one p."""
-
-    questions: int = 0
-    rollouts: int = 0
-    calls: int = 0
-    candidates: Counter[str] = field(default_factory=Counter)
-    """Before filters, by type."""
-    rows: Counter[str] = field(default_factory=Counter)
-    """After them."""
-    origins: Counter[str] = field(default_factory=Counter)
-    """Of these, whose plan they follow."""
-    stops: Counter[str] = field(default_factory=Counter)
-    sampled_rows: int = 0
-    """Of rejection sampling."""
-    sampled_calls: int = 0
+PRESETS = ("msearcher", "tree-search", "gold-first")
+_KINDS = ("correct", "retrieval", "reasoning", "decomposition")
+_PURPOSES = ("answer", "rephrase", "split", "judge", "thoughts", "grade")
+_MOST_DRAWS = 60
+"""Plans that rejection sampling draws for a question: where equal prompts are answered from the ledger it would never
+spend its calls."""
+_NEVER_SETTLED = 1000
 
 
 def main() -> None:
-    """Search with every preset and print a table for each."""
+    """Search and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--presets", nargs="+", default=["msearcher", "tree-search", "gold-first"])
-    parser.add_argument("--questions", type=int, default=100, help="for each p (default: 100)")
-    parser.add_argument("--p", type=float, nargs="+", default=[0.8, 0.9, 0.95], help="chances to be right")
+    parser.add_argument("--presets", nargs="+", default=PRESETS)
+    parser.add_argument("--p", type=float, nargs="*", default=[0.8, 0.9, 0.95], help="shares of right first answers")
+    parser.add_argument("--questions", type=int, default=100, help="for each column (default: 100)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--search", nargs="*", default=[], metavar="NAME=N", help="others than the preset's")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--sets", type=int, default=100, help="of the check, each as large as the recorded one")
     options = parser.parse_args()
+    if options.check:
+        _print_checks(options.questions, options.sets, options.seed)
+        return
     for preset in options.presets:
-        config = _preset(preset, options.search)
-        found = {p: asyncio.run(_search(p, options.questions, options.seed, config)) for p in options.p}
+        config = read_preset(preset, options.search)
+        counted = behaviour_of(config)
+        columns = {"as counted": counted} | {f"p = {p:g}": with_shares(counted, read=p) for p in options.p}
+        found = {
+            name: asyncio.run(search_all(config, behaviour, usual_hops(options.questions), options.seed, sampled=True))
+            for name, behaviour in columns.items()
+        }
         _print(preset, found)
 
 
-def _preset(name: str, changes: Sequence[str]) -> MctsRunConfig:
+def read_preset(name: str, changes: Sequence[str] = ()) -> MctsRunConfig:
+    """A shipped preset, with other numbers of its search."""
     config = read_config(MctsRunConfig, load_preset(name, "mcts_trajectories"), source=name)
-    changed = {name: int(number) for name, _, number in (change.partition("=") for change in changes)}
+    changed = {field: int(number) for field, _, number in (change.partition("=") for change in changes)}
     search = replace(config.generator.search, **changed)
     return replace(config, generator=replace(config.generator, search=search))
 
 
-def _capped(kinds: Iterable[str], caps: ReflectionConfig) -> Counter[str]:
-    """Candidates of one question by kind, as many as it may give rows."""
-    return Counter({kind: min(count, caps.max_pairs) for kind, count in Counter(kinds).items()})
+def usual_hops(count: int) -> list[int]:
+    """Two, three and four hops in turn."""
+    return [2 + number % 3 for number in range(count)]
 
 
-async def _search(p: float, count: int, seed: int, config: MctsRunConfig) -> Yield:
-    total, caps = Yield(questions=count), config.generator.reflection
-    for number in range(count):
-        question = make_question(number, seed)
-        context = Context(
-            run_id="yield", model="chains", seed=seed, prices=Prices(), config=config.generator,
-            client=ChainModel(p), retrieval=Engines(),
-        )  # fmt: skip
-        made = await generate(
-            question, context, accept=lambda rows, question=question: sift(question, rows, config.filters, caps)[0]
-        )
-        accepted, _ = sift(question, made.candidates, config.filters, caps)
-        total.rollouts += len(made.tree.rollouts)
-        total.calls += made.tree.calls
-        total.candidates.update(_capped((row.reflection_error or "correct" for row in made.candidates), caps))
-        total.rows.update(row.reflection_error or "correct" for row in accepted)
-        total.origins.update(row.origin for row in accepted)
-        total.stops[made.tree.stop_reason] += 1
-        sampled, calls = await _sample(question, replace(context, client=ChainModel(p)), config, made.tree.calls)
-        total.sampled_rows += sampled
-        total.sampled_calls += calls
-    return total
+async def search_all(
+    config: MctsRunConfig, behaviour: Behaviour, hops: Sequence[int], seed: int | str, *, sampled: bool = False
+) -> tuple[Yield, Yield]:
+    """What the searches of questions of so many hops gave, and rejection sampling with as many calls."""
+    searched, drawn = Yield(), Yield()
+    for number, of_one in enumerate(hops):
+        question = make_question(number, seed, of_one, behaviour)
+        model = ChainModel(behaviour, question)
+        calls = await search_one(question, context_of(config, behaviour, model), config, searched)
+        if sampled:
+            await _sample(question, behaviour, config, calls, drawn)
+    return searched, drawn
 
 
-async def _sample(question: Question, context: Context, config: MctsRunConfig, budget: int) -> tuple[int, int]:
-    """Accepted rows and calls of rejection sampling: no draw is begun when the budget is spent."""
+async def _sample(question: Question, behaviour: Behaviour, config: MctsRunConfig, budget: int, total: Yield) -> None:
+    """Rejection sampling of one question: no draw is begun when the budget is spent."""
+    model = ChainModel(behaviour, question)
+    context = context_of(config, behaviour, model)
     meter, plans, rollouts = Meter(), list[Plan](), list[Rollout]()
     generator = replace(config.generator, reflection=replace(config.generator.reflection, max_correct=1000))
     prompts = policy_prompts(generator.prompts)
-    while meter.calls < budget:
-        asker = Asker(
-            client=context.client, model="chains", style="chat", seed=context.seed + len(rollouts), meter=meter
-        )
+    while meter.calls < budget and len(rollouts) < _MOST_DRAWS:
+        asker = Asker(client=model, model="chains", style="chat", seed=context.seed + len(rollouts), meter=meter)
         policy = open_policy(asker, prompts, generator.policy)
         plan = await draw_plan(question, policy, generator.search.max_sub_questions)
         done = await plan_runner(question, asker, context)(plan, PLAIN)
-        assert done is not None
+        assert done is not None, "no reply of this world is cut"
         if plan not in plans:
             plans.append(plan)
         rollouts.append(
             Rollout(index=len(rollouts), node=plans.index(plan), variation="none", varied_step=None,
                     steps=done.steps, answer=done.answer, reward=done.reward)
         )  # fmt: skip
-    made = trajectories(question, as_tree(question, plans, rollouts), replace(context, config=generator))
-    accepted, _ = sift(question, [row for row in made if row.kind == "correct"], config.filters, generator.reflection)
-    return len(accepted), meter.calls
+    await _keep_correct(question, plans, rollouts, replace(context, config=generator), config, total)
 
 
-def _print(title: str, found: dict[float, Yield]) -> None:
-    table = Table(title=f"{title}, {next(iter(found.values())).questions} questions each")
+async def _keep_correct(
+    question: Question,
+    plans: list[Plan],
+    rollouts: list[Rollout],
+    context: Context,
+    config: MctsRunConfig,
+    total: Yield,
+) -> None:
+    made = trajectories(question, as_tree(question, plans, rollouts), context)
+    correct = [row for row in made if row.kind == "correct"]
+    accepted, _ = sift(question, correct, config.filters, context.config.reflection)
+    kept, _, _ = await reword(question, accepted, context, config.filters)
+    assert isinstance(context.client, ChainModel)
+    total.add(kept, context.client.purposes, "drawn")
+
+
+def _print(preset: str, found: dict[str, tuple[Yield, Yield]]) -> None:
+    searched, drawn = [pair[0] for pair in found.values()], [pair[1] for pair in found.values()]
+    table = Table(title=f"{preset}, {searched[0].questions} questions a column")
     table.add_column("a question")
-    for p in found:
-        table.add_column(f"p = {p:g}", justify="right")
+    for name in found:
+        table.add_column(name, justify="right")
 
     def line(name: str, values: Sequence[float | str]) -> None:
-        table.add_row(name, *(v if isinstance(v, str) else f"{v:.2f}" for v in values))
+        table.add_row(name, *(each if isinstance(each, str) else f"{each:.2f}" for each in values))
 
-    all_of = list(found.values())
-    line("rollouts", [y.rollouts / y.questions for y in all_of])
-    line("reflective candidates", [sum(y.candidates[e] for e in ERRORS) / y.questions for y in all_of])
-    for error in ERRORS:
-        line(f"  {error}", [y.candidates[error] / y.questions for y in all_of])
-    line("calls", [y.calls / y.questions for y in all_of])
-    line("accepted rows", [y.rows.total() / y.questions for y in all_of])
-    for kind in ("correct", *ERRORS):
-        line(f"  {kind}", [y.rows[kind] / y.questions for y in all_of])
-    line("  on the policy's plans", [y.origins["policy"] / max(y.rows.total(), 1) for y in all_of])
-    line("calls per accepted row", [y.calls / max(y.rows.total(), 1) for y in all_of])
-    line("  rejection sampling", [y.sampled_calls / max(y.sampled_rows, 1) for y in all_of])
-    line("stops", [" ".join(f"{k} {v / y.questions:.0%}" for k, v in y.stops.most_common()) for y in all_of])
+    line("calls", [each.calls.total() / each.questions for each in searched])
+    line("accepted rows", [each.rows.total() / each.questions for each in searched])
+    for kind in _KINDS:
+        line(f"  {kind}", [each.rows[kind] / each.questions for each in searched])
+    line("  error provoked", [each.provoked / each.questions for each in searched])
+    line("rows on the policy's plans", [_share(each.origins["policy"], each.rows.total()) for each in searched])
+    line("calls a row", [each.calls_a_row for each in searched])
+    line("  rejection sampling", [each.calls_a_row for each in drawn])
+    line("rows of rejection sampling", [each.rows.total() / each.questions for each in drawn])
+    line("stops", [" ".join(f"{k} {v / y.questions:.0%}" for k, v in y.stops.most_common()) for y in searched])
     Console(width=140).print(table)
+
+
+def _share(some: int, of: int) -> str:
+    return f"{some / of:.0%}" if of else "–"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """A recorded run, and the world that is to foretell it: counted in others."""
+
+    name: str
+    config: MctsRunConfig
+    behaviour: Behaviour
+    outcome: Outcome
+
+    @property
+    def hops(self) -> list[int]:
+        """Of the recorded questions."""
+        return [hop for hop, number in self.outcome.hops.items() for _ in range(number)]
+
+    def recorded(self, value: Callable[[Outcome], float]) -> float:
+        """A sum of the recorded run, for each question."""
+        return value(self.outcome) / self.outcome.questions
+
+
+def checks() -> list[Check]:
+    """Each recorded run of a strong model by what was counted in the others of its kind."""
+    return [_check("strong", number) for number in range(2)] + [_check("strong_corpus", number) for number in range(3)]
+
+
+def _check(model: str, number: int) -> Check:
+    counted = read_counted(model)
+    reading = counted.readings[number]
+    is_recent = model == "strong_corpus"
+    changes = [] if is_recent else [f"agreeing_draws={_NEVER_SETTLED}"]  # by then no prompt was ever settled
+    return Check(
+        name=reading.name,
+        config=read_preset(counted.preset, changes),
+        behaviour=counted.behaviour(leave_out=reading.name),
+        outcome=reading.outcome,
+    )
+
+
+def foretell(check: Check, questions: int, sets: int, seed: int) -> tuple[Yield, list[Yield]]:
+    """So many questions with the hops of the recorded ones in the world as counted; and sets of as many questions as
+    were recorded, each in a world that the counts allow for."""
+    rng = random.Random(seed)
+    searched, _ = asyncio.run(search_all(check.config, check.behaviour, rng.choices(check.hops, k=questions), seed))
+    of_sets = []
+    for number in range(sets):
+        world = draw_behaviour(check.behaviour, rng)
+        found, _ = asyncio.run(search_all(check.config, world, check.hops, f"{seed}:{number}"))
+        of_sets.append(found)
+    return searched, of_sets
+
+
+def draw_behaviour(behaviour: Behaviour, rng: random.Random) -> Behaviour:
+    """A behaviour by which these counts may have come about, each share drawn by itself (Jeffreys' posterior)."""
+    shares = {each.name: getattr(behaviour, each.name) for each in fields(Behaviour)}
+    drawn = {name: rng.betavariate(some + 0.5, of - some + 0.5) for name, (some, of) in shares.items() if of}
+    return with_shares(behaviour, **drawn)
+
+
+def _print_checks(questions: int, sets: int, seed: int) -> None:
+    table = Table(title=f"as counted ({questions} questions), in nine of ten sets [{sets} sets], as recorded")
+    table.add_column("a question")
+    told = checks()
+    found = [foretell(check, questions, sets, seed) for check in told]
+    for check in told:
+        table.add_column(f"{check.name}, {len(check.hops)} questions", justify="right")
+
+    def line(name: str, simulated: Callable[[Yield], float], recorded: Callable[[Outcome], float]) -> None:
+        cells = []
+        for check, (searched, of_sets) in zip(told, found, strict=True):
+            low, high = within(of_sets, simulated)
+            mean = simulated(searched) / searched.questions
+            cells.append(f"{mean:.2f} [{low:.2f}, {high:.2f}] {check.recorded(recorded):.2f}")
+        table.add_row(name, *cells)
+
+    line("calls", lambda each: each.calls.total(), lambda each: each.calls)
+    for purpose in _PURPOSES:
+        line(
+            f"  {purpose}",
+            lambda each, purpose=purpose: each.calls[purpose],
+            lambda each, purpose=purpose: each.calls_for.get(purpose, 0),
+        )
+    line("rows", lambda each: each.rows.total(), lambda each: sum(each.rows.values()))
+    for kind in _KINDS:
+        line(f"  {kind}", lambda each, kind=kind: each.rows[kind], lambda each, kind=kind: each.rows.get(kind, 0))
+    line("  on the policy's plans", lambda each: each.origins["policy"], lambda each: each.origins.get("policy", 0))
+    Console(width=160).print(table)
+
+
+def within(of_sets: Sequence[Yield], value: Callable[[Yield], float]) -> tuple[float, float]:
+    """Between which values, for each question, nine of ten sets lie."""
+    values = sorted(value(each) / each.questions for each in of_sets)
+    cut = len(values) // 20
+    return values[cut], values[-1 - cut]
 
 
 if __name__ == "__main__":

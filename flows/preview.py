@@ -124,7 +124,12 @@ def estimate_table(estimate: Estimate, model: ModelConfig, caps: Caps, server: V
     table = Table(
         title=f"{estimate.items:,} {estimate.unit}, {kind} from {estimate.sampled:,}, for {model.name} at {model.url}",
         caption="\n".join(
-            [f"{estimate.rests_on} {certain}", *gpu_hours(estimate.usage, server), *stops(estimate.usage, caps)]
+            [
+                *expected_rows(estimate),
+                f"{estimate.rests_on} {certain}",
+                *gpu_hours(estimate.usage, server),
+                *stops(estimate.usage, caps),
+            ]
             + [hint] * bool(hint)
         ),
     )
@@ -138,6 +143,14 @@ def estimate_table(estimate: Estimate, model: ModelConfig, caps: Caps, server: V
         is_last = bool(rows) and name == rows[-1][0]
         table.add_row(name, *(f"{figure:,}" for figure in figures), cost, end_section=is_last)
     return table
+
+
+def expected_rows(estimate: Estimate) -> list[str]:
+    """The rows by kind and the calls for each, in a line; none where rows are not reckoned."""
+    if not (count := sum(estimate.rows.values())):
+        return []
+    kinds = ", ".join(f"{kind} {number:,}" for kind, number in estimate.rows.items())
+    return [f"About {count:,} rows ({kinds}), {estimate.usage.calls / count:.1f} calls a row."]
 
 
 def price_hint(model: ModelConfig, server: VllmConfig) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -44,6 +44,8 @@ class Estimate:
     expected. Prompts are reckoned by the lengths in the sample either way."""
     rests_on: str = ""
     """What a person should know of it."""
+    rows: Mapping[str, int] = field(default_factory=dict)
+    """Expected accepted rows by kind; empty where they are not reckoned."""
 
     @property
     def usage(self) -> Usage:

@@ -136,7 +136,7 @@ async def generate(
         progress=lambda tree: Counter(
             row.reflection_error or "correct" for row in accept(trajectories(question, tree, context))
         ),
-        find_fault=lambda step: _find_fault(step, searched),
+        find_fault=lambda step: find_fault(step, searched),
         same_answer=same_answer,
         bounds=CallBounds(vary=context.config.rollout.tries, verdict=2 * context.config.judge.near_misses),
         parallel=parallel,
@@ -330,7 +330,7 @@ def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunne
     )
 
 
-def _find_fault(step: Step, question: Question) -> Fault | None:
+def find_fault(step: Step, question: Question) -> Fault | None:
     """An answer that no passage states, or that is not its gold hop's, which a passage may state."""
     if misses_own_hop(step, question) and (hop := own_hop(step, question)) is not None:
         gold = question.decomposition[hop].answer

@@ -1,0 +1,141 @@
+"""How a model, its policy and its retrieval behaved in recorded runs, counted; what a rehearsal rests on.
+
+The counts are made by `benchmarks/search_counts.py` and lie in `counted.yaml`, with the recording and the command. A
+count is a pair: so many of so many.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+
+from trailforge.schemas import from_dict
+
+COUNTED = Path(__file__).parent / "counted.yaml"
+Share = tuple[int, int]
+"""So many of so many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behaviour:
+    """What decides how a search goes on. Each is (so many, of so many)."""
+
+    alike: Share
+    """Sub-questions of the policy's leaf plans that are as long as the gold decomposition: those in its words."""
+    found: Share
+    """Gold sub-questions whose own query found a passage that states the answer."""
+    found_reworded: Share
+    """Of those whose query found none: rollouts in other words that did."""
+    lost: Share
+    """Wordings of a query that had found its passage, those that did not find it."""
+    wordings: Share
+    """Usable wordings, of those that were asked for; where no replies were recorded (0 of 0), all are taken for
+    usable."""
+    read: Share
+    """First answers to gold sub-questions, in their words or the policy's, that were right where a passage states
+    them."""
+    remembered: Share
+    """… where none does."""
+    abstained: Share
+    """Of the first answers that were not right where no passage states one: no answer at all."""
+    unsplit: Share
+    """Rollouts of the policy's plans that were not split to the end and were right: one answer took several
+    passages."""
+    unstable: Share
+    """Prompts that were answered again: those that were once answered otherwise than at first."""
+    redrawn: Share
+    """Further draws of such prompts: those that said something else than the first answer."""
+    splits: Share
+    """Splits that gave a plan that the tree did not have, of those that were proposed."""
+    plans: Share
+    """The policy's leaf plans that had a right rollout, but for those that failed on a step's search or answer: these
+    are counted as such."""
+    malformed: Share
+    """Replies with splits or verdicts that could not be read."""
+    unsupported: Share
+    """Questions with rows that the model told: those of which it said that a claim is not stated."""
+    stated_mistakes: Share
+    """Mistakes of which the model that told their rows, or a reader, said that the passages state them."""
+    unvaried: Share
+    """Right rollouts whose query was to be put in words that lose the passage, and no wording did; told beside the
+    others, for it follows from `lost`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a recorded run gave."""
+
+    questions: int
+    calls: int
+    hops: dict[int, int]
+    """Questions by the steps of their gold decomposition."""
+    calls_for: dict[str, int]
+    """Calls by purpose; empty without a recording."""
+    accepted: int
+    """Rows that the run accepted, by the filters of its time."""
+    rows: dict[str, int]
+    """Rows by kind that today's rules make of its trees, but for those that a model or a reader said to be untrue."""
+    origins: dict[str, int]
+    """… and by whose plan they follow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRun:
+    """One recorded run."""
+
+    name: str
+    behaviour: Behaviour
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """Recorded runs of one model."""
+
+    source: str
+    """What was recorded, in words."""
+    command: str
+    """What counted it."""
+    preset: str
+    """By which the runs would be made today."""
+    readings: tuple[RecordedRun, ...]
+
+    def behaviour(self, leave_out: str = "") -> Behaviour:
+        """Of all readings but the one that is named, summed."""
+        return functools.reduce(add_behaviours, [each.behaviour for each in self.readings if each.name != leave_out])
+
+
+T = TypeVar("T")
+
+
+def read_counted(model: str, path: Path = COUNTED) -> Counted:
+    """The counts of a model: `embedded`, the packaged one; `strong`, as a preset with a server means it, among each
+    question's own paragraphs; or `strong_corpus`, over a corpus."""
+    return from_dict(Counted, yaml.safe_load(path.read_text(encoding="utf-8"))[model])
+
+
+def share_of(counted: Share) -> float:
+    """As a number; 0 where there was nothing to be counted."""
+    some, of = counted
+    return some / of if of else 0.0
+
+
+def with_shares(behaviour: Behaviour, **shares: float) -> Behaviour:
+    """With other shares than the counted ones, of a thousand."""
+    return replace(behaviour, **{name: (round(1000 * share), 1000) for name, share in shares.items()})
+
+
+def add_behaviours(left: Behaviour, right: Behaviour) -> Behaviour:
+    """Both counts, summed."""
+    return Behaviour(
+        **{each.name: _sum([getattr(left, each.name), getattr(right, each.name)]) for each in fields(Behaviour)}
+    )
+
+
+def _sum(shares: Sequence[Share]) -> Share:
+    return sum(some for some, _ in shares), sum(of for _, of in shares)
