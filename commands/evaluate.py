@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -149,19 +149,16 @@ def evaluate(
     from trailforge.evaluation.corpora import Corpora, packages_of, read_sources
     from trailforge.evaluation.grid import choose_agents, describe_evaluation, read_evaluation_config
 
-    of_encoder = (encoder, query_prefix, passage_prefix)
-    config = _configure(read_evaluation_config(preset), top_k, of_encoder, judge, prices)
-    config = dataclasses.replace(config, retrieval=config.retrieval.filtered_by(kg_filter, filter_model))
+    config = read_evaluation_config(preset)
+    searched = config.retrieval.with_encoder(encoder, query_prefix, passage_prefix).filtered_by(kg_filter, filter_model)
+    config = _configure(dataclasses.replace(config, retrieval=searched), top_k, judge, prices)
     caps = _read_caps(config, max_cost, max_calls, max_tokens)
-    chosen = choose_agents(agents, config.agents, prompt, has_graph=kg is not None)
-    numbers = _read_seeds(seeds)
+    chosen, numbers = choose_agents(agents, config.agents, prompt, has_graph=kg is not None), _read_seeds(seeds)
     _check_places(documents, kg)
     served, sources = _served(config, model, model_name), read_sources(backends, config.backends)
     if not dry_run:
         check_packages(packages_of(sources, config.retrieval, kg), "evaluate")
     asked = _read_questions(questions, question_format, columns, limit)
-    if asked.problem:
-        typer.echo(visible(asked.problem), err=True)
     corpora = Corpora(
         folder=out,
         sources=sources,
@@ -277,14 +274,11 @@ def _load_checkpoint(folder: str, ledger: Ledger) -> CheckpointClient:
 # What was asked for
 
 
-def _configure(
-    config: EvaluationConfig, top_k: int | None, of_encoder: Sequence[str | None], judge: str | None, prices: str
-) -> EvaluationConfig:
+def _configure(config: EvaluationConfig, top_k: int | None, judge: str | None, prices: str) -> EvaluationConfig:
     """A preset with what was said in its place."""
     from trailforge.inference.judge import JudgeConfig
     from trailforge.inference.provider.urls import check_server_url
 
-    config = dataclasses.replace(config, retrieval=config.retrieval.with_encoder(*of_encoder))
     if top_k is not None:
         config = dataclasses.replace(config, top_k=top_k)
     if judge is not None:
@@ -333,7 +327,10 @@ def _read_questions(source: Path, question_format: str, columns: str | None, lim
     from trailforge.pipelines.sources.jsonl import parse_columns
 
     if not source.is_dir():
-        return read_asked(source, question_format, limit, parse_columns(columns))
+        asked = read_asked(source, question_format, limit, parse_columns(columns))
+        if asked.problem:
+            typer.echo(visible(asked.problem), err=True)
+        return asked
     from trailforge.training.sets.files import held_out_questions
 
     return QuestionSet(name=source.name, sha256=hash_place(source), questions=held_out_questions(source)[:limit])

@@ -12,6 +12,7 @@ from trailforge.inference.provider.urls import check_server_url
 from trailforge.pipelines.dataset import DataSet, resolve
 from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.runs.config import EMBEDDED, RunConfig, read_config
+from trailforge.pipelines.runs.intake import Settings, run_configuration
 from trailforge.presets import datasets_of, load_preset
 from trailforge.schemas import InvalidInput, to_dict
 
@@ -80,3 +81,13 @@ def _check_model(url: str, name: str | None) -> None:
     if url == EMBEDDED and name not in (None, *PACKAGED_MODELS):
         problem = f"the embedded model is called {', '.join(PACKAGED_MODELS)}; {name!r} wants a server, by --model URL"
         raise InvalidInput(problem, field="--model-name")
+
+
+def find_begun_as(dataset: DataSet, earlier: Settings | None, config: RunConfig) -> str:
+    """`Settings.begun_as` of a run with this configuration in the folder of that one."""
+    if earlier is None or dataset.goes_on is None or earlier.dataset != dataset.name:
+        return ""
+    if earlier.config_hash == config.hash:
+        return earlier.begun_as
+    is_second_half = resolve(dataset.goes_on)(config, run_configuration(dataset, earlier))
+    return (earlier.begun_as or earlier.config_hash) if is_second_half else ""

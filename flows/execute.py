@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from rich.console import Console
 
 from trailforge.flows import stop_server
-from trailforge.flows.configuration import configuration_of
+from trailforge.flows.configuration import configuration_of, find_begun_as
 from trailforge.flows.given import check_given, check_out
 from trailforge.inference import Caps
 from trailforge.inference.packaged import EMBEDDED_CONTEXT, EMBEDDED_SLOTS, open_server
@@ -44,7 +44,6 @@ from trailforge.pipelines.runs.intake import (
     discard_staged,
     read_settings,
     refuse_other_run,
-    run_configuration,
     write_settings,
 )
 from trailforge.pipelines.runs.own_files import (
@@ -349,7 +348,7 @@ def prepare(
     """
     try:
         earlier = read_settings(out)
-        inputs = replace(inputs, begun_as=_begun_as(dataset, earlier, config))
+        inputs = replace(inputs, begun_as=find_begun_as(dataset, earlier, config))
         settings = resolve(dataset.take_in)(inputs, out, config)
         if earlier is not None and earlier.run_id == settings.run_id:
             is_damaged = drop_damaged(out, dataset, earlier, print_note)
@@ -376,16 +375,6 @@ def _finished(out: Path, settings: Settings) -> Manifest | None:
     """The manifest of this very run. Raises as `read_manifest`."""
     manifest = read_manifest(out)
     return manifest if manifest is not None and manifest.run_id == settings.run_id else None
-
-
-def _begun_as(dataset: DataSet, earlier: Settings | None, config: RunConfig) -> str:
-    """`Settings.begun_as` of a run with this configuration in the folder of that one."""
-    if earlier is None or dataset.goes_on is None or earlier.dataset != dataset.name:
-        return ""
-    if earlier.config_hash == config.hash:
-        return earlier.begun_as
-    is_second_half = resolve(dataset.goes_on)(config, run_configuration(dataset, earlier))
-    return (earlier.begun_as or earlier.config_hash) if is_second_half else ""
 
 
 def _is_redo_of(out: Path, dataset: DataSet, earlier: Settings, settings: Settings, config: RunConfig) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from trailforge.rewards.figures import restate_numerals, restate_quantities, spell_in_figures, spell_in_words
 from trailforge.rewards.matching import mcts_reward, wordings_of
-from trailforge.rewards.names import company_names, other_names, place_alone
+from trailforge.rewards.names import other_names, place_alone
 from trailforge.rewards.reading import date_of, fold, read
 from trailforge.rewards.text import cover_exact_match, exact_match, f1, normalize_answer
 from trailforge.schemas import TrajectoryReward
@@ -56,7 +56,7 @@ def _names_of(gold: str) -> Iterator[str]:
     if date := date_of(folded):
         yield from _dates(*date)
         return
-    yield from (*other_names(gold), *company_names(gold))
+    yield from other_names(gold)
     yield from filter(None, (place_alone(gold), folded, *wordings_of(folded)))
     yield from (spell_in_figures(fold(restate(gold))) for restate in (str, restate_quantities, restate_numerals))
     yield spell_in_words(folded)

@@ -25,7 +25,7 @@ _FEWEST_LETTERS = 3
 _SAY_NOTHING = frozenset().union(*COMMON_WORDS.values())
 _FIGURE = re.compile(r"\d")
 _MOST_FACTS = 8
-"""Facts of a document beside another that count: a long one is not better for being long."""
+"""ToldFacts of a document beside another that count: a long one is not better for being long."""
 
 
 def cohesion(vectors: np.ndarray) -> float:
@@ -69,7 +69,7 @@ def _is_specific(word: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ToldFacts:
     """A document as it is looked through for facts."""
 
     sentences: tuple[frozenset[str], ...]
@@ -78,12 +78,12 @@ class Facts:
     """Of the whole, its title included."""
 
     @classmethod
-    def of(cls, title: str, text: str) -> Facts:
+    def of(cls, title: str, text: str) -> ToldFacts:
         """Of a document's title and text."""
         sentences = tuple(frozenset(words_of(sentence)) for sentence in split_sentences(text))
         return cls(sentences, frozenset(words_of(title)).union(*sentences))
 
-    def own(self, other: Facts, shared: Sequence[Collection[str]], names: Collection[str]) -> int:
+    def own(self, other: ToldFacts, shared: Sequence[Collection[str]], names: Collection[str]) -> int:
         """Sentences on something that both name, with a figure or a word of a name that the other lacks, 8 at most.
 
         `shared`: the words of each name that both have; `names`: all words of names, of any document.
@@ -97,10 +97,11 @@ class Facts:
         return min(_MOST_FACTS, sum(1 for _ in told))
 
 
-def count_askable(facts: Sequence[Facts], shared: Sequence[Sequence[str]], names: Collection[str]) -> int:
+def count_askable(facts: Sequence[ToldFacts], shared: Sequence[Sequence[str]], names: Collection[str]) -> int:
     """The best pair's own facts, of the document that has fewer: 0 where one says all that another does, 8 at most.
 
-    `shared`: the names of each pair of documents, in the order of `itertools.combinations`; `names`: as of `Facts.own`.
+    `shared`: the names of each pair of documents, in the order of `itertools.combinations`; `names`: as of
+    `ToldFacts.own`.
     """
     best = 0
     for (first, second), both in zip(combinations(facts, 2), shared, strict=True):

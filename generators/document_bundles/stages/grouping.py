@@ -28,7 +28,7 @@ from trailforge.generators.document_bundles.bundling.clustering import (
 from trailforge.generators.document_bundles.bundling.config import PACKAGES, BundleConfig, Bundling, LeftoverReason
 from trailforge.generators.document_bundles.bundling.copies import sketch
 from trailforge.generators.document_bundles.bundling.measures import (
-    Facts,
+    ToldFacts,
     cohesion,
     count_askable,
     theme_words,
@@ -270,7 +270,7 @@ def _records(
     for rows in bundling.bundles:
         documents = tuple(text_at(meta.files[row]) for row in rows)
         shared = [[name for name, _ in shared_names(meta.names[a], meta.names[b])] for a, b in combinations(rows, 2)]
-        facts = [Facts.of(document.title, document.text) for document in documents]
+        facts = [ToldFacts.of(document.title, document.text) for document in documents]
         bundle = Bundle(
             uid=hashlib.sha256("\n".join(sorted(d.id for d in documents)).encode()).hexdigest()[:16],
             document_ids=tuple(document.id for document in documents),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trailforge.generators.document_bundles.bundling.config import Bundling
 from trailforge.generators.document_bundles.bundling.measures import (
-    Facts,
+    ToldFacts,
     cohesion,
     count_askable,
     size_counts,
@@ -59,8 +59,8 @@ def test_what_an_archive_has_in_common_is_taken_away() -> None:
 
 
 NAMES = {"norlin", "turku", "baltica", "gotland"}
-FERRY = Facts.of("Ferries", "Norlin has ordered 3 ships. Norlin builds them in Turku. The weather was fine.")
-FIRE = Facts.of("Fire", "Norlin waits. Norlin lost 40 days to a fire. Baltica is spared.")
+FERRY = ToldFacts.of("Ferries", "Norlin has ordered 3 ships. Norlin builds them in Turku. The weather was fine.")
+FIRE = ToldFacts.of("Fire", "Norlin waits. Norlin lost 40 days to a fire. Baltica is spared.")
 
 
 def test_each_documents_own_figures_and_names_of_what_both_name_count() -> None:
@@ -71,7 +71,7 @@ def test_each_documents_own_figures_and_names_of_what_both_name_count() -> None:
 
 
 def test_two_reports_that_say_the_same_carry_nothing() -> None:
-    again = Facts.of("Ships", "It is said that Norlin has ordered 3 ships. Norlin builds them in Turku.")
+    again = ToldFacts.of("Ships", "It is said that Norlin has ordered 3 ships. Norlin builds them in Turku.")
     assert count_askable([FERRY, again], [["norlin"]], NAMES) == 0
 
 
@@ -85,6 +85,6 @@ def test_the_best_pair_counts() -> None:
 
 @given(st.lists(st.sampled_from(["Norlin has 3 ships.", "Norlin is late.", "Turku burns 7 days."]), max_size=20))
 def test_a_document_has_no_facts_of_its_own_beside_itself_and_never_more_than_eight(sentences: list[str]) -> None:
-    text = Facts.of("", " ".join(sentences))
+    text = ToldFacts.of("", " ".join(sentences))
     assert text.own(text, [{"norlin"}], NAMES) == 0
-    assert text.own(Facts.of("", "Norlin sails."), [{"norlin"}], NAMES) <= 8
+    assert text.own(ToldFacts.of("", "Norlin sails."), [{"norlin"}], NAMES) <= 8
