@@ -4,6 +4,8 @@ The corpus is every passage of MuSiQue under $TRAILFORGE_DATA (`musique/musique_
 the gold sub-questions of its questions with published or reconstructed paragraphs, the answers of earlier hops put in.
 A hop is found when one of the passages is its supporting paragraph, word for word; a chain when all its hops are. Those
 whose paragraph is not in the corpus are left out and counted. `own` searches each question's own paragraphs.
+`--wordings` asks another question: how often a query as a model wrote it misses, and other words of its own mend that,
+or lose what it found. Queries and wordings are those of recorded runs (`tests/recorded/wordings.json.gz`).
 
     make bench B=hop_recall
     make bench B=hop_recall ARGS="--kinds bm25 hybrid --questions 200"
@@ -13,6 +15,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gzip
+import json
 import os
 import random
 from collections.abc import Sequence
@@ -23,10 +27,11 @@ from trailforge.pipelines.sources import read_questions
 from trailforge.retrieval import Retrieval, RetrievalConfig, open_retrieval
 from trailforge.retrieval.corpus import read_corpus
 from trailforge.retrieval.scope import over_documents
-from trailforge.schemas import Question
+from trailforge.schemas import Passage, Question
 
 SOURCES = ("musique_original20.jsonl.gz", "musique_reconstructed.jsonl.gz")
 KS = (1, 2, 3, 4, 5, 8, 10)
+RECORDED = Path(__file__).parent.parent / "tests" / "recorded" / "wordings.json.gz"
 
 
 def main() -> None:
@@ -35,9 +40,13 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", default=["bm25", "dense", "hybrid"], help="back ends")
     parser.add_argument("--questions", type=int, default=0, help="as many, drawn by chance (default: all)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--wordings", action="store_true", help="of recorded queries and their rewordings instead")
     options = parser.parse_args()
     folder = Path(os.environ["TRAILFORGE_DATA"]) / "musique"
     passages = list(read_corpus(folder / "musique_passages.jsonl.gz"))
+    if options.wordings:
+        asyncio.run(_compare_wordings(passages, options.kinds))
+        return
     texts = {passage.text for passage in passages}
     asked = [q for name in SOURCES for q in read_questions(folder / name) if isinstance(q, Question)]
     whole = [q for q in asked if all(support in texts for support in _supports(q)) and len(_supports(q)) > 1]
@@ -54,6 +63,28 @@ def main() -> None:
             shares = [sum(place < k for place in of_hops) / len(of_hops) for k in KS]
             chains = [sum(max(of_one) < k for of_one in places) / len(places) for k in KS]
             print(f"| {kind} | {over} | " + " | ".join(f"{share:.2f}" for share in (*shares, *chains)), flush=True)
+
+
+async def _compare_wordings(passages: Sequence[Passage], kinds: Sequence[str]) -> None:
+    """How many recorded queries find a supporting passage, and what their rewordings change."""
+    recorded = json.loads(gzip.decompress(RECORDED.read_bytes()))
+    print("| back end | passages | queries that miss | mended by a rewording | queries that find | lost by one |")
+    print("|---|---|---|---|---|---|")
+    for kind in kinds:
+        retrieval = over_documents(passages, RetrievalConfig(kind=kind))
+        retriever = await retrieval.for_question(Question(id="any", question="Any?", answer="any"))
+        for k in (1, 2, 3, 5):
+            misses = mended = lost = 0
+            for row in recorded:
+                supporting = set(row["supporting"])
+                found = [
+                    bool(supporting & {passage.id for passage in await retriever.retrieve(query, k)})
+                    for query in (row["query"], *row["wordings"])
+                ]
+                misses += not found[0]
+                mended += not found[0] and any(found)
+                lost += found[0] and not all(found)
+            print(f"| {kind} | {k} | {misses} | {mended} | {len(recorded) - misses} | {lost} |", flush=True)
 
 
 def _supports(question: Question) -> list[str]:
