@@ -194,7 +194,10 @@ class Check:
 
 def checks() -> list[Check]:
     """Each recorded run of a strong model by what was counted in the others of its kind."""
-    return [_check("strong", number) for number in range(2)] + [_check("strong_corpus", number) for number in range(3)]
+    runs = [
+        (model, number) for model in ("strong", "strong_corpus") for number in range(len(read_counted(model).readings))
+    ]
+    return [_check(model, number) for model, number in runs]
 
 
 def _check(model: str, number: int) -> Check:

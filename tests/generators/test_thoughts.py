@@ -17,6 +17,7 @@ from tests.generators.strong_thoughts import REPLIES, ROWS
 from tests.support.rows import AGAIN, FIRST, MISLED, QUESTION, trajectory
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.filters import FilterConfig
+from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.estimate import rehearse
 from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, PromptNames, reword
 from trailforge.generators.mcts_trajectories.spans import span_problem, texts_of
@@ -295,7 +296,7 @@ async def test_an_estimate_counts_the_calls_for_thoughts() -> None:
     sizes = {}
     for source in ("templates", "model"):
         config = GeneratorConfig(thoughts=ThoughtsConfig(source=source))
-        lines = await rehearse([QUESTION], config, Prices(), total=1)
+        lines, _ = await rehearse([QUESTION], MctsRunConfig(generator=config), total=1)
         sizes[source] = {line.stage: line.usage for line in lines}
     assert "thoughts" not in sizes["templates"]
     thoughts = sizes["model"].pop("thoughts")
