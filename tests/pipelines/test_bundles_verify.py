@@ -201,7 +201,7 @@ def test_a_vector_of_another_length_or_place_is_found(finished_bundles: Finished
         (lambda rows: [replace(rows[0], document_ids=("x:1", "y:2")), *rows[1:]], "document x:1 has no vector"),
         (
             lambda rows: [replace(rows[0], document_ids=rows[1].document_ids), *rows[1:]],
-            "its document sample_news:005 is in bundle",
+            " is in bundle ",
         ),
     ],
     ids=["cohesion", "theme", "sources", "one", "unknown", "twice"],
@@ -224,9 +224,8 @@ def test_another_text_behind_a_question_is_found(finished_bundles: FinishedBundl
         one, *others = rows[0].documents
         return [replace(rows[0], documents=(replace(one, text=f"{one.text} And more."), *others)), *rows[1:]]
 
-    assert "sample_news:001: it is not the document that questions were made of" in forged(
-        finished_bundles, "bundle_inputs", rewrite
-    )
+    found = forged(finished_bundles, "bundle_inputs", rewrite)
+    assert ": it is not the document that questions were made of" in found
 
 
 def quote(row: Any) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from trailforge.generators.document_bundles.bundling.clustering import (
     plan,
 )
 from trailforge.generators.document_bundles.bundling.config import PACKAGES, BundleConfig, Bundling, LeftoverReason
-from trailforge.generators.document_bundles.bundling.copies import sketch
+from trailforge.generators.document_bundles.bundling.copies import SKETCH, sketch
 from trailforge.generators.document_bundles.bundling.measures import (
     ToldFacts,
     cohesion,
@@ -200,7 +200,7 @@ def _meta(folder: Path, shards: Sequence[Shard], config: BundleConfig) -> _Meta:
         published=[published for _, _, _, published in known],
         names=name_weights(names, config, counts),
         name_words=frozenset(word for each in names for name in each for word in words_of(name.key)),
-        sketches=np.stack([sketch(document.text) for document in documents()]),
+        sketches=np.array([sketch(document.text) for document in documents()], np.uint32).reshape(-1, SKETCH),
         files=[(shard.input, row) for shard in shards for row in range(shard.rows)],
     )
 

@@ -51,7 +51,8 @@ def documents_near(topics: Sequence[int], seed: int = 0) -> tuple[list[SourceDoc
     documents = [
         SourceDocument(
             id=f"{SOURCES[n % 3]}:{n:02d}", source=SOURCES[n % 3], kind="news", title=f"Title {n}",
-            text=f"{TOPICS[topic]} and {TOPICS[topic]} again, word{n}", published="2025-04-01",
+            text=f"{TOPICS[topic]} and {TOPICS[topic]} again, {' '.join(f'word{n}of{k}' for k in range(9))}",
+            published="2025-04-01",
         )
         for n, topic in enumerate(topics)
     ]  # fmt: skip
@@ -140,7 +141,7 @@ def test_every_document_is_in_exactly_one_place(
     assert places == Counter(document.id for document in documents)
     assert all(2 <= len(bundle.document_ids) <= 4 and len(set(bundle.sources)) >= 2 for bundle in bundles)
     wanted = bundle_documents(vectors, [d.source for d in documents], CONFIG, 0, [d.published for d in documents])
-    assert [tuple(int(name[-2:]) for name in bundle.document_ids) for bundle in bundles] == list(wanted.bundles)
+    assert {tuple(int(name[-2:]) for name in bundle.document_ids) for bundle in bundles} == set(wanted.bundles)
     assert sum(shard.rows for shard in receipt.shards) == len(bundles)
 
 
@@ -233,9 +234,12 @@ def test_documents_of_one_source_give_no_bundle_and_no_shard(tmp_path: Path) -> 
 
 def test_a_bundle_says_pair_by_pair_why_its_documents_are_together(tmp_path: Path) -> None:
     documents, vectors = documents_near([0, 0, 1, 1])
-    trial = "The trial of Ada Quill goes on. They say that Ada Quill was there."
+    told = (
+        ("The trial of Ada Quill goes on. They say that Ada Quill was there.", "2025-04-01"),
+        ("Nobody has seen Ada Quill since noon, and the court waits for Ada Quill.", "2025-04-05"),
+    )
     documents = [
-        *(replace(d, text=trial, published=f"2025-04-0{day}") for d, day in zip(documents[:2], (1, 5), strict=True)),
+        *(replace(d, text=text, published=day) for d, (text, day) in zip(documents[:2], told, strict=True)),
         *documents[2:],
     ]
     shards = embedded(tmp_path, documents, vectors)
