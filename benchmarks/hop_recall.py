@@ -27,7 +27,7 @@ from trailforge.pipelines.sources import read_questions
 from trailforge.retrieval import Retrieval, RetrievalConfig, open_retrieval
 from trailforge.retrieval.corpus import read_corpus
 from trailforge.retrieval.scope import over_documents
-from trailforge.schemas import Passage, Question
+from trailforge.schemas import Document, Question
 
 SOURCES = ("musique_original20.jsonl.gz", "musique_reconstructed.jsonl.gz")
 KS = (1, 2, 3, 4, 5, 8, 10)
@@ -65,7 +65,7 @@ def main() -> None:
             print(f"| {kind} | {over} | " + " | ".join(f"{share:.2f}" for share in (*shares, *chains)), flush=True)
 
 
-async def _compare_wordings(passages: Sequence[Passage], kinds: Sequence[str]) -> None:
+async def _compare_wordings(passages: Sequence[Document], kinds: Sequence[str]) -> None:
     """How many recorded queries find a supporting passage, and what their rewordings change."""
     recorded = json.loads(gzip.decompress(RECORDED.read_bytes()))
     print("| back end | passages | queries that miss | mended by a rewording | queries that find | lost by one |")

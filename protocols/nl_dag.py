@@ -21,6 +21,7 @@ import asyncio
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from graphlib import TopologicalSorter
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
@@ -116,6 +117,7 @@ def find_problems(text: str, *, tools: Collection[str] = TOOLS) -> list[PlanProb
     return reader.problems or validate(reader.plan, tools=tools)
 
 
+@lru_cache(maxsize=16)  # of a turn it is asked what it says, what is wrong with it and what was mended
 def _read(text: str) -> _Reader:
     """The plan, a statement a line; where that leaves it broken, with lines that hold several taken apart."""
     reader = _Reader(text)
