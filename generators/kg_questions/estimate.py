@@ -20,13 +20,16 @@ _QUESTION_TOKENS = 60
 
 
 def estimate(inputs: RunInputs, config: KgQuestionRunConfig) -> Estimate:
-    """A bound: every path is found, and every question comes as far as the filter that asks the model."""
+    """A bound: every path that the graph has is found, and every question comes as far as the filter that asks the model."""
     writer, count, prices = config.writer, config.count, config.model.prices
     sampler = PathSampler(KgStore.open(Path(config.kg)), config.paths, config.seed)
-    chains = list(sampler.sample(min(count, _PATHS)))
+    wanted = min(count, _PATHS)
+    chains = list(sampler.sample(wanted))
     check_any(next(iter(chains), None), sampler, inputs.options.get("kg", config.kg))
-    if len(chains) < min(count, _PATHS):
-        count = len(chains)  # the graph has no more
+    if len(chains) < wanted:
+        # The graph gives out, and how many it has depends on how many are asked for: those are the run's own.
+        chains = list(sampler.with_config(config.paths).sample(count))
+        count = len(chains)
     draws = count * config.filters.closed_book_samples
     asked = count_tokens(PROMPTS.text("closed_book")) + _QUESTION_TOKENS
     stages = [stage_estimate("closed_book", draws, asked, writer.closed_book_max_tokens, prices)]

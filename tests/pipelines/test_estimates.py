@@ -40,7 +40,9 @@ def test_the_bound_of_kg_questions_holds(original_kg: Mapping[str, FinishedKg]) 
     half = of_questions(
         RunInputs(dataset="kg_questions"), replace(WRITTEN, count=WRITTEN.count // 2).on_graph(run.graph)
     )
-    assert half.usage.calls == estimate.usage.calls // 2
+    assert estimate.items == run.settings.items < WRITTEN.count, "the graph gives out"
+    assert half.items == WRITTEN.count // 2
+    assert half.usage.calls * estimate.items == estimate.usage.calls * half.items
 
 
 def test_the_bound_of_bundles_holds(original_bundles: FinishedBundles) -> None:

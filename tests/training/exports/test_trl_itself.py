@@ -23,6 +23,11 @@ from trailforge.training.sets.files import open_set
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("trl") is None, reason="TRL is not installed")]
 ASKED = [made.question(number) for number in range(30)]
+LONG = [
+    dataclasses.replace(each, id=f"long-{each.id}", question=f"{'It is a silent film. ' * 25}{each.question}")
+    for each in ASKED[:9]
+]
+"""Questions whose rows are longer than those over a graph, whose prompt is the longest."""
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +35,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training set in `set/` and its export in `trl/`."""
     home = tmp_path_factory.mktemp("trl")
     rows = [row for asked in ASKED for row in made.mcts_rows(asked)]
-    rows += [row for asked in ASKED[:9] for row in made.mcts_rows(asked, reflective=True)]
-    runs = [made.mcts_run(home / "mcts", ASKED, rows), made.bundles_run(home / "b"), made.kg_run(home / "k", ASKED[:9])]
-    longest = (
-        min(count_conversation(row.messages) for row in rows[len(ASKED) :]) - 1
-    )  # reflective rows are cut, no others
+    rows += [row for asked in LONG for row in made.mcts_rows(asked, reflective=True)]
+    asked = [*ASKED, *LONG]
+    runs = [made.mcts_run(home / "mcts", asked, rows), made.bundles_run(home / "b"), made.kg_run(home / "k", ASKED[:9])]
+    # Reflective rows are cut, no others.
+    longest = min(count_conversation(row.messages) for row in rows[len(ASKED) :]) - 1
     config = ViewConfig(validation_share=0.1, max_tokens=longest, long_rows="segments")
     make_training_set(runs, home / "set", config)
     export(home / "set", "trl", home / "trl")
