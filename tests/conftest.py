@@ -30,8 +30,8 @@ _PINNED = {
 }
 _SHARED = {
     "demo": [
-        f"end_to_end/test_{name}.py"
-        for name in ("demo", "document_bundles", "kg_trajectories", "kg_questions", "inspect", "readme")
+        *(f"end_to_end/test_{name}.py" for name in ("demo", "document_bundles", "equal_rewards", "inspect")),
+        *(f"end_to_end/test_{name}.py" for name in ("kg_trajectories", "kg_questions", "readme")),
     ],
     "prefect": [
         *(f"end_to_end/test_{name}.py" for name in ("schedule", "nightly", "replanned_night")),

@@ -65,7 +65,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
         out = folder / "out"
         process = start(folder, url, out, BACKENDS)
         while len(list((out / "shards").glob("*.json"))) < KILLED_AT:
-            assert process.poll() is None, "the grid has ended by itself"
+            assert process.poll() is None, f"the grid has ended by itself:\n{(folder / 'log').read_text()[-3000:]}"
             time.sleep(0.01)
         process.end_group()
         received, finished = len(set(asked_of(log))), written(out)
@@ -80,7 +80,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
 
 def start(folder: Path, url: str, out: Path, backends: tuple[str, ...]) -> Running:
     words = ["evaluate", str(folder / "questions.jsonl"), "--out", str(out)]
-    words += ["--preset", str(folder / "preset.yaml"), "--kg", str(folder / "kg")]
+    words += ["--preset", str(folder / "preset.yaml"), "--kg", str(folder / "kg"), "--kg-filter", "first"]
     words += ["--encoder", f"{url}#words", "--model", url, "--model-name", "scripted"]
     words += [*(f"--agent={name}" for name in ALL_AGENTS), *(f"--backend={name}" for name in backends)]
     return Running(words, os.environ, folder / "log", folder / "log")
