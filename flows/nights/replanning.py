@@ -14,7 +14,7 @@ from trailforge.flows.nights.windows import DOCUMENTS, DONE, PLAN, TAKEN, VERDIC
 from trailforge.inference import SqliteLedger
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.engine.files import exclusive, write_text
-from trailforge.pipelines.engine.shards import RECEIPTS
+from trailforge.pipelines.engine.shards import receipts_in
 from trailforge.pipelines.runs.finish import MANIFEST
 from trailforge.pipelines.runs.intake import config_of, read_settings
 from trailforge.schemas import OutputError, to_dict
@@ -58,7 +58,7 @@ def keep_plan(folder: Path, plan: WindowPlan, replan: Collection[str] = ()) -> N
 
 def is_begun(run: Path) -> bool:
     """Whether a run has a shard or more: its rows are then of the parameters that it was begun with."""
-    return (run / MANIFEST).exists() or any((run / RECEIPTS).glob("*.json"))
+    return (run / MANIFEST).exists() or bool(receipts_in(run))
 
 
 def _check_changes(

@@ -8,13 +8,14 @@ are made anew, from the ledger and so at no cost, byte for byte the same.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from trailforge.inference import Usage
-from trailforge.pipelines.engine.files import sha256_of, write_atomically, write_text
+from trailforge.pipelines.engine.files import plain_files, sha256_of, write_atomically, write_text
 from trailforge.schemas import (
     FileEntry,
     InvalidInput,
@@ -27,6 +28,9 @@ from trailforge.schemas import (
 )
 
 RECEIPTS = "shards"
+SHARD_NAMES = r"part-(\d{5,}-[0-9a-f]{12}(-[a-z]+)?|inputs|bundles|selection|curation)"
+"""What the names of a run's shards match, as its tables have them."""
+RECEIPT_NAMES = rf"({SHARD_NAMES}|bundles|selection|curation)\.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +171,12 @@ def load_receipt(path: Path) -> Receipt:
 
 def support_in(folder: Path) -> SupportCount:
     """What the searches of a finished run brought. Raises as `load_receipt`."""
-    receipts = map(load_receipt, sorted((folder / RECEIPTS).glob("*.json")))
-    return sum((receipt.support for receipt in receipts), start=SupportCount())
+    return sum((load_receipt(path).support for path in receipts_in(folder)), start=SupportCount())
+
+
+def receipts_in(folder: Path) -> list[Path]:
+    """The receipts in a run's folder, by name. Files that people put beside them are none."""
+    return [path for path in plain_files(folder / RECEIPTS) if re.fullmatch(RECEIPT_NAMES, path.name)]
 
 
 def receipt_path(folder: Path, shard: Shard) -> Path:

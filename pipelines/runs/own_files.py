@@ -16,7 +16,15 @@ from pathlib import Path
 from trailforge.pipelines.dataset import DataSet
 from trailforge.pipelines.engine import progress, worker_errors
 from trailforge.pipelines.engine.files import LOCK, output_errors, plain_files, unfinished_name, what_is_wrong
-from trailforge.pipelines.engine.shards import RECEIPTS, Receipt, Shard, load_receipt, receipt_path
+from trailforge.pipelines.engine.shards import (
+    RECEIPT_NAMES,
+    RECEIPTS,
+    SHARD_NAMES,
+    Receipt,
+    Shard,
+    load_receipt,
+    receipt_path,
+)
 from trailforge.pipelines.runs.finish import CARD, MANIFEST, keep_changed, read_manifest
 from trailforge.pipelines.runs.intake import INPUTS, INVALID_ROWS, SETTINGS, STAGED, Settings, taken_in
 from trailforge.pipelines.runs.stages import planned_stages, stage_receipts
@@ -34,8 +42,6 @@ KEPT = frozenset({"ledger", "curation"})
 """Folders of what was paid for, in money or in people's time."""
 _READERS = 8
 """Files that are hashed at a time."""
-_SHARD = r"part-(\d{5,}-[0-9a-f]{12}(-[a-z]+)?|inputs|bundles|selection|curation)"
-_RECEIPT = rf"({_SHARD}|bundles|selection|curation)\.json"
 
 
 def drop_rows(folder: Path, dataset: DataSet, tell: Callable[[str], None]) -> None:
@@ -108,8 +114,8 @@ def _names(dataset: DataSet) -> dict[str, str]:
     tables = (INPUTS, *dataset.tables)
     return {
         "": "|".join(map(re.escape, (SETTINGS, MANIFEST, CARD, *dataset.lists))),
-        **{f"{above}{table}": rf"{_SHARD}\.parquet" for table in tables for above in ("", f"{STAGED}/")},
-        RECEIPTS: _RECEIPT,
+        **{f"{above}{table}": rf"{SHARD_NAMES}\.parquet" for table in tables for above in ("", f"{STAGED}/")},
+        RECEIPTS: RECEIPT_NAMES,
         progress.FOLDER: progress.NAMES,
         worker_errors.ERRORS: worker_errors.NAMES,
         **dataset.beside,
