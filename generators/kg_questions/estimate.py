@@ -20,7 +20,7 @@ _QUESTION_TOKENS = 60
 
 
 def estimate(inputs: RunInputs, config: KgQuestionRunConfig) -> Estimate:
-    """A bound: every path that the graph has is found, and every question comes as far as the filter that asks the model."""
+    """A bound: every path of the graph is found, and each question comes as far as the filter that asks the model."""
     writer, count, prices = config.writer, config.count, config.model.prices
     sampler = PathSampler(KgStore.open(Path(config.kg)), config.paths, config.seed)
     wanted = min(count, _PATHS)
