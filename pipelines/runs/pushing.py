@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from trailforge.inference.provider.urls import find_key_in_text
 from trailforge.pipelines.datasets import all_lists, all_tables
 from trailforge.pipelines.engine.files import sha256_of
-from trailforge.pipelines.engine.shards import RECEIPT_NAMES, RECEIPTS, receipts_in
+from trailforge.pipelines.engine.shards import RECEIPTS, receipts_in
 from trailforge.pipelines.runs.finish import CARD, MANIFEST, read_manifest
 from trailforge.pipelines.runs.intake import SETTINGS
 from trailforge.pipelines.runs.verify import verify_run
@@ -200,11 +200,8 @@ def _of_earlier_run(left: Iterable[str], there: Mapping[str, RepoFile]) -> list[
     if not {MANIFEST, SETTINGS} <= there.keys():
         return []
     rows = (f"{table}/part-*.parquet" for table in all_tables())
-    patterns = [f"/{each}" for each in (*rows, "plots/*.png", *all_lists())]
-    receipt = re.compile(f"{RECEIPTS}/{RECEIPT_NAMES}")
-    return sorted(
-        name for name in left if receipt.fullmatch(name) or any(map(PurePosixPath("/", name).match, patterns))
-    )
+    patterns = [f"/{each}" for each in (*rows, "plots/*.png", f"{RECEIPTS}/*.json", *all_lists())]
+    return sorted(name for name in left if any(map(PurePosixPath("/", name).match, patterns)))
 
 
 def _check_arrived(files: Sequence[LocalFile], there: Mapping[str, RepoFile], repo: str) -> None:

@@ -90,6 +90,13 @@ def test_a_run_goes_in_one_commit_that_verifies_and_a_second_push_sends_nothing(
     assert verify_run(tmp_path / "copy").problems == []
 
 
+def test_what_people_put_beside_receipts_is_not_sent(finished_run: FinishedRun, hub: Hub) -> None:  # noqa: F811
+    (finished_run.folder / "shards/list.json").write_text("[]")
+    run(finished_run.folder, "--repo", REPO)
+    sent = there(hub.repos[REPO])
+    assert "shards/list.json" not in sent and any(name.startswith("shards/part-") for name in sent)
+
+
 def test_only_what_changed_goes_and_files_of_an_earlier_run_are_removed(finished_run: FinishedRun, hub: Hub) -> None:  # noqa: F811
     run(finished_run.folder, "--repo", REPO)
     repo, sent = hub.repos[REPO], len(hub.uploads)
