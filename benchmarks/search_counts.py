@@ -29,9 +29,9 @@ from rich.table import Table
 
 from trailforge.filters.grounding import supports
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.generators.mcts_trajectories.estimate import context_of
 from trailforge.generators.mcts_trajectories.generate import find_fault, sift, trajectories
 from trailforge.generators.mcts_trajectories.rehearsal.counted import COUNTED, Behaviour, Share
-from trailforge.generators.mcts_trajectories.rehearsal.simulate import context_of
 from trailforge.generators.mcts_trajectories.rehearsal.world import ChainModel
 from trailforge.generators.mcts_trajectories.thoughts import DoubtReason
 from trailforge.mcts.plan import gold_plan, normalized, question_of, references

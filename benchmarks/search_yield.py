@@ -28,6 +28,7 @@ from rich.table import Table
 from tree_vs_rejection import as_tree, draw_plan
 
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.generators.mcts_trajectories.estimate import Yield, behaviour_of, context_of, search_one
 from trailforge.generators.mcts_trajectories.generate import (
     Context,
     plan_runner,
@@ -37,7 +38,6 @@ from trailforge.generators.mcts_trajectories.generate import (
     trajectories,
 )
 from trailforge.generators.mcts_trajectories.rehearsal.counted import Behaviour, Outcome, read_counted, with_shares
-from trailforge.generators.mcts_trajectories.rehearsal.simulate import Yield, behaviour_of, context_of, search_one
 from trailforge.generators.mcts_trajectories.rehearsal.world import ChainModel, make_question
 from trailforge.inference import Meter
 from trailforge.inference.asker import Asker

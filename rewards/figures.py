@@ -99,7 +99,7 @@ def restate_quantities(text: str) -> str:
 
 
 def restate_numerals(text: str) -> str:
-    """Roman numerals from II to LXXXIX as figures, in capitals behind a word: "World War III"; one letter is none."""
+    """Roman numerals from 2 to 89 as figures, in capitals behind a word: "World War III"; one letter is none."""
     return _ROMAN.sub(_arabic, unicodedata.normalize("NFKC", text.translate(_SIGNS)))
 
 

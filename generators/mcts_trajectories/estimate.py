@@ -8,27 +8,28 @@ strong model's for any other. Which questions can be asked is told of the run's 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from trailforge.generators.mcts_trajectories.asking import PURPOSE as WORD
 from trailforge.generators.mcts_trajectories.asking import prepare_question
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.rehearsal.counted import share_of
-from trailforge.generators.mcts_trajectories.rehearsal.simulate import (
-    Yield,
-    behaviour_of,
-    context_of,
-    counted_of,
-    search_one,
+from trailforge.generators.mcts_trajectories.generate import Context, generate, reword, sift
+from trailforge.generators.mcts_trajectories.rehearsal.counted import (
+    Behaviour,
+    Counted,
+    add_behaviours,
+    read_counted,
+    share_of,
 )
-from trailforge.generators.mcts_trajectories.rehearsal.world import ChainModel, make_question
+from trailforge.generators.mcts_trajectories.rehearsal.world import ChainModel, Engines, make_question
 from trailforge.generators.mcts_trajectories.thoughts import PURPOSE
 from trailforge.inference import Prices, Reply, Request, Usage
 from trailforge.pipelines.estimate import Estimate, StageEstimate, count_tokens, sample_questions, tokens_of_passages
+from trailforge.pipelines.runs.config import EMBEDDED
 from trailforge.pipelines.runs.intake import RunInputs
-from trailforge.schemas import Question
+from trailforge.schemas import Question, Trajectory
 
 STAGES = (WORD, "judge", "split", "choose", "rephrase", "answer", "grade", PURPOSE)
 """Purposes of calls, in the order in which a search makes them."""
@@ -40,6 +41,36 @@ _TURN_TOKENS = 8
 _USUAL_HOPS = 2
 _MOST_HOPS = 6
 """More relations than the made-up world can tell apart in one question."""
+
+
+@dataclass(slots=True)
+class Yield:
+    """Sums over searched questions."""
+
+    questions: int = 0
+    calls: Counter[str] = field(default_factory=Counter)
+    """By purpose."""
+    rows: Counter[str] = field(default_factory=Counter)
+    """Accepted ones by kind."""
+    origins: Counter[str] = field(default_factory=Counter)
+    """… by whose plan they follow."""
+    provoked: int = 0
+    """Accepted rows whose error was provoked."""
+    stops: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def calls_a_row(self) -> float:
+        """Calls of all purposes for each accepted row."""
+        return self.calls.total() / max(1, self.rows.total())
+
+    def add(self, rows: list[Trajectory], calls: Mapping[str, int], stop: str) -> None:
+        """One question's."""
+        self.questions += 1
+        self.calls.update(calls)
+        self.rows.update(row.reflection_error or "correct" for row in rows)
+        self.origins.update(row.origin for row in rows)
+        self.provoked += sum(row.error_source == "provoked" for row in rows)
+        self.stops[stop] += 1
 
 
 def estimate(inputs: RunInputs, config: MctsRunConfig) -> Estimate:
@@ -59,11 +90,11 @@ def estimate(inputs: RunInputs, config: MctsRunConfig) -> Estimate:
 
 def _rests_on(config: MctsRunConfig) -> str:
     counted, behaviour = counted_of(config), behaviour_of(config)
-    found, read, redrawn = (f"{share_of(each):.0%}" for each in (behaviour.found, behaviour.read, behaviour.redrawn))
+    found, read, unstable = (f"{share_of(each):.0%}" for each in (behaviour.found, behaviour.read, behaviour.unstable))
     return (
         f"Rehearsed in a made-up world that behaves as was counted: {counted.source}. There {found} of the searches "
-        f"found their passage, {read} of the answers read from it were right, {redrawn} of the repeated draws differed."
-        " Your model, questions and corpus will differ."
+        f"found their passage, {read} of the answers read from it were right, {unstable} of the prompts that were "
+        "asked again had another answer. Your model, questions and corpus will differ."
     )
 
 
@@ -117,3 +148,50 @@ def _scaled(usage: Usage, factor: float, prices: Prices) -> Usage:
         completion_tokens=round(usage.completion_tokens * factor),
     )
     return replace(scaled, cost=prices.cost(scaled))
+
+
+# Searches of the made-up world
+
+
+def counted_of(config: MctsRunConfig) -> Counted:
+    """The recorded runs that a run by this configuration is likened to: the packaged model's, or a strong one's."""
+    if config.model.url == EMBEDDED:
+        return read_counted("embedded")
+    return read_counted("strong_corpus" if config.retrieval.scope == "corpus" else "strong")
+
+
+def behaviour_of(config: MctsRunConfig) -> Behaviour:
+    """What was counted of them. What a strong model said of the rows that it told, which were few, is counted in all
+    its runs: it does not depend on where the passages were found."""
+    behaviour = counted_of(config).behaviour()
+    if config.model.url == EMBEDDED:
+        return behaviour
+    strong, in_corpus = (read_counted(name).behaviour() for name in ("strong", "strong_corpus"))
+    told = add_behaviours(strong, in_corpus)
+    return replace(behaviour, unsupported=told.unsupported, stated_mistakes=told.stated_mistakes)
+
+
+def context_of(config: MctsRunConfig, behaviour: Behaviour, model: ChainModel, words: int = 0) -> Context:
+    """Of a search by this configuration in the made-up world."""
+    return Context(
+        run_id="rehearsal",
+        model="chains",
+        seed=config.seed,
+        prices=Prices(),
+        config=config.generator,
+        client=model,
+        retrieval=Engines(behaviour, words),
+    )
+
+
+async def search_one(question: Question, context: Context, config: MctsRunConfig, total: Yield) -> int:
+    """Search a question as a run does, and count it in `total`. Returns the calls of the search itself, without those
+    that tell its rows. The context's model is a `ChainModel` that was asked nothing yet."""
+    caps, filters = config.generator.reflection, config.filters
+    made = await generate(question, context, accept=lambda rows: sift(question, rows, filters, caps)[0])
+    accepted, _ = sift(question, made.candidates, filters, caps)
+    kept, _, _ = await reword(question, accepted, context, filters)
+    client = context.client
+    assert isinstance(client, ChainModel), "it counts its calls"
+    total.add(kept, Counter(client.purposes), made.tree.stop_reason)
+    return made.tree.calls

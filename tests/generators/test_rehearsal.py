@@ -12,14 +12,13 @@ import pytest
 from benchmarks.search_yield import Check, checks, foretell, read_preset, search_all, usual_hops, within
 from tests.support.world import question
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.estimate import estimate, rehearse
+from trailforge.generators.mcts_trajectories.estimate import Yield, behaviour_of, counted_of, estimate, rehearse
 from trailforge.generators.mcts_trajectories.rehearsal.counted import (
     Behaviour,
     read_counted,
     share_of,
     with_shares,
 )
-from trailforge.generators.mcts_trajectories.rehearsal.simulate import Yield, behaviour_of, counted_of
 from trailforge.generators.mcts_trajectories.rehearsal.world import ChainModel, Engine, make_question, read_question
 from trailforge.inference import Request, Sampling, Usage
 from trailforge.mcts.inputs import WantedRows
