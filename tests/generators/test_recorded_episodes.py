@@ -6,14 +6,12 @@ as an honest model would give it.
 
 from __future__ import annotations
 
-import gzip
-import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.recorded_episodes import FILE, RECORDED, recorded_question
 from trailforge.filters.base import first_rejection
 from trailforge.generators.agent_trajectories import evidence
 from trailforge.generators.agent_trajectories.choice import select, unread_rows
@@ -27,10 +25,8 @@ from trailforge.generators.kg_trajectories.config import KgGeneratorConfig
 from trailforge.generators.kg_trajectories.filters import KgEpisodeFilterConfig, judge_kg_episode
 from trailforge.generators.kg_trajectories.rows import made_of as kg_fields
 from trailforge.inference import Meter
-from trailforge.schemas import KgTrajectory, Message, Question, Verdict, from_dict, from_stored
+from trailforge.schemas import KgTrajectory, Message, Verdict, from_stored
 
-FILE = Path(__file__).parents[1] / "recorded" / "episode_rows.json.gz"
-RECORDED: dict[str, Any] = json.loads(gzip.decompress(FILE.read_bytes()))
 ROWS = RECORDED["rows"]
 Row = KgTrajectory | AgentTrajectory
 
@@ -64,18 +60,14 @@ REASONS = {
 KEPT = {"yes", "wrongly rejected", "doubtfully rejected"}
 
 
-def question_of(row: Row) -> Question:
-    return from_dict(Question, RECORDED["questions"][row.question_id])
-
-
 def row_of(uid: str) -> Row:
     """As today's code would make it of the same conversation."""
     given = ROWS[uid]
     if given["record"] == "kg":
         row = from_stored(KgTrajectory, given["row"], source=FILE)
-        return replace(row, **kg_fields(row, question_of(row), KgGeneratorConfig()))
+        return replace(row, **kg_fields(row, recorded_question(row.question_id), KgGeneratorConfig()))
     draws = [from_stored(AgentTrajectory, each["row"], source=FILE) for each in _draws(given["row"]["question_id"])]
-    draws = with_shares([replace(row, **agent_fields(row, question_of(row))) for row in draws])
+    draws = with_shares([replace(row, **agent_fields(row, recorded_question(row.question_id))) for row in draws])
     return next(row for row, each in zip(draws, _draws(given["row"]["question_id"]), strict=True) if each is given)
 
 

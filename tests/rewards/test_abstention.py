@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from dataclasses import replace
-from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.recorded_episodes import recorded_episodes
 from tests.support.truths import choice, truth
+from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.protocols.transcripts import make_truth, read_transcript
 from trailforge.rewards.abstention import AbstentionConstants
 from trailforge.rewards.episode import Episode, knows_that_unknown, reward_preset, score
-from trailforge.schemas import ChatMessage, GroundTruth, InvalidInput
+from trailforge.schemas import ChatMessage, GroundTruth, InvalidInput, KgTrajectory
 
 OURS = reward_preset("abstention")
-FILE = Path(__file__).parents[1] / "recorded" / "graph_and_agent_rows.json.gz"
-RECORDED: dict[str, Any] = json.loads(gzip.decompress(FILE.read_bytes()))
 
 
 def seen(answer: str, *texts: str, searches: int = 1, holds: bool = True) -> Episode:
@@ -69,23 +65,24 @@ def test_constants_are_in_this_order_or_refused(values: tuple[float, ...]) -> No
 # An agent that always says "unknown"
 
 
-def episodes(dataset: str) -> list[tuple[Episode, GroundTruth]]:
+def episodes(record: type[KgTrajectory | AgentTrajectory]) -> list[tuple[Episode, GroundTruth]]:
     """All that a strong model drew on the questions that it does not know, kept or not."""
     found = []
-    is_graph, rows = dataset == "kg_trajectories", RECORDED[dataset]
-    for row in (*rows["kept"], *rows["rejected"]):
-        protocol = "kg_search" if is_graph else row["sft_protocol"]
-        golds = [row["answer"], *row["answer_aliases"]] if is_graph else row["episode"]["golds"]
-        messages = (row if is_graph else row["episode"])["messages"]
-        turns = [ChatMessage(role=each["role"], content=each["content"]) for each in messages]
-        found.append((read_transcript(turns, protocol), make_truth(golds, protocol=protocol)))
+    for row in (*recorded_episodes(record)[0], *recorded_episodes(record)[1]):
+        is_graph = isinstance(row, KgTrajectory)
+        protocol = "kg_search" if is_graph else row.sft_protocol
+        messages = row.messages if is_graph else row.episode.messages
+        turns = [ChatMessage(role=each.role, content=each.content) for each in messages]
+        found.append((read_transcript(turns, protocol), make_truth(row.golds, protocol=protocol)))
     return found
 
 
-@pytest.mark.parametrize("dataset", RECORDED)
-def test_always_unknown_earns_less_than_answering_at_the_base_rate(dataset: str) -> None:
+@pytest.mark.parametrize("record", [KgTrajectory, AgentTrajectory])
+def test_always_unknown_earns_less_than_answering_at_the_base_rate(
+    record: type[KgTrajectory | AgentTrajectory],
+) -> None:
     """Less than the recorded agent, and than one that answers as often right by chance; even if it has read nothing."""
-    made = episodes(dataset)
+    made = episodes(record)
     own = [score(episode, known, OURS).total for episode, known in made]
     always = [score(replace(episode, answer="unknown"), known, OURS).total for episode, known in made]
     unread = [score(replace(e, answer="unknown", given_texts=()), known, OURS).total for e, known in made]

@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from tests.support import finished_runs as made
 from tests.support.equal_rewards import compare_rewards
+from tests.support.recorded_episodes import recorded_episodes, recorded_question
 from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.generators.agent_trajectories.rows import sft_rows
 from trailforge.generators.kg_trajectories.rows import kg_sft_row, reward_of
 from trailforge.rewards.dynasearcher import PAPER
-from trailforge.schemas import KgTrajectory, Question, SftRow, from_dict
-
-FILE = Path(__file__).parents[1] / "recorded" / "graph_and_agent_rows.json.gz"
-RECORDED: dict[str, Any] = json.loads(gzip.decompress(FILE.read_bytes()))
+from trailforge.schemas import KgTrajectory, Question, SftRow
 
 
-def recorded(dataset: str, record: type, table: str = "kept") -> tuple[list[Question], list[Any]]:
-    given = RECORDED[dataset]
-    return [from_dict(Question, each) for each in given["questions"]], [
-        from_dict(record, each) for each in given[table]
-    ]
+def questions_of(rows: Sequence[KgTrajectory | AgentTrajectory]) -> list[Question]:
+    return [recorded_question(each) for each in dict.fromkeys(row.question_id for row in rows)]
 
 
 def kg_run(folder: Path) -> Path:
-    questions, rows = recorded("kg_trajectories", KgTrajectory)
+    rows, _ = recorded_episodes(KgTrajectory)
+    questions = questions_of(rows)
     rows = [replace(row, reward=reward_of(row, PAPER)) for row in rows]
     tables = {"inputs": (Question, questions), "kg_trajectories": (KgTrajectory, rows)}
     return made.write_run(folder, "kg_trajectories", {**tables, "sft": (SftRow, list(map(kg_sft_row, rows)))})
 
 
 def agents_run(folder: Path) -> Path:
-    questions, rows = recorded("agent_trajectories", AgentTrajectory)
+    rows, _ = recorded_episodes(AgentTrajectory)
+    questions = questions_of(rows)
     sft = [each for row in rows for each in sft_rows(row, data_source="agent_trajectories")]
     tables = {"inputs": (Question, questions), "agent_trajectories": (AgentTrajectory, rows)}
     return made.write_run(folder, "agent_trajectories", {**tables, "sft": (SftRow, sft)})
