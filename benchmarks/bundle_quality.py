@@ -23,11 +23,11 @@ from tests.support.bundling import bundle_documents
 from trailforge.generators.document_bundles.bundling.config import BundleConfig
 from trailforge.generators.document_bundles.bundling.copies import COPIED_SHARE, copied_share, sketch
 from trailforge.generators.document_bundles.bundling.names import joining_names, name_weights
+from trailforge.presets import load_preset
 from trailforge.retrieval.entities import CaseCounts, merge_short_names, names_of
 from trailforge.schemas import DocumentEmbedding, SourceDocument, read_rows
 
-PRESET = BundleConfig(method="recipe", window_days=92, is_centred=True, min_cosine=0.55, min_shared=4.0)
-"""As the preset `r-search`."""
+PRESET = BundleConfig(**load_preset("r-search")["bundles"])
 _HEAD = """\
 | documents | least cosine | bundles | bundled | with copies | pure | left over |
 |---|---|---|---|---|---|---|"""

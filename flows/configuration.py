@@ -90,4 +90,4 @@ def find_begun_as(dataset: DataSet, earlier: Settings | None, config: RunConfig)
     if earlier.config_hash == config.hash:
         return earlier.begun_as
     is_second_half = resolve(dataset.goes_on)(config, run_configuration(dataset, earlier))
-    return (earlier.begun_as or earlier.config_hash) if is_second_half else ""
+    return earlier.config_hash if is_second_half else ""

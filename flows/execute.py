@@ -350,13 +350,16 @@ def prepare(
         earlier = read_settings(out)
         inputs = replace(inputs, begun_as=find_begun_as(dataset, earlier, config))
         settings = resolve(dataset.take_in)(inputs, out, config)
+        if earlier is not None and settings.begun_as and settings.shards != earlier.shards:
+            # Other documents: this is no second half of what is there.
+            settings = resolve(dataset.take_in)(replace(inputs, begun_as=""), out, config)
         if earlier is not None and earlier.run_id == settings.run_id:
             is_damaged = drop_damaged(out, dataset, earlier, print_note)
             is_damaged |= redo_refused and drop_refused(out, dataset, earlier, print_note)
             finished = _finished(out, earlier)
             if finished is not None and not is_damaged and is_complete(dataset, out, earlier):
                 return earlier, finished  # not a byte of it changes
-        elif earlier is not None and settings.begun_as and settings.shards == earlier.shards:
+        elif earlier is not None and settings.begun_as:
             pass  # what its first half made stays
         elif earlier is not None:
             if not (replace_run or _is_redo_of(out, dataset, earlier, settings, config)):

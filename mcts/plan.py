@@ -17,6 +17,8 @@ ENTITY = "[E]"
 DropReason = Literal["malformed", "identical", "no_progress", "invalid"]
 
 _REFERENCE = re.compile(r"#(\d{1,9})")
+_BEHIND_ARTICLE = re.compile(r"(?P<before>\b(?:the|an?) +)?#(?P<number>\d{1,9})", re.IGNORECASE)
+_ARTICLE = re.compile(r"(?:the|an?) +", re.IGNORECASE)
 """Nine digits suffice to be out of range, and keep `int` from refusing a longer number."""
 _EMPTY_WORDS = set(
     "a an the who whom whose what which is are was were be been do does did has have had of in on at from "
@@ -76,8 +78,18 @@ def sink(plan: Plan) -> int:
 
 
 def resolve(sub_question: str, answers: dict[int, str]) -> str:
-    """Put known answers (by 1-based position) in the place of `#k`; unknown ones stay."""
-    return _REFERENCE.sub(lambda match: answers.get(int(match[1]), match[0]), sub_question)
+    """Put known answers (by 1-based position) in the place of `#k`; unknown ones stay.
+
+    An answer that brings its article leaves the one before it out: "the #1", the Portuguese, are "the Portuguese".
+    """
+
+    def put(match: re.Match[str]) -> str:
+        answer, before = answers.get(int(match["number"])), match["before"] or ""
+        if answer is None:
+            return match[0]
+        return f"{'' if _ARTICLE.match(answer) else before}{answer}"
+
+    return _BEHIND_ARTICLE.sub(put, sub_question)
 
 
 def renumbered(sub_question: str) -> str:

@@ -3,6 +3,7 @@
 | error         | pair                               | step j where they part             | tail of the right rollout  |
 |---------------|------------------------------------|------------------------------------|----------------------------|
 | retrieval     | same leaf plan                     | other answers, from other passages | from j, with its passages  |
+|               | same leaf plan                     | none, where other passages give it | from j, with its passages  |
 | reasoning     | same leaf plan                     | other answers, the passages say it | from j, same passages      |
 | decomposition | leaf plans that mean other things  | the sub-questions at j differ      | from j, under the new plan |
 
@@ -85,7 +86,7 @@ def reflections(
     """All usable pairs of a tree, one for each mistake: by error type, the most telling first.
 
     Most telling is a pair in the policy's own words, then one whose error nobody provoked, then one with one difference
-    alone, then the one that differs most. An abstention leaves its answer empty and is no mistake.
+    alone, then the one that differs most.
     """
     gold = _gold_nodes(tree)
     rules = _Rules(tree=tree, same_answer=same_answer, mentions=mentions)
@@ -141,11 +142,9 @@ class _Rules:
         """Is it an answer, and another one?"""
         return bool(normalized(bad.answer)) and not self.same_answer(bad.answer, good.answer)
 
-    def is_missed(self, bad: Step, good: Step) -> bool:
-        """Was nothing answered, over passages that do not hold what the other search found?"""
-        is_empty = not normalized(bad.answer) and bool(bad.passages) and bool(normalized(good.answer))
-        has_it = _passage_ids(bad) == _passage_ids(good) or holds_answer(bad, good.answer, self.mentions)
-        return is_empty and not has_it
+    def had_it(self, bad: Step, good: Step) -> bool:
+        """Did its search bring what the other one answered from?"""
+        return _passage_ids(bad) == _passage_ids(good) or holds_answer(bad, good.answer, self.mentions)
 
 
 def _candidates(rules: _Rules, config: ReflectionConfig) -> Iterator[Reflection]:
@@ -174,12 +173,10 @@ def _same_plan(wrong: Rollout, right: Rollout, rules: _Rules) -> Reflection | No
     for j, (bad, good) in enumerate(zip(wrong.steps, right.steps, strict=True)):
         if rules.same_answer(bad.answer, good.answer):
             continue
-        if rules.is_missed(bad, good):
-            return _reflection("retrieval", wrong, right, wrong_step=j, right_step=j)
-        if not rules.is_wrong(bad, good):
+        error: ErrorType = "reasoning" if rules.had_it(bad, good) else "retrieval"
+        found_nothing = error == "retrieval" and bool(bad.passages) and not normalized(bad.answer)
+        if not (rules.is_wrong(bad, good) or (found_nothing and normalized(good.answer))):
             return None
-        misread = _passage_ids(bad) == _passage_ids(good) or holds_answer(bad, good.answer, rules.mentions)
-        error: ErrorType = "reasoning" if misread else "retrieval"
         return _reflection(error, wrong, right, wrong_step=j, right_step=j)
     return None
 

@@ -292,7 +292,7 @@ def within_a_sentence(answer: str, passages: Sequence[Passage]) -> str:
 
 
 def is_usable_query(rephrased: str, query: str) -> bool:
-    """One line that is no mere piece of the query, not cut off, and not much longer.
+    """One line that is no mere piece of the query, not cut off, not much longer, and says nothing twice in a row.
 
     It has all names and numbers of the query, some of its words or none but question words in their place, and no name
     of its own.
@@ -302,6 +302,7 @@ def is_usable_query(rephrased: str, query: str) -> bool:
         and f" {_words(rephrased)} " not in f" {_words(query)} "
         and not _is_cut_off(rephrased, query)
         and not _is_an_answer(rephrased, query)
+        and not _stutters(rephrased, query)
         and len(rephrased) <= 2 * len(query) + 40
         and all(_words(name) in _words(rephrased) for name in _names(query))
         and all(_words(name) in _words(query) for name in _names(rephrased) if not _is_common(name))
@@ -309,6 +310,17 @@ def is_usable_query(rephrased: str, query: str) -> bool:
         and bool(_names(query) or _long_words(rephrased) & _long_words(query))
         and "#" not in rephrased.replace(query, "")
     )
+
+
+def _stutters(rephrased: str, query: str) -> bool:
+    """Does it repeat words at once that the query does not: "Angkor Wat Angkor Wat", "the the"?"""
+    words, known = _words(rephrased).split(), f" {_words(query)} "
+    for size in range(1, len(words) // 2 + 1):
+        for at in range(len(words) - 2 * size + 1):
+            twice = words[at : at + 2 * size]
+            if twice[:size] == twice[size:] and f" {' '.join(twice)} " not in known:
+                return True
+    return False
 
 
 def _words(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from trailforge.protocols import REACT
 from trailforge.protocols.turns import Search, Turn
 from trailforge.rewards import normalize_answer, states
-from trailforge.schemas import MalformedReply, Message, SpanKind, TextSpan, Trajectory
+from trailforge.schemas import MalformedReply, Message, SpanKind, Step, TextSpan, Trajectory
 
 _OPENING = len("<think>")
 _PIECE = re.compile(r"\w+|\W")
@@ -97,13 +97,20 @@ def _action_problems(row: Trajectory, number: int) -> Iterator[str]:
 def _claim_problems(row: Trajectory) -> Iterator[str]:
     """Each step's answer is claimed once, in the order of the steps, and taken back where it is a mistake."""
     found = [span.kind for span in row.spans if span.kind in ("claim", "mistake", "mend")]
-    expected = [kind for step in row.steps for kind in (("mistake", "mend") if step.is_mistake else ("claim",))]
+    expected = [kind for step in row.steps for kind in _kinds_of(step)]
     if found != expected:
         yield f"it claims and takes back {', '.join(found) or 'nothing'}; its steps say {', '.join(expected)}"
         return
     for step, text in zip(row.steps, texts_of(row, "claim", "mistake"), strict=True):
         if normalize_answer(step.answer) and not states(text, step.answer):
             yield f"{text!r} is marked as claiming {step.answer!r}"
+
+
+def _kinds_of(step: Step) -> tuple[SpanKind, ...]:
+    """The spans that tell of a step. That a search found nothing is claimed, and holds."""
+    if not step.is_mistake:
+        return ("claim",)
+    return ("mistake" if step.answer else "claim", "mend")
 
 
 def moved_spans(spans: Sequence[TextSpan], old: Sequence[Message], new: Sequence[Message]) -> tuple[TextSpan, ...]:

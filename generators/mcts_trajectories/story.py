@@ -84,7 +84,8 @@ def outline(story: Story) -> list[TurnOutline]:
         if not story.rereads(position):
             turns.append(TurnOutline((*parts, ThoughtPart("next", None, position)), position))
             parts = []
-        parts.append(ThoughtPart("claim", "mistake" if step.is_mistake else "claim", position))
+        # That a search found nothing is no mistake to think.
+        parts.append(ThoughtPart("claim", "mistake" if step.is_mistake and step.answer else "claim", position))
         if step.is_mistake:
             parts.append(ThoughtPart("reflection", "mend", position))
             if story.error == "decomposition":
@@ -172,7 +173,7 @@ def mismatch(row: Trajectory) -> str:
 
 def rereads(row: Trajectory) -> bool:
     """Whether its mistake is mended by a second reading, in the turn that takes it back; rows without spans were."""
-    if not row.spans:
+    if not row.spans or row.reflection_error != "reasoning":
         return row.reflection_error == "reasoning"
     mended = {span.message for span in row.spans if span.kind == "mend"}
     return any(span.kind == "claim" and span.message in mended for span in row.spans)

@@ -319,7 +319,7 @@ _REASONS: Mapping[str, DoubtReason] = {
 }
 _DETAILS: Mapping[DoubtReason, str] = {
     "unsupported_claim": "{0.query!r} is answered with {0.answer!r}, which is not stated",
-    "mistake_is_stated": "{0.query!r} is answered with {0.answer!r}, which is taken back though it is stated",
+    "mistake_is_stated": "{0.query!r} is answered with {0.answer!r}, which is taken back though the answer is stated",
     "unfit_query": "{0.query!r} is not what one would search for there",
     "untrue_reflection": "the reason for which {0.answer!r} is taken back is not true",
 }

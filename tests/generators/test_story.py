@@ -130,7 +130,8 @@ def test_a_passage_is_cited_only_if_it_names_what_the_query_names() -> None:
 
 
 def test_a_search_that_found_nothing_is_told_as_that_and_made_in_other_words() -> None:
-    (nothing,), (mend,) = texts_of(NOTHING, "mistake"), texts_of(NOTHING, "mend")
+    (_, nothing, _), (mend,) = texts_of(NOTHING, "claim"), texts_of(NOTHING, "mend")
+    assert not texts_of(NOTHING, "mistake") and not rereads(NOTHING)
     assert said_of("claim_nothing", nothing) and said_of("reflect_nothing", mend)
     assert searches(NOTHING) == [FIRST.query, MISLED.query, AGAIN.query]
     assert unfounded_thoughts(NOTHING, max_words=150).keep and mismatch(NOTHING) == ""

@@ -260,3 +260,18 @@ def test_a_mended_gold_question_is_mended_for_good_and_says_the_same(text: str) 
 )
 def test_gold_questions_are_searched_without_loose_marks(hop: str, asked: str) -> None:
     assert gold_plan((Hop(question=hop, answer="x"),)).sub_questions == (asked,)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "resolved"),
+    [
+        ("How were the #1 expelled?", "the Portuguese", "How were the Portuguese expelled?"),
+        ("How were the #1 expelled?", "Portuguese", "How were the Portuguese expelled?"),
+        ("What does the currency of #1 buy?", "the Netherlands", "What does the currency of the Netherlands buy?"),
+        ("Who led The #1?", "The Who", "Who led The Who?"),
+        ("In soothe #1, who?", "the Alps", "In soothe the Alps, who?"),
+    ],
+)
+def test_an_answer_with_its_article_leaves_out_the_one_before_it(asked: str, answer: str, resolved: str) -> None:
+    assert resolve(asked, {1: answer}) == resolved
+    assert resolve(asked, {}) == asked

@@ -365,6 +365,8 @@ def test_a_query_is_usable_when_it_differs_and_keeps_names_and_numbers(rephrased
 
 def test_a_query_on_something_else_is_not_usable() -> None:
     assert not is_usable_query("The Smiths of Rye", "Who is the author of the play?")
+    assert not is_usable_query("Angkor Wat Angkor Wat", "In what country does Angkor Wat stand?")
+    assert is_usable_query("singer of Duran Duran", "Who sings in Duran Duran?")
     assert is_usable_query("play author", "Who is the author of the play?")
 
 

@@ -63,6 +63,18 @@ def rows(folder: Path, table: str, record: type) -> list[Any]:
     return list(read_rows(sorted((folder / table).glob("*.parquet")), record))
 
 
+def test_other_documents_in_place_of_the_first_half_are_named_as_in_a_folder_of_their_own(
+    source: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    make_bundles(out, source, BUNDLES_ALONE)
+    source.write_text("".join(source.read_text().splitlines(keepends=True)[:-2]))
+    inputs = RunInputs(dataset="document_bundles", files=(source,))
+    replaced, _ = prepare(out, BUNDLES, CONFIG, inputs, replace_run=True)
+    fresh, _ = prepare(tmp_path / "fresh", BUNDLES, CONFIG, inputs, replace_run=False)
+    assert replaced == fresh and not replaced.begun_as
+
+
 @pytest.mark.parametrize("change", ["seed", "other documents"])
 def test_other_bundles_are_refused(change: str, source: Path, tmp_path: Path) -> None:
     out, config = tmp_path / "out", CONFIG

@@ -201,13 +201,14 @@ def test_a_vector_of_another_length_or_place_is_found(finished_bundles: Finished
         (lambda rows: [replace(rows[0], document_ids=("x:1", "y:2")), *rows[1:]], "document x:1 has no vector"),
         (
             lambda rows: [replace(rows[0], document_ids=rows[1].document_ids), *rows[1:]],
-            " is in bundle ",
+            "its document {other} is in bundle",
         ),
     ],
     ids=["cohesion", "theme", "sources", "one", "unknown", "twice"],
 )
 def test_a_forged_bundle_is_found(finished_bundles: FinishedBundles, edit: Edit, found: str) -> None:
-    assert found in forged(finished_bundles, "bundles", edit)
+    other = rows_of(finished_bundles, "bundles")[1].document_ids[0]
+    assert found.format(other=other) in forged(finished_bundles, "bundles", edit)
 
 
 def test_a_bundle_that_took_in_a_document_that_is_left_over_is_found(finished_bundles: FinishedBundles) -> None:
@@ -224,8 +225,9 @@ def test_another_text_behind_a_question_is_found(finished_bundles: FinishedBundl
         one, *others = rows[0].documents
         return [replace(rows[0], documents=(replace(one, text=f"{one.text} And more."), *others)), *rows[1:]]
 
+    rewritten = rows_of(finished_bundles, "bundle_inputs")[0].documents[0].id
     found = forged(finished_bundles, "bundle_inputs", rewrite)
-    assert ": it is not the document that questions were made of" in found
+    assert f"{rewritten}: it is not the document that questions were made of" in found
 
 
 def quote(row: Any) -> dict[str, Any]:

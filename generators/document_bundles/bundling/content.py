@@ -24,8 +24,11 @@ _JUNK_TITLE = re.compile(
     re.IGNORECASE,
 )
 """Whole titles of pages that say nothing."""
-_CUT_OFF = re.compile(r"(?:\.{3}|…|\[(?:…|\.{3})\]|\b(?:read|learn) more|continue reading)[\s»>→.]*$", re.IGNORECASE)
-"""The end of a teaser."""
+_CUT_OFF = re.compile(r"(?:…|[….]\]|\b(?:read|learn) more|continue reading)$", re.IGNORECASE)
+"""The end of a teaser, without the arrows and stops behind it."""
+_BEHIND = " \t»>→."
+_LONGEST_END = 20
+"""Characters that are looked at, of a line of any length."""
 _FEWEST_TEASERS = 3
 _JUNK_BEGINNING = re.compile(
     r"\W*(?:this is (?:just )?a test\b|test page\b|page not found\b|please enable (?:javascript|cookies)\b"
@@ -85,9 +88,14 @@ def check_junk(title: str, text: str) -> Verdict:
 def check_teasers(text: str) -> Verdict:
     """A page of beginnings of other pages. Score: share of its lines that are cut off."""
     lines = [line for line in text.splitlines() if line.strip()]
-    cut = sum(1 for line in lines if _CUT_OFF.search(line))
+    cut = sum(map(_is_cut_off, lines))
     is_page = cut >= _FEWEST_TEASERS and 2 * cut >= len(lines)
     return _verdict(not is_page, "teasers", cut / max(len(lines), 1), f"{cut} of {len(lines)} lines are cut off")
+
+
+def _is_cut_off(line: str) -> bool:
+    end = line[-_LONGEST_END:]
+    return end.rstrip().endswith("...") or bool(_CUT_OFF.search(end.rstrip(_BEHIND)))
 
 
 def check_short(text: str, words: int, config: ContentConfig) -> Verdict:

@@ -25,7 +25,7 @@ _FEWEST_LETTERS = 3
 _SAY_NOTHING = frozenset().union(*COMMON_WORDS.values())
 _FIGURE = re.compile(r"\d")
 _MOST_FACTS = 8
-"""ToldFacts of a document beside another that count: a long one is not better for being long."""
+"""Facts of a document beside another that count: a long one is not better for being long."""
 
 
 def cohesion(vectors: np.ndarray) -> float:

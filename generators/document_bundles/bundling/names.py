@@ -24,39 +24,34 @@ _IN_PASSING = 0.5
 """Of a name that stands once."""
 _PARTY = re.compile(r"[dri]-[a-z.]{2,6}(?:-\d+)?")
 """D-Va, R-TX-14."""
-_STATES = {
-    "alabama": "ala", "alaska": "ak", "arizona": "az ariz", "arkansas": "ar ark", "california": "ca calif",
-    "colorado": "colo", "connecticut": "ct conn", "delaware": "del", "florida": "fl fla", "georgia": "ga",
-    "illinois": "il ill", "indiana": "ind", "iowa": "ia", "kansas": "ks kan",
-    "kentucky": "ky", "maryland": "md", "massachusetts": "mass",
-    "michigan": "mi mich", "minnesota": "mn minn", "mississippi": "ms miss", 
-    "montana": "mt mont", "nebraska": "ne neb", "nevada": "nv nev", "new hampshire": "nh", "new jersey": "nj",
-    "new mexico": "nm", "new york": "ny", "north carolina": "nc", "north dakota": "nd", 
-    "oklahoma": "okla", "oregon": "ore", "pennsylvania": "penn", "rhode island": "ri", "south carolina": "sc",
-    "south dakota": "sd", "tennessee": "tn tenn", "texas": "tx tex", "utah": "ut", "vermont": "vt",
-    "virginia": "va", "washington": "wa wash", "west virginia": "wv", "wisconsin": "wi wis wisc", "wyoming": "wy wyo",
+_STATE_OF = {
+    "ariz": "arizona", "calif": "california", "colo": "colorado", "conn": "connecticut", "fl": "florida",
+    "fla": "florida", "ill": "illinois", "minn": "minnesota", "mn": "minnesota", "nj": "new jersey", "ny": "new york",
+    "okla": "oklahoma", "tenn": "tennessee", "tx": "texas", "wis": "wisconsin",
 }  # fmt: skip
-_STATE_OF = {short: state for state, shorts in _STATES.items() for short in shorts.split()}
-"""Postal abbreviations, and those of news agencies, but for those that are words or names of something else, too."""
-_ADDRESS = frozenset(
+"""Abbreviations that are hardly anything else; VA, MD, CT or Miss. are."""
+_OFFICES = frozenset(
     "attorney general secretary senator sen senators rep reps representative representatives congressman congresswoman "
     "governor gov president chairman chairwoman chair ranking member members leader whip speaker director "
-    "administrator commissioner ambassador mayor sheriff justice judge acting assistant deputy vice former dear hon "
+    "administrator commissioner ambassador mayor sheriff judge acting assistant deputy vice former dear hon "
     "honorable mr mrs ms dr".split()
 )
 """Words that stand before somebody's name, or in place of it."""
 _NOBODY = frozenset(
-    "house senate congress congressional committee subcommittee caucus capitol republican republicans "
-    "democrat democrats democratic gop washington section task bill act amendment resolution powers".split()
+    "house senate congress congressional committee subcommittee caucus capitol republican republicans democrat "
+    "democrats democratic gop washington section task bill act amendment resolution powers".split()
 )
 """Of a legislature's reports, what all of them name."""
+_PEOPLE = re.compile(r".+(?:ian|ican)s")
+"""Iranians, Americans: but Williams is no William, nor are the Vikings a Viking."""
 
 
 def joining_names(documents: Sequence[Sequence[Name]]) -> list[list[Name]]:
     """The names of each document that may join it to others, with variants of one made one.
 
-    A state's abbreviation is the state, the plural of another name is that name, who is named with an office is named
-    without ("Attorney General Pam Bondi", "Pam Bondi"); party tags, offices alone and a legislature's parts are gone.
+    A state's abbreviation is the state, the members of a people are that people, who is named with an office is named
+    without, where texts have that name ("Attorney General Pam Bondi", "Pam Bondi"); party tags, offices alone and a
+    legislature's parts are gone.
     """
     known = document_frequencies(documents)
     return [_merged((key, name) for name in names if (key := _canonical(name.key, known))) for names in documents]
@@ -64,16 +59,17 @@ def joining_names(documents: Sequence[Sequence[Name]]) -> list[list[Name]]:
 
 def _canonical(key: str, known: Counter[str]) -> str:
     """The key under which a name joins; empty for one that does not."""
+    words = key.split(" ")
+    offices = next((n for n, word in enumerate(words) if word.rstrip(".") not in _OFFICES), len(words))
+    offices *= words[0] != "general"  # General Motors
+    rest = " ".join(words[offices:])
+    if offices and (not rest or words[offices] in ("of", "for")):  # an office alone: secretary of state
+        return ""
+    key = rest if offices and (known[rest] or rest in _NOBODY) else key
     key = _STATE_OF.get(key.rstrip("."), key)
     if _PARTY.fullmatch(key) or key in _NOBODY:
         return ""
-    words = key.split(" ")
-    while words and words[0].rstrip(".") in _ADDRESS:
-        words = words[1:]
-    if words and words[0] in ("of", "for"):  # an office alone: secretary of state
-        return ""
-    bare = " ".join(words)
-    return bare[:-1] if bare.endswith("s") and known[bare[:-1]] else bare
+    return key[:-1] if _PEOPLE.fullmatch(key) and known[key[:-1]] else key
 
 
 def _merged(names: Iterable[tuple[str, Name]]) -> list[Name]:

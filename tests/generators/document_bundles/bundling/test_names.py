@@ -136,6 +136,10 @@ def keys(*names: str, known: tuple[str, ...] = ()) -> list[str]:
     [
         (("florida", "fl", "fla."), ["florida"]),
         (("attorney general pam bondi", "pam bondi"), ["pam bondi"]),
+        (("general motors", "motors"), ["general motors", "motors"]),
+        (("ambassador bridge",), ["ambassador bridge"]),
+        (("former senate",), []),
+        (("va", "miss", "ct", "penn"), ["va", "miss", "ct", "penn"]),
         (("secretary of state",), []),
         (("d-va", "r-tx-14", "i-vt"), []),
         (("house", "senate", "republicans"), []),
@@ -150,6 +154,7 @@ def test_variants(names: tuple[str, ...], joined: list[str]) -> None:
 def test_a_plural_is_its_singular_where_that_is_a_name() -> None:
     assert keys("iranians", known=("iranian",)) == ["iranian"]
     assert keys("texas") == ["texas"]
+    assert keys("williams", "vikings", known=("william", "viking")) == ["williams", "vikings"]
 
 
 def test_counts_of_variants_add_up() -> None:

@@ -142,7 +142,22 @@ def test_every_document_is_in_exactly_one_place(
     assert all(2 <= len(bundle.document_ids) <= 4 and len(set(bundle.sources)) >= 2 for bundle in bundles)
     wanted = bundle_documents(vectors, [d.source for d in documents], CONFIG, 0, [d.published for d in documents])
     assert {tuple(int(name[-2:]) for name in bundle.document_ids) for bundle in bundles} == set(wanted.bundles)
+    ranks = [(-(bundle.askable or 0), bundle.cohesion, bundle.uid) for bundle in bundles]
+    assert ranks == sorted(ranks)
     assert sum(shard.rows for shard in receipt.shards) == len(bundles)
+
+
+def test_what_can_be_asked_about_comes_first(tmp_path: Path) -> None:
+    """Two documents that each tell something of Ada Quill before two that name nothing, which are given first."""
+    documents, vectors = documents_near([0, 0, 1, 1])
+    told = ("Ada Quill built 700 mills. The mills of Ada Quill stand.", "Nobody knew Ada Quill. Ada Quill had 40 pupils.")
+    documents = [*documents[:2], *(replace(d, text=text) for d, text in zip(documents[2:], told, strict=True))]
+    group_in(tmp_path, embedded(tmp_path, documents, vectors), replace(CONFIG, max_name_share=1.0))
+    bundles = rows(tmp_path, "bundles", Bundle)
+    assert [(bundle.document_ids, bundle.askable) for bundle in bundles] == [
+        (("wire:02", "post:03"), 1),
+        (("post:00", "journal:01"), 0),
+    ]
 
 
 def test_the_shards_of_questions_hold_the_bundles_in_order(tmp_path: Path) -> None:
