@@ -27,7 +27,7 @@ from trailforge.presets import load_preset
 from trailforge.retrieval.entities import CaseCounts, merge_short_names, names_of
 from trailforge.schemas import DocumentEmbedding, SourceDocument, read_rows
 
-PRESET = BundleConfig(**load_preset("r-search")["bundles"])
+PRESET = BundleConfig(**load_preset("r-search", "document_bundles")["bundles"])
 _HEAD = """\
 | documents | least cosine | bundles | bundled | with copies | pure | left over |
 |---|---|---|---|---|---|---|"""
