@@ -15,7 +15,6 @@ from trailforge.commands import (
     curate,
     evaluate,
     export,
-    fetch,
     index,
     kg,
     look,
@@ -59,7 +58,7 @@ def _options(
     del version
 
 
-for _each in (runs, fetch, curate, index, kg, look, training, export, evaluate, operate, serve):
+for _each in (runs, curate, index, kg, look, training, export, evaluate, operate, serve):
     _each.register(app)
 
 

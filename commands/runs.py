@@ -1,10 +1,12 @@
-"""The commands that make data, one per data set: the options it declares, and those that every run has."""
+"""The commands that make data: one per data set, with the options that it declares and those that every run has; and
+the one that fetches documents for them."""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -42,7 +44,7 @@ _EPILOG = """Examples:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command of every data set that declares one.
+    """Add the command of every data set that declares one, and the one that fetches documents.
 
     One that cannot be loaded takes no other command away: `load_dataset` says what is wrong to who asks for its runs.
     """
@@ -52,6 +54,7 @@ def register(app: typer.Typer) -> None:
         with contextlib.suppress(ImportError, AttributeError):
             if (dataset := load_dataset(name)).about:
                 _add_command(app, dataset)
+    app.command("fetch-documents", epilog=_FETCH_EPILOG)(fetch_documents)
 
 
 def _add_command(app: typer.Typer, dataset: DataSet) -> None:
@@ -210,3 +213,35 @@ def _executor(prefect: bool) -> Callable[[RunRequest], Manifest]:
     from trailforge.flows.execute import execute
 
     return execute
+
+
+class Origin(StrEnum):
+    """Live sources."""
+
+    ARXIV = "arxiv"
+    GNEWS = "gnews"
+    SERPER = "serper"
+    NEWS = "news"
+
+
+_FETCH_EPILOG = """Examples:\n
+    trailforge fetch-documents arxiv "cat:cs.CL AND all:retrieval" --since 2026-08-01 --limit 500 --out arxiv.jsonl\n
+    trailforge fetch-documents news "renewable energy" --since 2026-08-01 --out news.jsonl\n
+    trailforge document-bundles --documents news.jsonl --documents arxiv.jsonl --out out/autumn\n
+    Keys come from GNEWS_API_KEY and SERPER_API_KEY; arXiv needs none."""
+
+
+def fetch_documents(
+    origin: Annotated[Origin, typer.Argument(help="arxiv; gnews; serper; news: GNews, and Serper where it has few.")],
+    query: Annotated[str, typer.Argument(help="Query in that source's syntax.")],
+    out: Annotated[Path, typer.Option(help="File of documents to write (JSONL), for document-bundles.")],
+    since: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="First day of publication.")] = None,
+    until: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Last day of publication.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of documents.")] = 100,
+) -> None:
+    """Fetch documents of a time window from arXiv or news into a file, as input for document-bundles."""
+    from trailforge.pipelines.sources.fetchers import fetch_to_file
+
+    first, last = (day.date() if day is not None else None for day in (since, until))
+    count = fetch_to_file(origin.value, query, out, since=first, until=last, limit=limit)
+    print(f"{count:,} documents in {out}")

@@ -150,7 +150,10 @@ def test_every_document_is_in_exactly_one_place(
 def test_what_can_be_asked_about_comes_first(tmp_path: Path) -> None:
     """Two documents that each tell something of Ada Quill before two that name nothing, which are given first."""
     documents, vectors = documents_near([0, 0, 1, 1])
-    told = ("Ada Quill built 700 mills. The mills of Ada Quill stand.", "Nobody knew Ada Quill. Ada Quill had 40 pupils.")
+    told = (
+        "Ada Quill built 700 mills. The mills of Ada Quill stand.",
+        "Nobody met Ada Quill. Ada Quill had 40 pupils.",
+    )
     documents = [*documents[:2], *(replace(d, text=text) for d, text in zip(documents[2:], told, strict=True))]
     group_in(tmp_path, embedded(tmp_path, documents, vectors), replace(CONFIG, max_name_share=1.0))
     bundles = rows(tmp_path, "bundles", Bundle)
