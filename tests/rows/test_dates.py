@@ -1,9 +1,9 @@
 """Days: what is one in any way of writing it, and what only looks like one.
 
 Ways of writing them are those of the documentation of NewsAPI, Mediastack, the New York Times, GDELT, BigQuery and
-RFC 2822; epochs are those of HN, of JavaScript's `Date.now()` and of Parquet's microseconds, as people meet them side by
-side (pandas-dev/pandas#17860: milliseconds and microseconds in one column; pola-rs/polars#5329: seconds to nanoseconds;
-Arize-ai/phoenix#269: milliseconds taken for seconds).
+RFC 2822; epochs are those of HN, of JavaScript's `Date.now()` and of Parquet's microseconds, as people meet them side
+by side (pandas-dev/pandas#17860: milliseconds and microseconds in one column; pola-rs/polars#5329: seconds to
+nanoseconds; Arize-ai/phoenix#269: milliseconds taken for seconds).
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from trailforge.schemas import KgTrajectory, Question, from_dict, from_stored
 
 FILE = Path(__file__).parents[1] / "recorded" / "episode_rows.json.gz"
 RECORDED: dict[str, Any] = json.loads(gzip.decompress(FILE.read_bytes()))
-_STORED = {KgTrajectory: "kg", AgentTrajectory: "agent"}
-Row = TypeVar("Row", KgTrajectory, AgentTrajectory)
+_STORED: dict[type[Any], str] = {KgTrajectory: "kg", AgentTrajectory: "agent"}
+Row = TypeVar("Row", bound=KgTrajectory | AgentTrajectory)
 
 
 def recorded_episodes(record: type[Row]) -> tuple[list[Row], list[Row]]:
