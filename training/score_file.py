@@ -158,8 +158,9 @@ def _truth(line: Mapping[str, Any], protocol: str | None) -> GroundTruth:
         raise InvalidInput("must not be blank", field="answer")
     if not all(alias.strip() for alias in aliases):
         raise InvalidInput("must not be blank", field="answer_aliases")
+    golds = tuple(dict.fromkeys((answer, *aliases)))
     truth = make_truth(
-        (answer, *aliases),
+        golds,
         protocol=named,
         options=_texts(line, "options"),
         correct_options=_texts(line, "correct_options"),
@@ -168,7 +169,7 @@ def _truth(line: Mapping[str, Any], protocol: str | None) -> GroundTruth:
         support_texts=_texts(line, "support_texts"),
         allowed_tools=_texts(line, "allowed_tools"),
     )
-    return _paired(truth)
+    return _paired(replace(truth, target=golds))  # as papers compare: other names by rule are for training
 
 
 def _texts(line: Mapping[str, Any], name: str) -> tuple[str, ...]:

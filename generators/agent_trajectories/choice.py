@@ -95,7 +95,7 @@ def preference_pairs(good: Sequence[AgentTrajectory], rejected: Sequence[Rejecte
         is_wrong = is_plainly_wrong(row)
         if verdict.reason == DOUBTFUL or _is_unknown(row) or not (is_wrong or is_right_unread(row, verdict)):
             continue
-        better = good or (unknown if verdict.reason == WRONG and not _has_read_answer(row) else ())
+        better = good or (unknown if verdict.reason == WRONG and _has_read_no_answer(row) else ())
         parted = [(place, one) for one in better if (place := parting(one, row)) is not None]
         parted = [(place, one) for place, one in parted if not _is_ranked_lower(one, row)]
         if parted:
@@ -116,8 +116,11 @@ def _is_unknown(row: AgentTrajectory) -> bool:
     return knows_that_unknown(read_transcript(row.episode.messages, row.sft_protocol), _truth_of(row))
 
 
-def _has_read_answer(row: AgentTrajectory) -> bool:
-    return not row.sft_protocol or is_stated(read_transcript(row.episode.messages, row.sft_protocol), _truth_of(row))
+def _has_read_no_answer(row: AgentTrajectory) -> bool:
+    """Is it sure that nothing it read states one?"""
+    if not row.sft_protocol:
+        return False
+    return is_stated(read_transcript(row.episode.messages, row.sft_protocol), _truth_of(row)) is False
 
 
 def _is_ranked_lower(good: AgentTrajectory, bad: AgentTrajectory) -> bool:

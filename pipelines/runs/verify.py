@@ -7,10 +7,12 @@ import json
 import sqlite3
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pyarrow.parquet as pq
 
 from trailforge.inference.wire import unpack
 from trailforge.pipelines.curated import NAME, Curator, Undo, products_of, rejected_rows, rulings_of, uid_of
@@ -199,14 +201,23 @@ class RowChecks(ABC):
     def check_made(self, table: str, name: str, made: Iterable[Any], record: type, differs: str, missing: str) -> None:
         """Hold the rows of a file against those that other tables give. `differs`, `missing`: what is said of a row."""
         expected = {row.uid: row for row in made}
-        for row in self.rows(table, name, record):
+        rows = list(self.rows(table, name, record))
+        is_silent = bool(rows) and self._is_before_right_by(table, name, rows)
+        for row in rows:
             wanted = expected.pop(row.uid, None)
-            if wanted is not None and getattr(row, "right_by", "") is None:  # of an earlier version
+            if wanted is not None and is_silent:
                 wanted = replace(wanted, right_by=None)
             if row != wanted:
                 self.problem(name, row.uid, differs)
         for uid in expected:
             self.problem(name, uid, missing)
+
+    def _is_before_right_by(self, table: str, name: str, rows: Sequence[Any]) -> bool:
+        """Are they of an earlier version, which did not say what finds a row right? Its files have no such column;
+        those that curation wrote again have it, and nothing in it."""
+        if any(getattr(row, "right_by", "") is not None for row in rows):
+            return False
+        return bool(self._undo.rows) or "right_by" not in pq.read_schema(self.folder / table / name).names
 
     def rejected_episodes(self, name: str, stage: str, record: type[T]) -> Iterator[tuple[T, Verdict]]:
         """What a stage rejected in a file, each with what is against it; a row that holds no episode is reported."""
