@@ -282,7 +282,8 @@ class PreferenceRow:
     """Two ways on from one place of a conversation, of which one is better. The table `pairs` of training sets."""
 
     STORED_AS: ClassVar[str] = "PreferenceRow"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
 
     uid: str
     data_source: str
@@ -298,10 +299,18 @@ class PreferenceRow:
     """The worse one, from an assistant turn on."""
     reason: str
     """What is against it."""
+    parts_at_fault: bool | None = None
+    """Is the first turn of `rejected` itself the worse one? Else only the whole ends tell, and a trainer that takes the
+    first turns alone must not learn them. None: not known."""
     schema_version: str = SCHEMA_VERSION
 
+    @property
+    def shows_fault(self) -> bool:
+        """Do the first turns of both ends tell which is better? They do where the worse end is no more than that."""
+        return len(self.rejected) == 1 or self.parts_at_fault is True
 
-def preference_of(pair: Any, data_source: str, protocol: str) -> PreferenceRow:
+
+def preference_of(pair: Any, data_source: str, protocol: str, *, parts_at_fault: bool | None) -> PreferenceRow:
     """A row of a table of the role `pairs` as training takes it: both conversations from where they part."""
 
     def plain(messages: tuple[Message, ...]) -> tuple[ChatMessage, ...]:
@@ -318,4 +327,5 @@ def preference_of(pair: Any, data_source: str, protocol: str) -> PreferenceRow:
         chosen=plain(pair.good_messages[start:]),
         rejected=plain(pair.bad_messages[start:]),
         reason=pair.reason,
+        parts_at_fault=parts_at_fault,
     )
