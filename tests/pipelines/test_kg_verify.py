@@ -157,6 +157,8 @@ SFT_ROWS: dict[str, Changes] = {
     "messages": lambda row: {"messages": row.messages[:-1], "train": row.train[:-1]},
     "reward": lambda row: {"reward": replace(row.reward, total=9.0)},
     "episode": lambda row: {"trajectory_uid": "none"},
+    "right by": lambda row: {"right_by": "judge"},
+    "right by nothing": lambda row: {"right_by": None},
 }
 PAIRS: dict[str, Changes] = {
     "good": lambda row: {"good_uid": "none"},

@@ -51,6 +51,21 @@ def test_unknown_is_no_answer_where_what_was_read_states_it_nor_without_a_search
     assert paid(seen("unknown", *texts)) == paid(seen("unknown", searches=0)) == paid(seen("Graz"))
 
 
+@pytest.mark.parametrize("known", [truth(target=("yes",)), truth(target=("No", "no")), choice()])
+def test_words_do_not_tell_whether_yes_no_or_an_option_is_stated(known: GroundTruth) -> None:
+    """So "unknown" earns nothing there, and a text with the word "no" in it changes nothing."""
+    for text in ("He had no choice, said a reporter.", "Oslo."):
+        found = score(seen("unknown", text), known, OURS)
+        assert found.total == paid(seen("Graz", text), known) and found.parts["stated"] is None
+        assert not knows_that_unknown(seen("unknown", text), known)
+
+
+def test_an_answer_is_stated_by_its_other_names() -> None:
+    known = truth(target=("French", "France"), num_golds=1)
+    assert paid(seen("unknown", "It was made in France."), known) == paid(seen("Oslo"), known)
+    assert paid(seen("unknown", "It was made in Italy."), known) == 0.0
+
+
 @given(st.tuples(*[st.floats(-2, 2)] * 4))
 def test_constants_are_in_this_order_or_refused(values: tuple[float, ...]) -> None:
     right, unknown, wrong, malformed = values
