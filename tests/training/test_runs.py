@@ -162,7 +162,9 @@ def test_held_out_questions_are_compared_with_the_golds_of_their_source(tmp_path
     """Names by rule, and those of a graph, are for rewards."""
     asked = [replace(each, answer="French", answer_aliases=("Gallic",)) for each in ASKED[:2]]
     rows = [replace(row, answer_aliases=("Gallic", "of France")) for each in asked for row in made.mcts_rows(each)]
-    run = made.mcts_run(tmp_path / "run", asked, [replace(row, right_by="target") for row in rows])
+    said = [tuple(replace(m, content=m.content.replace("Vienna", "French")) for m in row.messages) for row in rows]
+    rows = [replace(row, messages=messages) for row, messages in zip(rows, said, strict=True)]
+    run = made.mcts_run(tmp_path / "run", asked, rows)
     config = ViewConfig(validation_share=0.5, unstated="mark")
     make_training_set([run], tmp_path / "set", replace(config, protocol="kg_search"))
     truths = [row.reward_model.ground_truth for row in rows_of(tmp_path / "set", "rl", "validation", RlRow)]
