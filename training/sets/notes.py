@@ -14,22 +14,15 @@ from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs.finished import FinishedRun
 from trailforge.protocols import PROTOCOLS
 from trailforge.protocols.transcripts import read_transcript
-from trailforge.rewards import RSearchConstants, normalize_answer, reward_preset
+from trailforge.rewards import RSearchConstants, reward_preset
 from trailforge.rewards.episode import measure_answer
 from trailforge.rewards.targets import state_gold
 from trailforge.schemas import AskedQuestion, GroundTruth, Question, RejectedRow, RlRow, SftRow, parse_json
+from trailforge.training.sets.order import Identity, identity_of
 from trailforge.training.sets.runs import table_of
 
 _KNOWN = "known_from_memory"
 """Name of the filter whose score is the share of right answers from memory."""
-Identity = tuple[str, str]
-"""What a question is the same by in all runs: its whole text, options included, and its gold answer. Ids are of one run
-alone, and two questions may have the same words."""
-
-
-def identity_of(question: str, answer: str) -> Identity:
-    """Case, white space, and what normalising takes from the gold answer, do not count."""
-    return " ".join(question.casefold().split()), normalize_answer(answer) or answer
 
 
 @dataclass(slots=True, kw_only=True)
