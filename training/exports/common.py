@@ -64,6 +64,8 @@ class Export:
     """Rows of each file written, by its path in the folder."""
     protocols: Counter[str] = field(default_factory=Counter)
     """Rows by the protocol that they are in."""
+    paired: Counter[str] = field(default_factory=Counter)
+    """Pairs by the same."""
     rewards: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Questions by their protocol and the reward that they name."""
 
@@ -96,6 +98,7 @@ class Export:
             if made:
                 yield [columns for _, columns in made]
                 self.protocols.update(_protocol_of(row) for row, _ in made)
+                self.paired.update(row.protocol for row, _ in made if isinstance(row, PreferenceRow))
                 self.rewards.update(_paid_as(row) for row, _ in made if isinstance(row, RlRow))
                 self.rows[name] = self.rows.get(name, 0) + len(made)
             self.tell(f"exporting {table}/{split}", read, total)
@@ -211,7 +214,8 @@ REWARD_NOTE = """No column of a question is a reward: an episode is paid when it
 below. It reads
 `{truth}`: `reward_preset` names the reward, `protocol` how the agent talks, and `target` has what answers are held
 against: the gold answer and its aliases (the first `num_given`), a graph's names of it (up to `num_golds`), then other
-names and spellings by rule. No model wrote any of it."""
+names and spellings by rule. No model wrote any of it. What runs tell of a question (`known_share`, `gold_stated`), and
+of a conversation (`right_by`, `reward`), stands in the training set, by `uid`."""
 
 
 def _note_pairs(export: Export) -> list[str]:

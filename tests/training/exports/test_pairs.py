@@ -109,3 +109,15 @@ def test_the_readme_names_the_reward_that_questions_name_and_where_its_preset_pa
         text = (tmp_path / named / "verl" / "README.md").read_text()
         assert f"| `kg_search` | 4 | `dynasearcher` | `{named}` |" in text
         assert ("itself pays by `dynasearcher`" in text) == (reward is not None)
+
+
+def test_pairs_of_a_set_that_is_mostly_something_else_have_their_own_numbers(tmp_path: Path) -> None:
+    """MSearcher's preset has none for pairs; those here are of DynaSearcher's agent."""
+    asked = [*ASKED, *(made.question(number) for number in range(4, 9))]
+    rows = [row for each in asked for row in made.mcts_rows(each)]
+    runs = [made.mcts_run(tmp_path / "m", asked, rows), made.kg_run(tmp_path / "kg", ASKED[:1], pairs=True)]
+    make_training_set(runs, tmp_path / "set", ViewConfig(validation_share=0.0))
+    export(tmp_path / "set", "trl", tmp_path / "trl")
+    text = (tmp_path / "trl" / "README.md").read_text()
+    assert "those of the preset `msearcher`" in text and "with the numbers of the preset `dynasearcher`" in text
+    assert yaml.safe_load((tmp_path / "trl" / "dpo.yaml").read_text())["dataset_name"] == "pairs"
