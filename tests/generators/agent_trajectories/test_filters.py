@@ -517,6 +517,15 @@ def test_an_sft_row_is_the_conversation_and_its_loss_is_on_the_agents_turns() ->
     assert sft_rows(row_of(sft_protocol=""), data_source="d") == []
 
 
+def test_a_row_that_is_right_by_a_title_says_so_and_not_that_a_judge_found_it() -> None:
+    """Its reward, which compares words, is low."""
+    told = Document(id="1", title="Anna Amalie", text="Anna Amalia (born 1739) was born in Wolfenbüttel.")
+    asked = replace(QUESTION, answer="Anna Amalia", answer_aliases=(), paragraphs=(QUESTION.paragraphs[0], told))
+    row = row_of(run_of(answer="Anna Amalie", question=asked), question=asked)
+    (made,) = sft_rows(row, data_source="d")
+    assert (row.episode.scores.right, made.right_by, made.reward.total) == (1.0, "title", 0.0)
+
+
 def test_a_row_that_tells_other_searches_than_its_conversation_is_seen() -> None:
     row = row_of()
     assert searches_match(row)
