@@ -83,10 +83,10 @@ def test_constants_are_in_this_order_or_refused(values: tuple[float, ...]) -> No
 def episodes(record: type[KgTrajectory | AgentTrajectory]) -> list[tuple[Episode, GroundTruth]]:
     """All that a strong model drew on the questions that it does not know, kept or not."""
     found = []
-    for row in (*recorded_episodes(record)[0], *recorded_episodes(record)[1]):
-        is_graph = isinstance(row, KgTrajectory)
-        protocol = "kg_search" if is_graph else row.sft_protocol
-        messages = row.messages if is_graph else row.episode.messages
+    kept, others = recorded_episodes(KgTrajectory) if record is KgTrajectory else recorded_episodes(AgentTrajectory)
+    for row in (*kept, *others):
+        protocol = "kg_search" if isinstance(row, KgTrajectory) else row.sft_protocol
+        messages = row.messages if isinstance(row, KgTrajectory) else row.episode.messages
         turns = [ChatMessage(role=each.role, content=each.content) for each in messages]
         found.append((read_transcript(turns, protocol), make_truth(row.golds, protocol=protocol)))
     return found

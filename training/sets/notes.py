@@ -49,9 +49,9 @@ class QuestionNotes:
 
     def read(self, texts: Iterable[str]) -> None:
         """Look whether one of the texts states a gold answer, of which all names have to be known."""
-        for text in texts:
-            if self.is_stated or (found := state_gold((text,), tuple(self.golds))) is None:
-                return
+        given = () if self.is_stated else tuple(texts)
+        found = state_gold(given, tuple(self.golds)) if given else None
+        if found is not None:
             self.has_text, self.is_stated = True, found
 
     def weigh(self, share: float) -> None:
