@@ -140,6 +140,8 @@ def _check_strays(folder: Path, manifest: Manifest, tables: Iterable[str], repor
 
 
 _MOST_SHOWN = 20
+_SAID_LATER = ("right_by", "parts_at_fault")
+"""Fields that rows of an earlier version do not have, though they follow from what other tables hold."""
 
 
 @dataclass(slots=True)
@@ -202,22 +204,24 @@ class RowChecks(ABC):
         """Hold the rows of a file against those that other tables give. `differs`, `missing`: what is said of a row."""
         expected = {row.uid: row for row in made}
         rows = list(self.rows(table, name, record))
-        is_silent = bool(rows) and self._is_before_right_by(table, name, rows)
+        unsaid = self._unsaid(table, name, rows)
         for row in rows:
             wanted = expected.pop(row.uid, None)
-            if wanted is not None and is_silent:
-                wanted = replace(wanted, right_by=None)
+            if wanted is not None:
+                wanted = replace(wanted, **unsaid)
             if row != wanted:
                 self.problem(name, row.uid, differs)
         for uid in expected:
             self.problem(name, uid, missing)
 
-    def _is_before_right_by(self, table: str, name: str, rows: Sequence[Any]) -> bool:
-        """Are they of an earlier version, which did not say what finds a row right? Its files have no such column;
-        those that curation wrote again have it, and nothing in it."""
-        if any(getattr(row, "right_by", "") is not None for row in rows):
-            return False
-        return bool(self._undo.rows) or "right_by" not in pq.read_schema(self.folder / table / name).names
+    def _unsaid(self, table: str, name: str, rows: Sequence[Any]) -> dict[str, None]:
+        """What rows of an earlier version do not say of themselves yet. Its files have no such columns; those that
+        curation wrote again have them, and nothing in them."""
+        silent = [each for each in _SAID_LATER if rows and all(getattr(row, each, "") is None for row in rows)]
+        if silent and not self._undo.rows:
+            columns = pq.read_schema(self.folder / table / name).names
+            silent = [each for each in silent if each not in columns]
+        return dict.fromkeys(silent)
 
     def rejected_episodes(self, name: str, stage: str, record: type[T]) -> Iterator[tuple[T, Verdict]]:
         """What a stage rejected in a file, each with what is against it; a row that holds no episode is reported."""
