@@ -146,11 +146,13 @@ def read_transcript(
 
 
 def pay(messages: Sequence[Spoken], truth: GroundTruth) -> float:
-    """What the reward of a question's protocol pays a conversation; no judge is asked.
+    """What the reward that a question names pays a conversation, or that of its protocol where it names none.
+
+    No judge is asked.
 
     Raises as `rewards.episode.score`.
     """
-    preset = reward_preset(grammar_of(truth.protocol).reward)
+    preset = reward_preset(truth.reward_preset or grammar_of(truth.protocol).reward)
     episode = read_transcript(messages, truth.protocol, tools=truth.allowed_tools or TOOLS)
     return score(episode, truth, preset, nearest=measure_nearest(episode, truth, None)).total
 

@@ -5,8 +5,8 @@ only win. Here a guess is worth its risk only where it is right more often than 
 time in eleven: an agent that knows that little says so, and one that always says so earns less than one that answers
 what it has read.
 
-"Unknown" is paid as a wrong answer where a text that the agent was given states the answer, and where it has not
-searched at all.
+"Unknown" is paid as a wrong answer where a text that the agent was given states the answer, where words cannot tell
+whether one does (yes, no, options), and where it has not searched at all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class AbstentionConstants:
     right: float = 1.0
     """By the matcher of the filters, not word by word."""
     unknown: float = 0.0
-    """After a search, where nothing that was read states the answer."""
+    """After a search, where nothing that was read states the answer, as far as words tell."""
     wrong: float = -0.1
     malformed: float = -1.0
     """In a broken form, whatever it says, and for no answer at all."""
@@ -51,26 +51,27 @@ class AbstentionReward:
     """1 or 0: what the matcher says."""
     abstains: float
     """1 for an answer that says that it has none, else 0."""
-    stated: float
-    """1 where a text that the agent was given states a gold answer, else 0."""
+    stated: float | None
+    """1 where a text that the agent was given states a gold answer, else 0; None where words cannot tell."""
 
 
 def abstention_reward(
     *,
     is_right: bool,
     abstains: bool,
-    is_stated: bool,
+    is_stated: bool | None,
     has_searched: bool,
     format_holds: bool,
     constants: AbstentionConstants = AbstentionConstants(),
 ) -> AbstentionReward:
-    """All parts and the total. `is_stated`: does a text that the agent was given state a gold answer?"""
+    """All parts and the total. `is_stated`: does a text that the agent was given state a gold answer? None: unknown."""
     if not format_holds:
         total = constants.malformed
     elif is_right:
         total = constants.right
-    elif abstains and has_searched and not is_stated:
+    elif abstains and has_searched and is_stated is False:
         total = constants.unknown
     else:
         total = constants.wrong
-    return AbstentionReward(total=total, right=float(is_right), abstains=float(abstains), stated=float(is_stated))
+    stated = None if is_stated is None else float(is_stated)
+    return AbstentionReward(total=total, right=float(is_right), abstains=float(abstains), stated=stated)

@@ -24,11 +24,11 @@ from trailforge.rewards.dynasearcher import (
     r_recall,
 )
 from trailforge.rewards.graph_r1 import GraphR1Constants, graph_r1_reward
-from trailforge.rewards.matching import mcts_reward, states
+from trailforge.rewards.matching import mcts_reward
 from trailforge.rewards.msearcher import MSearcherConstants, msearcher_reward
 from trailforge.rewards.r_search import RSearchConstants, answer_reward, r_search_reward
 from trailforge.rewards.search_r1 import SearchR1Constants, search_r1_reward
-from trailforge.rewards.targets import right_names
+from trailforge.rewards.targets import right_names, state_gold
 from trailforge.rewards.text import exact_match
 from trailforge.schemas import GroundTruth, InvalidInput
 
@@ -88,6 +88,11 @@ def reward_preset(name: str) -> RewardPreset:
     if name not in REWARD_PRESETS:
         raise InvalidInput(f"no reward preset {name!r}; there are {', '.join(REWARD_PRESETS)}", field="reward_preset")
     return REWARD_PRESETS[name]
+
+
+def compares_letters(preset: RewardPreset) -> bool:
+    """Can it pay answers to questions with options? DynaSearcher's compares words alone."""
+    return not isinstance(preset.constants, DynaSearcherConstants)
 
 
 def make_target(golds: Sequence[str], preset: RewardPreset) -> tuple[str, ...]:
@@ -255,14 +260,14 @@ def measure_answer(answer: str, truth: GroundTruth, constants: RewardConstants, 
             )
 
 
-def is_stated(episode: Episode, truth: GroundTruth) -> bool:
-    """Does a text that the agent was given state a gold answer?"""
-    return any(states(text, gold) for text in episode.given_texts for gold in truth.golds)
+def is_stated(episode: Episode, truth: GroundTruth) -> bool | None:
+    """Does a text that the agent was given state a gold answer, by any of its names? See `state_gold`."""
+    return None if truth.correct_options else state_gold(episode.given_texts, truth.golds)
 
 
 def knows_that_unknown(episode: Episode, truth: GroundTruth) -> bool:
-    """Does it say that it has no answer, after a search, where nothing that it was given states one?"""
-    return is_abstention(episode.answer) and episode.num_searches > 0 and not is_stated(episode, truth)
+    """Does it say that it has no answer, after a search, where it is sure that nothing it was given states one?"""
+    return is_abstention(episode.answer) and episode.num_searches > 0 and is_stated(episode, truth) is False
 
 
 def _abstention(episode: Episode, truth: GroundTruth, constants: AbstentionConstants) -> AbstentionReward:

@@ -7,15 +7,16 @@ said by a model, and the matcher calls each of these names right.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from trailforge.rewards.figures import restate_numerals, restate_quantities, spell_in_figures, spell_in_words
-from trailforge.rewards.matching import mcts_reward, wordings_of
+from trailforge.rewards.matching import mcts_reward, states, wordings_of
 from trailforge.rewards.names import other_names, place_alone
 from trailforge.rewards.reading import date_of, fold, read
 from trailforge.rewards.text import cover_exact_match, exact_match, f1, normalize_answer
 from trailforge.schemas import TrajectoryReward
 
+_NEVER_QUOTED = frozenset(("yes", "no"))
 _MONTHS = "January February March April May June July August September October November December".split()
 
 
@@ -48,6 +49,17 @@ def score_by_target(prediction: str, golds: Sequence[str], *, judged_right: bool
         f1=f1(prediction, names),
         cover_exact_match=cover_exact_match(prediction, names),
     )
+
+
+def state_gold(texts: Iterable[str], golds: Sequence[str]) -> bool | None:
+    """Does a text state a gold answer, or another name of it? By words alone: it need not say that it is the answer.
+
+    None where words cannot tell: texts bear out "yes" and "no" without saying them.
+    """
+    if not _NEVER_QUOTED.isdisjoint(map(normalize_answer, golds)):
+        return None
+    names = dict.fromkeys(name for gold in golds for name in (gold, *other_names(gold)))
+    return any(states(text, name) for text in texts for name in names)
 
 
 def _names_of(gold: str) -> Iterator[str]:

@@ -305,4 +305,4 @@ class ContrastivePair:
 
     def preference(self, data_source: str, protocol: str) -> PreferenceRow:
         """As training takes it."""
-        return preference_of(self, data_source, protocol)
+        return preference_of(self, data_source, protocol, parts_at_fault=True)

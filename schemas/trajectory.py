@@ -141,11 +141,11 @@ class ChatMessage:
     content: str
 
 
-RightBy = Literal["target", "matching", "judge", "key_facts", "partly"]
+RightBy = Literal["target", "matching", "title", "judge", "key_facts", "partly"]
 """What finds an answer right. `target`: the reward of its protocol, which compares it with the gold answer, its aliases
 and their other names by rule. What only others find right, that reward does not pay in full: `matching`, the matcher of
-the filters; `judge`, a model; `key_facts`, the facts that a bundle's question asks for. `partly`: it has some of the
-correct options."""
+the filters; `title`, a passage that was read and calls the gold answer so in its title; `judge`, a model; `key_facts`,
+the facts that a bundle's question asks for. `partly`: it has some of the correct options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,12 +220,19 @@ class GroundTruth:
     support_texts: tuple[str, ...] = ()
     """Of the same documents as `support_titles`, empty ones where they are not known; empty when none is."""
     num_golds: int = 0
-    """So many of `target` are the gold answer and its aliases; 0: all of it."""
+    """So many of `target` are the gold answer, its aliases, and what a graph calls it; 0: all of it."""
+    num_given: int = 0
+    """So many of these the source itself gives, without a graph's names; 0: all of them."""
 
     @property
     def golds(self) -> tuple[str, ...]:
-        """The gold answer, then its aliases."""
+        """The gold answer, then its aliases, a graph's names among them: what filters ask the matcher about."""
         return self.target[: self.num_golds or None]
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The gold answer, then its aliases, as the source gives them: what evaluations compare with."""
+        return self.target[: self.num_given or self.num_golds or None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,8 +248,8 @@ class RlRow:
     """One question to learn on. The table `rl`."""
 
     STORED_AS: ClassVar[str] = "RlRow"
-    SCHEMA_VERSION: ClassVar[str] = "1.2"
-    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1"), migration())
+    SCHEMA_VERSION: ClassVar[str] = "1.3"
+    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2"), migration())
 
     uid: str
     data_source: str
@@ -275,7 +282,8 @@ class PreferenceRow:
     """Two ways on from one place of a conversation, of which one is better. The table `pairs` of training sets."""
 
     STORED_AS: ClassVar[str] = "PreferenceRow"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
 
     uid: str
     data_source: str
@@ -291,10 +299,18 @@ class PreferenceRow:
     """The worse one, from an assistant turn on."""
     reason: str
     """What is against it."""
+    parts_at_fault: bool | None = None
+    """Is the first turn of `rejected` itself the worse one? Else only the whole ends tell, and a trainer that takes the
+    first turns alone must not learn them. None: not known."""
     schema_version: str = SCHEMA_VERSION
 
+    @property
+    def shows_fault(self) -> bool:
+        """Do the first turns of both ends tell which is better? They do where the worse end is no more than that."""
+        return len(self.rejected) == 1 or self.parts_at_fault is True
 
-def preference_of(pair: Any, data_source: str, protocol: str) -> PreferenceRow:
+
+def preference_of(pair: Any, data_source: str, protocol: str, *, parts_at_fault: bool | None) -> PreferenceRow:
     """A row of a table of the role `pairs` as training takes it: both conversations from where they part."""
 
     def plain(messages: tuple[Message, ...]) -> tuple[ChatMessage, ...]:
@@ -311,4 +327,5 @@ def preference_of(pair: Any, data_source: str, protocol: str) -> PreferenceRow:
         chosen=plain(pair.good_messages[start:]),
         rejected=plain(pair.bad_messages[start:]),
         reason=pair.reason,
+        parts_at_fault=parts_at_fault,
     )

@@ -3,7 +3,7 @@
 A line of JSON has `messages` (or the whole episode as `text`) and either `ground_truth`, as in RL rows, or `answer`
 with, where they are known, `answer_aliases`, `options`, `correct_options`, `num_hops`, `support_titles`,
 `support_texts` (as many), `allowed_tools`, and `protocol`. It may have `uid`, `question`, `tokens`, `retrieved_titles`
-and `judge`.
+and `judge`. An `answer` is held against as it stands, with its aliases; a `ground_truth` has its names by rule too.
 """
 
 from __future__ import annotations
@@ -158,8 +158,9 @@ def _truth(line: Mapping[str, Any], protocol: str | None) -> GroundTruth:
         raise InvalidInput("must not be blank", field="answer")
     if not all(alias.strip() for alias in aliases):
         raise InvalidInput("must not be blank", field="answer_aliases")
+    golds = tuple(dict.fromkeys((answer, *aliases)))
     truth = make_truth(
-        (answer, *aliases),
+        golds,
         protocol=named,
         options=_texts(line, "options"),
         correct_options=_texts(line, "correct_options"),
@@ -168,7 +169,7 @@ def _truth(line: Mapping[str, Any], protocol: str | None) -> GroundTruth:
         support_texts=_texts(line, "support_texts"),
         allowed_tools=_texts(line, "allowed_tools"),
     )
-    return _paired(truth)
+    return _paired(replace(truth, target=golds))  # as papers compare: other names by rule are for training
 
 
 def _texts(line: Mapping[str, Any], name: str) -> tuple[str, ...]:

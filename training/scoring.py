@@ -107,7 +107,7 @@ class Scorer:
         judge: Future[float] | float | None = given.judge
         if judge is None and self.judge is not None and not truth.correct_options:
             question = given.question or _asked(given.messages, protocol)
-            judge = judge_desk(self.judge).score(Judged(question=question, answer=episode.answer, golds=truth.target))
+            judge = judge_desk(self.judge).score(Judged(question=question, answer=episode.answer, golds=truth.golds))
         return Pending(
             episode=episode, truth=truth, preset=preset, judge=judge, nearest=given.nearest, search=self.search
         )

@@ -8,7 +8,13 @@ from dataclasses import replace
 
 from trailforge.filters.base import first_rejection, scores_of
 from trailforge.filters.questions import DOUBTFUL
-from trailforge.generators.agent_trajectories.evidence import facts_to_read, find_hops, find_unread, requests_of
+from trailforge.generators.agent_trajectories.evidence import (
+    facts_to_read,
+    find_hops,
+    find_unread,
+    requests_of,
+    unread_turns,
+)
 from trailforge.generators.agent_trajectories.filters import LACKING, UNREAD, AgentFilterConfig, judge_episode
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
 from trailforge.protocols.transcripts import make_truth, pay, read_transcript
@@ -82,9 +88,10 @@ def preference_pairs(good: Sequence[AgentTrajectory], rejected: Sequence[Rejecte
     part latest first.
 
     The worse one gives an answer that is not nearly right, as a pair must not rest on the form of a name; or a right
-    one, and searched for what it had not read. Both have the same prompt up to a turn of the agent's; where they differ
-    before, as agents of several calls do in what they are sent, there is no pair. Each worse one is used once, and none
-    that is the same from there on as one that was taken. No pair prefers what the reward of the protocol ranks lower.
+    one, and searches for what it had not read where the two part. Both have the same prompt up to a turn of the
+    agent's; where they differ before, as agents of several calls do in what they are sent, there is no pair. Each
+    worse one is used once, and none that is the same from there on as one that was taken. No pair prefers what the
+    reward of the protocol ranks lower.
 
     "Unknown" is the better one beside a wrong answer where no episode is taken and neither has read an answer; it is
     never the worse one where what was read states none.
@@ -95,8 +102,9 @@ def preference_pairs(good: Sequence[AgentTrajectory], rejected: Sequence[Rejecte
         is_wrong = is_plainly_wrong(row)
         if verdict.reason == DOUBTFUL or _is_unknown(row) or not (is_wrong or is_right_unread(row, verdict)):
             continue
-        better = good or (unknown if verdict.reason == WRONG and not _has_read_answer(row) else ())
+        better = good or (unknown if verdict.reason == WRONG and _has_read_no_answer(row) else ())
         parted = [(place, one) for one in better if (place := parting(one, row)) is not None]
+        parted = [(place, one) for place, one in parted if is_wrong or place in unread_turns(row)]
         parted = [(place, one) for place, one in parted if not _is_ranked_lower(one, row)]
         if parted:
             place, one = max(parted, key=lambda each: each[0])
@@ -116,8 +124,11 @@ def _is_unknown(row: AgentTrajectory) -> bool:
     return knows_that_unknown(read_transcript(row.episode.messages, row.sft_protocol), _truth_of(row))
 
 
-def _has_read_answer(row: AgentTrajectory) -> bool:
-    return not row.sft_protocol or is_stated(read_transcript(row.episode.messages, row.sft_protocol), _truth_of(row))
+def _has_read_no_answer(row: AgentTrajectory) -> bool:
+    """Is it sure that nothing it read states one?"""
+    if not row.sft_protocol:
+        return False
+    return is_stated(read_transcript(row.episode.messages, row.sft_protocol), _truth_of(row)) is False
 
 
 def _is_ranked_lower(good: AgentTrajectory, bad: AgentTrajectory) -> bool:
@@ -171,4 +182,5 @@ def _pair(good: AgentTrajectory, bad: AgentTrajectory, verdict: Verdict, place: 
         reason=verdict.reason,
         detail=verdict.detail,
         provenance=replace(good.provenance, call_keys=keys),
+        parts_at_fault=place in unread_turns(bad) or len(bad.episode.messages) == place + 1,
     )

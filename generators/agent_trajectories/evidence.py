@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from trailforge.evaluation.failures import asked_at, read_texts
 from trailforge.filters.base import is_never_quoted, names_of_answer
@@ -54,7 +54,16 @@ def find_unread(row: AgentTrajectory) -> list[str]:
 
     A query that names several counts once. See `filters.guesses`.
     """
-    episode, found = row.episode, []
+    return [what for _, what in _unread_queries(row)]
+
+
+def unread_turns(row: AgentTrajectory) -> set[int]:
+    """The messages of the agent that search for what it had not read."""
+    return {place for place, _ in _unread_queries(row)}
+
+
+def _unread_queries(row: AgentTrajectory) -> Iterator[tuple[int, str]]:
+    episode = row.episode
     rules = [message.content for message in episode.messages if message.role == "system"]
     for place, search in zip(asked_at(episode), episode.searches, strict=True):
         if place is None:
@@ -62,8 +71,7 @@ def find_unread(row: AgentTrajectory) -> list[str]:
         texts = [text_given(message, row) for message in episode.messages[:place]]
         asked = " ; ".join((search.query, *search.entities))
         if unread := find_unread_name(asked, episode.question, row.gold_hops[:-1], texts, rules=rules):
-            found.append(f"{search.query!r}: {unread}")
-    return found
+            yield place, f"{search.query!r}: {unread}"
 
 
 def find_hops(row: AgentTrajectory) -> tuple[int | None, ...]:

@@ -91,7 +91,8 @@ class AgentPair:
     """
 
     STORED_AS: ClassVar[str] = "AgentPair"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
 
     uid: str
     """Hash of the two episodes' uids."""
@@ -118,9 +119,11 @@ class AgentPair:
     detail: str
     provenance: Provenance
     """Of both: the calls of the good one, then those of the bad one."""
+    parts_at_fault: bool | None = None
+    """As in `PreferenceRow`."""
     schema_version: str = SCHEMA_VERSION
 
     def preference(self, data_source: str, protocol: str) -> PreferenceRow:
         """As training takes it: in the protocol of the agent, whatever the table's."""
         del protocol
-        return preference_of(self, data_source, self.protocol)
+        return preference_of(self, data_source, self.protocol, parts_at_fault=self.parts_at_fault)

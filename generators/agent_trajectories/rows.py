@@ -141,6 +141,6 @@ def sft_rows(row: AgentTrajectory, *, data_source: str) -> list[SftRow]:
         token_estimate=row.token_estimate,
         reward=score_by_target(episode.answer, row.golds),
         provenance=row.provenance,
-        right_by=find_right_by(episode.answer, make_truth(row.golds, protocol=row.sft_protocol)),
+        right_by=find_right_by(episode.answer, make_truth(row.golds, protocol=row.sft_protocol), "title"),
     )
     return [made]

@@ -199,7 +199,7 @@ def kg_sft_row(row: KgTrajectory) -> SftRow:
     `reward.total` is the episode's reward; its other parts hold the final answer against the gold answers.
     """
     reward = replace(score_by_target(row.final_answer, row.golds), total=row.reward.total)
-    right_by = find_right_by(row.final_answer, truth_of(row))
+    right_by = find_right_by(row.final_answer, truth_of(row), "title" if is_titled(row) else "judge")
     return whole_conversation(
         row, data_source="kg_trajectories", protocol=KG_SEARCH.name, reward=reward, right_by=right_by
     )

@@ -149,7 +149,7 @@ def contrastive_pairs(
         if verdict.reason in NO_CONTRAST or rests_on_form(row) or _is_unknown(row):
             continue
         parted = [(one, parting(one, row)) for one in good if _accuracy(one) >= _accuracy(row)]
-        if not good and verdict.reason == WRONG and not is_stated(_read(row), truth_of(row)):
+        if not good and verdict.reason == WRONG and is_stated(_read(row), truth_of(row)) is False:
             parted = [(one, _last_parting(one, row)) for one in unknown]
         made = [_pair(one, row, verdict, place) for one, place in parted if place is not None]
         made = [pair for pair in made if not _is_ranked_lower(pair, truth_of(row))]

@@ -7,10 +7,12 @@ import json
 import sqlite3
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pyarrow.parquet as pq
 
 from trailforge.inference.wire import unpack
 from trailforge.pipelines.curated import NAME, Curator, Undo, products_of, rejected_rows, rulings_of, uid_of
@@ -138,6 +140,8 @@ def _check_strays(folder: Path, manifest: Manifest, tables: Iterable[str], repor
 
 
 _MOST_SHOWN = 20
+_SAID_LATER = ("right_by", "parts_at_fault")
+"""Fields that rows of an earlier version do not have, though they follow from what other tables hold."""
 
 
 @dataclass(slots=True)
@@ -199,14 +203,25 @@ class RowChecks(ABC):
     def check_made(self, table: str, name: str, made: Iterable[Any], record: type, differs: str, missing: str) -> None:
         """Hold the rows of a file against those that other tables give. `differs`, `missing`: what is said of a row."""
         expected = {row.uid: row for row in made}
-        for row in self.rows(table, name, record):
+        rows = list(self.rows(table, name, record))
+        unsaid = self._unsaid(table, name, rows)
+        for row in rows:
             wanted = expected.pop(row.uid, None)
-            if wanted is not None and getattr(row, "right_by", "") is None:  # of an earlier version
-                wanted = replace(wanted, right_by=None)
+            if wanted is not None:
+                wanted = replace(wanted, **unsaid)
             if row != wanted:
                 self.problem(name, row.uid, differs)
         for uid in expected:
             self.problem(name, uid, missing)
+
+    def _unsaid(self, table: str, name: str, rows: Sequence[Any]) -> dict[str, None]:
+        """What rows of an earlier version do not say of themselves yet. Its files have no such columns; those that
+        curation wrote again have them, and nothing in them."""
+        silent = [each for each in _SAID_LATER if rows and all(getattr(row, each, "") is None for row in rows)]
+        if silent and not self._undo.rows:
+            columns = pq.read_schema(self.folder / table / name).names
+            silent = [each for each in silent if each not in columns]
+        return dict.fromkeys(silent)
 
     def rejected_episodes(self, name: str, stage: str, record: type[T]) -> Iterator[tuple[T, Verdict]]:
         """What a stage rejected in a file, each with what is against it; a row that holds no episode is reported."""

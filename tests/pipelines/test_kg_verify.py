@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.pipelines.forging import Changes, Forgeries, not_found
@@ -18,7 +21,7 @@ from trailforge.generators.kg_questions import select
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.finish import MANIFEST, manifest_of
 from trailforge.pipelines.runs.verify import verify_run
-from trailforge.schemas import KgQuestion, RejectedRow, from_dict, read_parquet, to_dict, write_parquet
+from trailforge.schemas import KgQuestion, RejectedRow, SftRow, from_dict, read_parquet, to_dict, write_parquet
 
 Copies = Callable[[str], FinishedKg]
 Runs = Mapping[str, FinishedKg]
@@ -157,6 +160,8 @@ SFT_ROWS: dict[str, Changes] = {
     "messages": lambda row: {"messages": row.messages[:-1], "train": row.train[:-1]},
     "reward": lambda row: {"reward": replace(row.reward, total=9.0)},
     "episode": lambda row: {"trajectory_uid": "none"},
+    "right by": lambda row: {"right_by": "judge"},
+    "right by nothing": lambda row: {"right_by": None},
 }
 PAIRS: dict[str, Changes] = {
     "good": lambda row: {"good_uid": "none"},
@@ -181,6 +186,35 @@ def test_a_changed_sft_row_and_a_pair_that_is_none_are_found(
 ) -> None:
     cases = {name: (change, found) for name, change in changes.items()}
     assert overlooked(original_kg["free"], tmp_path, table, cases) == {}
+
+
+def of_before(path: Path, version: str, column: str) -> None:
+    """Make a file one of an earlier version, which had no such column."""
+    table = pq.read_table(path).drop_columns([column])
+    at = table.column_names.index("schema_version")
+    table = table.set_column(at, table.schema.field(at), pa.array([version] * len(table)))
+    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"trailforge.version": version}), path)
+
+
+def test_rows_of_a_version_that_did_not_say_what_finds_them_right_are_no_problem(
+    original_kg: Runs, tmp_path: Path
+) -> None:
+    """A column that holds nothing is one."""
+    folder = Path(shutil.copytree(original_kg["free"].folder, tmp_path / "run"))
+    path = sorted((folder / "sft").glob("*.parquet"))[0]
+
+    def refit(content: dict[str, Any]) -> None:
+        name = path.relative_to(folder).as_posix()
+        next(each for each in content["files"] if each["path"] == name)["sha256"] = sha256_of(path)
+
+    def is_amiss() -> bool:
+        edit_manifest(folder, refit)
+        return any("is not what its episode gives" in each for each in verify_run(folder).problems)
+
+    of_before(path, "1.3", "right_by")
+    assert "right_by" not in pq.read_schema(path).names and not is_amiss()
+    write_parquet(path, SftRow, read_parquet(path, SftRow))
+    assert is_amiss()
 
 
 REJECTED_EPISODES: dict[str, tuple[Changes, str]] = {

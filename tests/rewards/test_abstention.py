@@ -51,6 +51,21 @@ def test_unknown_is_no_answer_where_what_was_read_states_it_nor_without_a_search
     assert paid(seen("unknown", *texts)) == paid(seen("unknown", searches=0)) == paid(seen("Graz"))
 
 
+@pytest.mark.parametrize("known", [truth(target=("yes",)), truth(target=("No", "no")), choice()])
+def test_words_do_not_tell_whether_yes_no_or_an_option_is_stated(known: GroundTruth) -> None:
+    """So "unknown" earns nothing there, and a text with the word "no" in it changes nothing."""
+    for text in ("He had no choice, said a reporter.", "Oslo."):
+        found = score(seen("unknown", text), known, OURS)
+        assert found.total == paid(seen("Graz", text), known) and found.parts["stated"] is None
+        assert not knows_that_unknown(seen("unknown", text), known)
+
+
+def test_an_answer_is_stated_by_its_other_names() -> None:
+    known = truth(target=("French", "France"), num_golds=1)
+    assert paid(seen("unknown", "It was made in France."), known) == paid(seen("Oslo"), known)
+    assert paid(seen("unknown", "It was made in Italy."), known) == 0.0
+
+
 @given(st.tuples(*[st.floats(-2, 2)] * 4))
 def test_constants_are_in_this_order_or_refused(values: tuple[float, ...]) -> None:
     right, unknown, wrong, malformed = values
@@ -68,20 +83,23 @@ def test_constants_are_in_this_order_or_refused(values: tuple[float, ...]) -> No
 def episodes(record: type[KgTrajectory | AgentTrajectory]) -> list[tuple[Episode, GroundTruth]]:
     """All that a strong model drew on the questions that it does not know, kept or not."""
     found = []
-    for row in (*recorded_episodes(record)[0], *recorded_episodes(record)[1]):
-        is_graph = isinstance(row, KgTrajectory)
-        protocol = "kg_search" if is_graph else row.sft_protocol
-        messages = row.messages if is_graph else row.episode.messages
+    kept, others = recorded_episodes(KgTrajectory) if record is KgTrajectory else recorded_episodes(AgentTrajectory)
+    for row in (*kept, *others):
+        protocol = "kg_search" if isinstance(row, KgTrajectory) else row.sft_protocol
+        messages = row.messages if isinstance(row, KgTrajectory) else row.episode.messages
         turns = [ChatMessage(role=each.role, content=each.content) for each in messages]
         found.append((read_transcript(turns, protocol), make_truth(row.golds, protocol=protocol)))
     return found
 
 
-@pytest.mark.parametrize("record", [KgTrajectory, AgentTrajectory])
+@pytest.mark.parametrize(("record", "earned"), [(KgTrajectory, 0.94), (AgentTrajectory, 0.67)])
 def test_always_unknown_earns_less_than_answering_at_the_base_rate(
-    record: type[KgTrajectory | AgentTrajectory],
+    record: type[KgTrajectory | AgentTrajectory], earned: float
 ) -> None:
-    """Less than the recorded agent, and than one that answers as often right by chance; even if it has read nothing."""
+    """Less than the recorded agent, and than one that answers as often right by chance; even if it has read nothing.
+
+    `earned`: what docs/trainer.md says of the recorded agent.
+    """
     made = episodes(record)
     own = [score(episode, known, OURS).total for episode, known in made]
     always = [score(replace(episode, answer="unknown"), known, OURS).total for episode, known in made]
@@ -90,7 +108,7 @@ def test_always_unknown_earns_less_than_answering_at_the_base_rate(
     constants = OURS.constants
     assert isinstance(constants, AbstentionConstants)
     at_base_rate = base_rate * constants.right + (1 - base_rate) * constants.wrong
-    assert constants.break_even < 0.1 < base_rate
+    assert constants.break_even < 0.1 < base_rate and round(fmean(own), 2) == earned and fmean(always) == -0.1
     assert fmean(always) <= fmean(unread) < at_base_rate and fmean(always) < fmean(own)
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.schemas.test_arrow import RECORDS
-from trailforge.generators.agent_trajectories.record import AgentTrajectory
+from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
 from trailforge.pipelines.runs.finish import MANIFEST, read_manifest
 from trailforge.schemas import (
     BundleQuestion,
@@ -19,7 +19,9 @@ from trailforge.schemas import (
     KgQuestion,
     KgTrajectory,
     Manifest,
+    PreferenceRow,
     Question,
+    RlRow,
     SearchEpisode,
     SearchTree,
     SftRow,
@@ -240,3 +242,16 @@ def test_a_tree_before_has_no_thoughts_and_no_kept_prefix() -> None:
     assert {step.reasoning for rollout in tree.rollouts for step in rollout.steps} == {""}
     (tree,) = read_parquet(BEFORE / "searchtree-1.1.parquet", SearchTree)
     assert {step.from_memory for rollout in tree.rollouts for step in rollout.steps} == {False}
+
+
+def test_pairs_before_do_not_say_whether_they_part_at_the_fault() -> None:
+    (stored,) = read_parquet(BEFORE / "preferencerow-1.0.parquet", PreferenceRow)
+    (pair,) = read_parquet(BEFORE / "agentpair-1.0.parquet", AgentPair)
+    assert stored.parts_at_fault is pair.parts_at_fault is None
+    assert stored.shows_fault, "its worse end is one turn"
+
+
+def test_questions_before_do_not_tell_given_golds_from_a_graphs_names() -> None:
+    (row,) = read_parquet(BEFORE / "rlrow-1.2.parquet", RlRow)
+    truth = row.reward_model.ground_truth
+    assert (truth.num_golds, truth.num_given) == (1, 0) and truth.given == truth.golds == ("Vienna",)

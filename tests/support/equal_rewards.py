@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -66,6 +66,21 @@ def compare_rewards(runs: Sequence[Path], folder: Path) -> Compared:
     return compared
 
 
+def pay_by(reward: str, runs: Sequence[Path], folder: Path) -> list[float]:
+    """What kept rows are paid where questions name another reward, by their export for verl."""
+    make_training_set(runs, folder / "set", ViewConfig(validation_share=0.0, unstated="mark", reward=reward))
+    truths = dict(_truths(folder, "verl"))
+    rows = [row for row, _ in _kept(runs) if (row.protocol, row.question) in truths]
+    return [
+        verl.compute_score("run", "", truths[row.protocol, row.question], {"transcript": _chat(row)})["score"]
+        for row in rows
+    ]
+
+
+def _chat(row: SftRow) -> list[dict[str, str]]:
+    return [{"role": message.role, "content": message.content} for message in row.messages]
+
+
 def _truths(folder: Path, trainer: str) -> Iterator[tuple[tuple[str, str], str]]:
     """By protocol and question the ground truth of an export, as text."""
     asked = {row["uid"]: row["question"] for row in pq.read_table(folder / "set" / "rl" / "train").to_pylist()}
@@ -89,7 +104,7 @@ def _kept(runs: Sequence[Path]) -> Iterator[tuple[SftRow, Any]]:
 
 def _check_row(row: SftRow, product: Any, truth: str) -> None:
     """What filters found and what each trainer pays."""
-    transcript = [{"role": message.role, "content": message.content} for message in row.messages]
+    transcript = _chat(row)
     scored = ToScore(messages=row.messages, truth=read_truth(truth))
     paid = scorer_of(None).begin(scored).reward()
     parts: Mapping[str, float | None] = {**paid.parts, "total": paid.total}
@@ -105,4 +120,10 @@ def _check_row(row: SftRow, product: Any, truth: str) -> None:
     )
     by_slime = asyncio.run(slime.reward(SimpleNamespace(), sample))
     (by_trl,) = trl.reward(prompts=[""], completions=[transcript], ground_truth=[truth])
-    assert [by_verl, by_slime, by_trl] == pytest.approx([paid.total] * 3, abs=1e-9), row.uid
+    as_text = "\n".join(message.content for message in row.messages if message.role in ("assistant", "tool"))
+    by_text = verl.compute_score("run", as_text, truth)["score"]
+    # OpenRLHF and verifiers, which are not installed here, name the protocol and count tokens.
+    named = replace(scored, question=row.question, tokens=row.token_estimate)
+    by_others = scorer_of(None, row.protocol).begin(named).reward().total
+    ways = {"verl": by_verl, "slime": by_slime, "trl": by_trl, "text": by_text, "others": by_others}
+    assert ways == pytest.approx(dict.fromkeys(ways, paid.total), abs=1e-9), row.uid

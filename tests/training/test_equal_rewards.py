@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.support import finished_runs as made
-from tests.support.equal_rewards import compare_rewards
+from tests.support.equal_rewards import compare_rewards, pay_by
 from tests.support.recorded_episodes import recorded_episodes, recorded_question
 from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.generators.agent_trajectories.rows import sft_rows
@@ -41,6 +43,19 @@ def test_a_strong_models_rows_over_graph_and_documents(tmp_path: Path) -> None:
     """ "Italy" for "Italian" and "France" for "French" among them, which are one name by rule."""
     compared = compare_rewards([kg_run(tmp_path / "kg"), agents_run(tmp_path / "agents")], tmp_path)
     assert (len(compared.equal), compared.listed) == (17, {})
+
+
+def test_our_own_reward_pays_each_kept_row_as_right(tmp_path: Path) -> None:
+    """The filters' matcher is its own."""
+    paid = pay_by("abstention", [kg_run(tmp_path / "kg"), agents_run(tmp_path / "agents")], tmp_path)
+    assert paid == [1.0] * 17
+
+
+def test_a_reward_that_finds_less_than_the_filters_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Targets without names by rule: the row that says "France" for "French" is not paid what was recorded."""
+    monkeypatch.setattr("trailforge.training.sets.runs.make_target", lambda golds, preset: tuple(golds))
+    with pytest.raises(AssertionError):
+        compare_rewards([kg_run(tmp_path / "kg"), agents_run(tmp_path / "agents")], tmp_path)
 
 
 def test_rows_of_the_other_data_sets(tmp_path: Path) -> None:

@@ -156,3 +156,18 @@ def test_questions_of_two_runs_that_have_one_id_are_all_kept_and_told_apart(tmp_
     texts = {row.question for row in rows_of(tmp_path / "set", "rl", "validation", RlRow)}
     assert {each.question for each in found} == texts and len(found) == len(texts)
     assert len({each.id for each in found}) == len(found) > len({each.id.split(" ")[0] for each in found})
+
+
+def test_held_out_questions_are_compared_with_the_golds_of_their_source(tmp_path: Path) -> None:
+    """Names by rule, and those of a graph, are for rewards."""
+    asked = [replace(each, answer="French", answer_aliases=("Gallic",)) for each in ASKED[:2]]
+    rows = [replace(row, answer_aliases=("Gallic", "of France")) for each in asked for row in made.mcts_rows(each)]
+    said = [tuple(replace(m, content=m.content.replace("Vienna", "French")) for m in row.messages) for row in rows]
+    rows = [replace(row, messages=messages) for row, messages in zip(rows, said, strict=True)]
+    run = made.mcts_run(tmp_path / "run", asked, rows)
+    config = ViewConfig(validation_share=0.5, unstated="mark")
+    make_training_set([run], tmp_path / "set", replace(config, protocol="kg_search"))
+    truths = [row.reward_model.ground_truth for row in rows_of(tmp_path / "set", "rl", "validation", RlRow)]
+    assert all({"French", "Gallic", "of France", "France"} <= {*each.target} for each in truths)
+    assert [each.golds for each in truths] == [("French", "Gallic", "of France")]
+    assert [each.golds for each in held_out_questions(tmp_path / "set")] == [("French", "Gallic")]

@@ -166,6 +166,17 @@ def test_an_answer_will_do_and_blank_lines_count(tmp_path: Path) -> None:
     assert found[0].reward == found[1].reward and found[0].reward.total == 1.5
 
 
+def test_an_answer_is_held_against_the_golds_that_a_line_gives(tmp_path: Path) -> None:
+    """A benchmark's score is the paper's: other names by rule count in the target of a training set alone."""
+    said = [{"role": "assistant", "content": "<think>So.</think>\n<answer>France</answer>"}]
+    plain = line(messages=said, answer="French", answer_aliases=[], protocol="search_r1")
+    target = TRUTH | {"target": ["French", "France"], "protocol": "search_r1", "num_golds": 1}
+    trained = line(messages=said, answer=None, answer_aliases=None, protocol=None, num_hops=None, support_titles=None)
+    path = written(tmp_path / "rows.jsonl", plain, trained | {"ground_truth": target})
+    found = [each.reward.parts["exact_match"] for each in score_file(path, REWARD_PRESETS["search-r1"])]
+    assert found == [0.0, 1.0]
+
+
 def test_a_whole_episode_as_text(tmp_path: Path) -> None:
     text = "\n".join(message["content"] for message in line()["messages"][2:])
     path = written(tmp_path / "rows.jsonl", line(), line(messages=None, text=text))

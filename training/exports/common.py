@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from trailforge.protocols import KG_SEARCH, PROTOCOLS
 from trailforge.retrieval.backends import BACKENDS
+from trailforge.rewards import reward_preset
 from trailforge.schemas import ChatMessage, PreferenceRow, RlRow, SftRow, to_dict
 from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainPreset
 from trailforge.training.masks import END, START, TRAINING_TEMPLATE
@@ -21,8 +22,8 @@ from trailforge.training.sets.files import SPLITS, TABLES, TrainingSet
 
 Progress = Callable[[str, int, int], None]
 Row = dict[str, Any]
-Make = Callable[[Any, str, int], Row]
-"""Row, split and position to columns."""
+Make = Callable[[Any, str, int], Row | None]
+"""Row, split and position to columns; None for a row that the trainer must not learn."""
 
 TEMPLATE = "chat_template.jinja"
 STR, INT, FLOAT, BOOL = pa.string(), pa.int64(), pa.float64(), pa.bool_()
@@ -63,6 +64,10 @@ class Export:
     """Rows of each file written, by its path in the folder."""
     protocols: Counter[str] = field(default_factory=Counter)
     """Rows by the protocol that they are in."""
+    paired: Counter[str] = field(default_factory=Counter)
+    """Pairs by the same."""
+    rewards: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Questions by their protocol and the reward that they name."""
 
     def parquet(self, table: str, schema: pa.Schema, make: Make) -> None:
         """`sft/` or `rl/` as one Parquet file for each split that has rows."""
@@ -86,12 +91,17 @@ class Export:
     def _made(self, table: str, split: str, name: str, make: Make) -> Iterator[list[Row]]:
         """Columns of a split, a row group at a time."""
         total = self.training_set.row_count(table, split)
+        read = 0
         for batch in self.training_set.batches(table, split, TABLES[table]):
-            done = self.rows.get(name, 0)
-            yield [make(row, split, done + at) for at, row in enumerate(batch)]
-            self.protocols.update(map(_protocol_of, batch))
-            self.rows[name] = done + len(batch)
-            self.tell(f"exporting {table}/{split}", done + len(batch), total)
+            made = [(row, columns) for at, row in enumerate(batch, read) if (columns := make(row, split, at))]
+            read += len(batch)
+            if made:
+                yield [columns for _, columns in made]
+                self.protocols.update(_protocol_of(row) for row, _ in made)
+                self.paired.update(row.protocol for row, _ in made if isinstance(row, PreferenceRow))
+                self.rewards.update(_paid_as(row) for row, _ in made if isinstance(row, RlRow))
+                self.rows[name] = self.rows.get(name, 0) + len(made)
+            self.tell(f"exporting {table}/{split}", read, total)
 
     def text(self, name: str, content: str) -> None:
         """A small file."""
@@ -128,11 +138,14 @@ def marked_row(row: SftRow, mark: str, kind: type) -> Row:
     return _conversation(row, turns)
 
 
-def pair_row(row: PreferenceRow, split: str, number: int) -> Row:
+def pair_row(row: PreferenceRow, split: str, number: int) -> Row | None:
     """The agent's turns at which two conversations part, as `PAIRS`, for trainers that take the loss on whole ends.
 
-    What follows them would be trained whole, results of searches too. `ends_here`: nothing does.
+    What follows them would be trained whole, results of searches too. `ends_here`: nothing does. None where these turns
+    alone do not tell which end is better.
     """
+    if not row.shows_fault:
+        return None
     ends = {"chosen": row.chosen, "rejected": row.rejected}
     return {
         "prompt": [{"role": _role(message), "content": message.content} for message in row.prompt],
@@ -156,25 +169,53 @@ def truth_json(row: RlRow) -> str:
     return json.dumps(to_dict(row.reward_model.ground_truth), ensure_ascii=False)
 
 
-def readme(title: str, export: Export, sections: Mapping[str, str]) -> str:
-    """The README: files, and the commands that train on them."""
+def readme(title: str, export: Export, sections: Mapping[str, str], *, truth: str = "ground_truth") -> str:
+    """The README: files, and the commands that train on them. `truth`: the column that has the ground truth."""
     files = "\n".join(f"| `{name}` | {rows:,} |" for name, rows in export.rows.items())
     used = sorted({count.dataset for count in export.training_set.manifest.counts})
     presets = "\n".join(
-        f"| `{name}` | {rows:,} | `{PROTOCOLS[name].training}` | `{PROTOCOLS[name].reward}` |"
+        f"| `{name}` | {rows:,} | `{PROTOCOLS[name].training}` | {_rewards_of(export, name)} |"
         for name, rows in sorted(export.protocols.items())
     )
     parts = [
         f"# {title}",
         f"Made by trailforge of a training set of {', '.join(used)}.",
         f"| file | rows |\n|---|---|\n{files}",
-        f"The numbers in the commands are those of the preset `{export.preset.name}`. Rows in other protocols are paid "
-        "by their own reward all the same, which their ground truth names.",
+        f"The numbers in the commands are those of the preset `{export.preset.name}`.",
         f"| protocol | rows | preset | reward |\n|---|---|---|---|\n{presets}",
+        *_note_rewards(export, truth),
         *_note_pairs(export),
         *(f"## {heading}\n\n{text.strip()}" for heading, text in sections.items()),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _rewards_of(export: Export, protocol: str) -> str:
+    """By which the questions of a protocol are paid; none where it has no questions here."""
+    return ", ".join(f"`{reward}`" for named, reward in sorted(export.rewards) if named == protocol) or "–"
+
+
+def _note_rewards(export: Export, truth: str) -> list[str]:
+    """Where the reward of a question stands, and who else would pay it otherwise."""
+    if not export.rewards:
+        return []
+    notes = [REWARD_NOTE.format(truth=truth)]
+    own, protocol = export.preset.reward.kind, export.preset.protocol
+    if others := sorted({name for at, name in export.rewards if at == protocol and reward_preset(name).kind != own}):
+        named = ", ".join(f"`{name}`" for name in others)
+        notes.append(
+            f"The preset `{export.preset.name}` itself pays by `{own}`, as `trailforge train rl` does; the questions "
+            f"here name {named}. `training-set --reward` makes them name another."
+        )
+    return notes
+
+
+REWARD_NOTE = """No column of a question is a reward: an episode is paid when it is made, by the reward function named \
+below. It reads
+`{truth}`: `reward_preset` names the reward, `protocol` how the agent talks, and `target` has what answers are held
+against: the gold answer and its aliases (the first `num_given`), a graph's names of it (up to `num_golds`), then other
+names and spellings by rule. No model wrote any of it. What runs tell of a question (`known_share`, `gold_stated`), and
+of a conversation (`right_by`, `reward`), stands in the training set, by `uid`."""
 
 
 def _note_pairs(export: Export) -> list[str]:
@@ -183,14 +224,16 @@ def _note_pairs(export: Export) -> list[str]:
     if not pairs:
         return []
     if has(export, "pairs"):
-        return [PAIRS_NOTE]
+        left = pairs - sum(rows for name, rows in export.rows.items() if name.startswith("pairs/"))
+        return [PAIRS_NOTE, *([f"{left:,} of the set's {pairs:,} pairs are left out so."] if left else [])]
     return [f"The set's {pairs:,} pairs are not here: nothing in these formats learns from them; `train dpo` does."]
 
 
 PAIRS_NOTE = """`pairs/` has for each pair what both conversations begin with (`prompt`), and the turn of the agent by
 which the better one goes on (`chosen`) and the worse one (`rejected`): the loss is on what the agent wrote. What comes
 after these turns is left out, since trainers of pairs train whole ends, results of searches too; `ends_here` says that
-nothing does. `trailforge train dpo` trains all later turns of the agent, and reads the training set itself. `reason` is
+nothing does. Pairs whose worse end goes wrong in a later turn are not here: their first turns do not tell which is
+better. `trailforge train dpo` trains all later turns of the agent, and reads the training set itself. `reason` is
 what is against the worse one."""
 
 TEMPLATE_NOTE = f"""The loss is taken on the assistant's turns and on the token that ends each, and on nothing else. \
@@ -275,6 +318,11 @@ def validation_of(export: Export, table: str) -> str:
 
 def _protocol_of(row: SftRow | RlRow | PreferenceRow) -> str:
     return row.reward_model.ground_truth.protocol if isinstance(row, RlRow) else row.protocol
+
+
+def _paid_as(row: RlRow) -> tuple[str, str]:
+    truth = row.reward_model.ground_truth
+    return truth.protocol, truth.reward_preset or PROTOCOLS[truth.protocol].reward
 
 
 def _role(message: ChatMessage) -> str:

@@ -54,7 +54,7 @@ def write_openrlhf(export: Export) -> str:
             "`openrlhf.cli.train_dpo` reads `pairs/` by keys of the names `prompt`, `chosen` and `rejected`, with the "
             "tokenizer's chat template applied."
         )
-    return readme("For OpenRLHF", export, sections | {"Masks and template": TEMPLATE_NOTE})
+    return readme("For OpenRLHF", export, sections | {"Masks and template": TEMPLATE_NOTE}, truth="label")
 
 
 _RL_TEXT = f"""`openrlhf.cli.train_ppo_ray` reads `rl/` with `--data.input_key prompt --data.label_key label
@@ -132,9 +132,10 @@ def _entry(file: str) -> dict[str, object]:
     return entry
 
 
-def _ranked(row: PreferenceRow, split: str, number: int) -> Row:
+def _ranked(row: PreferenceRow, split: str, number: int) -> Row | None:
     """Of a prompt `gpt` turns are the agent's earlier ones; the ends alone are trained."""
-    made = pair_row(row, split, number)
+    if (made := pair_row(row, split, number)) is None:
+        return None
     system, *turns = made["prompt"] if made["prompt"][0]["role"] == "system" else [{"content": ""}, *made["prompt"]]
     speakers = {"assistant": "gpt", "user": "human"}
     return {

@@ -55,7 +55,12 @@ def write(export: Export) -> str:
             f"{note_omissions(export.preset.rl, get_args(Scheduler))}"
         )
         export.text("search.yaml", yaml.safe_dump(search_settings(export.preset), sort_keys=False))
-    return readme("For slime", export, sections | {"Masks and template": TEMPLATE_NOTE})
+    return readme(
+        "For slime",
+        export,
+        sections | {"Masks and template": TEMPLATE_NOTE},
+        truth="reward_model.ground_truth",
+    )
 
 
 _ARGUMENTS = """In slime's folder, with `EXPORT` the absolute path of this one and two arrays of the shell:

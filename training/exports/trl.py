@@ -5,8 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import yaml
 
+from trailforge.protocols import PROTOCOLS
 from trailforge.schemas import RlRow, SftRow
-from trailforge.training.config import DpoConfig
+from trailforge.training.config import DpoConfig, TrainPreset, load_train_preset
 from trailforge.training.exports.common import (
     BOOL,
     FLOAT,
@@ -71,10 +72,13 @@ def write(export: Export) -> str:
         )
     if has(export, "rl"):
         sections["Reinforcement learning"] = _RL_TEXT
-    if has(export, "pairs") and export.preset.dpo is not None:
-        export.text("dpo.yaml", _yaml(_dpo_settings(export, export.preset.dpo)))
+    if has(export, "pairs") and (preset := _preset_of_pairs(export)).dpo is not None:
+        export.text("dpo.yaml", _yaml(_dpo_settings(export, preset.dpo)))
         command = fence(f"accelerate launch --config_file {ACCELERATE} -m trl.scripts.dpo --config dpo.yaml")
-        sections["Training on pairs"] = f"In this folder:\n\n{command}"
+        sections["Training on pairs"] = (
+            f"In this folder, with the numbers of the preset `{preset.name}`:\n\n{command}\n\nPairs of several "
+            "protocols are trained together; `protocol` tells them apart."
+        )
         export.text(ACCELERATE, _yaml(accelerate_config(LaunchConfig(devices_per_node=_GPUS))))
     return readme("For TRL", export, sections | {"Masks and template": TEMPLATE_NOTE})
 
@@ -133,6 +137,14 @@ def _sft_settings(export: Export) -> dict[str, object]:
     if "sft/validation.parquet" in export.rows:
         settings |= {"dataset_test_split": "validation", "eval_strategy": "epoch"}
     return settings
+
+
+def _preset_of_pairs(export: Export) -> TrainPreset:
+    """That of the export, or of the protocol of most pairs where it has no numbers for them."""
+    if export.preset.dpo is not None:
+        return export.preset
+    ((protocol, _),) = export.paired.most_common(1)
+    return load_train_preset(PROTOCOLS[protocol].training)
 
 
 def _dpo_settings(export: Export, numbers: DpoConfig) -> dict[str, object]:

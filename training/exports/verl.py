@@ -137,7 +137,12 @@ def write(export: Export) -> str:
             f"In this folder, with the packages of verl's extra `verl-core` and vLLM:\n\n{fence(_rl_command(export))}"
             f"\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}{note_omissions(export.preset.rl, _SCHEDULERS)}"
         )
-    return readme("For verl", export, sections | {"Masks and template": TEMPLATE_NOTE})
+    return readme(
+        "For verl",
+        export,
+        sections | {"Masks and template": TEMPLATE_NOTE},
+        truth="reward_model.ground_truth",
+    )
 
 
 def rl_row(row: RlRow, split: str, number: int) -> Row:

@@ -307,7 +307,7 @@ def _collect_rl(
     )
     for done, (origin, read) in enumerate(chain(of_runs, of_files), start=1):
         made = paid_by(table.clean(read), config.reward)
-        note = note_of(notes, made.question)
+        note = note_of(notes, made)
         row = replace(made, known_share=note.known_share, gold_stated=note.gold_stated)
         verdict, tokens = judge.question(row, note)
         if verdict is None:

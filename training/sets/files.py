@@ -172,7 +172,10 @@ def held_out_questions(folder: Path) -> list[Question]:
     Options are asked for by letter, which no measure of an evaluation compares. Where questions of two runs have
     one id, all but the first have the row's uid in it. Raises as `rows_of`, and `InvalidInput` when all have options.
     """
-    rows = {(row.data_source, row.question_id, row.question): row for row in rows_of(folder, "rl", "validation", RlRow)}
+    rows = {
+        (row.data_source, row.question_id, row.question, row.reward_model.ground_truth.target[:1]): row
+        for row in rows_of(folder, "rl", "validation", RlRow)
+    }
     plain = {key: row for key, row in rows.items() if not row.reward_model.ground_truth.correct_options}
     if not plain:
         raise InvalidInput("all questions of rl/validation have options, which are not evaluated", file=folder)
@@ -180,7 +183,7 @@ def held_out_questions(folder: Path) -> list[Question]:
         log(f"rl/validation: {len(rows) - len(plain):,} questions have options, and are left out")
     alike: Counter[tuple[str, str]] = Counter()
     questions = []
-    for (dataset, id, text), row in plain.items():
+    for (dataset, id, text, _), row in plain.items():
         alike[dataset, id] += 1
         own = id if alike[dataset, id] == 1 else f"{id} ({row.uid})"
         questions.append(make_question(row.reward_model.ground_truth, id=own, question=text, dataset=dataset))
@@ -188,8 +191,9 @@ def held_out_questions(folder: Path) -> list[Question]:
 
 
 def make_question(truth: GroundTruth, *, id: str, question: str, dataset: str) -> Question:
-    """A question of a training as evaluations have it: for one with options the letters are the answer."""
-    golds = (", ".join(truth.correct_options),) if truth.correct_options else truth.target
+    """A question of a training as evaluations have it, with the golds of its source: those that rules made are a
+    reward's. For one with options the letters are the answer."""
+    golds = (", ".join(truth.correct_options),) if truth.correct_options else truth.given
     return Question(
         id=id,
         question=question,

@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 
 from trailforge.pipelines.sources import read_benchmark
 from trailforge.protocols import PROTOCOLS
-from trailforge.protocols.transcripts import pay
+from trailforge.protocols.transcripts import pay, read_transcript
 from trailforge.retrieval.words import ngrams_of
+from trailforge.rewards import is_abstention, mcts_reward
+from trailforge.rewards.episode import is_stated, knows_that_unknown
 from trailforge.schemas import (
     ChatMessage,
     GroundTruth,
@@ -26,6 +28,7 @@ from trailforge.training.frames import END, START
 from trailforge.training.masks import masked_tokens, pieces, prepare_tokenizer, prompt_ids, teach
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.notes import QuestionNotes, find_unpaid
+from trailforge.training.sets.runs import restate_truth
 
 SPLIT = "split_into_segments"
 """Why a row is left out whose segments are taken in its place."""
@@ -119,8 +122,8 @@ class RowJudge:
             return _against("malformed_row", "an end does not begin with a turn of the agent"), 0
         if row.protocol not in PROTOCOLS:
             return _against("no_protocol", "its conversations are in no form that trainers know"), 0
-        if is_ranked_lower(row, truth):
-            return _against("ranked_lower", "the reward of its protocol pays the rejected end more"), 0
+        if against := self._misjudged(row, truth):
+            return against, 0
         if row.chosen == row.rejected:
             return _against("malformed_row", "both ends are the same"), 0
         if held := control_token(both[0]) or control_token(both[1]):
@@ -128,6 +131,17 @@ class RowJudge:
         if asked := self._benchmarks.asking(row.question):
             return _against("contaminated", asked), 0
         return self._fitting(*both)
+
+    def _misjudged(self, row: PreferenceRow, truth: GroundTruth | None) -> Verdict | None:
+        """Why its chosen end is not the better one."""
+        if truth is None:
+            return _against("no_question", "its run does not hold its question, so that nothing tells what is right")
+        truth = restate_truth(truth, row.protocol, self._config.reward)
+        if is_ranked_lower(row, truth):
+            return _against("ranked_lower", f"the reward {truth.reward_preset} pays the rejected end more")
+        if misjudges_unknown(row, truth):
+            return _against("misjudged_unknown", "what was read is not what makes saying unknown right or wrong")
+        return None
 
     def _has_seen(self, *row: str) -> bool:
         if row in self._seen:
@@ -168,12 +182,17 @@ class RowJudge:
         return len((prompt_ids if is_prompt else _ids)(self._tokenizer, messages))
 
 
-def is_ranked_lower(row: PreferenceRow, truth: GroundTruth | None) -> bool:
-    """Does the reward of a pair's protocol pay its chosen end less than its rejected one?"""
-    if truth is None:
-        return False
-    truth = replace(truth, protocol=row.protocol)  # its data set may ask the question in another one
+def is_ranked_lower(row: PreferenceRow, truth: GroundTruth) -> bool:
+    """Does the reward that a truth names pay a pair's chosen end less than its rejected one?"""
     return pay((*row.prompt, *row.chosen), truth) < pay((*row.prompt, *row.rejected), truth)
+
+
+def misjudges_unknown(row: PreferenceRow, truth: GroundTruth) -> bool:
+    """Does it prefer "unknown" though a text may state the answer, or an answer though "unknown" was the true one?"""
+    chosen, rejected = (read_transcript((*row.prompt, *end), row.protocol) for end in (row.chosen, row.rejected))
+    if is_abstention(chosen.answer) and not mcts_reward(chosen.answer, truth.golds):
+        return not knows_that_unknown(chosen, truth) or is_stated(rejected, truth) is not False
+    return knows_that_unknown(rejected, truth)
 
 
 def _ids(tokenizer: Any, messages: Sequence[ChatMessage]) -> list[int]:

@@ -14,15 +14,15 @@ from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs.finished import FinishedRun
 from trailforge.protocols import PROTOCOLS
 from trailforge.protocols.transcripts import read_transcript
-from trailforge.rewards import RSearchConstants, normalize_answer, other_names, reward_preset, states
+from trailforge.rewards import RSearchConstants, reward_preset
 from trailforge.rewards.episode import measure_answer
-from trailforge.schemas import AskedQuestion, GroundTruth, Question, RejectedRow, SftRow, parse_json
-from trailforge.training.sets.order import question_key
+from trailforge.rewards.targets import state_gold
+from trailforge.schemas import AskedQuestion, GroundTruth, Question, RejectedRow, RlRow, SftRow, parse_json
+from trailforge.training.sets.order import Identity, identity_of
 from trailforge.training.sets.runs import table_of
 
 _KNOWN = "known_from_memory"
 """Name of the filter whose score is the share of right answers from memory."""
-_NEVER_QUOTED = frozenset(("yes", "no"))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,58 +45,61 @@ class QuestionNotes:
     @property
     def gold_stated(self) -> bool | None:
         """As in `RlRow`."""
-        is_quoted = self.is_quoted and not _NEVER_QUOTED.intersection(map(normalize_answer, self.golds))
-        return self.is_stated if self.has_text and is_quoted else None
+        return self.is_stated if self.has_text and self.is_quoted else None
 
     def read(self, texts: Iterable[str]) -> None:
-        """Look whether one of the texts states a gold answer."""
-        names = [name for gold in self.golds for name in (gold, *other_names(gold))]
-        for text in texts:
-            if self.is_stated:
-                return
-            self.has_text = True
-            self.is_stated = any(states(text, name) for name in names)
+        """Look whether one of the texts states a gold answer, of which all names have to be known."""
+        given = () if self.is_stated else tuple(texts)
+        found = state_gold(given, tuple(self.golds)) if given else None
+        if found is not None:
+            self.has_text, self.is_stated = True, found
 
     def weigh(self, share: float) -> None:
         """Note how much of it some model knows."""
         self.known_share = max(share, self.known_share or 0.0)
 
 
-Notes = Mapping[str, QuestionNotes]
-"""By `question_key`."""
+Notes = Mapping[Identity, QuestionNotes]
 
 
-def note_of(notes: Notes, question: str) -> QuestionNotes:
+def note_of(notes: Notes, row: RlRow) -> QuestionNotes:
     """Of a question; an empty one where no run asked it."""
-    return notes.get(question_key(question)) or QuestionNotes()
+    return notes.get(identity_of(row.question, row.reward_model.ground_truth.target[0])) or QuestionNotes()
 
 
-def names_in(notes: Notes) -> Callable[[str], Iterable[str]]:
+def names_in(notes: Notes) -> Callable[[AskedQuestion], Iterable[str]]:
     """For `rl_rows`: what else a question's gold answer is called."""
-    return lambda question: note_of(notes, question).golds
+    return lambda asked: notes[identity_of(asked.text, asked.golds[0])].golds
 
 
 def read_notes(runs: Sequence[FinishedRun]) -> Notes:
     """Of all questions that runs asked. Raises as `FinishedRun.rows`."""
-    notes: dict[str, QuestionNotes] = {}
+    notes: dict[Identity, QuestionNotes] = {}
+    for run in runs:
+        _read_golds(run, notes)
     for run in runs:
         _read_run(run, notes)
     return notes
 
 
-def _read_run(run: FinishedRun, notes: dict[str, QuestionNotes]) -> None:
-    keys: dict[str, str] = {}
-    for asked, texts, is_quoted in _questions(run):
-        keys[asked.id] = question_key(asked.text)
-        note = notes.setdefault(keys[asked.id], QuestionNotes())
+def _read_golds(run: FinishedRun, notes: dict[Identity, QuestionNotes]) -> None:
+    """All names of the answers, before a text is looked at for them."""
+    for asked, _, is_quoted in _questions(run):
+        note = notes.setdefault(identity_of(asked.text, asked.golds[0]), QuestionNotes())
         note.is_quoted |= is_quoted
         note.golds |= dict.fromkeys(asked.golds)
-        note.read(texts)
-    for row in run.rows("sft", SftRow) if run.files("sft") else ():
-        if row.segment_index != row.segment_count - 1:
-            continue
-        note = notes.setdefault(question_key(row.question), QuestionNotes())
+    for row in _conversations(run):
+        note = notes.setdefault(identity_of(row.question, row.answer), QuestionNotes())
         note.golds |= dict.fromkeys((row.answer, *row.answer_aliases))
+
+
+def _read_run(run: FinishedRun, notes: Mapping[Identity, QuestionNotes]) -> None:
+    keys: dict[str, Identity] = {}
+    for asked, texts, _ in _questions(run):
+        keys[asked.id] = identity_of(asked.text, asked.golds[0])
+        notes[keys[asked.id]].read(texts)
+    for row in _conversations(run):
+        note = notes[identity_of(row.question, row.answer)]
         note.read(message.content for message in row.messages if message.role == "tool")
         if row.protocol in PROTOCOLS:
             note.answers |= {read_transcript(row.messages, row.protocol).answer} - {""}
@@ -115,6 +118,12 @@ def _read_run(run: FinishedRun, notes: dict[str, QuestionNotes]) -> None:
             if scored.get("name") == _KNOWN:
                 note.weigh(scored["score"])
         note.read(_tool_texts(payload))
+
+
+def _conversations(run: FinishedRun) -> Iterator[SftRow]:
+    """The whole ones."""
+    rows = run.rows("sft", SftRow) if run.files("sft") else ()
+    return (row for row in rows if row.segment_index == row.segment_count - 1)
 
 
 def _questions(run: FinishedRun) -> Iterator[tuple[AskedQuestion, Iterable[str], bool]]:

@@ -30,6 +30,10 @@ from trailforge.schemas import (
 )
 from trailforge.training.sets.config import Order, Share
 
+Identity = tuple[str, str]
+"""What a question is the same by in all runs: its whole text, options included, and its gold answer. Ids are of one run
+alone, and two questions may have the same words."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -52,6 +56,11 @@ def question_key(question: str) -> str:
     """The same for questions that differ in case, punctuation, articles or white space alone; options do not count."""
     first = question.strip().split("\n")[0]
     return normalize_answer(first) or " ".join(question.casefold().split())
+
+
+def identity_of(question: str, answer: str) -> Identity:
+    """Case, white space, and what normalising takes from the gold answer, do not count."""
+    return " ".join(question.casefold().split()), normalize_answer(answer) or answer
 
 
 def held_out(trained: Collection[str], others: Collection[str], share: float, seed: int) -> set[str]:

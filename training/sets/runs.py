@@ -17,7 +17,7 @@ from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.runs.finished import MANIFEST, FinishedRun, read_finished
 from trailforge.pipelines.sources import read_questions
 from trailforge.protocols import PROTOCOLS
-from trailforge.rewards.episode import make_target, reward_preset
+from trailforge.rewards.episode import compares_letters, make_target, reward_preset
 from trailforge.rewards.r_search import TOOLS
 from trailforge.schemas import (
     AskedQuestion,
@@ -88,7 +88,9 @@ def _check_versions(run: FinishedRun) -> None:
 
 
 def rl_rows(
-    run: FinishedRun, protocol: str | None = None, names_of: Callable[[str], Iterable[str]] = lambda question: ()
+    run: FinishedRun,
+    protocol: str | None = None,
+    names_of: Callable[[AskedQuestion], Iterable[str]] = lambda question: (),
 ) -> Iterator[RlRow]:
     """The questions of a run, in its order. `protocol`: that of all but those with options; None: the data set's.
 
@@ -104,7 +106,7 @@ def rl_rows(
         asked: AskedQuestion = row.asked()
         speaks = protocol if protocol and not asked.options else table.protocol  # other rewards compare no letters
         found = tuple(titles[each] for each in asked.support_ids if each in titles)
-        yield _row(asked, run.dataset, run.manifest.run_id, speaks, found, tuple(names_of(asked.text)))
+        yield _row(asked, run.dataset, run.manifest.run_id, speaks, found, tuple(names_of(asked)))
 
 
 def read_asked(path: Path, column_map: Mapping[str, str] | None = None) -> list[Question]:
@@ -134,11 +136,23 @@ def asked_rows(path: Path, questions: Iterable[Question], protocol: str) -> Iter
 
 
 def paid_by(row: RlRow, reward: str | None) -> RlRow:
-    """The question, paid by another reward; None: as it is. One with options needs a reward that compares letters."""
+    """The question, paid by another reward and held against that one's names; None: as it is."""
     if reward is None:
         return row
-    truth = replace(row.reward_model.ground_truth, reward_preset=reward)
+    truth = restate_truth(row.reward_model.ground_truth, row.reward_model.ground_truth.protocol, reward)
     return replace(row, reward_model=replace(row.reward_model, ground_truth=truth))
+
+
+def restate_truth(truth: GroundTruth, protocol: str, reward: str | None) -> GroundTruth:
+    """A ground truth in a protocol and by a reward, None for the protocol's own, with the names that this one takes.
+
+    Options stay with their protocol's reward where the other one compares words alone.
+    """
+    preset = reward_preset(reward or PROTOCOLS[protocol].reward)
+    if truth.correct_options and not compares_letters(preset):
+        preset = reward_preset(PROTOCOLS[protocol].reward)
+    target = truth.target if truth.correct_options else make_target(truth.golds, preset)
+    return replace(truth, target=target, protocol=protocol, reward_preset=preset.name)
 
 
 def question_count(run: FinishedRun) -> int:
@@ -171,6 +185,7 @@ def ground_truth(
     return GroundTruth(
         target=golds if asked.options else make_target(golds, reward_preset(grammar.reward)),
         num_golds=len(golds),
+        num_given=len(dict.fromkeys(asked.golds)),
         answer_kind="options" if asked.options else "text",
         options=asked.options,
         correct_options=asked.correct_options,

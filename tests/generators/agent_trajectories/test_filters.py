@@ -30,7 +30,7 @@ from trailforge.generators.agent_trajectories.rows import (
     with_shares,
 )
 from trailforge.protocols import SEARCH_R1
-from trailforge.schemas import Document, InvalidInput, Message, SupportingDocument
+from trailforge.schemas import Document, InvalidInput, Message, SupportingDocument, Verdict
 from trailforge.schemas.agent_episode import AgentCall
 
 CONFIG = AgentFilterConfig()
@@ -434,6 +434,22 @@ def test_a_right_answer_by_an_unread_bridge_is_the_worse_of_a_pair() -> None:
     ]  # fmt: skip
     assert pairs[1].bad_answer == "Vienna" and pairs[1].good_uid == rows[0].uid
     assert [pair.reason for pair in preference_pairs(taken, rejected, 1)] == ["wrong_answer"]
+    assert [pair.parts_at_fault for pair in pairs] == [True, True], "one answers wrongly there, one searches amiss"
+
+
+def test_a_pair_whose_worse_one_goes_wrong_later_says_so() -> None:
+    """Its first turn may be as good a search as the other one's."""
+    taken, rejected = select(drawn(run_of(), run_of(), run_of([("Metropolis?", "0"), SECOND], "Linz")), CONFIG)
+    (pair,) = preference_pairs(taken, rejected, 3)
+    assert pair.diverges_at == 2 and pair.parts_at_fault is False
+
+
+def test_a_right_answer_is_the_worse_one_only_where_it_searches_for_what_it_had_not_read() -> None:
+    """One that parts before has done nothing wrong there."""
+    later = run_of([("Metropolis?", "0"), ("Where was Fritz Lang, son of Anton, born?", "1")])
+    rows = drawn(run_of(), run_of(), later, question=QUESTION)
+    against = Verdict(keep=False, reason="unread_query", score=1.0, detail="")
+    assert not preference_pairs(rows[:1], [(rows[2], against)], 3)
 
 
 RUNS = st.sampled_from(
@@ -499,6 +515,15 @@ def test_an_sft_row_is_the_conversation_and_its_loss_is_on_the_agents_turns() ->
     assert (made.protocol, made.reward.total, made.num_tool_calls, made.num_hops) == (SEARCH_R1.name, 1.0, 2, 2)
     assert made.provenance == row.provenance and made.answer_aliases == ("Wien",)
     assert sft_rows(row_of(sft_protocol=""), data_source="d") == []
+
+
+def test_a_row_that_is_right_by_a_title_says_so_and_not_that_a_judge_found_it() -> None:
+    """Its reward, which compares words, is low."""
+    told = Document(id="1", title="Anna Amalie", text="Anna Amalia (born 1739) was born in Wolfenbüttel.")
+    asked = replace(QUESTION, answer="Anna Amalia", answer_aliases=(), paragraphs=(QUESTION.paragraphs[0], told))
+    row = row_of(run_of(answer="Anna Amalie", question=asked), question=asked)
+    (made,) = sft_rows(row, data_source="d")
+    assert (row.episode.scores.right, made.right_by, made.reward.total) == (1.0, "title", 0.0)
 
 
 def test_a_row_that_tells_other_searches_than_its_conversation_is_seen() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.generators.kg_trajectories.test_filters import FIRST, SECOND, episode, step, triple
 from tests.support.kg_episodes import turn
 from trailforge.generators.kg_trajectories.filters import ungrounded_answer
+from trailforge.generators.kg_trajectories.rows import kg_sft_row
 from trailforge.generators.kg_trajectories.selection import (
     common_prefix,
     contrastive_pairs,
@@ -238,3 +239,14 @@ def test_no_pair_prefers_what_the_reward_ranks_lower() -> None:
     assert contrastive_pairs([good], [(amiss, against)], 4) == []
     same = as_read(told(FIRST, FIT), supporting=supporting)
     assert len(contrastive_pairs([same], [(amiss, against)], 4)) == 1
+
+
+@pytest.mark.parametrize(("judge_score", "titled", "expected"), [(None, True, "title"), (1.0, False, "judge")])
+def test_an_sft_row_says_whether_a_title_or_a_judge_finds_it_right(
+    judge_score: float | None, titled: bool, expected: str
+) -> None:
+    page = Passage(id="9", title="Anna Amalie", text="Anna Amalia (born 1739) was a composer.", score=1.0)
+    read = replace(FIRST, documents=(*FIRST.documents, page)) if titled else FIRST
+    row = told(read, FIT, answer="Anna Amalie")
+    row = replace(row, answer="Anna Amalia", answer_aliases=(), judge_score=judge_score, kind="good")
+    assert kg_sft_row(row).right_by == expected

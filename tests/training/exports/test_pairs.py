@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from tests.support import finished_runs as made
-from trailforge.schemas import PreferenceRow
+from tests.support.files import restate
+from trailforge.schemas import PreferenceRow, write_parquet
 from trailforge.training.exports import export
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
@@ -75,3 +76,48 @@ def test_where_pairs_are_and_whose_numbers_stands_in_the_readme(folder: Path) ->
         assert "4 pairs are not here" in readmes[name]
     for text in readmes.values():
         assert "| `dynasearcher` | `dynasearcher` |" in text and "| `r-search` | `r-search` |" in text
+    for name, column in (("trl", "ground_truth"), ("openrlhf", "label"), ("verl", "reward_model.ground_truth")):
+        assert (
+            "No column of a question is a reward" in readmes[name] and f"`{column}`: `reward_preset`" in readmes[name]
+        )
+
+
+def test_pairs_whose_first_turns_do_not_tell_which_is_better_are_left_out(tmp_path: Path) -> None:
+    """Of two ends that search first it is only known that the later answer of one is wrong."""
+    asked = ASKED[:2]
+    run = made.kg_run(tmp_path / "kg", asked, pairs=True)
+    make_training_set([run], tmp_path / "all", ViewConfig(validation_share=0.0))
+    with_pairs = open_set(tmp_path / "all")
+    told, other = with_pairs.rows("pairs", "train", PreferenceRow)
+    later = dataclasses.replace(other, rejected=(*other.chosen[:2], *other.rejected), parts_at_fault=False)
+    path = with_pairs.files("pairs", "train")[0]
+    write_parquet(path, PreferenceRow, [told, later])
+    restate(tmp_path / "all")
+    for name in ("trl", "openrlhf"):
+        export(tmp_path / "all", name, tmp_path / name)
+        assert pq.read_table(tmp_path / name / "pairs" / "train.parquet")["uid"].to_pylist() == [told.uid]
+        assert "1 of the set's 2 pairs are left out" in (tmp_path / name / "README.md").read_text()
+    export(tmp_path / "all", "sharegpt", tmp_path / "sharegpt")
+    assert len((tmp_path / "sharegpt" / "pairs" / "train.jsonl").read_text().splitlines()) == 1
+
+
+def test_the_readme_names_the_reward_that_questions_name_and_where_its_preset_pays_another(tmp_path: Path) -> None:
+    run = made.kg_run(tmp_path / "kg", ASKED[:2])
+    for reward, named in ((None, "dynasearcher"), ("search-r1", "search-r1")):
+        make_training_set([run], tmp_path / named / "set", ViewConfig(validation_share=0.0, reward=reward))
+        export(tmp_path / named / "set", "verl", tmp_path / named / "verl")
+        text = (tmp_path / named / "verl" / "README.md").read_text()
+        assert f"| `kg_search` | 4 | `dynasearcher` | `{named}` |" in text
+        assert ("itself pays by `dynasearcher`" in text) == (reward is not None)
+
+
+def test_pairs_of_a_set_that_is_mostly_something_else_have_their_own_numbers(tmp_path: Path) -> None:
+    """MSearcher's preset has none for pairs; those here are of DynaSearcher's agent."""
+    asked = [*ASKED, *(made.question(number) for number in range(4, 9))]
+    rows = [row for each in asked for row in made.mcts_rows(each)]
+    runs = [made.mcts_run(tmp_path / "m", asked, rows), made.kg_run(tmp_path / "kg", ASKED[:1], pairs=True)]
+    make_training_set(runs, tmp_path / "set", ViewConfig(validation_share=0.0))
+    export(tmp_path / "set", "trl", tmp_path / "trl")
+    text = (tmp_path / "trl" / "README.md").read_text()
+    assert "those of the preset `msearcher`" in text and "with the numbers of the preset `dynasearcher`" in text
+    assert yaml.safe_load((tmp_path / "trl" / "dpo.yaml").read_text())["dataset_name"] == "pairs"

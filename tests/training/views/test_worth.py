@@ -10,7 +10,10 @@ import pytest
 
 from tests.support import finished_runs as made
 from tests.training.views.test_build import ALL, build, reasons
-from trailforge.schemas import ContrastivePair, Question, RejectedRow, RlRow, SftRow, read_parquet
+from trailforge.protocols import KG_SEARCH
+from trailforge.protocols.turns import Turn
+from trailforge.schemas import ContrastivePair, Message, Question, RejectedRow, RlRow, SftRow, read_parquet
+from trailforge.training.sets.files import TrainingSet
 
 ASKED = [made.question(number) for number in range(2)]
 
@@ -85,3 +88,114 @@ def test_a_pair_that_the_reward_ranks_otherwise_is_left_out(tmp_path: Path) -> N
     tables = {"inputs": (Question, [asked]), "pairs": (ContrastivePair, [turned, replace(pair, uid="other")])}
     built = build([made.write_run(tmp_path / "turned", "kg_trajectories", tables)], tmp_path / "out")
     assert built.row_count("pairs", "train") == 1 and reasons(built.folder) == {("pairs", "ranked_lower"): 1}
+
+
+def paired_run(folder: Path, asked: Question, *, chosen: str, rejected: str, read: str = "Nothing was found.") -> Path:
+    """A pair that parts in its last turns, after a search that found `read`."""
+    made.kg_run(folder / "before", [asked], pairs=True)
+    (pair,) = read_parquet(next((folder / "before" / "pairs").iterdir()), ContrastivePair)
+    *begun, searched, _ = pair.good_messages
+    begun = [*begun, replace(searched, content=f"<result>\n{read}\n</result>")]
+
+    def ending(answer: str) -> tuple[Message, ...]:
+        turn = KG_SEARCH.render_turn(Turn(thought="So it is.", answer=answer))
+        return (*begun, Message(role="assistant", content=turn, train=True))
+
+    pair = replace(pair, good_messages=ending(chosen), bad_messages=ending(rejected), diverges_at=len(begun))
+    tables = {"inputs": (Question, [asked]), "pairs": (ContrastivePair, [pair])}
+    return made.write_run(folder / "run", "kg_trajectories", tables)
+
+
+def pair_reasons(folder: Path, reward: str | None, **pair: str) -> set[str]:
+    run = paired_run(folder, replace(ASKED[0], answer=pair.pop("gold", "Vienna"), answer_aliases=()), **pair)
+    other = made.mcts_run(folder / "other", ASKED[1:], made.mcts_rows(ASKED[1]))
+    built = build([run, other], folder / "set", replace(ALL, reward=reward))
+    assert built.row_count("pairs", "train") == (not {key for key in reasons(built.folder) if key[0] == "pairs"})
+    return {reason for table, reason in reasons(built.folder) if table == "pairs"}
+
+
+@pytest.mark.parametrize(("reward", "expected"), [(None, set()), ("search-r1", {"ranked_lower"})])
+def test_pairs_are_ranked_by_the_reward_that_questions_name(
+    tmp_path: Path, reward: str | None, expected: set[str]
+) -> None:
+    """DynaSearcher's pays what covers the gold answer as much as the answer itself, exact match does not."""
+    assert pair_reasons(tmp_path, reward, chosen="Vienna, Austria", rejected="Vienna") == expected
+
+
+@pytest.mark.parametrize(
+    ("pair", "expected"),
+    [
+        ({"chosen": "unknown", "rejected": "Graz"}, set()),
+        ({"chosen": "unknown", "rejected": "Graz", "read": "Lang was born in Vienna."}, {"misjudged_unknown"}),
+        ({"chosen": "Vienna", "rejected": "unknown"}, {"misjudged_unknown"}),
+        ({"chosen": "Vienna", "rejected": "unknown", "read": "Lang was born in Vienna."}, set()),
+        ({"chosen": "unknown", "rejected": "no", "gold": "yes"}, {"misjudged_unknown"}),
+        (
+            {"chosen": "unknown", "rejected": "Italy", "gold": "French", "read": "Made in France."},
+            {"misjudged_unknown"},
+        ),
+    ],
+)
+def test_unknown_is_preferred_where_words_tell_that_nothing_read_states_the_answer(
+    tmp_path: Path, pair: dict[str, str], expected: set[str]
+) -> None:
+    """And never the worse one there. No text says "yes", and by its other name an answer is stated too."""
+    assert pair_reasons(tmp_path, None, **pair) == expected
+
+
+def targets(built: TrainingSet) -> dict[str, tuple[str, ...]]:
+    return {row.data_source: row.reward_model.ground_truth.target for row in built.rows("rl", "train", RlRow)}
+
+
+def test_two_questions_of_the_same_words_share_no_note(tmp_path: Path) -> None:
+    """One is answered in another way than its gold says, the other one is not touched by that."""
+    asked = replace(ASKED[0], answer_aliases=())
+    other = replace(asked, answer="Graz")
+    rows = made.mcts_rows(asked)
+    last = rows[0].messages[-1]
+    longer = replace(last, content=last.content.replace("Vienna", "in Vienna"))
+    rows = [replace(rows[0], right_by="matching", messages=(*rows[0].messages[:-1], longer))]
+    runs = [made.mcts_run(tmp_path / "one", [asked], rows), made.kg_run(tmp_path / "two", [other])]
+    built = build(runs, tmp_path / "out", replace(ALL, unstated="mark"))
+    assert targets(built) == {"kg_trajectories": ("Graz",)} and reasons(built.folder) == {("rl", "unpaid_answer"): 1}
+
+
+def test_questions_with_the_same_first_line_share_no_note(tmp_path: Path) -> None:
+    """Those with options often have one."""
+    asked = [replace(ASKED[0], id=f"o{n}", question=f"Which holds?\nA. {n}\nB. none", answer="Oslo") for n in range(2)]
+    memory = {"question_id": "o0", "answers": ["Oslo"] * 4, "draws": 4}
+    tables = {
+        "inputs": (Question, [replace(each, paragraphs=(), supporting=(), decomposition=()) for each in asked]),
+        "rejected": (RejectedRow, [rejected("o0", "known_from_memory", 1.0, memory)]),
+    }
+    run = made.write_run(tmp_path / "run", "agent_trajectories", tables)
+    built = build([run], tmp_path / "out", replace(ALL, max_known_share=1.0))
+    found = {row.question_id: row.known_share for row in built.rows("rl", "train", RlRow)}
+    assert found == {"o0": 1.0, "o1": None}
+
+
+def test_a_text_that_was_read_before_a_name_was_known_states_it_all_the_same(tmp_path: Path) -> None:
+    """The first run has the text, the second one the alias."""
+    asked = replace(ASKED[0], answer="Beč", answer_aliases=())
+    runs = [made.mcts_run(tmp_path / "one", [asked], [])]
+    runs += [made.kg_run(tmp_path / "two", [replace(asked, answer_aliases=("Vienna",))])]
+    built = build(runs, tmp_path / "out")
+    assert {row.gold_stated for row in built.rows("rl", "train", RlRow)} == {True}
+
+
+def test_the_target_is_that_of_the_reward_that_pays(tmp_path: Path) -> None:
+    """Names of fewer than five letters are none for a reward that covers by characters."""
+    asked = [replace(ASKED[0], answer="Omani", answer_aliases=())]
+    run = made.mcts_run(tmp_path / "run", asked, [])
+    mark = replace(ALL, unstated="mark")
+    named = {reward: targets(build([run], tmp_path / str(reward), replace(mark, reward=reward)))["mcts_trajectories"]
+             for reward in (None, "dynasearcher")}  # fmt: skip
+    assert "Oman" in named[None] and "Oman" not in named["dynasearcher"]
+
+
+def test_questions_with_options_keep_a_reward_that_compares_letters(tmp_path: Path) -> None:
+    built = build([made.bundles_run(tmp_path / "run")], tmp_path / "out", replace(ALL, reward="dynasearcher"))
+    truths = [row.reward_model.ground_truth for row in built.rows("rl", "train", RlRow)]
+    assert {(bool(each.options), each.reward_preset) for each in truths} == {
+        (True, "r-search"), (False, "dynasearcher"),
+    }  # fmt: skip
