@@ -82,6 +82,8 @@ class KgPathConfig:
 
     hops: tuple[int, ...] = (2, 3, 4)
     """Facts of a path, 1 to 4; all have equal shares."""
+    spare_hops: tuple[int, ...] = ()
+    """Facts of the paths that are taken where the graph has no more of `hops`."""
     intersections: float = 0.4
     """Share of paths in which two chains meet, among those of two hops or more. See `share_out`."""
     max_degree: int = 200
@@ -154,37 +156,53 @@ class KgPathConfig:
     """Of the paths that are asked for, those in which the same two relations stand; three at least."""
     max_shared: float = 0.5
     """Share of a path's facts, or of an earlier one's, that both may have. 1: all, if one has more beside."""
+    never_alone: tuple[str, ...] = ()
+    """Relations that are not all of a path: what lies where, and what is whose capital, is known by heart."""
+    choices: int = 1
+    """Paths that are grown for one that is taken: that which rests on the least known entities (`query.known_by`),
+    because a question about well-known ones is answered from memory."""
     max_attempts: int = 300
     """For one path of a given form, before another form is drawn."""
     max_counted: int = 100
     """How far `left_without` is counted."""
 
     def __post_init__(self) -> None:
-        if not self.hops or not all(1 <= hops <= MOST_HOPS for hops in self.hops):
-            raise InvalidInput(f"must be numbers from 1 to {MOST_HOPS}", field="hops")
+        for name in ("hops", "spare_hops"):
+            wanted = getattr(self, name)
+            if not (wanted or name == "spare_hops") or not all(1 <= hops <= MOST_HOPS for hops in wanted):
+                raise InvalidInput(f"must be numbers from 1 to {MOST_HOPS}", field=name)
         shares = ("intersections", "min_functionality", "max_guess", "min_kind_share", "max_shared", "max_pair_share")
         for name in shares:
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidInput("must be from 0 to 1", field=name)
-        counts = ("max_degree", "max_same", "max_per_found", "max_per_answer", "max_attempts")
+        counts = ("max_degree", "max_same", "max_per_found", "max_per_answer", "choices", "max_attempts")
         check_least(self, 1, *counts, must="must be")
         check_least(self, 2, "max_fan_out", "max_counted", must="must be")
 
     @property
     def shares(self) -> dict[Form, float]:
         """What part of the paths is wanted of each form; together 1. All numbers of hops have the same part."""
-        shares: dict[Form, float] = {}
-        for hops in self.hops:
-            part = 1 / len(self.hops)
-            met = self.intersections if hops > 1 else 0.0
-            meetings: dict[Form, float] = {}
-            for stem in range(hops - 1):
-                lengths = range(1, (hops - stem) // 2 + 1)
-                for shorter in lengths:
-                    meetings[Form(stem, (hops - stem - shorter, shorter))] = 1 / (hops - 1) / len(lengths)
-            for form, share in ({Form(hops): 1 - met} | {form: met * each for form, each in meetings.items()}).items():
-                shares[form] = shares.get(form, 0.0) + part * share
-        return {form: share for form, share in shares.items() if share}
+        return _share_forms(self.hops, self.intersections)
+
+    @property
+    def spare_shares(self) -> dict[Form, float]:
+        """The same of the paths that are taken where the graph has no more of those."""
+        return _share_forms(self.spare_hops, self.intersections)
+
+
+def _share_forms(numbers: tuple[int, ...], intersections: float) -> dict[Form, float]:
+    shares: dict[Form, float] = {}
+    for hops in numbers:
+        part = 1 / len(numbers)
+        met = intersections if hops > 1 else 0.0
+        meetings: dict[Form, float] = {}
+        for stem in range(hops - 1):
+            lengths = range(1, (hops - stem) // 2 + 1)
+            for shorter in lengths:
+                meetings[Form(stem, (hops - stem - shorter, shorter))] = 1 / (hops - 1) / len(lengths)
+        for form, share in ({Form(hops): 1 - met} | {form: met * each for form, each in meetings.items()}).items():
+            shares[form] = shares.get(form, 0.0) + part * share
+    return {form: share for form, share in shares.items() if share}
 
 
 def share_out(shares: Mapping[Form, float], count: int) -> Counter[Form]:

@@ -224,6 +224,8 @@ class FactRules:
         kind = kinds.kind(slot.row)
         if edge.relation in self._needs_kind and not kind:
             return "needs_kind"
+        if kind and kind == kinds.kind(child) and edge.relation in self._needs_kind:
+            return "same_kind"
         if edge.relation in self._places and kind.casefold().startswith(config.coarse):
             return "coarse_place"
         head, tail = (child, slot.row) if edge.is_forward else (slot.row, child)

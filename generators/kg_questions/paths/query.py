@@ -131,6 +131,20 @@ class _Check:
         return any(self.fits(source, link.child) for source in sources[: max(self.left, 0)].tolist())
 
 
+def known_by(store: KgStore, node: PathNode) -> int:
+    """How well what a path rests on is known: by the triples that the graph has of it, times its names.
+
+    A chain is known by heart as well as the least known entity that it is found from; where chains meet, who knows one
+    of them may answer.
+    """
+    known: list[int] = []
+    for link in node.links:
+        row = link.child.row
+        told = store.degree_of(row) * len(store.names_of(row))
+        known.append(min(told, known_by(store, link.child)) if link.child.links else told)
+    return max(known)
+
+
 def links_of(root: PathNode) -> list[tuple[PathNode, Link]]:
     """All facts of a tree with the node that each leads to, in the order of `FactChain.facts`."""
     return [(node, link) for node in root.below() for link in node.links]

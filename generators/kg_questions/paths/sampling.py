@@ -29,7 +29,15 @@ from trailforge.generators.kg_questions.paths.facts import (
     forms_below,
 )
 from trailforge.generators.kg_questions.paths.graph import Graph, KindReader, relations_named
-from trailforge.generators.kg_questions.paths.query import Link, PathNode, answers, chain_of, left_without, links_of
+from trailforge.generators.kg_questions.paths.query import (
+    Link,
+    PathNode,
+    answers,
+    chain_of,
+    known_by,
+    left_without,
+    links_of,
+)
 from trailforge.retrieval.kg import KgStore
 from trailforge.rewards import mentions
 from trailforge.schemas import FactChain, KgTriple
@@ -70,6 +78,15 @@ class _Grown:
     relations: list[int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """What was grown and counted, and may be taken."""
+
+    root: PathNode
+    chain: FactChain
+    known_by: int
+
+
 def _pairs_with(relation: int, others: list[int]) -> set[tuple[int, int]]:
     return {(min(relation, other), max(relation, other)) for other in others}
 
@@ -89,6 +106,7 @@ class PathSampler:
         self._kinds = KindReader(self._graph, config)
         self._rules = FactRules(self._graph, self._kinds, config)
         self._tells_role = relations_named(store, config.tells_role)
+        self._never_alone = relations_named(store, config.never_alone)
         self._used = np.zeros(len(store.relation_names))
         self._per_found: Counter[int] = Counter()
         self._per_answer: Counter[str] = Counter()
@@ -105,17 +123,21 @@ class PathSampler:
     def sample(self, count: int) -> Iterator[FactChain]:
         """Up to `count` paths, each found once; fewer when the graph has no more of the forms that are wanted.
 
-        What a form lacks of its share goes to others, of as many facts first.
+        What a form lacks of its share goes to others, of as many facts first; what all lack, to those that are spare.
         """
-        asked = share_out(self.config.shares, count)
         self._most_of_pair = max(_FEWEST_OF_PAIR, ceil(self.config.max_pair_share * count))
+        for shares in (self.config.shares, self.config.spare_shares):
+            for chain in self._sample_forms(shares, count):
+                count -= 1
+                yield chain
+
+    def _sample_forms(self, shares: dict[Form, float], count: int) -> Iterator[FactChain]:
+        asked = share_out(shares, count)
         found: Counter[Form] = Counter()
         missed: Counter[Form] = Counter()
         while found.total() < count:
             open_forms = [
-                form
-                for form in asked | Counter(self.config.shares)
-                if missed[form] < _MOST_MISSED and self._pools_of(form)
+                form for form in asked | Counter(shares) if missed[form] < _MOST_MISSED and self._pools_of(form)
             ]
             if not open_forms:
                 return
@@ -148,36 +170,43 @@ class PathSampler:
             facts, places = self._reach.last_facts(form)
             fits = np.zeros(len(facts), bool)
             fits[places] = True
-            by_edge = {edge: places[fits[places]] for edge, places in facts.places_of.items()}
+            alone = self._never_alone if form == Form(1) else frozenset()
+            by_edge = {
+                edge: places[fits[places]] for edge, places in facts.places_of.items() if edge.relation not in alone
+            }
             self._pools[form] = {edge: Pool(some, self._seed) for edge, some in by_edge.items() if len(some)}
         return self._pools[form]
 
     def _of_form(self, form: Form) -> FactChain | None:
-        pools = self._pools_of(form)
-        for _ in range(self.config.max_attempts):
-            if not pools:
-                return None
+        """The least known of some paths; as many attempts are made for each as for the first, and no more in all than
+        for one.
+        """
+        pools, grown = self._pools_of(form), list[_Path]()
+        left = self.config.max_attempts
+        while left and pools and len(grown) < self.config.choices:
+            left -= 1
             edge = self._draw(list(pools))
             place = pools[edge].take()
             if place is None:
                 del pools[edge]
                 continue
             try:
-                chain = self._attempt(form, place)
+                grown.append(self._attempt(form, place))
             except _Unfit as reason:
                 self.rejected[str(reason)] += 1
                 self._used[edge.relation] += _MISS_WEIGHT
-            else:
-                pools[edge].gives = True
-                return chain
-        return None
+                continue
+            pools[edge].gives = True
+            if len(grown) == 1:
+                left = min(left, (self.config.max_attempts - left) * (self.config.choices - 1))
+        return self._take(min(grown, key=lambda path: path.known_by)) if grown else None
 
     def _draw(self, edges: list[Edge]) -> Edge:
         """One of some relations, more often one that few paths have."""
         weights = 1 / (1 + self._used[[edge.relation for edge in edges]]) ** 2
         return self._random.choices(edges, weights.tolist())[0]
 
-    def _attempt(self, form: Form, place: int) -> FactChain:
+    def _attempt(self, form: Form, place: int) -> _Path:
         """The path of a form that ends with the fact at a place. Raises `_Unfit`."""
         facts = self._reach.single if form.stem else self._reach.listed
         row = int(facts.rows[place])
@@ -186,7 +215,11 @@ class PathSampler:
         if why := self._why_not_found(row):
             raise _Unfit(why)
         root = self._grow(row, form, _Grown({row}, []), None, facts[place])
-        chain = self._counted(root)
+        return _Path(root, self._counted(root), known_by(self._store, root))
+
+    def _take(self, path: _Path) -> FactChain:
+        """The path's record; what comes after is to differ from it."""
+        root, chain = path.root, path.chain
         for fact in chain.facts:
             self._paths_of[fact.triple].append(len(self._found))
         self._found.append(len(chain.facts))

@@ -20,6 +20,7 @@ REFUSALS = {
     "answered": "an earlier path has the answer (paths.max_per_answer)",
     "passed_end": "a year would have to be passed (paths.ends)",
     "needs_kind": "the graph does not say what kind of thing is found (types, or instance of)",
+    "same_kind": "a city would be located in a city, or a country in a country (paths.needs_kind)",
     "coarse_place": "the place is a country or a state, where a town is asked for (paths.coarse)",
     "odd_kind": "an end is of a kind that the relation hardly ever has (paths.min_kind_share)",
     "fan_out": "a fact leads to several where it has to lead to one, or to one where facts meet",
