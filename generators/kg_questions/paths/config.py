@@ -156,11 +156,13 @@ class KgPathConfig:
     """Of the paths that are asked for, those in which the same two relations stand; three at least."""
     max_shared: float = 0.5
     """Share of a path's facts, or of an earlier one's, that both may have. 1: all, if one has more beside."""
-    never_alone: tuple[str, ...] = ()
-    """Relations that are not all of a path: what lies where, and what is whose capital, is known by heart."""
+    by_heart: tuple[str, ...] = ()
+    """Relations of which models know most facts by heart, as where cities lie: no path is of these alone."""
+    known_share: float = 1.0
+    """The least known entities are this share of all. A path has to rest on one of them (`query.Fame`), because a
+    question about well-known ones is answered from memory. 1: it may rest on any."""
     choices: int = 1
-    """Paths that are grown for one that is taken: that which rests on the least known entities (`query.known_by`),
-    because a question about well-known ones is answered from memory."""
+    """Paths that are grown for one that is taken, which is the one that rests on the least known entities."""
     max_attempts: int = 300
     """For one path of a given form, before another form is drawn."""
     max_counted: int = 100
@@ -171,7 +173,8 @@ class KgPathConfig:
             wanted = getattr(self, name)
             if not (wanted or name == "spare_hops") or not all(1 <= hops <= MOST_HOPS for hops in wanted):
                 raise InvalidInput(f"must be numbers from 1 to {MOST_HOPS}", field=name)
-        shares = ("intersections", "min_functionality", "max_guess", "min_kind_share", "max_shared", "max_pair_share")
+        shares = ("intersections", "min_functionality", "max_guess", "min_kind_share", "max_shared", "max_pair_share",
+                  "known_share")  # fmt: skip
         for name in shares:
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidInput("must be from 0 to 1", field=name)

@@ -30,11 +30,11 @@ from trailforge.generators.kg_questions.paths.facts import (
 )
 from trailforge.generators.kg_questions.paths.graph import Graph, KindReader, relations_named
 from trailforge.generators.kg_questions.paths.query import (
+    Fame,
     Link,
     PathNode,
     answers,
     chain_of,
-    known_by,
     left_without,
     links_of,
 )
@@ -106,7 +106,8 @@ class PathSampler:
         self._kinds = KindReader(self._graph, config)
         self._rules = FactRules(self._graph, self._kinds, config)
         self._tells_role = relations_named(store, config.tells_role)
-        self._never_alone = relations_named(store, config.never_alone)
+        self._by_heart = relations_named(store, config.by_heart)
+        self._fame = Fame(store, self._by_heart, config.known_share)
         self._used = np.zeros(len(store.relation_names))
         self._per_found: Counter[int] = Counter()
         self._per_answer: Counter[str] = Counter()
@@ -170,10 +171,7 @@ class PathSampler:
             facts, places = self._reach.last_facts(form)
             fits = np.zeros(len(facts), bool)
             fits[places] = True
-            alone = self._never_alone if form == Form(1) else frozenset()
-            by_edge = {
-                edge: places[fits[places]] for edge, places in facts.places_of.items() if edge.relation not in alone
-            }
+            by_edge = {edge: places[fits[places]] for edge, places in facts.places_of.items()}
             self._pools[form] = {edge: Pool(some, self._seed) for edge, some in by_edge.items() if len(some)}
         return self._pools[form]
 
@@ -215,7 +213,12 @@ class PathSampler:
         if why := self._why_not_found(row):
             raise _Unfit(why)
         root = self._grow(row, form, _Grown({row}, []), None, facts[place])
-        return _Path(root, self._counted(root), known_by(self._store, root))
+        if all(link.relation in self._by_heart for _, link in links_of(root)):
+            raise _Unfit("by_heart")
+        known_by = self._fame.of(root)
+        if self._fame.most is not None and known_by > self._fame.most:
+            raise _Unfit("well_known")
+        return _Path(root, self._counted(root), known_by)
 
     def _take(self, path: _Path) -> FactChain:
         """The path's record; what comes after is to differ from it."""

@@ -28,6 +28,8 @@ REFUSALS = {
     "turns_back": "the way leads back to where it came from",
     "common_pair": "earlier paths have two of the relations together (paths.max_pair_share)",
     "same_relation": "one relation stands in too many facts of a path (paths.max_same)",
+    "by_heart": "all its relations are known by heart (paths.by_heart)",
+    "well_known": "it rests on well-known entities alone (paths.known_share)",
     "told": "a name has that of a later finding in it",
     "shortcut": "a fact joins what has to be two facts apart",
     "not_unique": "other entities satisfy the same facts",
@@ -36,7 +38,9 @@ REFUSALS = {
     "repeated": "its other paths have the facts of these",
 }
 """Why an attempt gave no path, by the reason in `PathSampler.rejected`."""
-_GROWN = frozenset(("same_relation", "told", "shortcut", "not_unique", "not_ruled_out", "spare_fact"))
+_GROWN = frozenset(
+    ("by_heart", "well_known", "same_relation", "told", "shortcut", "not_unique", "not_ruled_out", "spare_fact")
+)
 _OF_GRAPH = frozenset(("no_thing", "needs_kind", "coarse_place", "odd_kind", "guessed"))
 
 
