@@ -62,11 +62,11 @@ def list_refusals(rejected: Mapping[str, int]) -> str:
 def describe_shortage(found: int, sampler: PathSampler, count: int) -> str:
     """What is told where a graph gives fewer paths than are asked for."""
     more = ""
-    if 1 not in sampler.config.hops:
-        config = replace(sampler.config, hops=(1, *sampler.config.hops))
+    if 1 not in (*sampler.config.hops, *sampler.config.spare_hops):
+        config = replace(sampler.config, spare_hops=(1, *sampler.config.spare_hops))
         number = len(list(sampler.with_config(config).sample(count)))
-        hops = ", ".join(map(str, config.hops))
-        more = f"; with `paths: {{hops: [{hops}]}}` in the preset it gives {number:,}"
+        hops = ", ".join(map(str, config.spare_hops))
+        more = f"; with `paths: {{spare_hops: [{hops}]}}` in the preset it gives {number:,}"
     return (
         f"the graph gave {found:,} of {count:,} paths: {describe_lack(sampler.rejected)}; "
         f"attempts that gave none: {list_refusals(sampler.rejected)}{more}"
