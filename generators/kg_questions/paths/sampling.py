@@ -16,6 +16,7 @@ from math import ceil
 
 import numpy as np
 
+from trailforge.generators.kg_questions.filters import is_named
 from trailforge.generators.kg_questions.paths.config import Form, KgPathConfig, share_out
 from trailforge.generators.kg_questions.paths.facts import (
     Edge,
@@ -39,7 +40,6 @@ from trailforge.generators.kg_questions.paths.query import (
     links_of,
 )
 from trailforge.retrieval.kg import KgStore
-from trailforge.rewards import mentions
 from trailforge.schemas import FactChain, KgTriple
 
 _TRIES = 12
@@ -372,15 +372,15 @@ class PathSampler:
         )
 
     def _gives_away(self, root: PathNode) -> bool:
-        """Does a start's name, a kind, or an earlier finding's name have in it what is to be found: Mexico City in
-        Mexico, or a state of Mexico?
+        """Does a start's name, a kind, or an earlier finding's name have in it a name of what is to be found: Mexico
+        City in Mexico, or a state of Mexico?
         """
         known = [self._store.label_of(node.row) for node in root.below() if not node.links]
         known += [self._kinds.kind(node.row) for node in root.below()]
-        for label in (self._store.label_of(node.row) for node in root.below() if node.links):
-            if any(mentions(name, label) for name in known):
+        for names in (self._store.names_of(node.row) for node in root.below() if node.links):
+            if any(is_named(text, name) for text in known for name in names):
                 return True
-            known.append(label)
+            known.append(names[0])
         return False
 
     def _has_shortcut(self, node: PathNode, above: tuple[int, ...]) -> bool:

@@ -109,7 +109,8 @@ def test_the_seed_alone_decides_what_is_chosen(tmp_path: Path) -> None:
 
 def test_a_city_is_not_in_a_city(tmp_path: Path) -> None:
     triples = [("galata", "located in", "istanbul"), ("galata", "instance of", "city"), ("nice", "located in", "var"),
-               ("istanbul", "instance of", "city"), ("nice", "instance of", "city"), ("var", "instance of", "state")]  # fmt: skip
+               ("istanbul", "instance of", "city"), ("nice", "instance of", "city"),
+               ("var", "instance of", "state")]  # fmt: skip
     sampler = PathSampler(world(tmp_path, triples), replace(CHAINS, hops=(1,)), 0)
     assert answers(list(sampler.sample(9))) == {"var"} and sampler.rejected["same_kind"]
 

@@ -212,6 +212,14 @@ def test_a_start_that_says_what_is_to_be_found_is_left_out(tmp_path: Path) -> No
     assert {chain.starts[0].label for chain in chains} == {"Puebla", "Lima"}
 
 
+def test_a_start_that_has_another_name_of_what_is_to_be_found_is_left_out(tmp_path: Path) -> None:
+    triples = [("a", "in", "p"), ("b", "in", "m"), ("c", "in", "u")]
+    names = {"a": ("St. Petersburg Academy",), "p": ("Saint Petersburg", "St. Petersburg"), "b": ("Bolshoi",),
+             "m": ("Moscow",), "c": ("Focus Museum",), "u": ("United States", "us")}  # fmt: skip
+    chains = PathSampler(store_of(tmp_path / "kg", triples, names), replace(LAX, hops=(1,), one_head=()), 0).sample(9)
+    assert {chain.starts[0].label for chain in chains} == {"Bolshoi", "Focus Museum"}
+
+
 def test_a_bridge_that_says_what_is_to_be_found_is_left_out(tmp_path: Path) -> None:
     """Who stops at the son has the father's name."""
     triples = [("b1", "author", "son"), ("son", "father", "f1"), ("b2", "author", "p"), ("p", "father", "f2")]
