@@ -46,7 +46,9 @@ PLACES = (
     "place of birth|place of death|place of burial|headquarters location|location of formation|formed in|"
     "place of detention|work location"
 )
-COARSE = "country|sovereign state|island nation|continent|state of|province of|region of|county of|republic of"
+COARSE = (
+    "country|state|nation|continent|province|region|county|republic|canton|department|prefecture|governorate|oblast"
+)
 RANKS = (
     "capital|former capital|national capital|state capital|largest city|second largest city|megacity|county seat|"
     "state or insular area capital in the united states|district capital|border town|college town|"
@@ -122,7 +124,7 @@ class KgPathConfig:
     places: tuple[str, ...] = tuple(PLACES.split("|"))
     """Relations that lead to a town or a building: a coarser place is what a graph has for want of better."""
     coarse: tuple[str, ...] = tuple(COARSE.split("|"))
-    """How kinds of such coarser places begin."""
+    """Nouns of the kinds of such coarser places: a non-metropolitan county, a canton of Switzerland."""
     impersonal: tuple[str, ...] = ("location of formation", "formed in", "headquarters location", "inception")
     """Relations whose head is no person, though graphs have singers that were formed somewhere."""
     max_same: int = 1
