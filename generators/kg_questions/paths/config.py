@@ -49,6 +49,10 @@ PLACES = (
 COARSE = (
     "country|state|nation|continent|province|region|county|republic|canton|department|prefecture|governorate|oblast"
 )
+TOWNS = (
+    "city|town|village|municipality|commune|comune|metropolis|capital|borough|neighborhood|neighbourhood|district|area|"
+    "settlement|suburb"
+)
 RANKS = (
     "capital|former capital|national capital|state capital|largest city|second largest city|megacity|county seat|"
     "state or insular area capital in the united states|district capital|border town|college town|"
@@ -138,6 +142,10 @@ class KgPathConfig:
     """Relations that hold both ways, stated once or twice."""
     kinds: tuple[str, ...] = ("instance of",)
     """Relations that say what an entity is."""
+    buildings: tuple[str, ...] = ("place of burial",)
+    """Relations that lead to a building or a cemetery: a town is coarser."""
+    towns: tuple[str, ...] = tuple(TOWNS.split("|"))
+    """Nouns of the kinds of towns and of parts of them."""
     ranks: tuple[str, ...] = tuple(RANKS.split("|"))
     """Kinds that say what part something plays, not what it is: told of what has no other."""
     roles: tuple[str, ...] = ("occupation",)

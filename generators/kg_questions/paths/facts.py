@@ -177,6 +177,7 @@ class FactRules:
         store = graph.store
         self._needs_kind = relations_named(store, config.needs_kind)
         self._places = relations_named(store, config.places)
+        self._buildings = relations_named(store, config.buildings)
         self._impersonal = relations_named(store, config.impersonal)
         self.lists = self._lists()
         """Relations that lead along a closed list, by the way they do."""
@@ -233,6 +234,8 @@ class FactRules:
         if kind and kind == kinds.kind(child) and edge.relation in self._needs_kind:
             return "same_kind"
         if edge.relation in self._places and _noun_of(kind) in config.coarse:
+            return "coarse_place"
+        if edge.relation in self._buildings and _noun_of(kind) in config.towns:
             return "coarse_place"
         head, tail = (child, slot.row) if edge.is_forward else (slot.row, child)
         if edge.relation in self._impersonal and kinds.kind(head) == PERSON:

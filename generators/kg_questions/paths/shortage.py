@@ -21,7 +21,7 @@ REFUSALS = {
     "passed_end": "a year would have to be passed (paths.ends)",
     "needs_kind": "the graph does not say what kind of thing is found (types, or instance of)",
     "same_kind": "a city would be located in a city, or a country in a country (paths.needs_kind)",
-    "coarse_place": "the place is a country or a state, where a town is asked for (paths.coarse)",
+    "coarse_place": "the place is a state where a town is asked for, or a town where a grave is (paths.coarse, towns)",
     "odd_kind": "an end is of a kind that the relation hardly ever has (paths.min_kind_share)",
     "fan_out": "a fact leads to several where it has to lead to one, or to one where facts meet",
     "guessed": "the answer is often right for the last relation (paths.max_guess)",

@@ -136,6 +136,18 @@ def test_a_birthplace_is_no_country(tmp_path: Path) -> None:
     assert answers(paths(tmp_path, triples, replace(CHAINS, hops=(1,)))) == {"tirana", "aarau", "essen"}
 
 
+def test_a_grave_is_in_no_town(tmp_path: Path) -> None:
+    kinds = {
+        "glendale": "city of the united states",
+        "highgate": "cemetery",
+        "agra": "big city",
+        "ticino": "canton of x",
+    }
+    triples = [(f"who{place}", "place of burial", place) for place in kinds]
+    triples += [(place, "instance of", kind) for place, kind in kinds.items()]
+    assert answers(paths(tmp_path, triples, replace(CHAINS, hops=(1,)))) == {"highgate"}
+
+
 def test_a_kind_may_not_tell_what_is_found_later(tmp_path: Path) -> None:
     triples = [("ann", "born in", "pune"), ("pune", "instance of", "city of india"), ("pune", "lies in", "india"),
                ("bob", "born in", "lyon"), ("lyon", "instance of", "city"), ("lyon", "lies in", "france")]  # fmt: skip
