@@ -312,10 +312,11 @@ def is_right(answer: str, row: KgQuestion) -> bool:
 
 def names_in(text: str, node: KgNode) -> list[str]:
     """The names of an entity that a text has."""
-    return [name for name in (node.label, *node.aliases) if _is_named(text, name)]
+    return [name for name in (node.label, *node.aliases) if is_named(text, name)]
 
 
-def _is_named(text: str, name: str) -> bool:
+def is_named(text: str, name: str) -> bool:
+    """Does a text have this name?"""
     if len(normalize_answer(name)) < _SHORT:
         return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
     return mentions(text, name)

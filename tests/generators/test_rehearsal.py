@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -129,7 +130,7 @@ def test_the_demo_comes_out_as_it_was_measured() -> None:
 @pytest.mark.parametrize("check", checks(), ids=lambda check: check.name)
 def test_a_recorded_run_is_foretold_by_what_was_counted_in_the_others(check: Check) -> None:
     """Nine of ten sets of as many questions, each in a world that the counts allow for, lie around it: it has too few
-    questions to tell more."""
+    questions to tell more of rows. Calls are as recorded on the average, too, and most rows are correct ones."""
     _, sets = foretell(check, questions=1, sets=20, seed=0)
     for simulated, recorded in (
         (lambda each: each.calls.total(), check.outcome.calls),
@@ -137,6 +138,8 @@ def test_a_recorded_run_is_foretold_by_what_was_counted_in_the_others(check: Che
     ):
         low, high = within(sets, simulated)
         assert low <= recorded / check.outcome.questions <= high
+    assert sum(each.calls.total() for each in sets) / len(sets) == pytest.approx(check.outcome.calls, rel=0.25)
+    assert sum((each.rows for each in sets), Counter[str]()).most_common(1)[0][0] == "correct"
 
 
 def test_the_papers_preset_gives_rows_on_the_policys_own_plans() -> None:

@@ -46,7 +46,13 @@ PLACES = (
     "place of birth|place of death|place of burial|headquarters location|location of formation|formed in|"
     "place of detention|work location"
 )
-COARSE = "country|sovereign state|island nation|continent|state of|province of|region of|county of|republic of"
+COARSE = (
+    "country|state|nation|continent|province|region|county|republic|canton|department|prefecture|governorate|oblast"
+)
+TOWNS = (
+    "city|town|village|municipality|commune|comune|metropolis|capital|borough|neighborhood|neighbourhood|district|area|"
+    "settlement|suburb"
+)
 RANKS = (
     "capital|former capital|national capital|state capital|largest city|second largest city|megacity|county seat|"
     "state or insular area capital in the united states|district capital|border town|college town|"
@@ -82,6 +88,8 @@ class KgPathConfig:
 
     hops: tuple[int, ...] = (2, 3, 4)
     """Facts of a path, 1 to 4; all have equal shares."""
+    spare_hops: tuple[int, ...] = ()
+    """Facts of the paths that are taken where the graph has no more of `hops`."""
     intersections: float = 0.4
     """Share of paths in which two chains meet, among those of two hops or more. See `share_out`."""
     max_degree: int = 200
@@ -120,7 +128,7 @@ class KgPathConfig:
     places: tuple[str, ...] = tuple(PLACES.split("|"))
     """Relations that lead to a town or a building: a coarser place is what a graph has for want of better."""
     coarse: tuple[str, ...] = tuple(COARSE.split("|"))
-    """How kinds of such coarser places begin."""
+    """Nouns of the kinds of such coarser places: a non-metropolitan county, a canton of Switzerland."""
     impersonal: tuple[str, ...] = ("location of formation", "formed in", "headquarters location", "inception")
     """Relations whose head is no person, though graphs have singers that were formed somewhere."""
     max_same: int = 1
@@ -134,6 +142,10 @@ class KgPathConfig:
     """Relations that hold both ways, stated once or twice."""
     kinds: tuple[str, ...] = ("instance of",)
     """Relations that say what an entity is."""
+    buildings: tuple[str, ...] = ("place of burial",)
+    """Relations that lead to a building or a cemetery: a town is coarser."""
+    towns: tuple[str, ...] = tuple(TOWNS.split("|"))
+    """Nouns of the kinds of towns and of parts of them."""
     ranks: tuple[str, ...] = tuple(RANKS.split("|"))
     """Kinds that say what part something plays, not what it is: told of what has no other."""
     roles: tuple[str, ...] = ("occupation",)
@@ -154,37 +166,56 @@ class KgPathConfig:
     """Of the paths that are asked for, those in which the same two relations stand; three at least."""
     max_shared: float = 0.5
     """Share of a path's facts, or of an earlier one's, that both may have. 1: all, if one has more beside."""
+    by_heart: tuple[str, ...] = ()
+    """Relations of which models know most facts by heart, as where cities lie: no path is of these alone."""
+    known_share: float = 1.0
+    """The least known entities are this share of all. A path has to rest on one of them (`query.Fame`), because a
+    question about well-known ones is answered from memory. 1: it may rest on any."""
+    choices: int = 1
+    """Paths that are grown for one that is taken, which is the one that rests on the least known entities."""
     max_attempts: int = 300
     """For one path of a given form, before another form is drawn."""
     max_counted: int = 100
     """How far `left_without` is counted."""
 
     def __post_init__(self) -> None:
-        if not self.hops or not all(1 <= hops <= MOST_HOPS for hops in self.hops):
-            raise InvalidInput(f"must be numbers from 1 to {MOST_HOPS}", field="hops")
-        shares = ("intersections", "min_functionality", "max_guess", "min_kind_share", "max_shared", "max_pair_share")
+        for name in ("hops", "spare_hops"):
+            wanted = getattr(self, name)
+            if not (wanted or name == "spare_hops") or not all(1 <= hops <= MOST_HOPS for hops in wanted):
+                raise InvalidInput(f"must be numbers from 1 to {MOST_HOPS}", field=name)
+        shares = ("intersections", "min_functionality", "max_guess", "min_kind_share", "max_shared", "max_pair_share",
+                  "known_share")  # fmt: skip
         for name in shares:
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidInput("must be from 0 to 1", field=name)
-        counts = ("max_degree", "max_same", "max_per_found", "max_per_answer", "max_attempts")
+        counts = ("max_degree", "max_same", "max_per_found", "max_per_answer", "choices", "max_attempts")
         check_least(self, 1, *counts, must="must be")
         check_least(self, 2, "max_fan_out", "max_counted", must="must be")
 
     @property
     def shares(self) -> dict[Form, float]:
         """What part of the paths is wanted of each form; together 1. All numbers of hops have the same part."""
-        shares: dict[Form, float] = {}
-        for hops in self.hops:
-            part = 1 / len(self.hops)
-            met = self.intersections if hops > 1 else 0.0
-            meetings: dict[Form, float] = {}
-            for stem in range(hops - 1):
-                lengths = range(1, (hops - stem) // 2 + 1)
-                for shorter in lengths:
-                    meetings[Form(stem, (hops - stem - shorter, shorter))] = 1 / (hops - 1) / len(lengths)
-            for form, share in ({Form(hops): 1 - met} | {form: met * each for form, each in meetings.items()}).items():
-                shares[form] = shares.get(form, 0.0) + part * share
-        return {form: share for form, share in shares.items() if share}
+        return _share_forms(self.hops, self.intersections)
+
+    @property
+    def spare_shares(self) -> dict[Form, float]:
+        """The same of the paths that are taken where the graph has no more of those."""
+        return _share_forms(self.spare_hops, self.intersections)
+
+
+def _share_forms(numbers: tuple[int, ...], intersections: float) -> dict[Form, float]:
+    shares: dict[Form, float] = {}
+    for hops in numbers:
+        part = 1 / len(numbers)
+        met = intersections if hops > 1 else 0.0
+        meetings: dict[Form, float] = {}
+        for stem in range(hops - 1):
+            lengths = range(1, (hops - stem) // 2 + 1)
+            for shorter in lengths:
+                meetings[Form(stem, (hops - stem - shorter, shorter))] = 1 / (hops - 1) / len(lengths)
+        for form, share in ({Form(hops): 1 - met} | {form: met * each for form, each in meetings.items()}).items():
+            shares[form] = shares.get(form, 0.0) + part * share
+    return {form: share for form, share in shares.items() if share}
 
 
 def share_out(shares: Mapping[Form, float], count: int) -> Counter[Form]:

@@ -5,6 +5,7 @@ Read from the whole store at once, so that paths are grown from what can be aske
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -163,6 +164,11 @@ class FactCounts:
     """Of one relation."""
 
 
+def _noun_of(kind: str) -> str:
+    """Of `non-metropolitan county` and `county of Virginia`, the county."""
+    return next(iter(re.split(r" (?:of|in|with) ", kind.casefold())[0].split()[-1:]), "")
+
+
 class FactRules:
     """The rules of a configuration for one graph."""
 
@@ -171,6 +177,7 @@ class FactRules:
         store = graph.store
         self._needs_kind = relations_named(store, config.needs_kind)
         self._places = relations_named(store, config.places)
+        self._buildings = relations_named(store, config.buildings)
         self._impersonal = relations_named(store, config.impersonal)
         self.lists = self._lists()
         """Relations that lead along a closed list, by the way they do."""
@@ -224,7 +231,11 @@ class FactRules:
         kind = kinds.kind(slot.row)
         if edge.relation in self._needs_kind and not kind:
             return "needs_kind"
-        if edge.relation in self._places and kind.casefold().startswith(config.coarse):
+        if kind and kind == kinds.kind(child) and edge.relation in self._needs_kind:
+            return "same_kind"
+        if edge.relation in self._places and _noun_of(kind) in config.coarse:
+            return "coarse_place"
+        if edge.relation in self._buildings and _noun_of(kind) in config.towns:
             return "coarse_place"
         head, tail = (child, slot.row) if edge.is_forward else (slot.row, child)
         if edge.relation in self._impersonal and kinds.kind(head) == PERSON:

@@ -14,6 +14,8 @@ from trailforge.schemas import FactChain, KgFact, KgNode, KgShape, KgTriple
 
 Named = Callable[[int], np.ndarray]
 """Row of a start -> rows of all entities that its name may mean, rising."""
+_FAME_SAMPLE = 10_000
+"""Entities from everywhere in a graph that show how well known its entities are."""
 _MOST_CHECKED = 20_000
 """Entities, in all, that `left_without` looks at: it proves that there are others, and few tries find them."""
 
@@ -129,6 +131,33 @@ class _Check:
         if not link.child.links:
             return bool(np.isin(self.named(link.child.row), sources).any())
         return any(self.fits(source, link.child) for source in sources[: max(self.left, 0)].tolist())
+
+
+class Fame:
+    """How well known the entities of a graph are: by the triples that it has of them, times their names."""
+
+    def __init__(self, store: KgStore, by_heart: Container[int], share: float) -> None:
+        """`by_heart`: relations that are known whatever they join; `share`: of all entities, those little known."""
+        self._store, self._by_heart = store, by_heart
+        some = np.unique(np.linspace(0, len(store) - 1, min(len(store), _FAME_SAMPLE)).astype(int))
+        self.most = int(np.quantile([self._of_row(row) for row in some.tolist()], share)) if share < 1 else None
+        """Of the little known ones; None where all count as such."""
+
+    def _of_row(self, row: int) -> int:
+        return self._store.degree_of(row) * len(self._store.names_of(row))
+
+    def of(self, node: PathNode) -> int:
+        """Of what leads to a node of a tree.
+
+        A chain is known as well as the least known entity from which a fact leads on that is not known by heart. Where
+        chains meet, who knows one of them may answer.
+        """
+        known: list[int] = []
+        for link in node.links:
+            below = self.of(link.child) if link.child.links else None
+            own = self._of_row(link.child.row)
+            known.append(own if below is None else below if link.relation in self._by_heart else min(own, below))
+        return max(known)
 
 
 def links_of(root: PathNode) -> list[tuple[PathNode, Link]]:

@@ -16,6 +16,7 @@ from math import ceil
 
 import numpy as np
 
+from trailforge.generators.kg_questions.filters import is_named
 from trailforge.generators.kg_questions.paths.config import Form, KgPathConfig, share_out
 from trailforge.generators.kg_questions.paths.facts import (
     Edge,
@@ -29,9 +30,16 @@ from trailforge.generators.kg_questions.paths.facts import (
     forms_below,
 )
 from trailforge.generators.kg_questions.paths.graph import Graph, KindReader, relations_named
-from trailforge.generators.kg_questions.paths.query import Link, PathNode, answers, chain_of, left_without, links_of
+from trailforge.generators.kg_questions.paths.query import (
+    Fame,
+    Link,
+    PathNode,
+    answers,
+    chain_of,
+    left_without,
+    links_of,
+)
 from trailforge.retrieval.kg import KgStore
-from trailforge.rewards import mentions
 from trailforge.schemas import FactChain, KgTriple
 
 _TRIES = 12
@@ -70,6 +78,15 @@ class _Grown:
     relations: list[int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """What was grown and counted, and may be taken."""
+
+    root: PathNode
+    chain: FactChain
+    known_by: int
+
+
 def _pairs_with(relation: int, others: list[int]) -> set[tuple[int, int]]:
     return {(min(relation, other), max(relation, other)) for other in others}
 
@@ -89,6 +106,8 @@ class PathSampler:
         self._kinds = KindReader(self._graph, config)
         self._rules = FactRules(self._graph, self._kinds, config)
         self._tells_role = relations_named(store, config.tells_role)
+        self._by_heart = relations_named(store, config.by_heart)
+        self._fame = Fame(store, self._by_heart, config.known_share)
         self._used = np.zeros(len(store.relation_names))
         self._per_found: Counter[int] = Counter()
         self._per_answer: Counter[str] = Counter()
@@ -105,17 +124,21 @@ class PathSampler:
     def sample(self, count: int) -> Iterator[FactChain]:
         """Up to `count` paths, each found once; fewer when the graph has no more of the forms that are wanted.
 
-        What a form lacks of its share goes to others, of as many facts first.
+        What a form lacks of its share goes to others, of as many facts first; what all lack, to those that are spare.
         """
-        asked = share_out(self.config.shares, count)
         self._most_of_pair = max(_FEWEST_OF_PAIR, ceil(self.config.max_pair_share * count))
+        for shares in (self.config.shares, self.config.spare_shares):
+            for chain in self._sample_forms(shares, count):
+                count -= 1
+                yield chain
+
+    def _sample_forms(self, shares: dict[Form, float], count: int) -> Iterator[FactChain]:
+        asked = share_out(shares, count)
         found: Counter[Form] = Counter()
         missed: Counter[Form] = Counter()
         while found.total() < count:
             open_forms = [
-                form
-                for form in asked | Counter(self.config.shares)
-                if missed[form] < _MOST_MISSED and self._pools_of(form)
+                form for form in asked | Counter(shares) if missed[form] < _MOST_MISSED and self._pools_of(form)
             ]
             if not open_forms:
                 return
@@ -153,31 +176,35 @@ class PathSampler:
         return self._pools[form]
 
     def _of_form(self, form: Form) -> FactChain | None:
-        pools = self._pools_of(form)
-        for _ in range(self.config.max_attempts):
-            if not pools:
-                return None
+        """The least known of some paths; as many attempts are made for each as for the first, and no more in all than
+        for one.
+        """
+        pools, grown = self._pools_of(form), list[_Path]()
+        left = self.config.max_attempts
+        while left and pools and len(grown) < self.config.choices:
+            left -= 1
             edge = self._draw(list(pools))
             place = pools[edge].take()
             if place is None:
                 del pools[edge]
                 continue
             try:
-                chain = self._attempt(form, place)
+                grown.append(self._attempt(form, place))
             except _Unfit as reason:
                 self.rejected[str(reason)] += 1
                 self._used[edge.relation] += _MISS_WEIGHT
-            else:
-                pools[edge].gives = True
-                return chain
-        return None
+                continue
+            pools[edge].gives = True
+            if len(grown) == 1:
+                left = min(left, (self.config.max_attempts - left) * (self.config.choices - 1))
+        return self._take(min(grown, key=lambda path: path.known_by)) if grown else None
 
     def _draw(self, edges: list[Edge]) -> Edge:
         """One of some relations, more often one that few paths have."""
         weights = 1 / (1 + self._used[[edge.relation for edge in edges]]) ** 2
         return self._random.choices(edges, weights.tolist())[0]
 
-    def _attempt(self, form: Form, place: int) -> FactChain:
+    def _attempt(self, form: Form, place: int) -> _Path:
         """The path of a form that ends with the fact at a place. Raises `_Unfit`."""
         facts = self._reach.single if form.stem else self._reach.listed
         row = int(facts.rows[place])
@@ -186,7 +213,16 @@ class PathSampler:
         if why := self._why_not_found(row):
             raise _Unfit(why)
         root = self._grow(row, form, _Grown({row}, []), None, facts[place])
-        chain = self._counted(root)
+        if all(link.relation in self._by_heart for _, link in links_of(root)):
+            raise _Unfit("by_heart")
+        known_by = self._fame.of(root)
+        if self._fame.most is not None and known_by > self._fame.most:
+            raise _Unfit("well_known")
+        return _Path(root, self._counted(root), known_by)
+
+    def _take(self, path: _Path) -> FactChain:
+        """The path's record; what comes after is to differ from it."""
+        root, chain = path.root, path.chain
         for fact in chain.facts:
             self._paths_of[fact.triple].append(len(self._found))
         self._found.append(len(chain.facts))
@@ -336,15 +372,15 @@ class PathSampler:
         )
 
     def _gives_away(self, root: PathNode) -> bool:
-        """Does a start's name, a kind, or an earlier finding's name have in it what is to be found: Mexico City in
-        Mexico, or a state of Mexico?
+        """Does a start's name, a kind, or an earlier finding's name have in it a name of what is to be found: Mexico
+        City in Mexico, or a state of Mexico?
         """
         known = [self._store.label_of(node.row) for node in root.below() if not node.links]
         known += [self._kinds.kind(node.row) for node in root.below()]
-        for label in (self._store.label_of(node.row) for node in root.below() if node.links):
-            if any(mentions(name, label) for name in known):
+        for names in (self._store.names_of(node.row) for node in root.below() if node.links):
+            if any(is_named(text, name) for text in known for name in names):
                 return True
-            known.append(label)
+            known.append(names[0])
         return False
 
     def _has_shortcut(self, node: PathNode, above: tuple[int, ...]) -> bool:

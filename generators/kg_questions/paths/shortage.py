@@ -20,13 +20,16 @@ REFUSALS = {
     "answered": "an earlier path has the answer (paths.max_per_answer)",
     "passed_end": "a year would have to be passed (paths.ends)",
     "needs_kind": "the graph does not say what kind of thing is found (types, or instance of)",
-    "coarse_place": "the place is a country or a state, where a town is asked for (paths.coarse)",
+    "same_kind": "a city would be located in a city, or a country in a country (paths.needs_kind)",
+    "coarse_place": "the place is a state where a town is asked for, or a town where a grave is (paths.coarse, towns)",
     "odd_kind": "an end is of a kind that the relation hardly ever has (paths.min_kind_share)",
     "fan_out": "a fact leads to several where it has to lead to one, or to one where facts meet",
     "guessed": "the answer is often right for the last relation (paths.max_guess)",
     "turns_back": "the way leads back to where it came from",
     "common_pair": "earlier paths have two of the relations together (paths.max_pair_share)",
     "same_relation": "one relation stands in too many facts of a path (paths.max_same)",
+    "by_heart": "all its relations are known by heart (paths.by_heart)",
+    "well_known": "it rests on well-known entities alone (paths.known_share)",
     "told": "a name has that of a later finding in it",
     "shortcut": "a fact joins what has to be two facts apart",
     "not_unique": "other entities satisfy the same facts",
@@ -35,7 +38,9 @@ REFUSALS = {
     "repeated": "its other paths have the facts of these",
 }
 """Why an attempt gave no path, by the reason in `PathSampler.rejected`."""
-_GROWN = frozenset(("same_relation", "told", "shortcut", "not_unique", "not_ruled_out", "spare_fact"))
+_GROWN = frozenset(
+    ("by_heart", "well_known", "same_relation", "told", "shortcut", "not_unique", "not_ruled_out", "spare_fact")
+)
 _OF_GRAPH = frozenset(("no_thing", "needs_kind", "coarse_place", "odd_kind", "guessed"))
 
 
@@ -57,11 +62,11 @@ def list_refusals(rejected: Mapping[str, int]) -> str:
 def describe_shortage(found: int, sampler: PathSampler, count: int) -> str:
     """What is told where a graph gives fewer paths than are asked for."""
     more = ""
-    if 1 not in sampler.config.hops:
-        config = replace(sampler.config, hops=(1, *sampler.config.hops))
+    if 1 not in (*sampler.config.hops, *sampler.config.spare_hops):
+        config = replace(sampler.config, spare_hops=(1, *sampler.config.spare_hops))
         number = len(list(sampler.with_config(config).sample(count)))
-        hops = ", ".join(map(str, config.hops))
-        more = f"; with `paths: {{hops: [{hops}]}}` in the preset it gives {number:,}"
+        hops = ", ".join(map(str, config.spare_hops))
+        more = f"; with `paths: {{spare_hops: [{hops}]}}` in the preset it gives {number:,}"
     return (
         f"the graph gave {found:,} of {count:,} paths: {describe_lack(sampler.rejected)}; "
         f"attempts that gave none: {list_refusals(sampler.rejected)}{more}"

@@ -129,9 +129,23 @@ def test_a_fact_between_kinds_that_the_relation_hardly_joins_is_left_out(tmp_pat
 
 
 def test_a_birthplace_is_no_country(tmp_path: Path) -> None:
-    triples = [("ann", "place of birth", "albania"), ("albania", "instance of", "country"),
-               ("bob", "place of birth", "tirana"), ("tirana", "instance of", "city")]  # fmt: skip
-    assert answers(paths(tmp_path, triples, replace(CHAINS, hops=(1,)))) == {"tirana"}
+    kinds = {"albania": "country", "surrey": "non-metropolitan county", "ticino": "canton of switzerland",
+             "tirana": "city", "aarau": "capital of a canton", "essen": "city of the state"}  # fmt: skip
+    triples = [(f"who{place}", "place of birth", place) for place in kinds]
+    triples += [(place, "instance of", kind) for place, kind in kinds.items()]
+    assert answers(paths(tmp_path, triples, replace(CHAINS, hops=(1,)))) == {"tirana", "aarau", "essen"}
+
+
+def test_a_grave_is_in_no_town(tmp_path: Path) -> None:
+    kinds = {
+        "glendale": "city of the united states",
+        "highgate": "cemetery",
+        "agra": "big city",
+        "ticino": "canton of x",
+    }
+    triples = [(f"who{place}", "place of burial", place) for place in kinds]
+    triples += [(place, "instance of", kind) for place, kind in kinds.items()]
+    assert answers(paths(tmp_path, triples, replace(CHAINS, hops=(1,)))) == {"highgate"}
 
 
 def test_a_kind_may_not_tell_what_is_found_later(tmp_path: Path) -> None:
