@@ -4,7 +4,7 @@ The graph is CoDEx's labelled triples with the names and types of its entities, 
 Paths are those of a preset, with other numbers of its `paths` if given.
 
     python benchmarks/kg_paths.py --count 200
-    python benchmarks/kg_paths.py --count 200 --set spare_hops=[] known_share=1.0 --show 30
+    python benchmarks/kg_paths.py --count 200 --set spare_hops=[1] --show 30
 """
 
 from __future__ import annotations
