@@ -17,6 +17,7 @@ from trailforge.filters.guesses import Bridges
 from trailforge.filters.questions import doubtful_gold
 from trailforge.generators.agent_trajectories.evidence import (
     admission_of,
+    facts_to_read,
     find_hops,
     find_unread,
     is_borne_out,
@@ -191,7 +192,7 @@ def unstated_answer(row: AgentTrajectory) -> Verdict:
     Score: how many of the facts that the answer rests on are not stated. Of episodes that nothing else speaks against:
     others are not read again, nor are facts that a clause or a triple names plainly.
     """
-    return count_unstated(row.readings)
+    return count_unstated(row.readings, facts_to_read(row) if row.readings else ())
 
 
 def ungrounded_answer(row: AgentTrajectory) -> Verdict:

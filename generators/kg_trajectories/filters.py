@@ -111,7 +111,7 @@ def unstated_answer(row: KgTrajectory) -> Verdict:
     Score: how many of the facts that the answer rests on are not stated. Of selected episodes alone: others are not
     read again, nor are facts that a clause or a triple names plainly.
     """
-    return count_unstated(row.readings)
+    return count_unstated(row.readings, facts_to_read(row) if row.readings else ())
 
 
 def wrong_intermediate(row: KgTrajectory) -> Verdict:
