@@ -24,7 +24,7 @@ from trailforge.rewards.reading import name_key, nations
 from trailforge.schemas import FactReading, Hop, KgTriple, Passage, Verdict
 
 _FORMS = [
-    frozenset(line.split())
+    frozenset(word.replace("_", " ") for word in line.split())
     for line in (
         "born birth birthplace native",
         "die died dies death deceased",
@@ -36,7 +36,7 @@ _FORMS = [
         "performed performer sang sung singer",
         "produced producer",
         "founded founder established inception formed",
-        "released release publication published premiered premiere",
+        "released release publication published premiered premiere come_out came_out",
         "citizen citizenship nationality",
         "educated studied graduated alma education",
         "situated located location lies",
@@ -47,7 +47,7 @@ _FORMS = [
 ]
 """Forms in which questions, passages and graphs name one relation."""
 _ASKING = content_stems("who whom whose what which where when why how did do does name please place date year")
-_KIND_ASKED = re.compile(r"\b(which|what)\s+(?!(?:is|was|are|were|did|does|do|has|had)\b)\w+")
+_KIND_ASKED = re.compile(r"\b(which|what)\s+(?!(?:is|was|are|were|did|does|do|has|had)\b)(\w+)", re.IGNORECASE)
 """What is asked for, as "which city" says it: no word of the relation."""
 _PARTICLES = frozenset("of the and in on a an for to at de la le du des del di da van von der den al el".split())
 """Small words within names."""
@@ -70,6 +70,8 @@ _DAY = rf"(?:\d{{1,2}}\s+)?(?:{_MONTHS}\s+)?(?:\d{{1,2}},\s+)?"
 _CAPITALS = r"(?-i:[A-Z])[\w'’-]*(?:,?\s+(?-i:[A-Z])[\w'’-]*)*"
 _THERE = rf"(?:on\s+{_DAY}\d{{4}},?\s+)?(?:in|at|on)\s+(?:the\s+)?"
 _THEN = rf"(?:(?:in|at)\s+{_CAPITALS},?\s+)?(?:in|on)\s+{_DAY}"
+_TITLED = rf"{_CAPITALS}\s*,?\s*\(\s*"
+"""The name that an article begins with, in full, and the bracket behind it."""
 _ENDS = r"(?![\w-])(?!['’]s?\b)(?!\s+(?-i:[A-Z\d]))"
 """No name goes on here, nor is something else of it meant."""
 _MARRIED = "spouse"
@@ -156,12 +158,15 @@ def is_plainly_stated(fact: SoughtFact, passages: Sequence[Passage], triples: Se
     named before.
     """
     names = [name for name in fact.names if name.strip()]
-    asked = _read_question(fact)
     if any(map(is_never_quoted, names)):
         return False
-    if any(_is_triple_of(fact, names, asked, triple) for triple in triples):
+    if any(_is_triple_of(fact, names, triple) for triple in triples):
         return True
-    return asked is not None and any(_states(asked, names, passage, passages) for passage in passages)
+    return any(
+        asked is not None and _states(asked, names, passage, passages)
+        for passage in passages
+        for asked in [_read_question(fact, passage.title)]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,30 +175,48 @@ class _Asked:
 
     subject: str
     words: tuple[str, ...]
-    """By which the relation goes."""
+    """By which the relation goes; empty where the kind of thing that is asked for says it all."""
     side: Side
+    kind: str
+    """That kind, where it is told."""
 
 
-def _read_question(fact: SoughtFact) -> _Asked | None:
-    """None for any other question: a second name, a number or a word more makes another one of it."""
-    subjects = [each for each in fact.given if each.strip()] or _names_in(fact.question)
+def _read_question(fact: SoughtFact, known: str) -> _Asked | None:
+    """None for any other question: a second name, a number or a word more makes another one of it.
+
+    `known`: the title of a text, or the head of a triple; where that stands in the question, it is the subject.
+    """
+    subjects = [each for each in fact.given if each.strip()] or [known]
+    if not fact.given and (not known or known not in fact.question):
+        subjects = _names_in(fact.question)
     if len(subjects) != 1 or subjects[0] not in fact.question:
         return None
     before, after = fact.question.split(subjects[0], 1)
-    if fact.given and any(_names_in(part) for part in (before, f"x {after}")):
+    if any(_names_in(part) for part in (before, f"x {after}")):
         return None
+    kind = _KIND_ASKED.search(before)
     parts = [_relation_words(part) for part in (_KIND_ASKED.sub(r"\1", before), after)]
-    is_owner = after.lstrip().startswith(("'", "’"))
-    if not any(parts) or all(parts):
+    words = parts[0] or parts[1] or (["origin"] if re.fullmatch(r"\s*from\W*", after) else [])
+    if all(parts) or not (words or kind):
         return None
-    words = parts[0] or parts[1]
-    phrase = re.search(rf"\b{words[0]}\b(?:.*\b{words[-1]}\b)?", fact.question.casefold())
-    form = next((sorted(form) for form in _FORMS if form.issuperset(words)), [phrase[0]] if phrase else [])
-    first = before.casefold().split()[:1]
-    is_at = first in (["where"], ["when"]) or bool(re.search(r"\b(?:in|on|at) (?:which|what)\b", before, re.IGNORECASE))
-    is_at = is_at or bool(re.search(r"\b(?:place|date|year) of\b|\bbirthplace\b", fact.question, re.IGNORECASE))
-    side: Side = "at" if is_at else "of" if parts[0] or is_owner else "with"
-    return _Asked(subjects[0], tuple(form), side) if form else None
+    is_owner = after.lstrip().startswith(("'", "’"))
+    side: Side = "at" if _asks_where(before) else "of" if parts[0] or is_owner else "with"
+    return _Asked(subjects[0], _relation_of(words, fact.question), side, kind[2].casefold() if kind else "")
+
+
+def _asks_where(before: str) -> bool:
+    return bool(
+        re.match(r"(?:where|when)\b|.*\b(?:in|on|at) (?:which|what)\b|.*\b(?:place|date|year) of\b", before, re.I)
+    )
+
+
+def _relation_of(words: Sequence[str], question: str) -> tuple[str, ...]:
+    """All forms of a relation; one of several words goes by them as they stand."""
+    if not words:
+        return ()
+    phrase = re.search(rf"\b{words[0]}\b(?:.*\b{words[-1]}\b)?", question.casefold())
+    said = phrase[0] if phrase else words[0]
+    return next((tuple(sorted(form)) for form in _FORMS if form.issuperset(words) or said in form), (said,))
 
 
 def _names_in(question: str) -> list[str]:
@@ -220,30 +243,38 @@ def _relation_words(text: str) -> list[str]:
     return [word for word in words if len(word) > 1 and (stems := content_stems(word)) and not stems <= _ASKING]
 
 
-def _is_triple_of(fact: SoughtFact, names: Sequence[str], asked: _Asked | None, triple: KgTriple) -> bool:
+def _is_triple_of(fact: SoughtFact, names: Sequence[str], triple: KgTriple) -> bool:
     """Of its head: who is whose child is no matter of taste."""
     if not any(same_answer(triple.tail_label, name) for name in names):
         return False
     if normalize_answer(fact.question) == normalize_answer(ask_relation(triple.head_label, triple.relation_label)):
         return True
-    if asked is None or asked.side == "with":
+    asked = _read_question(fact, triple.head_label)
+    if asked is None:
         return False
+    label = content_stems(triple.relation_label)
+    kind, known = content_stems(asked.kind), {stem for word in asked.words for stem in content_stems(word)}
+    is_same = bool(kind & label) and not asked.words if label == kind else label - kind - _ASKING <= known != set()
+    # "What is X the capital of?": only what is told to be of the kind that is asked for is at the tail.
+    is_at_tail = asked.side != "with" or bool(kind & label)
     heads = {normalize_answer(each) for each in (triple.head_label, *other_names(triple.head_label))}
-    words = _relation_words(triple.relation_label)
-    is_same = bool(words) and (set(words) <= set(asked.words) or triple.relation_label.casefold() in asked.words)
-    return is_same and normalize_answer(asked.subject) in heads
+    return is_same and is_at_tail and normalize_answer(asked.subject) in heads
 
 
 def _states(asked: _Asked, names: Sequence[str], passage: Passage, passages: Sequence[Passage]) -> bool:
     is_titled = _is_title(asked.subject, passage.title, {each.title for each in passages})
     is_first = True
     """Has nothing else been named yet, which "he" or "it" could mean?"""
-    for sentence in split_sentences(passage.text):
-        bare = re.sub(r"\s*\([^()]*\)", "", _fold(sentence))
-        for name in names:
-            forms = _plain_forms(asked, _fold(name), is_titled=is_titled, is_first=is_first)
-            is_told = mentions(sentence, name) and any(re.match(form, bare, re.IGNORECASE) for form in forms)
-            if is_told and not _TOLD_OTHERWISE.search(_without(bare, _fold(name), _fold(asked.subject))):
+    for sentence in split_sentences(passage.text) if asked.words else ():
+        folded = _fold(sentence)
+        bare, begins = re.sub(r"\s*\([^()]*\)", "", folded), is_titled and passage.text.startswith(sentence)
+        for name in map(_fold, names):
+            if not mentions(folded, name) or _TOLD_OTHERWISE.search(_without(folded, name, _fold(asked.subject))):
+                continue
+            forms = _plain_forms(asked, name, is_titled=is_titled, is_first=is_first)
+            if any(re.match(form, bare, re.IGNORECASE) for form in forms):
+                return True
+            if begins and any(re.match(form, folded, re.IGNORECASE) for form in _lifespans(asked, name)):
                 return True
         is_first = is_first and _names_nobody_else(_without(bare, _fold(asked.subject)))
     return False
@@ -285,8 +316,7 @@ def _plain_forms(asked: _Asked, answer: str, *, is_titled: bool, is_first: bool)
         yield rf"{begins}(?:(?:in|of|to|with|for|by)\s+)?(?:the\s+)?{said}"
         return
     if asked.side == "at":
-        is_when = answer[:1].isdigit() or re.match(rf"{_MONTHS}\b", answer, re.IGNORECASE)
-        yield rf"{begins}{_THEN if is_when else _THERE}{said}"
+        yield rf"{begins}{_THEN if _is_date(answer) else _THERE}{said}"
     else:
         yield rf"{begins}by\s+{said}"
         yield rf"{re.escape(answer)}\s+(?:{relation})\s+(?:the\s+(?:[a-z]+\s+){{0,2}})?{subject}{_ENDS}"
@@ -295,6 +325,26 @@ def _plain_forms(asked: _Asked, answer: str, *, is_titled: bool, is_first: bool)
     yield rf"{re.escape(answer)},?\s+(?:{_IS}\s+)?(?:the|an?)\s+(?:{relation})\s+of\s+{subject}{_ENDS}"
     yield rf"(?:the\s+)?(?:{relation})\s+of\s+{subject}\s+{_IS}\s+(?:the\s+)?{said}"
     yield rf"{whose}\s+(?:{relation}),?\s+(?:{_IS}\s+)?(?:the\s+)?{said}"
+
+
+def _lifespans(asked: _Asked, answer: str) -> Iterator[str]:
+    """What an article begins with: "Ann Lee (born 4 May 1890 in Graz)", "Ann Lee (4 May 1890 – 1950)"."""
+    said, to = re.escape(answer), r"\s*[–—-]\s*"
+    if asked.side != "at":
+        return
+    relation = "|".join(re.escape(_fold(word)) for word in asked.words)
+    if not _is_date(answer):
+        yield rf"{_TITLED}(?:{relation})\s+(?:(?:on\s+)?{_DAY}\d{{4}},?\s+)?(?:in\s+)?{said}{_ENDS}"
+        return
+    yield rf"{_TITLED}(?:{relation})\s+(?:on\s+)?{_DAY}{said}{_ENDS}"
+    if "born" in asked.words:
+        yield rf"{_TITLED}{_DAY}{said}{to}{_DAY}\d{{4}}\s*\)"
+    if "died" in asked.words:
+        yield rf"{_TITLED}{_DAY}\d{{4}}{to}{_DAY}{said}\s*\)"
+
+
+def _is_date(answer: str) -> bool:
+    return answer[:1].isdigit() or re.match(rf"{_MONTHS}\b", answer, re.IGNORECASE) is not None
 
 
 def _fold(text: str) -> str:

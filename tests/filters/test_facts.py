@@ -117,6 +117,31 @@ def test_a_sentence_states_what_is_asked_for_and_not_its_reverse(
     assert is_plainly_stated(SoughtFact(question, (answer,)), [passage(text, "x")]) is is_plain
 
 
+LIFE = "Ann Marie Lee (born 4 May 1890 in Graz) was a singer."
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "text", "is_plain"),
+    [
+        ("Where was Ann Lee born?", "Graz", LIFE, True),
+        ("When was Ann Lee born?", "4 May 1890", LIFE, True),
+        ("When was Ann Lee born?", "1890", LIFE, True),
+        ("When did Ann Lee die?", "1890", LIFE, False),
+        ("Where was Ann Lee born?", "Graz", f"She had a son. {LIFE}", False),
+        ("Where was Ann Lee born?", "Graz", "Ann Lee (born in Linz, raised in Graz) was a singer.", False),
+        ("When was Ann Lee born?", "1890", "Ann Lee (4 May 1890 – 5 June 1950) was a singer.", True),
+        ("When did Ann Lee die?", "5 June 1950", "Ann Lee (4 May 1890 – 5 June 1950) was a singer.", True),
+        ("When did Ann Lee die?", "1890", "Ann Lee (4 May 1890 – 5 June 1950) was a singer.", False),
+        ("When was Ann Lee born?", "1890", "Ann Lee, wife of a singer (4 May 1890 – 5 June 1950), sang.", False),
+        ("When was Ann Lee founded?", "1890", "Ann Lee (4 May 1890 – 5 June 1950) was a singer.", False),
+    ],
+)
+def test_an_article_begins_with_dates_of_its_title(question: str, answer: str, text: str, is_plain: bool) -> None:
+    fact = SoughtFact(question, (answer,))
+    assert is_plainly_stated(fact, [passage(text, "Ann Lee")]) is is_plain
+    assert not is_plainly_stated(fact, [passage(text.replace("Ann Lee", "Eve Ray"), "Eve Ray")])
+
+
 def test_a_title_is_nobody_where_two_are_namesakes() -> None:
     text = "He was born in Düsseldorf."
     namesakes = [passage(text, "Gustaf Gründgens (actor)"), passage("He was a painter.", "Gustaf Gründgens (painter)")]
@@ -136,6 +161,38 @@ def test_a_title_is_nobody_where_two_are_namesakes() -> None:
 def test_a_triple_is_read_from_its_head(head: str, relation: str, tail: str, is_plain: bool) -> None:
     asked = SoughtFact("Who is the father of Ann Lee?", ("Bob Lee",), ("Ann Lee",))
     assert is_plainly_stated(asked, [], [triple(head, relation, tail)]) is is_plain
+
+
+@pytest.mark.parametrize(
+    ("question", "relation", "is_plain"),
+    [
+        ("Which country is Alpha from?", "country of origin", True),
+        ("Which country is Alpha from?", "country of citizenship", False),
+        ("Which country was Alpha a citizen of?", "country of citizenship", True),
+        ("Which country was Alpha a citizen of?", "country", False),
+        ("In which country is Alpha?", "country", True),
+        ("In which country is Alpha?", "country of origin", False),
+        ("When did Alpha come out?", "publication date", True),
+        ("When did Alpha come out?", "inception", False),
+        ("Which award did Alpha receive?", "award received", True),
+        ("Who founded Alpha?", "founded by", True),
+        ("What is Alpha the capital of?", "capital", False),
+        ("What is Alpha the capital of?", "capital of", True),
+        ("Where did Alpha die?", "place of burial", False),
+        ("Who is Alpha's father?", "father", True),
+    ],
+)
+def test_a_relation_of_a_graph_is_the_one_that_is_asked_for(question: str, relation: str, is_plain: bool) -> None:
+    assert is_plainly_stated(SoughtFact(question, ("Beta",)), [], [triple("Alpha", relation, "Beta")]) is is_plain
+
+
+@pytest.mark.parametrize("head", ["O Segredo do Corcunda", "The Accident (film)", "2 Fast 2 Furious", "de Kooning"])
+def test_a_head_or_a_title_that_stands_in_the_question_is_its_subject(head: str) -> None:
+    fact = SoughtFact(f"Who directed {head}?", ("Ann Lee",))
+    assert is_plainly_stated(fact, [], [triple(head, "director", "Ann Lee")])
+    assert is_plainly_stated(fact, [passage("It is a film directed by Ann Lee.", head)])
+    assert not is_plainly_stated(fact, [], [triple(head.split()[-1], "director", "Ann Lee")])
+    assert not is_plainly_stated(fact, [], [triple(f"{head} II", "director", "Ann Lee")])
 
 
 CHAIN = (
