@@ -129,12 +129,14 @@ async def test_the_episodes_of_a_strong_model(
     questions = {q.id: q for q in everything}
     results: list[ItemResult] = [await episodes_of(questions[uid], context, config) for uid in recording["questions"]]
     assert model.check_all_used() == {
-        "episode kg_search": 47, "keep_triples": 3, "self_check": 10, "read_answer": 6, "grade": 1,
+        "episode kg_search": 47, "keep_triples": 3, "self_check": 8, "read_answer": 6, "grade": 1,
     }  # fmt: skip
     rows = [row for result in results for row in result.rows["kg_trajectories"]]
     rejected = [row for result in results for row in result.rows["rejected"]]
     reasons = Counter(row.reason for row in rejected)
-    assert (len(rows), reasons) == (10, {"wrong_answer": 2, "unread_query": 6, "answer_leaked": 2})
+    # The guess: "Since the question expects one of them to be earlier, … Moner Manush (1997) is meant".
+    guessed = {"wrong_answer": 2, "unread_query": 6, "answer_leaked": 2, "admitted_guess": 1}
+    assert (len(rows), reasons) == (9, guessed)
     assert all(reading.answer for row in rows for reading in row.readings)
     assert not [row.conflicts for row in rows if row.conflicts]
     assert [row.judge_score for row in rows if row.judge_score is not None] == [1.0]
@@ -144,4 +146,4 @@ async def test_the_episodes_of_a_strong_model(
     assert not taken_for_another
     not_found = {e.mention for row in rows for step in row.steps for e in step.entities if not e.label}
     assert not_found == NOT_IN_THE_GRAPH
-    assert sum(model.check_all_used().values()) / len(rows) < 7  # calls that an accepted row costs
+    assert sum(model.check_all_used().values()) / len(rows) < 7.5  # calls that an accepted row costs
