@@ -6,7 +6,7 @@ time in eleven: an agent that knows that little says so, and one that always say
 what it has read.
 
 "Unknown" is paid as a wrong answer where a text that the agent was given states the answer, and where it has not
-searched at all.
+searched at all. No text states yes or no: there it is, unless a document that the question rests on was not retrieved.
 """
 
 from __future__ import annotations

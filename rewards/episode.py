@@ -29,7 +29,7 @@ from trailforge.rewards.msearcher import MSearcherConstants, msearcher_reward
 from trailforge.rewards.r_search import RSearchConstants, answer_reward, r_search_reward
 from trailforge.rewards.search_r1 import SearchR1Constants, search_r1_reward
 from trailforge.rewards.targets import right_names
-from trailforge.rewards.text import exact_match
+from trailforge.rewards.text import exact_match, normalize_answer
 from trailforge.schemas import GroundTruth, InvalidInput
 
 RewardConstants = (
@@ -79,6 +79,7 @@ REWARD_PRESETS: dict[str, RewardPreset] = {
 }
 """Each with the paper's values. `search-r1` is the other reward of RAGSearch, for agents of that protocol; `abstention`
 is ours."""
+_NEVER_QUOTED = frozenset(("yes", "no"))
 _FEWEST_LETTERS = 5
 """Of a name that is added to a target whose reward covers by characters: "Oman" stands in "Roman"."""
 
@@ -256,7 +257,14 @@ def measure_answer(answer: str, truth: GroundTruth, constants: RewardConstants, 
 
 
 def is_stated(episode: Episode, truth: GroundTruth) -> bool:
-    """Does a text that the agent was given state a gold answer?"""
+    """Does a text that the agent was given state a gold answer?
+
+    No text has to say yes or no, and "no" stands in most: they are stated unless a supporting document is known that
+    was not retrieved.
+    """
+    if any(normalize_answer(gold) in _NEVER_QUOTED for gold in truth.golds):
+        recall = supporting_recall(episode, truth)
+        return bool(episode.given_texts) and recall in (None, 1.0)
     return any(states(text, gold) for text in episode.given_texts for gold in truth.golds)
 
 
