@@ -19,7 +19,7 @@ from trailforge.filters.base import count_faults, is_never_quoted
 from trailforge.filters.grounding import CHOICE
 from trailforge.mcts.plan import ask_relation, gold_plan, references, resolve
 from trailforge.retrieval.sentences import split_sentences
-from trailforge.rewards import is_near_miss, mentions, normalize_answer, other_names, same_answer
+from trailforge.rewards import mentions, normalize_answer, other_names, same_answer
 from trailforge.rewards.reading import name_key, nations
 from trailforge.schemas import FactReading, Hop, KgTriple, Passage, Verdict
 
@@ -129,7 +129,7 @@ def unsettled_facts(
 def count_unstated(readings: Sequence[FactReading], facts: Sequence[SoughtFact]) -> Verdict:
     """`unstated_answer`: a fact that a model did not find when it was asked for it rejects. Score: how many.
 
-    So does one for which it found something else, that shares no name and no number with the answer.
+    So does one for which it found something else.
     """
     names = {fact.question: fact.names for fact in facts}
     unstated = [each for each in readings if not _is_found(each.answer, names.get(each.question))]
@@ -142,13 +142,19 @@ def count_unstated(readings: Sequence[FactReading], facts: Sequence[SoughtFact])
 
 
 def _is_found(answer: str, names: Sequence[str] | None) -> bool:
-    """Does a reading give the answer that goes by these names, or nearly? Of several values one has to."""
+    """Does a reading give the answer that goes by these names, more or less of it, or nearly? Of several values one."""
     if not answer or names is None:
         return bool(answer)
     parts = [part for part in map(str.strip, answer.split(";")) if part]
-    return any(same_answer(part, name) for part in parts for name in names) or any(
-        is_near_miss(part, names) for part in parts if not any(map(is_never_quoted, names))
-    )
+    return any(same_answer(part, name) or _is_nearly(part, name) for part in parts for name in names)
+
+
+def _is_nearly(read: str, name: str) -> bool:
+    """Part of each other, or most words in common: "Anna Amalie of Baden", but not another Henry or another day."""
+    if is_never_quoted(name):
+        return False
+    one, other = ({*re.findall(r"\w+", text.casefold())} for text in (read, name))
+    return mentions(read, name) or mentions(name, read) or 2 * len(one & other) > len(one | other)
 
 
 def is_plainly_stated(fact: SoughtFact, passages: Sequence[Passage], triples: Sequence[KgTriple] = ()) -> bool:

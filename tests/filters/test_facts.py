@@ -247,6 +247,24 @@ def test_a_reading_of_something_else_rejects_too(answer: str, keep: bool) -> Non
     assert verdict.keep is keep and (keep or f"answered {answer!r}" in verdict.detail)
 
 
+@pytest.mark.parametrize(
+    ("name", "answer", "keep"),
+    [
+        ("Henry III", "Henry II", False),
+        ("John Brown", "John Smith", False),
+        ("22 December 1899", "24 December 1899", False),
+        ("22 December 1899", "December 22, 1899", True),
+        ("poison", "forced to take poison", True),
+        ("Anna Amalia of Baden-Durlach", "Countess Anna Amalie of Baden-Durlach", True),
+        ("1899", "December 22, 1899", True),
+        ("French", "France", True),
+    ],
+)
+def test_a_reading_may_say_more_or_less_of_the_answer_and_not_another(name: str, answer: str, keep: bool) -> None:
+    fact = SoughtFact("What?", (name,))
+    assert count_unstated([FactReading(question="What?", answer=answer)], [fact]).keep is keep
+
+
 @pytest.mark.parametrize("gold", ["yes", "no"])
 def test_of_yes_and_no_the_other_one_rejects(gold: str) -> None:
     fact = SoughtFact("Are both French?", (gold,))
