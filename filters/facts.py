@@ -49,6 +49,7 @@ _FORMS = [
 _ASKING = content_stems("who whom whose what which where when why how did do does name please place date year")
 _KIND_ASKED = re.compile(r"\b(which|what)\s+(?!(?:is|was|are|were|did|does|do|has|had)\b)(\w+)", re.IGNORECASE)
 """What is asked for, as "which city" says it: no word of the relation."""
+_TIMES = frozenset("year date day month decade century".split())
 _PARTICLES = frozenset("of the and in on a an for to at de la le du des del di da van von der den al el".split())
 """Small words within names."""
 _WORD = re.compile(r"[^\W_]+(?:[.'’&-][^\W_]+)*\.?")
@@ -185,6 +186,8 @@ class _Asked:
     side: Side
     kind: str
     """That kind, where it is told."""
+    is_when: bool
+    """Is it a time that is asked for?"""
 
 
 def _read_question(fact: SoughtFact, known: str) -> _Asked | None:
@@ -207,7 +210,9 @@ def _read_question(fact: SoughtFact, known: str) -> _Asked | None:
         return None
     is_owner = after.lstrip().startswith(("'", "’"))
     side: Side = "at" if _asks_where(before) else "of" if parts[0] or is_owner else "with"
-    return _Asked(subjects[0], _relation_of(words, fact.question), side, kind[2].casefold() if kind else "")
+    told = kind[2].casefold() if kind else ""
+    is_when = told in _TIMES or bool(re.match(r"when\b|.*\b(?:date|year) of\b", before, re.IGNORECASE))
+    return _Asked(subjects[0], _relation_of(words, fact.question), side, told, is_when)
 
 
 def _asks_where(before: str) -> bool:
@@ -276,6 +281,8 @@ def _states(asked: _Asked, names: Sequence[str], passage: Passage, passages: Seq
         bare, begins = re.sub(r"\s*\([^()]*\)", "", folded), is_titled and passage.text.startswith(sentence)
         for name in map(_fold, names):
             if not mentions(folded, name) or _TOLD_OTHERWISE.search(_without(folded, name, _fold(asked.subject))):
+                continue
+            if asked.side == "at" and _is_date(name) is not asked.is_when:
                 continue
             forms = _plain_forms(asked, name, is_titled=is_titled, is_first=is_first)
             if any(re.match(form, bare, re.IGNORECASE) for form in forms):
@@ -350,7 +357,7 @@ def _lifespans(asked: _Asked, answer: str) -> Iterator[str]:
 
 
 def _is_date(answer: str) -> bool:
-    return answer[:1].isdigit() or re.match(rf"{_MONTHS}\b", answer, re.IGNORECASE) is not None
+    return re.match(rf"(?:{_MONTHS}\s+)?\d", answer, re.IGNORECASE) is not None
 
 
 def _fold(text: str) -> str:
