@@ -22,8 +22,8 @@ PROMPT = "read_fact"
 PURPOSE = "read_answer"
 """Under which the calls on answers are counted."""
 AnswerCheck = Literal["off", "reading"]
-"""Whether what the answer of a selected episode rests on is read once more. `reading`: by the model, where no clause
-and no triple names it with what is asked of it."""
+"""Whether what the answer of a selected episode rests on is read once more. `reading`: by the model, where no sentence
+and no triple states it plainly."""
 
 
 class ReadRow(Protocol):
@@ -50,8 +50,8 @@ def limit_of(check: AnswerCheck) -> str:
     if check == "off":
         return f"{by_words}; that it follows from it is not judged."
     return (
-        f"{by_words}. Where no clause or triple names it with what was asked, a model read once more what the answer "
-        "rests on, and had to find it (`readings`)."
+        f"{by_words}. Where no triple and no sentence that is nothing but the statement gives it, a model read once more "
+        "what the answer rests on, and had to find it (`readings`)."
     )
 
 

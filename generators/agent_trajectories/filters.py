@@ -190,7 +190,7 @@ def unstated_answer(row: AgentTrajectory) -> Verdict:
     """Asked once more, a model that read what the agent had read did not find its answer there, though the words are.
 
     Score: how many of the facts that the answer rests on are not stated. Of episodes that nothing else speaks against:
-    others are not read again, nor are facts that a clause or a triple names plainly.
+    others are not read again, nor are facts that a sentence or a triple states plainly.
     """
     return count_unstated(row.readings, facts_to_read(row) if row.readings else ())
 

@@ -109,7 +109,7 @@ def unstated_answer(row: KgTrajectory) -> Verdict:
     """Asked once more, a model that read what it had read did not find its answer there, though the words are.
 
     Score: how many of the facts that the answer rests on are not stated. Of selected episodes alone: others are not
-    read again, nor are facts that a clause or a triple names plainly.
+    read again, nor are facts that a sentence or a triple states plainly.
     """
     return count_unstated(row.readings, facts_to_read(row) if row.readings else ())
 
