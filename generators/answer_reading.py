@@ -50,8 +50,8 @@ def limit_of(check: AnswerCheck) -> str:
     if check == "off":
         return f"{by_words}; that it follows from it is not judged."
     return (
-        f"{by_words}. Where no triple and no sentence that is nothing but the statement gives it, a model read once more "
-        "what the answer rests on, and had to find it (`readings`)."
+        f"{by_words}. Where no triple and no sentence that is nothing but the statement gives it, a model read once "
+        "more what the answer rests on, and had to find it (`readings`)."
     )
 
 
