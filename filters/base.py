@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from trailforge.rewards import mentions, normalize_answer, other_names, same_answer
+from trailforge.rewards import mentions, other_names, same_answer
 from trailforge.schemas import FilterScore, Verdict
 
 T = TypeVar("T")
-
-_NEVER_QUOTED = {"yes", "no"}
 
 
 def first_rejection(verdicts: Iterable[Verdict]) -> Verdict | None:
@@ -46,8 +44,3 @@ def names_of_answer(answer: str, golds: Iterable[str]) -> tuple[str, ...]:
     """An answer, the gold answers that it says in other words, and what each goes by, too."""
     said = [answer, *(gold for gold in golds if same_answer(answer, gold))]
     return tuple(dict.fromkeys(name for each in said for name in (each, *other_names(each)) if name.strip()))
-
-
-def is_never_quoted(answer: str) -> bool:
-    """Yes and no: no text has to say them."""
-    return normalize_answer(answer) in _NEVER_QUOTED

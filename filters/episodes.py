@@ -74,7 +74,8 @@ def judge_episode(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFi
     first = [*of_plan, form] if is_given_up else [form, *of_plan]
     last = "" if is_given_up or not episode.messages else episode.messages[-1].content
     names = () if episode.options else (episode.answer, episode.final_answer)
-    guess = admitted_guess(find_admission(last, names))
+    read = [f"{passage.title}. {passage.text}" for search in episode.searches for passage in search.passages]
+    guess = admitted_guess(find_admission(last, names, read))
     return [*first, guess, low_reward(episode, least=config.min_reward)]
 
 

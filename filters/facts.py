@@ -1,38 +1,42 @@
 """The facts that an answer rests on, and whether what was read states one plainly: of whom, which relation, what.
 
 A word of an answer stands in most passages about its subject, so that words cannot tell a reading from a guess: "born
-Gustav Gründgens, was artistic director of theatres in Düsseldorf" does not say where he was born. Where a clause or a
-triple names the subject, the relation and the answer together, nobody has to be asked.
+Gustav Gründgens, was artistic director of theatres in Düsseldorf" does not say where he was born. Where a sentence is
+nothing but the statement, subject, relation and answer in one of a few plain forms, nobody has to be asked. All others
+are read: a reading costs a call, and what is taken for stated and is not lets a guess through.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+import unicodedata
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from trailforge.filters.answers import content_stems
-from trailforge.filters.base import count_faults, is_never_quoted
+from trailforge.filters.base import count_faults
 from trailforge.filters.grounding import CHOICE
-from trailforge.mcts.plan import gold_plan, references, resolve
+from trailforge.mcts.plan import ask_relation, gold_plan, references, resolve
 from trailforge.retrieval.sentences import split_sentences
-from trailforge.rewards import mentions, other_names, states
+from trailforge.rewards import is_never_quoted, mentions, normalize_answer, other_names, same_answer
+from trailforge.rewards.reading import name_key, nations
 from trailforge.schemas import FactReading, Hop, KgTriple, Passage, Verdict
 
 _FORMS = [
-    frozenset(line.split())
+    frozenset(word.replace("_", " ") for word in line.split())
     for line in (
         "born birth birthplace native",
         "die died dies death deceased",
         "buried burial interred entombed grave",
-        "spouse wife husband married wed",
+        "spouse wife husband married marry marries wed",
         "directed director directs",
         "wrote written writer author authored",
         "composed composer",
         "performed performer sang sung singer",
         "produced producer",
         "founded founder established inception formed",
-        "released release publication published premiered premiere come came",
+        "released release publication published premiered premiere come_out came_out",
         "citizen citizenship nationality",
         "educated studied graduated alma education",
         "situated located location lies",
@@ -42,22 +46,39 @@ _FORMS = [
     )
 ]
 """Forms in which questions, passages and graphs name one relation."""
-_ASKING = content_stems("who whom whose what which where when why how did do does name please") | {
-    "place",
-    "date",
-    "year",
-}
-_NAME = re.compile(r"\b[A-Z\d][\w'’.&-]*")
-_WORD = re.compile(r"[^\W_]+")
-_MOST_BETWEEN = 8
-"""Words between a relation's word and the answer."""
-_OTHER_CLAUSE = frozenset(
-    "is was were are be been being has had have who which whose that while where when and but then he she it they "
-    "not never nor".split()
+_ASKING = content_stems("who whom whose what which where when why how did do does name please place date year")
+_KIND_ASKED = re.compile(r"\b(which|what)\s+(?!(?:is|was|are|were|did|does|do|has|had)\b)(\w+)", re.IGNORECASE)
+"""What is asked for, as "which city" says it: no word of the relation."""
+_TIMES = frozenset("year date day month decade century".split())
+_PARTICLES = frozenset("of the and in on a an for to at de la le du des del di da van von der den al el".split())
+"""Small words within names."""
+_WORD = re.compile(r"[^\W_]+(?:[.'’&-][^\W_]+)*\.?")
+_TOLD_OTHERWISE = re.compile(
+    r"\b(?:not?|never|nor|neither|none|without|cannot|(?-i:may)|might|could|would|should|must|if|whether|but|though|although"
+    r"|however|or|unless|instead|rather|than|almost|nearly|sa(?:y|ys|id|ying)|claim\w*|alleg\w*|believ\w*|thought|assum\w*"
+    r"|suppos\w*|presum\w*|perhaps|maybe|possibl\w*|probabl\w*|likely|report(?:s|ed|edly)|rumou?r\w*|according|legend\w*"
+    r"|tradition\w*|fiction\w*|suggest\w*|argu\w*|disput\w*|uncertain|unclear|unknown|apparent\w*|purport\w*|mistak\w*|false\w*"
+    r"|wrong\w*|den(?:y|ies|ied|ying)|plan(?:s|ned)|intend\w*)\b|n['’]t\b|\?",
+    re.IGNORECASE,
 )
-"""Words between them that begin to say something else, or deny it."""
-_COPULAS = frozenset("is was are were".split())
-_DENIED = frozenset("not never n".split())
+"""A sentence with one of these denies, doubts or asks, or has it from somebody."""
+_IS, _BEEN = r"(?:is|was|are|were)", r"(?:(?:is|was|are|were|has been|have been|had been)\s+)?"
+_SMALL = "of|in|on|at|by|for|with|from|to|as|about|after|before|and|or|who|whom|whose|which|that|where|when|his|her|its"
+_KIND_OF_THING = rf"(?:{_IS}\s+(?:an?|the)\s+(?:(?!(?:{_SMALL})\b)[\w-]+\s+){{0,8}}?)?"
+""""is a 1927 German silent film" before "directed by": no clause begins there, and nobody else is named by one."""
+_MONTHS = "(?:jan|febr|mar|apr|may|jun|jul|aug|sept|oct|nov|dec)\\w*"
+_DAY = rf"(?:\d{{1,2}}\s+)?(?:{_MONTHS}\s+)?(?:\d{{1,2}},\s+)?"
+_CAPITALS = r"(?-i:[A-Z])[\w'’-]*(?:,?\s+(?-i:[A-Z])[\w'’-]*)*"
+_THERE = rf"(?:on\s+{_DAY}\d{{4}},?\s+)?(?:in|at|on)\s+(?:the\s+)?"
+_THEN = rf"(?:(?:in|at)\s+{_CAPITALS},?\s+)?(?:in|on)\s+{_DAY}"
+_TITLED = rf"{_CAPITALS}\s*,?\s*\(\s*"
+"""The name that an article begins with, in full, and the bracket behind it."""
+_ENDS = r"(?![\w-])(?!['’]s?\b)(?!\s+(?-i:[A-Z\d]))"
+"""No name goes on here, nor is something else of it meant."""
+_MARRIED = "spouse"
+Side = Literal["of", "with", "at"]
+"""What a question has of its relation: whose or what's it is ("Who directed X?"), what somebody does ("Which film did X
+direct?"), or where or when it was ("Where was X born?")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,73 +127,240 @@ def unsettled_facts(
     return tuple(fact for fact in facts if not hops or not is_plainly_stated(fact, passages, triples))
 
 
-def count_unstated(readings: Sequence[FactReading]) -> Verdict:
-    """`unstated_answer`: a fact that a model did not find when it was asked for it rejects. Score: how many."""
-    unstated = [reading.question for reading in readings if not reading.answer]
-    return count_faults("unstated_answer", unstated, lambda asked: f"{asked!r} is not stated by what it read")
+def count_unstated(readings: Sequence[FactReading], facts: Sequence[SoughtFact]) -> Verdict:
+    """`unstated_answer`: a fact that a model did not find when it was asked for it rejects. Score: how many.
+
+    So does one for which it found something else.
+    """
+    names = {fact.question: fact.names for fact in facts}
+    unstated = [each for each in readings if not _is_found(each.answer, names.get(each.question))]
+
+    def describe(reading: FactReading) -> str:
+        found = f"answered {reading.answer!r}" if reading.answer else "not stated"
+        return f"{reading.question!r} is {found} by what it read"
+
+    return count_faults("unstated_answer", unstated, describe)
+
+
+def _is_found(answer: str, names: Sequence[str] | None) -> bool:
+    """Does a reading give the answer that goes by these names, more or less of it, or nearly? Of several values one."""
+    if not answer or names is None:
+        return bool(answer)
+    parts = [part for part in map(str.strip, answer.split(";")) if part]
+    return any(same_answer(part, name) or _is_nearly(part, name) for part in parts for name in names)
+
+
+def _is_nearly(read: str, name: str) -> bool:
+    """Part of each other, or most words in common: "Anna Amalie of Baden", but not another Henry or another day."""
+    if is_never_quoted(name):
+        return False
+    one, other = ({*re.findall(r"\w+", text.casefold())} for text in (read, name))
+    return mentions(read, name) or mentions(name, read) or 2 * len(one & other) > len(one | other)
 
 
 def is_plainly_stated(fact: SoughtFact, passages: Sequence[Passage], triples: Sequence[KgTriple] = ()) -> bool:
-    """Does a clause, or a triple, name what is asked about, in which relation, and the answer?"""
-    relation = _relation_words(fact)
-    return any(_is_triple_of(fact, triple, relation) for triple in triples) or any(
-        _clause_states(fact, passage.title, sentence, relation)
-        for passage in passages
-        for sentence in split_sentences(passage.text)
-    )
+    """Is a sentence, or a triple, nothing but this fact: what is asked about, in which relation, and the answer?
 
-
-def _is_triple_of(fact: SoughtFact, triple: KgTriple, relation: Collection[str]) -> bool:
-    if not _stems(triple.relation_label) & set(relation):
+    Nothing says yes or no plainly. "He" and "it" are the title, unless two titles are namesakes, or somebody else was
+    named before.
+    """
+    names = [name for name in fact.names if name.strip()]
+    if any(map(is_never_quoted, names)):
         return False
-    ends = (triple.head_label, triple.tail_label), (triple.tail_label, triple.head_label)
+    if any(_is_triple_of(fact, names, triple) for triple in triples):
+        return True
     return any(
-        mentions(fact.question, known) and any(mentions(said, name) or mentions(name, said) for name in fact.names)
-        for known, said in ends
+        asked is not None and _states(asked, names, passage, passages)
+        for passage in passages
+        for asked in [_read_question(fact, passage.title)]
     )
 
 
-def _clause_states(fact: SoughtFact, title: str, sentence: str, relation: Collection[str]) -> bool:
-    if not any(states(sentence, name) for name in fact.names) or not _names_subject(fact, title, sentence):
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question that asks for one relation of one subject, and nothing besides."""
+
+    subject: str
+    words: tuple[str, ...]
+    """By which the relation goes; empty where the kind of thing that is asked for says it all."""
+    side: Side
+    kind: str
+    """That kind, where it is told."""
+    is_when: bool
+    """Is it a time that is asked for?"""
+
+
+def _read_question(fact: SoughtFact, known: str) -> _Asked | None:
+    """None for any other question: a second name, a number or a word more makes another one of it.
+
+    `known`: the title of a text, or the head of a triple; where that stands in the question, it is the subject.
+    """
+    subjects = [each for each in fact.given if each.strip()] or [known]
+    if not fact.given and (not known or known not in fact.question):
+        subjects = _names_in(fact.question)
+    if len(subjects) != 1 or subjects[0] not in fact.question:
+        return None
+    before, after = fact.question.split(subjects[0], 1)
+    if any(_names_in(part) for part in (before, f"x {after}")):
+        return None
+    kind = _KIND_ASKED.search(before)
+    parts = [_relation_words(part) for part in (_KIND_ASKED.sub(r"\1", before), after)]
+    words = parts[0] or parts[1] or (["origin"] if re.fullmatch(r"\s*from\W*", after) else [])
+    if all(parts) or not (words or kind):
+        return None
+    is_owner = after.lstrip().startswith(("'", "’"))
+    side: Side = "at" if _asks_where(before) else "of" if parts[0] or is_owner else "with"
+    told = kind[2].casefold() if kind else ""
+    is_when = told in _TIMES or bool(re.match(r"when\b|.*\b(?:date|year) of\b", before, re.IGNORECASE))
+    return _Asked(subjects[0], _relation_of(words, fact.question), side, told, is_when)
+
+
+def _asks_where(before: str) -> bool:
+    return bool(
+        re.match(r"(?:where|when)\b|.*\b(?:in|on|at) (?:which|what)\b|.*\b(?:place|date|year) of\b", before, re.I)
+    )
+
+
+def _relation_of(words: Sequence[str], question: str) -> tuple[str, ...]:
+    """All forms of a relation; one of several words goes by them as they stand."""
+    if not words:
+        return ()
+    phrase = re.search(rf"\b{words[0]}\b(?:.*\b{words[-1]}\b)?", question.casefold())
+    said = phrase[0] if phrase else words[0]
+    return next((tuple(sorted(form)) for form in _FORMS if form.issuperset(words) or said in form), (said,))
+
+
+def _names_in(question: str) -> list[str]:
+    """The names and numbers of a question behind its first word, each with the small words within it."""
+    names: list[str] = []
+    tokens = list(_WORD.finditer(question))
+    begins = [n > 0 and (token[0][0].isupper() or token[0][0].isdigit()) for n, token in enumerate(tokens)]
+    at = 0
+    while at < len(tokens):
+        if not begins[at]:
+            at += 1
+            continue
+        end = last = at
+        while end + 1 < len(tokens) and (begins[end + 1] or tokens[end + 1][0] in _PARTICLES):
+            end += 1
+            last = end if begins[end] else last
+        names.append(question[tokens[at].start() : tokens[last].end()].removesuffix("'s").removesuffix("’s"))
+        at = last + 1
+    return names
+
+
+def _relation_words(text: str) -> list[str]:
+    words = [word.casefold() for word in re.findall(r"[^\W_]+", text)]
+    return [word for word in words if len(word) > 1 and (stems := content_stems(word)) and not stems <= _ASKING]
+
+
+def _is_triple_of(fact: SoughtFact, names: Sequence[str], triple: KgTriple) -> bool:
+    """Of its head: who is whose child is no matter of taste."""
+    if not any(same_answer(triple.tail_label, name) for name in names):
         return False
-    tokens = [(match.group(), match.start()) for match in _WORD.finditer(sentence)]
-    for name in fact.names:
-        first = next(iter(_WORD.findall(name)), "").casefold()
-        places = [n for n, (word, _) in enumerate(tokens) if word.casefold() == first]
-        for place, (word, _) in enumerate(tokens):
-            if not _stems(word) & set(relation):
+    if normalize_answer(fact.question) == normalize_answer(ask_relation(triple.head_label, triple.relation_label)):
+        return True
+    asked = _read_question(fact, triple.head_label)
+    if asked is None:
+        return False
+    label = content_stems(triple.relation_label)
+    kind, known = content_stems(asked.kind), {stem for word in asked.words for stem in content_stems(word)}
+    is_same = bool(kind & label) and not asked.words if label == kind else label - kind - _ASKING <= known != set()
+    # "What is X the capital of?": only what is told to be of the kind that is asked for is at the tail.
+    is_at_tail = asked.side != "with" or bool(kind & label)
+    heads = {normalize_answer(each) for each in (triple.head_label, *other_names(triple.head_label))}
+    return is_same and is_at_tail and normalize_answer(asked.subject) in heads
+
+
+def _states(asked: _Asked, names: Sequence[str], passage: Passage, passages: Sequence[Passage]) -> bool:
+    is_titled = _is_title(asked.subject, passage.title, {each.title for each in passages})
+    is_first = True
+    """Has nothing else been named yet, which "he" or "it" could mean?"""
+    for sentence in split_sentences(passage.text) if asked.words else ():
+        folded = _fold(sentence)
+        bare, begins = re.sub(r"\s*\([^()]*\)", "", folded), is_titled and passage.text.startswith(sentence)
+        for name in map(_fold, names):
+            if not mentions(folded, name) or _TOLD_OTHERWISE.search(_without(folded, name, _fold(asked.subject))):
                 continue
-            before = {each.casefold() for each, _ in tokens[max(0, place - 3) : place]}
-            if not before & _DENIED and any(_belong(tokens, place, end) for end in places):
+            if asked.side == "at" and _is_date(name) is not asked.is_when:
+                continue
+            forms = _plain_forms(asked, name, is_titled=is_titled, is_first=is_first)
+            if any(re.match(form, bare, re.IGNORECASE) for form in forms):
                 return True
+            if begins and any(re.match(form, folded, re.IGNORECASE) for form in _lifespans(asked, name)):
+                return True
+        is_first = is_first and _names_nobody_else(_without(bare, _fold(asked.subject)))
     return False
 
 
-def _belong(tokens: Sequence[tuple[str, int]], place: int, end: int) -> bool:
-    """Do a relation's word and the answer stand in one clause, or the answer behind "the mayor of Graz is"?"""
-    between = [each.casefold() for each, _ in tokens[min(place, end) + 1 : max(place, end)]]
-    if between and place < end and between[-1] in _COPULAS:
-        between.pop()
-    return len(between) <= _MOST_BETWEEN and _OTHER_CLAUSE.isdisjoint(between)
+def _without(text: str, *names: str) -> str:
+    return re.sub("|".join(map(re.escape, names)), " ", text, flags=re.IGNORECASE)
 
 
-def _names_subject(fact: SoughtFact, title: str, sentence: str) -> bool:
-    subjects = fact.given or tuple(_NAME.findall(fact.question)[1:])
-    named = f"{title}. {sentence}"
-    return bool(subjects) and all(mentions(named, subject) for subject in subjects)
+def _names_nobody_else(rest: str) -> bool:
+    """Of a sentence without its subject: does it say what that is or was, and name nothing but countries?"""
+    capitals = (word for word in re.findall(r"[^\W\d_]+", rest) if word[0].isupper())
+    return bool(re.match(rf"\s*{_IS}\b", rest)) and all(name_key(word) in nations() for word in capitals)
 
 
-def _relation_words(fact: SoughtFact) -> set[str]:
-    """The stems of the words that ask for it, but for names, and of their other forms."""
-    text = fact.question
-    for known in fact.given:
-        text = text.replace(known, " ")
-    words = {word for word in _WORD.findall(text) if word == word.lower()}
-    return {stem for word in words for stem in _stems(word)} - _ASKING
+def _is_title(subject: str, title: str, titles: set[str]) -> bool:
+    """Is a passage about the subject, and no other one about a namesake?"""
+
+    def names(text: str) -> set[str]:
+        return {normalize_answer(each) for each in (text, *other_names(text), re.sub(r"\s*\([^()]*\)$", "", text))}
+
+    alike = [each for each in titles if not names(each).isdisjoint(names(subject))]
+    return alike == [title]
 
 
-def _stems(text: str) -> set[str]:
-    """Those of its words, and of all words of the same form."""
-    words = {word.casefold() for word in _WORD.findall(text)}
-    alike = {each for form in _FORMS if form & words for each in form}
-    return content_stems(" ".join(words | alike))
+def _plain_forms(asked: _Asked, answer: str, *, is_titled: bool, is_first: bool) -> Iterator[str]:
+    """What a sentence that states the fact plainly begins with, as regular expressions."""
+    subject, said = rf"(?:the\s+)?{re.escape(_fold(asked.subject))}", rf"{re.escape(answer)}{_ENDS}"
+    short = re.escape(_fold(asked.subject).split()[-1]) if " " in asked.subject else ""
+    is_meant = is_titled and is_first
+    own = [subject, *([short] if short and is_titled else []), *(["he|she|it|they"] if is_meant else [])]
+    who = rf"(?:{'|'.join(own)})"
+    whose = rf"(?:{subject}['’]s?{'|his|her|its|their' if is_meant else ''})"
+    relation = "|".join(re.escape(_fold(word)) for word in asked.words)
+    every = "|".join(sorted({word for form in _FORMS for word in form}))
+    does = rf"(?:(?:{every})\s+and\s+)?(?:{relation})(?:\s+and\s+(?:{every}))?"
+    begins = rf"{who}\s+{_BEEN}{_KIND_OF_THING}{does}\s+"
+    if asked.side == "with":
+        yield rf"{begins}(?:(?:in|of|to|with|for|by)\s+)?(?:the\s+)?{said}"
+        return
+    if asked.side == "at":
+        yield rf"{begins}{_THEN if _is_date(answer) else _THERE}{said}"
+    else:
+        yield rf"{begins}by\s+{said}"
+        yield rf"{re.escape(answer)}\s+(?:{relation})\s+(?:the\s+(?:[a-z]+\s+){{0,2}})?{subject}{_ENDS}"
+    if _MARRIED in asked.words:
+        yield rf"{begins}(?:to\s+)?{said}"
+    yield rf"{re.escape(answer)},?\s+(?:{_IS}\s+)?(?:the|an?)\s+(?:{relation})\s+of\s+{subject}{_ENDS}"
+    yield rf"(?:the\s+)?(?:{relation})\s+of\s+{subject}\s+{_IS}\s+(?:the\s+)?{said}"
+    yield rf"{whose}\s+(?:{relation}),?\s+(?:{_IS}\s+)?(?:the\s+)?{said}"
+
+
+def _lifespans(asked: _Asked, answer: str) -> Iterator[str]:
+    """What an article begins with: "Ann Lee (born 4 May 1890 in Graz)", "Ann Lee (4 May 1890 – 1950)"."""
+    said, to = re.escape(answer), r"\s*[–—-]\s*"
+    if asked.side != "at":
+        return
+    relation = "|".join(re.escape(_fold(word)) for word in asked.words)
+    if not _is_date(answer):
+        yield rf"{_TITLED}(?:{relation})\s+(?:(?:on\s+)?{_DAY}\d{{4}},?\s+)?(?:in\s+)?{said}{_ENDS}"
+        return
+    yield rf"{_TITLED}(?:{relation})\s+(?:on\s+)?{_DAY}{said}{_ENDS}"
+    if "born" in asked.words:
+        yield rf"{_TITLED}{_DAY}{said}{to}{_DAY}\d{{4}}\s*\)"
+    if "died" in asked.words:
+        yield rf"{_TITLED}{_DAY}\d{{4}}{to}{_DAY}{said}\s*\)"
+
+
+def _is_date(answer: str) -> bool:
+    return re.match(rf"(?:{_MONTHS}\s+)?\d", answer, re.IGNORECASE) is not None
+
+
+def _fold(text: str) -> str:
+    """Without accents, in the same case, with single blanks."""
+    marks = unicodedata.normalize("NFKD", text)
+    return " ".join("".join(mark for mark in marks if not unicodedata.combining(mark)).split())

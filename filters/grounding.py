@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from trailforge.filters.base import is_never_quoted
 from trailforge.mcts.plan import references
 from trailforge.retrieval.words import strip_accents, words_of
-from trailforge.rewards import is_near_miss, mentions, normalize_answer, same_answer, states
+from trailforge.rewards import is_near_miss, is_never_quoted, mentions, normalize_answer, same_answer, states
 from trailforge.rewards.figures import spell_in_figures
 from trailforge.rewards.reading import fold, is_number, read
 from trailforge.schemas import Document, Passage, Step

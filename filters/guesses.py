@@ -12,9 +12,9 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from trailforge.filters.base import count_faults, is_never_quoted
+from trailforge.filters.base import count_faults
 from trailforge.filters.thoughts import find_unseen_names
-from trailforge.rewards import is_abstention, mentions, other_names, states
+from trailforge.rewards import is_abstention, is_never_quoted, mentions, other_names, states
 from trailforge.schemas import Hop, Verdict
 
 Bridges = Literal["read_first", "checked", "any"]
@@ -64,6 +64,11 @@ _ONE_SOURCE = re.compile(
     r"\W*(?:the (?:graph|first|second|third|fourth|fifth|last|other)|(?:doc(?:ument)?|passage|result) \d)\b",
     re.IGNORECASE,
 )
+_OTHER_SOURCE = re.compile(
+    rf"\b(?:the|but) (?:(?:first|second|third|fourth|fifth|last|other|next)(?: one)?|others?) (?:\w+ )?{_SAY}\b",
+    re.IGNORECASE,
+)
+"""A source that is only counted: "the second says"."""
 _REMEMBERED = _any_of(
     r"\b(?:as|it|which|that|this|fact) (?:is |was )?(?:well|widely|commonly|generally|universally)[- ]known\b",
     r"\b(?:as|it|which|that|this)'s (?:well|widely|commonly|generally|universally)[- ]known\b",
@@ -79,6 +84,7 @@ _GUESSED = _any_of(
     r"\b(?:i|we|i'll|let me|let's|i'd) (?:(?:will|would|can|have to|must|just|simply|only|therefore|then) )*"
     r"(?:assume|suppose|presume|infer)\b",
     r"\bwithout (?:any |further |more )?(?:evidence|proof|confirmation|information)\b",
+    r"\b(?:since|as|because) the question (?:expects|assumes|presupposes|implies|hints|suggests|must|would)\b",
 )
 _LIKELY = _any_of(
     r"\b(?:likely|probabl[ey]|presumably|perhaps|maybe|possibly|plausibl[ey]|supposedly|conceivabl[ey])\b",
@@ -138,17 +144,25 @@ def find_admission(turn: str, names: Sequence[str], read: Sequence[str] = ()) ->
 
 def _admits(clauses: Sequence[str], place: int, names: Sequence[str], read: Sequence[str]) -> bool:
     clause, later = clauses[place], clauses[place + 1 :]
-    if _REMEMBERED.search(clause) or _GUESSED.search(clause):
+    if any(_is_own(found, read) for kind in (_REMEMBERED, _GUESSED) for found in kind.finditer(clause)):
         return not any(_CONFIRMS.search(each) and _CITES.search(each) for each in clauses[place:])
     if is_unstated(clause):
+        found = _UNSTATED.search(clause)
+        if found and _CITES.search(clause) and not _is_own(found, read):
+            return False
         # What one source lacks, another may have said before.
         before = clauses[:place] if _ONE_SOURCE.match(clause) else ()
         return not any(map(_reads, (*before, *later)))
-    hedge = _LIKELY.search(clause)
-    if hedge is None or not _is_of_answer(clause, names, not later):
-        return False
-    doubted = " ".join([hedge[0], *clause[hedge.end() :].split()[:1]])
-    return not any(map(_reads, later)) and not any(mentions(text, doubted) for text in read)
+    is_doubted = any(_is_own(found, read) for found in _LIKELY.finditer(clause))
+    return is_doubted and _is_of_answer(clause, names, not later) and not any(map(_reads, later))
+
+
+def _is_own(found: re.Match[str], read: Sequence[str]) -> bool:
+    """Are these the agent's words, and neither those of a text that it read nor part of a name?"""
+    clause, before = found.string, found.string[: found.start()].split()[-1:]
+    is_name = found[0][:1].isupper() and bool(before) and before[0].isalpha() and before[0][0].isupper()
+    told = " ".join([found[0], *clause[found.end() :].split()[:1]])
+    return not is_name and (told == found[0] or not any(mentions(text, told) for text in read))
 
 
 def is_unstated(clause: str) -> bool:
@@ -159,7 +173,7 @@ def is_unstated(clause: str) -> bool:
 
 
 def _reads(clause: str) -> bool:
-    return bool(_CITES.search(clause)) and not is_unstated(clause)
+    return bool(_CITES.search(clause) or _OTHER_SOURCE.search(clause)) and not is_unstated(clause)
 
 
 def _is_of_answer(clause: str, names: Sequence[str], is_last: bool) -> bool:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from difflib import get_close_matches
 
-from trailforge.filters.base import is_never_quoted, mentions_any, names_of_answer
+from trailforge.filters.base import mentions_any, names_of_answer
 from trailforge.filters.gold_hops import golds_of_hops
 from trailforge.filters.grounding import CHOICE, is_computed, says, says_turned, supports
 from trailforge.mcts.plan import asked_for, gold_plan, references, resolve
 from trailforge.retrieval.sentences import split_sentences
-from trailforge.rewards import other_names
+from trailforge.rewards import is_never_quoted, other_names
 from trailforge.rewards.figures import spell_in_figures
 from trailforge.rewards.names import is_people
 from trailforge.rewards.reading import date_of, fold, is_number
@@ -29,17 +29,36 @@ _ASKS = re.compile(
     r"\b(?:who|whom|whose|what|when|where|which|why|how)\b|^(?:is|are|was|were|did|does|do|has|name)\b", re.I
 )
 DOUBTFUL = "doubtful_gold"
-_ASKS_FOR = {
-    "a difference": re.compile(r"^(?:how|in what way|in which way)\b.*\b(?:differ|compare|contrast)", re.IGNORECASE),
-    "a place": re.compile(
-        r"\bplace of (?:birth|death|burial)\b|\bbirthplace\b|\bin (?:which|what) (?:city|town|village|place)\b"
-        r"|^where\b.*\b(?:born|die|died|buried|located|situated)\b",
-        re.IGNORECASE,
-    ),
-    "a number": re.compile(r"\bhow many\b|\b(?:in|of) (?:which|what) year\b|^what year\b", re.IGNORECASE),
-    "a person": re.compile(r"^who(?:se|m)?\b", re.IGNORECASE),
+_PREPOSITION = r"(?:in|at|on|from|to|of|by|for|during|near|since|until|around|with)"
+_ASKS_LATE = re.compile(rf"\b{_PREPOSITION} +(?P<word>which|what)(?P<rest> +\w+)\W*$", re.IGNORECASE)
+"""A question that asks at its end: "… was born in which city?"."""
+_ASKS_EARLY = re.compile(
+    rf"(?:^|, *(?:and +)?)(?:{_PREPOSITION} +)?(?P<word>who|whom|whose|where|when|which|what|how|why)\b(?P<rest>.*)",
+    re.IGNORECASE,
+)
+"""One that asks at its beginning, or behind what it says first: "Of the two, who …". A question word within a clause
+("the man who …") asks for nothing."""
+_AUXILIARY = r"(?:is|was|are|were|do|does|did|has|have|had|can|could|will|would)"
+_NOUN = re.compile(
+    rf"\W*(?:[\w'’-]+ +){{0,2}}?(?P<noun>\w+)(?=\W*$| +(?:{_AUXILIARY}|{_PREPOSITION}|that|\w+ed)\b)", re.IGNORECASE
+)
+"""What a question word asks for, "which Italian city": the noun before a verb, and not the "city" of "city council"."""
+_RELATION = re.compile(
+    rf"\W*(?:{_AUXILIARY}|['’]s) +the +(?:exact +)?(?P<noun>(?:place|date|year|number)s? +of\b|birthplace|birthdate)",
+    re.IGNORECASE,
+)
+"""The same as a relation: "What is the place of birth of …"."""
+_KINDS = {
+    "a place": frozenset(("city", "town", "village", "place", "birthplace")),
+    "a number": frozenset(("year", "number", "date", "birthdate")),
 }
-"""Kinds of answers by the words that ask for them, the first that fits."""
+"""Kinds of answers by the nouns that ask for them."""
+_DIFFERS = re.compile(rf"^\W*{_AUXILIARY}\b.*\b(?:differ|compare|contrast)\b", re.IGNORECASE)
+_NAMED_BY_NUMBERS = re.compile(
+    r"\b(?:band|group|team|club|duo|perform\w*|s[aiu]ng\w*|record\w*|releas\w*|play\w*)\b", re.I
+)
+"""Who may go by a number: the band 311."""
+_TIMES = frozenset(("once", "twice", "thrice", "none", "no", "zero", "dozen", "pair", "both"))
 _NAMES = re.compile(r"(?<!^)\b[A-Z][\w'’-]+|\d")
 _LONG, _LONG_TO_SPELL, _STEM = 4, 7, 4
 """Letters of a word that means something, of one that is looked at for its spelling, and that forms of a word share."""
@@ -149,10 +168,30 @@ def doubtful_gold(question: str, golds: Sequence[str]) -> Verdict:
     A people's name for a place ("Italian" for where somebody was born), no number for how many or a year, a number for
     who, a phrase for how two things differ. Score: 1.0 if it is so.
     """
-    asked = next((kind for kind, asks in _ASKS_FOR.items() if asks.search(question)), None)
+    asked = kind_asked_for(question)
     is_doubtful = asked is not None and not any(_is_of_kind(gold, asked) for gold in golds)
     detail = f"{golds[0]!r} is the gold answer to {question!r}, which asks for {asked}" if is_doubtful else ""
     return Verdict(keep=not is_doubtful, reason=DOUBTFUL, score=float(is_doubtful), detail=detail)
+
+
+def kind_asked_for(question: str) -> str | None:
+    """The kind of answer that a question asks for, by its question word and the noun behind it; None for most."""
+    found = _ASKS_LATE.search(question) or _ASKS_EARLY.search(question.strip())
+    if found is None:
+        return None
+    word, rest = found["word"].casefold(), found["rest"]
+    if word == "how":
+        is_number = re.match(r" +many\b", rest, re.IGNORECASE)
+        return "a number" if is_number else "a difference" if _DIFFERS.search(rest) else None
+    if word in ("who", "whom", "whose"):
+        return None if _NAMED_BY_NUMBERS.search(rest) else "a person"
+    if word == "where":
+        return None if re.search(r"\bfrom\b", rest, re.IGNORECASE) else "a place"
+    if word not in ("which", "what"):
+        return None
+    told = _RELATION.match(rest) or _NOUN.match(rest)
+    noun = (told["noun"] if told else "").casefold().split(" ")[0].removesuffix("s")
+    return next((kind for kind, nouns in _KINDS.items() if noun in nouns), None)
 
 
 def _is_of_kind(gold: str, kind: str) -> bool:
@@ -160,7 +199,8 @@ def _is_of_kind(gold: str, kind: str) -> bool:
         return False
     if kind == "a place":
         return not is_people(gold)
-    has_number = any(map(is_number, spell_in_figures(fold(gold)).split())) or any(map(str.isdigit, gold))
+    words = spell_in_figures(fold(gold).replace("-", " ")).split()
+    has_number = any(is_number(word) or word in _TIMES for word in words) or any(map(str.isdigit, gold))
     is_figure = date_of(fold(gold)) is not None or not any(map(str.isalpha, gold))
     return not is_figure if kind == "a person" else has_number
 

@@ -14,10 +14,10 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from trailforge.filters.base import count_faults, is_never_quoted
+from trailforge.filters.base import count_faults
 from trailforge.protocols import REACT
 from trailforge.retrieval.words import COMMON_WORDS
-from trailforge.rewards import mentions
+from trailforge.rewards import is_never_quoted, mentions
 from trailforge.schemas import MalformedReply, TextSpan, Trajectory, Verdict
 
 _TOKEN = re.compile(r"\d+(?:[.,:/]\d+)*(?:st|nd|rd|th|s)?(?![^\W\d_])|[^\W_](?:[\w.'’&-]*\w)?", re.IGNORECASE)

@@ -15,15 +15,15 @@ from trailforge.inference import Meter, Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.rewards import is_abstention
 from trailforge.rewards.answers import read_short_answer
-from trailforge.schemas import ITEM_ERRORS, FactReading, Question
+from trailforge.schemas import FactReading, MalformedReply, Question
 
 PROMPT = "read_fact"
 """The name of the prompt, in `generators/prompts`."""
 PURPOSE = "read_answer"
 """Under which the calls on answers are counted."""
 AnswerCheck = Literal["off", "reading"]
-"""Whether what the answer of a selected episode rests on is read once more. `reading`: by the model, where no clause
-and no triple names it with what is asked of it."""
+"""Whether what the answer of a selected episode rests on is read once more. `reading`: by the model, where no sentence
+and no triple states it plainly."""
 
 
 class ReadRow(Protocol):
@@ -50,8 +50,8 @@ def limit_of(check: AnswerCheck) -> str:
     if check == "off":
         return f"{by_words}; that it follows from it is not judged."
     return (
-        f"{by_words}. Where no clause or triple names it with what was asked, a model read once more what the answer "
-        "rests on, and had to find it (`readings`)."
+        f"{by_words}. Where no triple and no sentence that is nothing but the statement gives it, a model read once "
+        "more what the answer rests on, and had to find it (`readings`)."
     )
 
 
@@ -74,13 +74,16 @@ async def read_passages(
 
 
 async def read_facts(facts: Sequence[SoughtFact], read: Callable[[str], Awaitable[str]]) -> tuple[FactReading, ...]:
-    """What `read` says to the question of each fact, all at once; a reading that is cut or too long says nothing."""
+    """What `read` says to the question of each fact, all at once.
+
+    A reading that says nothing, or not to its end, is no verdict on the episode: it raises `MalformedReply`, as `read`
+    raises what the client does, and the question is counted as failed.
+    """
 
     async def one(fact: SoughtFact) -> FactReading:
-        try:
-            answer = await read(fact.question)
-        except ITEM_ERRORS:
-            answer = ""
+        answer = await read(fact.question)
+        if not answer.strip():
+            raise MalformedReply(f"the reading of {fact.question!r} says nothing, or not to its end")
         return FactReading(question=fact.question, answer="" if is_abstention(answer) else answer)
 
     return tuple(await asyncio.gather(*map(one, facts)))

@@ -47,6 +47,7 @@ from trailforge.rewards.r_search import r_search_reward as r_search_reward
 from trailforge.rewards.search_r1 import SearchR1Constants as SearchR1Constants
 from trailforge.rewards.search_r1 import SearchR1Reward as SearchR1Reward
 from trailforge.rewards.search_r1 import search_r1_reward as search_r1_reward
+from trailforge.rewards.targets import is_never_quoted as is_never_quoted
 from trailforge.rewards.targets import right_names as right_names
 from trailforge.rewards.targets import score_by_target as score_by_target
 from trailforge.rewards.text import cover_exact_match as cover_exact_match

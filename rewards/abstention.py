@@ -5,8 +5,9 @@ only win. Here a guess is worth its risk only where it is right more often than 
 time in eleven: an agent that knows that little says so, and one that always says so earns less than one that answers
 what it has read.
 
-"Unknown" is paid as a wrong answer where a text that the agent was given states the answer, where words cannot tell
-whether one does (yes, no, options), and where it has not searched at all.
+"Unknown" is paid as a wrong answer where a text that the agent was given states the answer, and where it has not
+searched at all. No text states yes, no or an option: there it is, unless a document that a question of yes or no rests
+on was not retrieved.
 """
 
 from __future__ import annotations

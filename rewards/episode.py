@@ -261,8 +261,17 @@ def measure_answer(answer: str, truth: GroundTruth, constants: RewardConstants, 
 
 
 def is_stated(episode: Episode, truth: GroundTruth) -> bool | None:
-    """Does a text that the agent was given state a gold answer, by any of its names? See `state_gold`."""
-    return None if truth.correct_options else state_gold(episode.given_texts, truth.golds)
+    """Does a text that the agent was given state a gold answer, by any of its names? See `state_gold`.
+
+    No text has to say yes or no, and "no" stands in most. They are stated where all supporting documents were
+    retrieved; None where these are not known, and for options.
+    """
+    if not episode.given_texts:
+        return False
+    if truth.correct_options:
+        return None
+    stated, recall = state_gold(episode.given_texts, truth.golds), supporting_recall(episode, truth)
+    return stated if stated is not None or recall is None else recall == 1.0
 
 
 def knows_that_unknown(episode: Episode, truth: GroundTruth) -> bool:

@@ -141,9 +141,10 @@ def _is_equal(prediction: str, gold: str) -> bool:
 
 
 def _is_same_company(prediction: str, gold: str) -> bool:
-    """Two legal forms of one name: "Tumi Inc." for "Tumi Holdings, Inc."."""
-    names = [set(map(name_key, company_names(text))) for text in (prediction, gold)]
-    return not names[0].isdisjoint(names[1])
+    """Legal forms of one name, or one and none: "Tumi Inc." for "Tumi Holdings, Inc.", "Tumi & Co." for "Tumi"."""
+    names = [company_names(text) for text in (prediction, gold)]
+    keys = [set(map(name_key, (text, *each))) for text, each in zip((prediction, gold), names, strict=True)]
+    return any(names) and not keys[0].isdisjoint(keys[1])
 
 
 def _has_same_numerals(prediction: str, gold: str) -> bool:

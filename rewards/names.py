@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from trailforge.rewards.reading import LONGEST_NAME, fold, is_number, name_key, nations, peoples, read
 
@@ -47,10 +48,16 @@ _OLD_WORLD = frozenset(
 )
 """Cities whose names others have taken: alone such a name is the old one's, and "Paris" is not "Paris, Texas"."""
 _MOST_PLACE_WORDS = 3
-_LEGAL_FORM = re.compile(
-    r"(?:,? (?:Inc|Incorporated|Corp|Corporation|Ltd|LLC|L\.L\.C|LLP|PLC|plc|GmbH|AG|S\.A|N\.V|B\.V|S\.p\.A)"
-    r"|, Limited|,? (?:&|and) (?:Co|Company)|,? Co(?=\.))\.?$"
+_LEGAL_FORMS = frozenset(
+    "Inc Incorporated Corp Corporation Ltd Ltda LLC LLP PLC Plc plc GmbH mbH AG KG KGaA OHG eG SA SAS SASU SARL Sarl "
+    "SRL Srl SpA NV BV AB AS ASA Oy Oyj ApS Pty Pte Pvt Sdn Bhd KK JSC PJSC OJSC CJSC Zrt Nyrt Kft".split()
 )
+"""By which companies are founded, without stops and strokes. Not those that are other words, too: LP, SE, Limited."""
+_NO_LETTER = re.compile(r"[\W_]")
+_PRIVATE = frozenset("Pty Pte Pvt Private".split())
+"""Before "Limited" or "Ltd"."""
+_SHORT_FORM = 2
+"""Letters of a form that may be something else behind words that name nothing: blood type AB."""
 _OF_COMPANIES = re.compile(r",? (?:Holdings?|Group|Company|Co)\.?,?$")
 """Left out with the legal form behind it alone: the Virginia Company is no Virginia."""
 
@@ -83,12 +90,39 @@ def is_people(name: str) -> bool:
 
 def company_names(name: str) -> tuple[str, ...]:
     """What is left of a company's name without its legal form, the longest first; empty for what has none."""
-    text = name.strip()
-    while form := _LEGAL_FORM.search(text):
-        text = text[: form.start()]
-    if text == name.strip():
+    words, is_cut = name.split(), False
+    while left := _count_form(words, is_cut):
+        words, is_cut = words[:-left], True
+    text = " ".join(words).rstrip(",& ")
+    if text == name.strip() or not _is_name(text):
         return ()
-    return tuple(each for each in dict.fromkeys((text, _OF_COMPANIES.sub("", text))) if name_key(each))
+    short = _OF_COMPANIES.sub("", text)
+    return (text, short) if short != text and _is_name(short) else (text,)
+
+
+def _count_form(words: Sequence[str], is_cut: bool) -> int:
+    """How many words at the end are a legal form, 0 for none. `is_cut`: whether another one stood behind them."""
+    if not words[1:]:
+        return 0
+    last, before = words[-1], words[-2].strip("(),.")
+    bare = _NO_LETTER.sub("", last)
+    if (bare in ("Co", "Company") and before in ("&", "and")) or (bare == "CV" and before == "de"):
+        return 2
+    if bare == "Limited":
+        return int(words[-2].endswith(",") or before in _PRIVATE)
+    if bare == "Co":
+        return int(is_cut or last.endswith("."))
+    if bare in ("Private", "SE") or last == "&":
+        return int(is_cut)
+    is_named = len(bare) > _SHORT_FORM or last != bare or any(map(str.isupper, "".join(words[:-1])))
+    is_state = bare == last == "NV"  # "Reno NV", but "Aegon N.V."
+    return int(bare in _LEGAL_FORMS and is_named and not is_state)
+
+
+def _is_name(text: str) -> bool:
+    """Has it words, and is it no place: Virginia Holdings, Inc. is not Virginia."""
+    key = name_key(text)
+    return bool(key.strip()) and key.strip() not in _REGIONS | _OLD_WORLD and key not in nations()
 
 
 def place_alone(gold: str) -> str:

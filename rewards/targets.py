@@ -51,12 +51,17 @@ def score_by_target(prediction: str, golds: Sequence[str], *, judged_right: bool
     )
 
 
+def is_never_quoted(answer: str) -> bool:
+    """Yes and no: no text has to say them."""
+    return normalize_answer(answer) in _NEVER_QUOTED
+
+
 def state_gold(texts: Iterable[str], golds: Sequence[str]) -> bool | None:
     """Does a text state a gold answer, or another name of it? By words alone: it need not say that it is the answer.
 
     None where words cannot tell: texts bear out "yes" and "no" without saying them.
     """
-    if not _NEVER_QUOTED.isdisjoint(map(normalize_answer, golds)):
+    if any(map(is_never_quoted, golds)):
         return None
     names = dict.fromkeys(name for gold in golds for name in (gold, *other_names(gold)))
     return any(states(text, name) for text in texts for name in names)

@@ -189,7 +189,7 @@ class FactReading:
     question: str
     """Asks for the fact by itself."""
     answer: str
-    """Empty: it is not stated there, or the reading was cut."""
+    """Empty: it is not stated there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

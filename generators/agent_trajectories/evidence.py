@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trailforge.evaluation.failures import asked_at, read_texts
-from trailforge.filters.base import is_never_quoted, names_of_answer
+from trailforge.filters.base import names_of_answer
 from trailforge.filters.facts import SoughtFact, unsettled_facts
 from trailforge.filters.grounding import supports
 from trailforge.filters.guesses import find_admission, find_unread_name
 from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.mcts.plan import references, resolve
 from trailforge.protocols import PROTOCOLS
-from trailforge.rewards import mentions, normalize_answer, states
+from trailforge.rewards import is_never_quoted, mentions, normalize_answer, states
 from trailforge.schemas import Message, Passage
 from trailforge.schemas.agent_episode import AgentSearch
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 
 from trailforge.evaluation.failures import read_texts
 from trailforge.filters import guesses
-from trailforge.filters.base import count_faults, is_never_quoted, names_of_answer
+from trailforge.filters.base import count_faults, names_of_answer
 from trailforge.filters.facts import count_unstated
 from trailforge.filters.guesses import Bridges
 from trailforge.filters.questions import doubtful_gold
 from trailforge.generators.agent_trajectories.evidence import (
     admission_of,
+    facts_to_read,
     find_hops,
     find_unread,
     is_borne_out,
@@ -27,7 +28,7 @@ from trailforge.generators.agent_trajectories.evidence import (
 from trailforge.generators.agent_trajectories.record import AgentTrajectory, FromMemory
 from trailforge.generators.agent_trajectories.rows import weigh_known
 from trailforge.protocols import PROTOCOLS
-from trailforge.rewards import is_near_miss, mcts_reward, mentions, normalize_answer, other_names
+from trailforge.rewards import is_near_miss, is_never_quoted, mcts_reward, mentions, normalize_answer, other_names
 from trailforge.schemas import FactReading, InvalidInput, Verdict
 from trailforge.schemas.errors import check_least
 
@@ -189,9 +190,9 @@ def unstated_answer(row: AgentTrajectory) -> Verdict:
     """Asked once more, a model that read what the agent had read did not find its answer there, though the words are.
 
     Score: how many of the facts that the answer rests on are not stated. Of episodes that nothing else speaks against:
-    others are not read again, nor are facts that a clause or a triple names plainly.
+    others are not read again, nor are facts that a sentence or a triple states plainly.
     """
-    return count_unstated(row.readings)
+    return count_unstated(row.readings, facts_to_read(row) if row.readings else ())
 
 
 def ungrounded_answer(row: AgentTrajectory) -> Verdict:

@@ -8,14 +8,22 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from trailforge.filters import guesses
-from trailforge.filters.base import count_faults, is_never_quoted, mentions_any, names_of_answer, reject_low_reward
+from trailforge.filters.base import count_faults, mentions_any, names_of_answer, reject_low_reward
 from trailforge.filters.facts import SoughtFact, count_unstated, unsettled_facts
 from trailforge.filters.grounding import is_title_of_gold
 from trailforge.filters.guesses import Bridges, find_admission, find_unread_name
 from trailforge.filters.questions import doubtful_gold
 from trailforge.mcts.plan import resolve
 from trailforge.protocols import KG_SEARCH
-from trailforge.rewards import mcts_reward, mentions, normalize_answer, other_names, same_answer
+from trailforge.rewards import (
+    is_never_quoted,
+    mcts_reward,
+    mentions,
+    normalize_answer,
+    other_names,
+    same_answer,
+    states,
+)
 from trailforge.schemas import Hop, KgStep, KgTrajectory, KgTriple, Passage, Verdict
 
 _TELLING = re.compile(r"(?<=[a-z,] )[A-Z][^\W_]+|\b\d(?:[\d,.]*\d)?\b")
@@ -109,9 +117,9 @@ def unstated_answer(row: KgTrajectory) -> Verdict:
     """Asked once more, a model that read what it had read did not find its answer there, though the words are.
 
     Score: how many of the facts that the answer rests on are not stated. Of selected episodes alone: others are not
-    read again, nor are facts that a clause or a triple names plainly.
+    read again, nor are facts that a sentence or a triple states plainly.
     """
-    return count_unstated(row.readings)
+    return count_unstated(row.readings, facts_to_read(row) if row.readings else ())
 
 
 def wrong_intermediate(row: KgTrajectory) -> Verdict:
@@ -252,14 +260,15 @@ def unread_requests(row: KgTrajectory) -> dict[int, str]:
 
 
 def _bears_out(step: KgStep, names: Sequence[str], about: str = "") -> bool:
-    """Does a search show an answer where it speaks of an entity that it named, or of one that is searched?
+    """Does a search state an answer where it speaks of an entity that it named, or of one that is searched?
 
-    `about`: a text that has to name this entity.
+    `about`: a text that has to name this entity, be it without what tells it from its namesakes.
     """
     asked = {*step.mentions, *(link.label or "" for link in step.entities if link.is_searched)}
+    asked = {name for each in asked for name in (each, *other_names(each)) if name}
     asked = {each for each in asked if not any(mentions(name, each) for name in names)}
     asked = {each for each in asked if not about or mentions(about, each)}
-    return any(mentions_any(text, names) and mentions_any(text, asked) for text in texts_of(step))
+    return any(any(states(text, name) for name in names) and mentions_any(text, asked) for text in texts_of(step))
 
 
 def unfitting_steps(row: KgTrajectory) -> list[tuple[KgStep, KgTriple]]:
@@ -296,7 +305,9 @@ def first_used(row: KgTrajectory) -> list[frozenset[tuple[str, str]]]:
     entities that later searches ask for, and what later turns name. What stands in the question is known.
     """
     answers = {number: hop.answer for number, hop in enumerate(row.gold_hops, start=1)}
-    hops = [(resolve(hop.question, answers), hop.answer) for hop in row.gold_hops]
+    # Nobody is told yes or no by the word that stands somewhere.
+    hops = [(resolve(hop.question, answers), hop.answer) for hop in row.gold_hops if not is_never_quoted(hop.answer)]
+    golds = [name for name in (*row.golds, row.final_answer) if not is_never_quoted(name)]
     seen: set[tuple[str, str]] = set()
     turns = [message.content for message in row.messages if message.role == "assistant"]
     found = []
@@ -304,12 +315,12 @@ def first_used(row: KgTrajectory) -> list[frozenset[tuple[str, str]]]:
         texts = texts_of(step)
         later = {name for other in row.steps[step.index + 1 :] for name in other.mentions}
         told = {word for turn in turns[step.index + 1 :] for word in named_in(turn)}
-        named = {*(hop.answer for hop in row.gold_hops), *row.golds, row.final_answer, *later, *told}
+        named = {*(answer for _, answer in hops), *golds, *later, *told}
         used = {("named", name) for name in named if any(mentions(text, name) for text in texts)}
         used = {(kind, name) for kind, name in used if not mentions(row.question, name)}
-        used |= {("borne out", name) for name in (*row.golds, row.final_answer) if _bears_out(step, (name,))}
+        used |= {("borne out", name) for name in golds if _bears_out(step, (name,))}
         # Of two films from one country each has to be looked up: an answer counts where it is said of its own hop.
-        used |= {(asked, answer) for asked, answer in hops if _bears_out(step, (answer,), asked)}
+        used |= {(asked, name) for asked, name in hops if _bears_out(step, (name, *other_names(name)), asked)}
         used |= {("document", title) for title in gold_titles(step, row)}
         found.append(frozenset(used - seen))
         seen |= used

@@ -3,9 +3,9 @@
 It reads in its own words, or from spans that stand there. With the answers comes the self-check: does the knowledge
 graph say the same as the documents? Where not, one of them is stale or wrong. For every kept triple that has the asked
 entity with the asked relation, the model is asked for the value ("Who is the director of Metropolis?"), and may say
-that it is not stated; it is not asked where a clause says what the graph has. It reads only the documents that are
-about the entity. Its answer and the triples' values conflict when they are not the same, both are of one kind, and the
-graph does not join them: a town and its country are no conflict.
+that it is not stated; it is not asked where a sentence states plainly what the graph has. It reads only the documents
+that are about the entity. Its answer and the triples' values conflict when they are not the same, both are of one kind,
+and the graph does not join them: a town and its country are no conflict.
 """
 
 from __future__ import annotations
@@ -318,7 +318,7 @@ def _is_shown(fact: AskedFact, documents: Sequence[Passage]) -> bool:
 
 
 def _is_plain(fact: AskedFact, documents: Sequence[Passage]) -> bool:
-    """A clause of a document says what the graph has: nobody has to be asked whether they agree."""
+    """A sentence states plainly what the graph has: nobody has to be asked whether they agree."""
     triple = fact.triples[0]
     subject = triple.head_label if fact.is_tail else triple.tail_label
     stated = (SoughtFact(fact.question, (name, *other_names(name)), (subject,)) for name in fact.values.values())

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from trailforge.filters.base import is_never_quoted
 from trailforge.generators.kg_trajectories.config import KgContext, KgGeneratorConfig
 from trailforge.generators.kg_trajectories.filters import is_titled
 from trailforge.generators.kg_trajectories.selection import truth_of
@@ -21,6 +20,7 @@ from trailforge.retrieval.kg import KgStore
 from trailforge.rewards import (
     DynaSearcherConstants,
     dynasearcher_reward,
+    is_never_quoted,
     mcts_reward,
     normalize_answer,
     r_recall,

@@ -167,7 +167,7 @@ async def choose(
 ) -> tuple[Selection, Meter]:
     """The best episodes of a question, of which each was read once more where that is wanted, and the calls of that.
 
-    Raises what the client raises; a reading that is cut or too long finds nothing.
+    Raises what the client raises, and `MalformedReply` for a reading that is cut or says nothing.
     """
 
     async def read(row: KgTrajectory, meter: Meter) -> KgTrajectory:

@@ -44,6 +44,7 @@ GUESSES = [
     "His place of death remains unknown; Paris is where he worked.",
     "I'm not sure, but Paris.",
     "Without further evidence, Paris is the natural choice.",
+    "Both died in the same year. Since the question expects one of them, the one of Paris is meant.",
 ]
 READINGS = [
     "Doc 1 does not say where he died, but Doc 2 says that he died in Paris.",
@@ -91,6 +92,46 @@ def test_what_is_read_is_no_guess(thought: str) -> None:
 def test_a_doubt_of_the_passages_is_no_guess_of_the_agents() -> None:
     thought = "He was probably born in Paris."
     assert not find_admission(turn(thought), ["Paris"], READ) and find_admission(turn(thought), ["Paris"], ["Paris."])
+
+
+PASSAGES = [
+    "Where he died is not known. He was born in Paris. It is widely speculated that he fled.",
+    "Paris is the setting of Guess Who, of Call Me Maybe and of The Best Guess. He was jailed for lack of evidence.",
+    "The name is perhaps Celtic. He would have been king.",
+]
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        "It is not stated in the first document, but the second says that he was born in Paris.",
+        "The first does not mention it; the other one states that he was born in Paris.",
+        "Doc 1 says that where he died is not known. He was born in Paris.",
+        "Guess Who is set in Paris.",
+        "The song Call Me Maybe is set in Paris.",
+        "Paris is the setting of The Best Guess, says Doc 2.",
+        "He was jailed for lack of evidence and lived in Paris.",
+        "It is widely speculated that he fled from Paris.",
+        "Paris: the name is perhaps Celtic.",
+    ],
+)
+def test_words_of_passages_and_names_are_no_guess(thought: str) -> None:
+    assert not find_admission(turn(thought), ["Paris"], PASSAGES)
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        "Where he died is not known. I'd say Paris.",
+        "Maybe Paris.",
+        "He perhaps died in Paris.",
+        "My guess is Paris.",
+        "I will answer Paris for lack of anything better.",
+        "It is not stated in the first document, and the second does not say it either, so Paris.",
+    ],
+)
+def test_a_guess_is_the_agents_own_beside_the_same_passages(thought: str) -> None:
+    assert find_admission(turn(thought), ["Paris"], PASSAGES)
 
 
 @pytest.mark.parametrize("answer", ["yes", "no"])

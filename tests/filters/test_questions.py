@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,9 +17,11 @@ from trailforge.filters.questions import (
     doubtful_gold,
     garbled_places,
     gold_not_stated,
+    kind_asked_for,
     searched_texts,
     stated_hops,
 )
+from trailforge.pipelines.sources import read_questions
 from trailforge.schemas import Document, Hop, Question, SupportingDocument
 
 PARAGRAPHS = QUESTION.paragraphs
@@ -190,6 +193,47 @@ def test_made_up_questions_do_not_look_garbled() -> None:
 def test_a_gold_answer_of_another_kind_than_is_asked_for(question: str, gold: str, is_doubtful: bool) -> None:
     verdict = doubtful_gold(question, (gold,))
     assert (verdict.reason, verdict.keep, bool(verdict.detail)) == ("doubtful_gold", not is_doubtful, is_doubtful)
+
+
+@pytest.mark.parametrize(
+    ("question", "kind"),
+    [
+        ("Ann was born in which city?", "a place"),
+        ("The late president was Ann, who died on which date?", "a number"),
+        ("Of the two films, who directed the first?", "a person"),
+        ("In which Italian city was Ann born?", "a place"),
+        ("What is the place of birth of Ann?", "a place"),
+        ("Where is the band from?", None),
+        ("Which city council did Ann lead?", None),
+        ("What language is spoken at the place of birth of Ann?", None),
+        ("What is the nationality of the man whose birthplace is Graz?", None),
+        ("Which country has the city in which year after year people meet?", None),
+        ("Are the place of birth of Ann and that of Bob the same?", None),
+        ("Which award did the man who was born in Graz win?", None),
+        ("How many different schools are there?", "a number"),
+        ("How many years do the two differ in age?", "a number"),
+        ("How do the two books differ?", "a difference"),
+        ("How did Ann die after they had differed?", None),
+        ("Who performed Amber?", None),
+        ("Who directed Metropolis?", "a person"),
+    ],
+)
+def test_what_a_question_asks_for_is_said_by_its_question_word_and_the_noun_behind_it(
+    question: str, kind: str | None
+) -> None:
+    assert kind_asked_for(question) == kind
+
+
+@pytest.mark.parametrize("gold", ["twice", "two-time", "Once", "none", "a dozen", "six", "c. 1904"])
+def test_a_number_in_words_is_a_number(gold: str) -> None:
+    assert doubtful_gold("How many times did Ann win?", (gold,)).keep
+
+
+def test_golds_of_public_questions_are_doubted_only_where_they_are_of_another_kind(data_dir: Path) -> None:
+    files = ("2wikimultihopqa/2wiki_context", "hotpotqa/hotpotqa", "musique/musique_original20")
+    asked = [q for name in files for q in read_questions(data_dir / f"{name}.jsonl.gz") if isinstance(q, Question)]
+    doubted = {q.answer for q in asked if not doubtful_gold(q.question, q.golds).keep}
+    assert (len(asked), doubted) == (1121, {"Georgian", "Chinese", "Filipino", "Tian Tan Buddha"})
 
 
 def test_an_alias_of_the_kind_that_is_asked_for_takes_the_doubt_away() -> None:

@@ -26,7 +26,7 @@ from trailforge.inference import Request
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.protocols import SEARCH_R1
-from trailforge.schemas import Question, RejectedRow, to_dict
+from trailforge.schemas import ITEM_ERRORS, ContextOverflow, PromptRefused, Question, RejectedRow, to_dict
 
 OTHER_WAY = (DIRECTOR, DIED, turn("So it is said.", answer="Vienna"))
 """Right as well, and not as good: it asks for his death."""
@@ -93,20 +93,45 @@ def test_nobody_is_asked_where_that_is_off(tmp_path: Path) -> None:
     assert len(run(reader, tmp_path, answer_check="off").rows["kg_trajectories"]) == 1 and reader.asked == []
 
 
-@pytest.mark.parametrize(("says", "kept"), [("not stated", 0), ("", 0), ("Somewhere", 1)])
-def test_an_agents_episode_is_lost_with_a_reading_that_finds_nothing(says: str, kept: int) -> None:
-    """As its passages are put so that no clause names the answer, each draw is read."""
+def vague_run(says: str | Exception) -> tuple[ItemResult, list[Request]]:
+    """As its passages are put so that no clause names the answer, each draw is read; {} is the answer."""
     asked = config_of(SEARCH_R1.name)
     vague = tuple(replace(each, text=each.text.replace(" is ", ", which is, ")) for each in MADE.paragraphs)
     question, model = replace(MADE, paragraphs=vague), Model([MADE], flaw_rate=0.0)
 
     def reply(request: Request) -> str:
-        return says if request.purpose == PURPOSE else model(prompt_text(request), request.sampling_seed)
+        if request.purpose != PURPOSE:
+            return model(prompt_text(request), request.sampling_seed)
+        if isinstance(says, Exception):
+            raise says
+        return says.format(MADE.answer)
 
     result, client = draw_agents(asked, question, reply)
+    return result, client.requests
+
+
+@pytest.mark.parametrize(("says", "kept"), [("not stated", 0), ("Somewhere", 0), ("{}", 1), ("It is {}", 1)])
+def test_an_agents_episode_is_lost_with_a_reading_that_finds_nothing_or_something_else(says: str, kept: int) -> None:
+    result, requests = vague_run(says)
     assert len(result.rows["agent_trajectories"]) == kept == len(result.rows["sft"])
-    assert any(request.purpose == PURPOSE for request in client.requests)
+    assert any(request.purpose == PURPOSE for request in requests)
     assert ("unstated_answer" in reasons(result)) is not bool(kept)
+
+
+@pytest.mark.parametrize("failure", ["", "  \n", PromptRefused("no"), ContextOverflow("too long")])
+def test_a_reading_that_fails_is_no_verdict_but_fails_the_question(failure: str | Exception, tmp_path: Path) -> None:
+    """Neither "not stated" nor a silent pass: the engine counts these errors as the question's failure."""
+    with pytest.raises(ITEM_ERRORS):
+        vague_run(failure)
+
+    class Failing(Reader):
+        def __call__(self, request: Request) -> str:
+            if request.purpose == PURPOSE and isinstance(failure, Exception):
+                raise failure
+            return super().__call__(request)
+
+    with pytest.raises(ITEM_ERRORS):
+        run(Failing(failure if isinstance(failure, str) else "Vienna"), tmp_path)
 
 
 def test_the_estimate_counts_a_reading_of_every_episode(tmp_path: Path) -> None:

@@ -51,7 +51,10 @@ def test_unknown_is_no_answer_where_what_was_read_states_it_nor_without_a_search
     assert paid(seen("unknown", *texts)) == paid(seen("unknown", searches=0)) == paid(seen("Graz"))
 
 
-@pytest.mark.parametrize("known", [truth(target=("yes",)), truth(target=("No", "no")), choice()])
+@pytest.mark.parametrize(
+    "known",
+    [truth(target=("yes",), support_titles=()), truth(target=("No", "no"), support_titles=()), choice()],
+)
 def test_words_do_not_tell_whether_yes_no_or_an_option_is_stated(known: GroundTruth) -> None:
     """So "unknown" earns nothing there, and a text with the word "no" in it changes nothing."""
     for text in ("He had no choice, said a reporter.", "Oslo."):
@@ -124,3 +127,14 @@ def test_what_was_read_decides_whether_unknown_is_the_better_answer() -> None:
     assert knows_that_unknown(seen("It is not stated.", "Oslo."), known)
     for other in (seen("unknown", "in Vienna"), seen("unknown", searches=0), seen("Graz", "Oslo.")):
         assert not knows_that_unknown(other, known)
+
+
+@pytest.mark.parametrize("gold", ["yes", "no"])
+def test_yes_and_no_are_stated_by_the_documents_that_they_rest_on_and_by_no_word(gold: str) -> None:
+    known = truth(target=(gold,), num_golds=1)
+    some = seen("unknown", "There is no city that says yes.")
+    titles = known.support_titles
+    assert knows_that_unknown(some, known)
+    assert knows_that_unknown(replace(some, retrieved_titles=titles[:1]), known)
+    assert not knows_that_unknown(replace(some, retrieved_titles=titles), known)
+    assert not knows_that_unknown(some, replace(known, support_titles=())), "nobody knows what was wanting"

@@ -20,7 +20,8 @@ from trailforge.rewards import (
     states,
 )
 from trailforge.rewards.figures import spell_in_figures
-from trailforge.rewards.reading import fold
+from trailforge.rewards.names import company_names
+from trailforge.rewards.reading import fold, name_key
 
 NATIONS = files("trailforge.rewards").joinpath("nations.txt").read_text(encoding="utf-8")
 PIECES = st.sampled_from(
@@ -214,6 +215,73 @@ def test_wrong_answers_are_wrong(gold: str, answer: str) -> None:
 def test_only_whole_names_go_by_others(text: str, names: set[str]) -> None:
     found = set(other_names(text))
     assert names <= found if names else not found
+
+
+FORMS = (
+    "Inc.|Inc|Ltd|Ltd.|Corp.|Corporation|PLC|plc|P.L.C.|S.A.|SA|S.p.A.|SpA|GmbH|AG|KGaA|N.V.|B.V.|GmbH & Co. KG"
+    "|SE & Co. KGaA|Pty Ltd|Pty. Limited|(Pty) Ltd|Pte Ltd|Pvt. Ltd.|Private Limited|Co.|Co. Ltd.|Co Ltd|& Co."
+    "|& Company|and Company|LLC|L.L.C.|LLP|A/S|AB|ASA|Oyj|Sdn Bhd|K.K.|S.A. de C.V.|S.r.l.|PJSC"
+).split("|")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("core", ["Tumi", "Globex", "Ann & Bob", "Bank of Graz", "Nestlé", "4 Seasons"])
+@pytest.mark.parametrize("between", [" ", ", "])
+def test_a_company_goes_without_its_legal_form_whatever_that_is(core: str, form: str, between: str) -> None:
+    name = f"{core}{between}{form}"
+    assert core in other_names(name), name
+    assert mcts_reward(core, [name]) == mcts_reward(name, [core]) == mcts_reward(f"{core} Inc.", [name]) == 1.0
+    assert not mcts_reward(f"{core} Bros", [name])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "The Limited",
+        "The Darjeeling Limited",
+        "Inc.",
+        "& Co.",
+        "The Company",
+        "The Co.",
+        "Saving Private",
+        "Virginia Company",
+        "Georgia, Inc.",
+        "Holdings",
+        "blood type AB",
+        "iPhone SE",
+        "The Marshall Mathers LP",
+        "Ltd.",
+        "The Inc.",
+        "AG",
+    ],
+)
+def test_what_is_the_name_itself_or_would_leave_nothing_stays(name: str) -> None:
+    assert company_names(name) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        ("The Limited, Inc.", ("The Limited",)),
+        ("Limited Brands, Inc.", ("Limited Brands",)),
+        ("Virginia Company, Ltd.", ("Virginia Company",)),
+        ("Tumi Holdings, Inc.", ("Tumi Holdings", "Tumi")),
+        ("Group, Ltd.", ("Group",)),
+        ("The Group Ltd", ("The Group",)),
+    ],
+)
+def test_more_than_the_legal_form_goes_only_where_a_name_is_left(name: str, names: tuple[str, ...]) -> None:
+    assert company_names(name) == names
+
+
+@given(
+    st.lists(st.sampled_from([*"The Limited Company Holdings & and Co. Inc. AG Tumi , Ltd Private".split()])).map(
+        " ".join
+    )
+)
+def test_no_name_of_a_company_is_empty_or_longer_than_it_was(name: str) -> None:
+    for each in company_names(name):
+        assert name_key(each) and len(each) < len(name) and name.startswith(each)
 
 
 def test_a_nation_name_means_one_nation() -> None:

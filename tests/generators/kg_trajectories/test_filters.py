@@ -17,6 +17,7 @@ from trailforge.generators.kg_trajectories.filters import (
     admitted_guess,
     answer_leaked,
     duplicate_episode,
+    first_used,
     judge_kg_episode,
     low_reward,
     malformed,
@@ -298,6 +299,40 @@ def test_each_thing_that_is_compared_has_to_be_looked_up_though_the_answers_are_
     assert redundant_search(both).keep
     again = episode(*both.steps, country("Alpha", "Epsilon"), answer="yes", **told)
     assert not redundant_search(again).keep
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [("American", "United States"), ("1924", "24 December 1924"), ("24 May 1924", "May 24, 1924"), ("two", "2")],
+)
+@pytest.mark.parametrize("suffix", ["", " (film)", " (1927 film)"])
+@pytest.mark.parametrize("is_triple", [True, False])
+def test_what_each_thing_has_counts_in_whatever_form_it_is_shown(
+    said: str, shown: str, suffix: str, is_triple: bool
+) -> None:
+    """Each search of a comparison is the first to show its own hop's answer, though the same stands elsewhere."""
+
+    def lookup(name: str) -> KgStep:
+        text = Passage(id=name, title=f"{name}{suffix}", text=f"It has {shown}.", score=0.5)
+        found = step(f"what of {name}", triples=(triple(name, "has", shown),) if is_triple else (), name=name + suffix)
+        return replace(found, documents=() if is_triple else (text,))
+
+    hops = tuple(Hop(question=f"What has {name}?", answer=said) for name in ("Alpha", "Beta"))
+    question = "Have Alpha and Beta the same?"
+    told = {"question": question, "gold_hops": (*hops, Hop(question=f"{question} (Alpha: #1; Beta: #2)", answer="yes"))}
+    row = episode(lookup("Alpha"), lookup("Beta"), answer="yes", plan=(), origin="policy", **told)
+    row = replace(row, answer="yes", answer_aliases=())
+    assert all(first_used(row)) and redundant_search(row).keep
+
+
+@pytest.mark.parametrize("answer", ["yes", "no"])
+def test_yes_and_no_are_shown_by_no_word_that_stands_somewhere(answer: str) -> None:
+    told = {"question": "Is Lang a Greek?", "gold_hops": (Hop(question="Is Lang a Greek?", answer=answer),)}
+    word = replace(
+        film("Trams", f"They say {answer} to trams."), entities=(replace(FIRST.entities[0], mention="Trams"),)
+    )
+    row = episode(SECOND, word, answer=answer, plan=(), origin="policy", **told)
+    assert not first_used(replace(row, answer=answer, answer_aliases=()))[1]
 
 
 def test_redundant_search() -> None:

@@ -2,9 +2,9 @@
 
 The replies were given by somebody who saw the prompts alone, with the preset `dynasearcher` at two episodes a question,
 over 804 paragraphs and a graph of Wikidata. The prompt did not say yet that a request names only what was read, which
-costs six episodes; readings of answers were added later, by what the passages say. What each search found is kept by
-name: paragraphs come from the data sets, and the graph is that of the triples that were offered. A call that was not
-made then, or one that is not made any more, fails.
+costs six episodes; readings of answers, and two self-checks, were added later, by what the passages say. What each
+search found is kept by name: paragraphs come from the data sets, and the graph is that of the triples that were
+offered. A call that was not made then, or one that is not made any more, fails.
 """
 
 from __future__ import annotations
@@ -129,12 +129,14 @@ async def test_the_episodes_of_a_strong_model(
     questions = {q.id: q for q in everything}
     results: list[ItemResult] = [await episodes_of(questions[uid], context, config) for uid in recording["questions"]]
     assert model.check_all_used() == {
-        "episode kg_search": 47, "keep_triples": 3, "self_check": 9, "read_answer": 5, "grade": 1,
+        "episode kg_search": 47, "keep_triples": 3, "self_check": 8, "read_answer": 6, "grade": 1,
     }  # fmt: skip
     rows = [row for result in results for row in result.rows["kg_trajectories"]]
     rejected = [row for result in results for row in result.rows["rejected"]]
     reasons = Counter(row.reason for row in rejected)
-    assert (len(rows), reasons) == (10, {"wrong_answer": 2, "unread_query": 6, "answer_leaked": 2})
+    # The guess: "Since the question expects one of them to be earlier, … Moner Manush (1997) is meant".
+    guessed = {"wrong_answer": 2, "unread_query": 6, "answer_leaked": 2, "admitted_guess": 1}
+    assert (len(rows), reasons) == (9, guessed)
     readings = [reading for row in rows for reading in row.readings]
     assert len(readings) == 5 and all(reading.answer for reading in readings)
     assert not [row.conflicts for row in rows if row.conflicts]
