@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -52,6 +53,8 @@ class BundleConfig:
     """A name in a larger share of the documents joins nothing; in ten documents it always may."""
     window_days: int = 0
     """No two documents of a bundle are dated further apart; 0: no matter when. Those without a date go with any."""
+    papers_window_days: int = 0
+    """For papers among themselves, whose next conference on a subject is a year away; 0: `window_days`, as for all."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for sizes of which nothing can be made."""
@@ -61,8 +64,13 @@ class BundleConfig:
         if self.min_shared < 0 or not 0 < self.max_name_share <= 1:
             field = "min_shared" if self.min_shared < 0 else "max_name_share"
             raise InvalidInput(f"{getattr(self, field)} is out of range", field=field)
-        if self.window_days < 0:
-            raise InvalidInput(f"expected 0 or more days, found {self.window_days}", field="window_days")
+        for name in ("window_days", "papers_window_days"):
+            if getattr(self, name) < 0:
+                raise InvalidInput(f"expected 0 or more days, found {getattr(self, name)}", field=name)
+
+    def window_of(self, *, is_paper: bool) -> float:
+        """Days within which others of its kind may be dated; infinite when that does not matter."""
+        return (self.papers_window_days if is_paper else 0) or self.window_days or math.inf
 
 
 class Leftover(NamedTuple):

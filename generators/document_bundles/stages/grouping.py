@@ -93,6 +93,8 @@ class _Meta:
     sources: list[str]
     origins: list[str]
     published: list[str | None]
+    papers: list[bool]
+    """Which of them are."""
     names: list[dict[str, float]]
     """See `name_weights`."""
     name_words: frozenset[str]
@@ -147,7 +149,10 @@ def group(run: StageRun) -> None:
         folder, config, seed = run.folder, run.config.bundles, run.config.seed
         meta = _meta(folder, run.before, config)
         vectors = _vectors(folder, run.before)
-        planned = plan(vectors, meta.origins, config, seed, meta.published, meta.sources, meta.names, meta.sketches)
+        planned = plan(
+            *(vectors, meta.origins, config, seed),
+            *(meta.published, meta.sources, meta.names, meta.sketches, meta.papers),
+        )
         bundling = join(planned, _bundle_parts(run, planned, shard.made_of), config)
         bundles = sorted(_records(folder, bundling, meta, planned, vectors), key=_rank)
         files, shards = _write(folder, bundles, run.config.output.bundles_per_shard)
@@ -192,12 +197,13 @@ def _meta(folder: Path, shards: Sequence[Shard], config: BundleConfig) -> _Meta:
     counts = CaseCounts.of(document.text for document in documents())
     found = merge_short_names([names_of(document.title, document.text, counts) for document in documents()])
     names = joining_names(found)
-    known = [(d.id, d.source, d.origin, d.published) for d in documents()]
+    known = [(d.id, d.source, d.origin, d.published, d.kind == "academic") for d in documents()]
     return _Meta(
-        ids=[id for id, _, _, _ in known],
-        sources=[source for _, source, _, _ in known],
-        origins=[origin for _, _, origin, _ in known],
-        published=[published for _, _, _, published in known],
+        ids=[id for id, *_ in known],
+        sources=[source for _, source, *_ in known],
+        origins=[origin for _, _, origin, *_ in known],
+        published=[published for _, _, _, published, _ in known],
+        papers=[is_paper for *_, is_paper in known],
         names=name_weights(names, config, counts),
         name_words=frozenset(word for each in names for name in each for word in words_of(name.key)),
         sketches=np.array([sketch(document.text) for document in documents()], np.uint32).reshape(-1, SKETCH),
