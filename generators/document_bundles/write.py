@@ -122,6 +122,8 @@ class Writer(Protocol):
     context: BundleContext
     meter: Meter
     """Counts its calls."""
+    joins: str
+    """What its writer said that joins the documents, or why nothing does; empty where it says nothing of that."""
 
     async def write(self) -> list[BundleQuestion]:
         """Drafts, in a fixed order; none when nothing joins the documents. Raises the kinds of `ProviderError`."""
@@ -146,6 +148,7 @@ class BundleWork:
     item: BundleInput
     context: BundleContext
     meter: Meter = field(default_factory=Meter)
+    joins: str = ""
 
     async def write(self) -> list[BundleQuestion]:
         """Drafts in the order of the reply; none when the model finds nothing that joins the documents.
@@ -168,6 +171,7 @@ class BundleWork:
             sampling=sampling,
             held_against=reply_schema(count, is_bounded=False),
         )
+        self.joins = reply.get("joins", "").strip()
         return [draft_row(draft, n, self.item, context) for n, draft in enumerate(cut_lists(reply, count))]
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
