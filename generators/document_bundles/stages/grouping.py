@@ -285,6 +285,7 @@ def _records(
             theme=" ".join(theme_words([d.text for d in documents], frequencies, len(meta.ids), _THEME_WORDS)),
             links=tuple(_links(rows, documents, meta, planned.documents.vectors[[place[row] for row in rows]])),
             askable=count_askable(facts, shared, meta.name_words),
+            origins=tuple(document.origin for document in documents),
         )
         yield BundleInput(id=bundle.uid, bundle=bundle, documents=documents)
 
