@@ -51,6 +51,10 @@ class BundleConfig:
     in full, else half. 0: no matter which names."""
     max_name_share: float = 0.1
     """A name in a larger share of the documents joins nothing; in ten documents it always may."""
+    few_share: float = 0.01
+    """Bundles are ranked: of a name in no larger share of the documents, and in ten always, few tell (`measures`)."""
+    few_weight: float = 2.0
+    """How much more a fact about such a name counts."""
     window_days: int = 0
     """No two documents of a bundle are dated further apart; 0: no matter when. Those without a date go with any."""
     papers_window_days: int = 0
@@ -63,6 +67,9 @@ class BundleConfig:
                 raise InvalidInput(f"{getattr(self, name)} is less than {LARGEST}", field=name)
         if self.min_shared < 0 or not 0 < self.max_name_share <= 1:
             field = "min_shared" if self.min_shared < 0 else "max_name_share"
+            raise InvalidInput(f"{getattr(self, field)} is out of range", field=field)
+        if not 0 < self.few_share <= 1 or self.few_weight < 0:
+            field = "few_weight" if self.few_weight < 0 else "few_share"
             raise InvalidInput(f"{getattr(self, field)} is out of range", field=field)
         for name in ("window_days", "papers_window_days"):
             if getattr(self, name) < 0:

@@ -103,6 +103,12 @@ def name_weights(
     ]
 
 
+def few_names(documents: Sequence[Sequence[Name]], config: BundleConfig) -> frozenset[str]:
+    """The keys of names that few documents have; see `BundleConfig.few_share`."""
+    most = max(_ALWAYS_RARE, config.few_share * len(documents))
+    return frozenset(key for key, count in document_frequencies(documents).items() if count <= most)
+
+
 def name_arrays(documents: Sequence[Mapping[str, float]]) -> tuple[np.ndarray, np.ndarray]:
     """Numbers and weights of the names, both of shape (documents, most names of one); see `Documents`."""
     chosen = [sorted(names.items(), key=lambda item: (-item[1], item[0]))[:_MOST_NAMES] for names in documents]
