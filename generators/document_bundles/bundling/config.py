@@ -51,6 +51,9 @@ class BundleConfig:
     in full, else half. 0: no matter which names."""
     max_name_share: float = 0.1
     """A name in a larger share of the documents joins nothing; in ten documents it always may."""
+    source_name_share: float = 1.0
+    """A name in a larger share of a source's documents, of eight or more, is its own, its place or who speaks for it,
+    and joins none of them: two offices of one state have the state in common whatever they tell. 1: such names join."""
     few_share: float = 0.01
     """Bundles are ranked: of a name in no larger share of the documents, and in ten always, few tell (`measures`)."""
     few_weight: float = 2.0
@@ -68,6 +71,8 @@ class BundleConfig:
         if self.min_shared < 0 or not 0 < self.max_name_share <= 1:
             field = "min_shared" if self.min_shared < 0 else "max_name_share"
             raise InvalidInput(f"{getattr(self, field)} is out of range", field=field)
+        if not 0 < self.source_name_share <= 1:
+            raise InvalidInput(f"{self.source_name_share} is out of range", field="source_name_share")
         if not 0 < self.few_share <= 1 or self.few_weight < 0:
             field = "few_weight" if self.few_weight < 0 else "few_share"
             raise InvalidInput(f"{getattr(self, field)} is out of range", field=field)

@@ -207,7 +207,7 @@ def _meta(folder: Path, shards: Sequence[Shard], config: BundleConfig) -> _Meta:
         origins=[origin for _, _, origin, *_ in known],
         published=[published for _, _, _, published, _ in known],
         papers=[is_paper for *_, is_paper in known],
-        names=name_weights(names, config, counts),
+        names=name_weights(names, config, counts, [source for _, source, *_ in known]),
         name_words=frozenset(word for each in names for name in each for word in words_of(name.key)),
         few=few_names(names, config),
         sketches=np.array([sketch(document.text) for document in documents()], np.uint32).reshape(-1, SKETCH),
