@@ -309,3 +309,14 @@ def test_papers_among_themselves_have_a_window_of_their_own(
     degrees = (0, 1, 20) if papers[1] else (0, 10, 12)
     made = bundle_documents(at(*degrees), ["a", "b", "c"], config, 0, days, papers=papers)
     assert made.bundles == bundles
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("source_name_share", 0.0), ("source_name_share", 1.5), ("few_share", 0.0), ("few_weight", -1.0)],
+)
+def test_bad_shares(setting: str, value: float) -> None:
+    """The setting is named."""
+    with pytest.raises(InvalidInput, match="out of range") as caught:
+        BundleConfig(**{setting: value})
+    assert caught.value.field == setting
