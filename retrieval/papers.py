@@ -33,7 +33,9 @@ _HEADINGS: dict[PaperPart, str] = {
     "end": r"references|bibliography|acknowledge?ments?|appendi(?:x|ces)\b.{0,60}|supplementary materials?"
     r"|(?:data|code) availability|author contributions?|competing interests",
 }
-_KNOWN = {part: re.compile(rf"\s*{_NUMBER}(?:{words})[.:]?\s*", re.IGNORECASE) for part, words in _HEADINGS.items()}
+_KNOWN: dict[PaperPart, re.Pattern[str]] = {
+    part: re.compile(rf"\s*{_NUMBER}(?:{words})[.:]?\s*", re.IGNORECASE) for part, words in _HEADINGS.items()
+}
 _NUMBERED = re.compile(r"\s*(\d{1,2}|[IVX]{1,5})(\.\d{1,2})*[.)]?\s+[A-Z][^.]{2,80}")
 _PLAIN = re.compile(r"[A-Z][\w-]*(?: [\w-]+){0,7}")
 _CAPTION = re.compile(r"\s*(?:table|tab\.|figure|fig\.)\s{1,3}(?:\d{1,3}|[IVX]{1,5})\s{0,3}[.:]\s", re.IGNORECASE)

@@ -58,6 +58,8 @@ class BundleConfig:
     """Bundles are ranked: of a name in no larger share of the documents, and in ten always, few tell (`measures`)."""
     few_weight: float = 2.0
     """How much more a fact about such a name counts."""
+    event_days: int = 2
+    """Bundles are ranked: how far apart the news of one event are dated."""
     window_days: int = 0
     """No two documents of a bundle are dated further apart; 0: no matter when. Those without a date go with any."""
     papers_window_days: int = 0
@@ -76,7 +78,7 @@ class BundleConfig:
         if not 0 < self.few_share <= 1 or self.few_weight < 0:
             field = "few_weight" if self.few_weight < 0 else "few_share"
             raise InvalidInput(f"{getattr(self, field)} is out of range", field=field)
-        for name in ("window_days", "papers_window_days"):
+        for name in ("window_days", "papers_window_days", "event_days"):
             if getattr(self, name) < 0:
                 raise InvalidInput(f"expected 0 or more days, found {getattr(self, name)}", field=name)
 

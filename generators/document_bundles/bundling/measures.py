@@ -126,6 +126,17 @@ class Archive:
         return sum(math.log(self.documents / max(self.frequencies.get(word, 1), 1)) for word in sorted(words))
 
 
+class PairFacts(NamedTuple):
+    """What is known of two documents before their sentences are read."""
+
+    shared: Sequence[str]
+    """The names that both have."""
+    cosine: float
+    """Of their vectors as embedded."""
+    is_of_one_day: bool
+    """Whether they are news dated as near as reports of one event are (`BundleConfig.event_days`)."""
+
+
 class PairWorth(NamedTuple):
     """What can be asked about two documents."""
 
@@ -138,30 +149,33 @@ class PairWorth(NamedTuple):
 
 
 def worth_of_pair(
-    first: ToldFacts, second: ToldFacts, shared: Sequence[str], archive: Archive, few_weight: float
+    first: ToldFacts, second: ToldFacts, known: PairFacts, archive: Archive, few_weight: float
 ) -> PairWorth:
-    """How much two documents at a middle distance carry; `shared`: the names that both have.
+    """How much two documents at a middle distance carry.
 
     A question leads from one document to the other over what both name, to what only one tells of it. Such facts count
     where each of the two has some, and more so about what few documents name: of a war, a vote or a death that scores
-    of offices comment on in a day, no two comments need each other. Nor do two reports that tell one event, which the
-    words of their titles say, by rarity, or the figures and names of the shorter one when it has more than half of them
-    in common with the other.
+    of offices comment on in a day, no two comments need each other. Nor do two reports of one event. That they are, the
+    words of their titles say, by rarity; or the figures and names of the shorter one, when the other has more than half
+    of them; or their vectors, when they are of one day and their cosine is above 0.5.
     """
 
     def least_own(names: Iterable[str]) -> int:
         named = [frozenset(words_of(name)) for name in names]
         return min(first.own(second, named, archive.name_words), second.own(first, named, archive.name_words))
 
-    askable, of_few = least_own(shared), least_own(name for name in shared if name in archive.few)
+    askable, of_few = least_own(known.shared), least_own(name for name in known.shared if name in archive.few)
     details = archive.shared_part(first.details(archive.name_words), second.details(archive.name_words))
-    retold = round(max(archive.shared_part(first.title, second.title), 2 * details - 1, 0.0), 6)
+    signs = (
+        archive.shared_part(first.title, second.title),
+        2 * details - 1,
+        2 * known.cosine - 1 if known.is_of_one_day else 0.0,
+    )
+    retold = round(min(max(*signs, 0.0), 1.0), 6)
     return PairWorth(round((askable + few_weight * of_few) * (1 - retold), 6), askable, retold)
 
 
-def best_pair(
-    facts: Sequence[ToldFacts], shared: Sequence[Sequence[str]], archive: Archive, few_weight: float
-) -> PairWorth:
-    """The pair of a bundle that is worth most; `shared`: of each pair, in the order of `itertools.combinations`."""
-    pairs = zip(combinations(facts, 2), shared, strict=True)
+def best_pair(facts: Sequence[ToldFacts], known: Sequence[PairFacts], archive: Archive, few_weight: float) -> PairWorth:
+    """The pair of a bundle that is worth most; `known`: of each pair, in the order of `itertools.combinations`."""
+    pairs = zip(combinations(facts, 2), known, strict=True)
     return max(worth_of_pair(first, second, both, archive, few_weight) for (first, second), both in pairs)

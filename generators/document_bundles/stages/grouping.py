@@ -29,6 +29,7 @@ from trailforge.generators.document_bundles.bundling.config import PACKAGES, Bun
 from trailforge.generators.document_bundles.bundling.copies import SKETCH, sketch
 from trailforge.generators.document_bundles.bundling.measures import (
     Archive,
+    PairFacts,
     ToldFacts,
     best_pair,
     cohesion,
@@ -157,7 +158,7 @@ def group(run: StageRun) -> None:
             *(meta.published, meta.sources, meta.names, meta.sketches, meta.papers),
         )
         bundling = join(planned, _bundle_parts(run, planned, shard.made_of), config)
-        bundles = sorted(_records(folder, bundling, meta, planned, vectors, config.few_weight), key=_rank)
+        bundles = sorted(_records(folder, bundling, meta, planned, vectors, config), key=_rank)
         files, shards = _write(folder, bundles, run.config.output.bundles_per_shard)
         plots = _plots(folder, bundling, meta, planned, [item.bundle.theme for item in bundles], seed)
         left = _leftovers(folder, bundling, meta)
@@ -269,7 +270,7 @@ def _read_result(work: Path, number: int) -> PartBundles:
 
 
 def _records(
-    folder: Path, bundling: Bundling, meta: _Meta, planned: ClusterPlan, vectors: np.ndarray, few_weight: float
+    folder: Path, bundling: Bundling, meta: _Meta, planned: ClusterPlan, vectors: np.ndarray, config: BundleConfig
 ) -> Iterator[BundleInput]:
     """Bundles with their documents. `vectors`: as embedded."""
     place = {int(given): row for row, given in enumerate(planned.order)}
@@ -281,9 +282,9 @@ def _records(
     text_at = _open_texts(folder)
     for rows in bundling.bundles:
         documents = tuple(text_at(meta.files[row]) for row in rows)
-        shared = [[name for name, _ in shared_names(meta.names[a], meta.names[b])] for a, b in combinations(rows, 2)]
+        known = [_known(pair, meta, vectors, config.event_days) for pair in combinations(rows, 2)]
         facts = [ToldFacts.of(document.title, document.text) for document in documents]
-        best = best_pair(facts, shared, archive, few_weight)
+        best = best_pair(facts, known, archive, config.few_weight)
         bundle = Bundle(
             uid=hashlib.sha256("\n".join(sorted(d.id for d in documents)).encode()).hexdigest()[:16],
             document_ids=tuple(document.id for document in documents),
@@ -297,6 +298,16 @@ def _records(
             origins=tuple(document.origin for document in documents),
         )
         yield BundleInput(id=bundle.uid, bundle=bundle, documents=documents)
+
+
+def _known(pair: tuple[int, int], meta: _Meta, vectors: np.ndarray, event_days: int) -> PairFacts:
+    one, other = pair
+    days = [date.fromisoformat(day) for row in pair if not meta.papers[row] and (day := meta.published[row])]
+    return PairFacts(
+        shared=[name for name, _ in shared_names(meta.names[one], meta.names[other])],
+        cosine=float(vectors[one] @ vectors[other]),
+        is_of_one_day=len(days) == 2 and abs((days[0] - days[1]).days) <= event_days,
+    )
 
 
 def _rank(item: BundleInput) -> tuple[float, float, str]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from trailforge.generators.document_bundles.bundling.config import Bundling
 from trailforge.generators.document_bundles.bundling.measures import (
     Archive,
+    PairFacts,
     PairWorth,
     ToldFacts,
     best_pair,
@@ -73,8 +74,16 @@ TEXTS = word_frequencies(["Norlin waits.", "Norlin sails.", "Ferries and fires."
 WEEK = Archive(name_words=NAMES, few=set(), documents=5, frequencies=TEXTS)
 
 
-def worth(first: ToldFacts, second: ToldFacts, *shared: str, few: tuple[str, ...] = ()) -> PairWorth:
-    return worth_of_pair(first, second, shared, replace(WEEK, few=set(few)), few_weight=2.0)
+def worth(
+    first: ToldFacts,
+    second: ToldFacts,
+    *shared: str,
+    few: tuple[str, ...] = (),
+    cosine: float = 0.9,
+    days: bool = False,
+) -> PairWorth:
+    known = PairFacts(shared, cosine, is_of_one_day=days)
+    return worth_of_pair(first, second, known, replace(WEEK, few=set(few)), few_weight=2.0)
 
 
 def test_each_documents_own_figures_and_names_of_what_both_name_count() -> None:
@@ -120,7 +129,14 @@ def test_where_nothing_is_named_by_both_nothing_is_asked() -> None:
 
 
 def test_the_best_pair_counts() -> None:
-    assert best_pair([FERRY, FERRY, FIRE], [["norlin"]] * 3, WEEK, 2.0) == worth(FERRY, FIRE, "norlin")
+    known = PairFacts(["norlin"], 0.9, is_of_one_day=False)
+    assert best_pair([FERRY, FERRY, FIRE], [known] * 3, WEEK, 2.0) == worth(FERRY, FIRE, "norlin")
+
+
+def test_of_one_day_the_nearer_the_less_is_a_pair_worth() -> None:
+    found = [worth(FERRY, FIRE, "norlin", cosine=cosine, days=True).retold for cosine in (0.4, 0.5, 0.75, 1.0)]
+    assert found == [0.0, 0.0, 0.5, 1.0]
+    assert worth(FERRY, FIRE, "norlin", cosine=0.75, days=False).retold == 0
 
 
 @given(st.lists(st.sampled_from(["Norlin has 3 ships.", "Norlin is late.", "Turku burns 7 days."]), max_size=20))
