@@ -129,7 +129,8 @@ def _yield(
     manifest: Manifest, bundles: Sequence[Bundle], kept: Sequence[BundleQuestion], rejected: Sequence[RejectedRow]
 ) -> str:
     """What bundles and calls gave, by kind of question: all kinds that are wished for, made or not."""
-    drafts = [*kept, *(row for each in rejected if (row := question_in(each)) is not None)]
+    # A question of which no episode was kept is among the rejected rows, too.
+    drafts = {row.uid: row for row in (*filter(None, map(question_in, rejected)), *kept)}.values()
     silent = sum(1 for each in rejected if each.stage == questions.NAME and each.reason == _SILENT)
     giving, documents = {row.bundle_id for row in kept}, sum(len(bundle.document_ids) for bundle in bundles)
     calls = sum(each.calls for each in manifest.calls_by_purpose if each.purpose not in _PURPOSES)

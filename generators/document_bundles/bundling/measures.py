@@ -106,7 +106,7 @@ class ToldFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Archive:
+class AllDocuments:
     """What is known of all documents when pairs of them are ranked."""
 
     name_words: Collection[str]
@@ -149,7 +149,7 @@ class PairWorth(NamedTuple):
 
 
 def worth_of_pair(
-    first: ToldFacts, second: ToldFacts, known: PairFacts, archive: Archive, few_weight: float
+    first: ToldFacts, second: ToldFacts, known: PairFacts, archive: AllDocuments, few_weight: float
 ) -> PairWorth:
     """How much two documents at a middle distance carry.
 
@@ -175,7 +175,9 @@ def worth_of_pair(
     return PairWorth(round((askable + few_weight * of_few) * (1 - retold), 6), askable, retold)
 
 
-def best_pair(facts: Sequence[ToldFacts], known: Sequence[PairFacts], archive: Archive, few_weight: float) -> PairWorth:
+def best_pair(
+    facts: Sequence[ToldFacts], known: Sequence[PairFacts], archive: AllDocuments, few_weight: float
+) -> PairWorth:
     """The pair of a bundle that is worth most; `known`: of each pair, in the order of `itertools.combinations`."""
     pairs = zip(combinations(facts, 2), known, strict=True)
     return max(worth_of_pair(first, second, both, archive, few_weight) for (first, second), both in pairs)

@@ -28,7 +28,7 @@ from trailforge.generators.document_bundles.bundling.clustering import (
 from trailforge.generators.document_bundles.bundling.config import PACKAGES, BundleConfig, Bundling, LeftoverReason
 from trailforge.generators.document_bundles.bundling.copies import SKETCH, sketch
 from trailforge.generators.document_bundles.bundling.measures import (
-    Archive,
+    AllDocuments,
     PairFacts,
     ToldFacts,
     best_pair,
@@ -278,7 +278,7 @@ def _records(
     for path in dict.fromkeys(path for path, _ in meta.files):
         frequencies.update(word_frequencies(d.text for d in read_parquet(folder / path, SourceDocument)))
     total = len(meta.ids)
-    archive = Archive(name_words=meta.name_words, few=meta.few, documents=total, frequencies=frequencies)
+    archive = AllDocuments(name_words=meta.name_words, few=meta.few, documents=total, frequencies=frequencies)
     text_at = _open_texts(folder)
     for rows in bundling.bundles:
         documents = tuple(text_at(meta.files[row]) for row in rows)

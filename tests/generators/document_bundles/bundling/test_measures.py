@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trailforge.generators.document_bundles.bundling.config import Bundling
 from trailforge.generators.document_bundles.bundling.measures import (
-    Archive,
+    AllDocuments,
     PairFacts,
     PairWorth,
     ToldFacts,
@@ -71,7 +71,7 @@ FIRE = ToldFacts.of("Fire", "Norlin waits. Norlin lost 40 days to a fire. Baltic
 
 
 TEXTS = word_frequencies(["Norlin waits.", "Norlin sails.", "Ferries and fires.", "A yard in Turku.", "The weather."])
-WEEK = Archive(name_words=NAMES, few=set(), documents=5, frequencies=TEXTS)
+WEEK = AllDocuments(name_words=NAMES, few=set(), documents=5, frequencies=TEXTS)
 
 
 def worth(
