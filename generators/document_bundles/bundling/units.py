@@ -55,6 +55,7 @@ class Units:
         self.members: dict[int, Group] = {}
         self.unit_of = np.full(len(self.vectors), -1)
         self._days, self._windows, self._config = documents.days, documents.windows, config
+        self._shortest = float(documents.windows.min(initial=np.inf))
         self.shared = SharedNames(documents, config.min_shared)
         self._copies = Copies(documents.sketches)
         self._sums: dict[int, np.ndarray] = {}
@@ -104,7 +105,8 @@ class Units:
         links = own_links(self.vectors[rows])
         dated = [row for row in rows if not np.isnan(self._days[row])]
         ends = sorted(dated, key=lambda row: (self._days[row], row))
-        if dated and self._days[ends[-1]] - self._days[ends[0]] > self._windows[rows].min():
+        apart = self._days[ends[-1]] - self._days[ends[0]] if dated else 0
+        if apart > self._shortest and apart > self._windows[rows].min():
             return min(ends[0], ends[-1], key=lambda row: (links[rows.index(row)], row))
         if copies := self._copies.first_pair(rows):
             return min(copies, key=lambda row: (links[rows.index(row)], row))
@@ -149,8 +151,11 @@ class Units:
     def spans(self) -> np.ndarray:
         """(n, 3): for each row the first and the last day of its unit, and the shortest window there."""
         spans = self.day_spans()
+        is_mixed = len(np.unique(self._windows)) > 1
         for rows in self.members.values():
-            spans[rows] = (spans[rows, 0].min(), spans[rows, 1].max(), spans[rows, 2].min())
+            spans[rows, :2] = (spans[rows, 0].min(), spans[rows, 1].max())
+            if is_mixed:
+                spans[rows, 2] = spans[rows, 2].min()
         return spans
 
 
@@ -196,9 +201,11 @@ def in_window(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
     A span without dates is (inf, -inf, …) and goes with any.
     """
-    windows = np.minimum(first[:, None, 2], second[:, 2])
-    if np.isinf(windows).all():
+    of_all = np.concatenate([first[:, 2], second[:, 2]])
+    least, most = of_all.min(initial=np.inf), of_all.max(initial=0)
+    if np.isinf(least):
         return np.ones((len(first), len(second)), bool)
+    windows = least if least == most else np.minimum(first[:, None, 2], second[:, 2])
     starts = np.minimum(first[:, None, 0], second[:, 0])
     return np.maximum(first[:, None, 1], second[:, 1]) - starts <= windows
 
