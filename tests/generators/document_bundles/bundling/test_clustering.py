@@ -185,7 +185,7 @@ def mended(
 ) -> tuple[set[tuple[int, ...]], dict[int, str]]:
     """Bundles and leftovers."""
     codes, when = np.array([ord(source) for source in sources]), np.array(days or [np.nan] * len(sources))
-    others = nameless(len(sources)) | {"windows": np.full(len(sources), config.window_of(is_paper=False))}
+    others = nameless(len(sources)) | {"windows": np.full(len(sources), config.window_of(is_paper=False), float)}
     circle = Documents(vectors=at(*degrees), sources=codes, days=when, **others)
     found, rest = complete(circle, groups, config)
     return {tuple(sorted(rows)) for rows in found}, dict(explain(circle, rest, config))
