@@ -88,8 +88,10 @@ class Bundle:
     """Two to four documents that belong together, of at least two origins (`SourceDocument.origin`)."""
 
     STORED_AS: ClassVar[str] = "Bundle"
-    SCHEMA_VERSION: ClassVar[str] = "1.2"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration()}  # without `links`, `askable`
+    SCHEMA_VERSION: ClassVar[str] = "1.3"
+    EARLIER: ClassVar[Earlier] = {  # without `links`, `askable`, `retold`, `worth` and `origins`
+        "1.0": migration(), "1.1": migration(), "1.2": migration(),
+    }  # fmt: skip
 
     uid: str
     """Hash of the sorted document ids."""
@@ -103,8 +105,17 @@ class Bundle:
     links: tuple[BundleLink, ...] = ()
     """Each pair of documents once, in their order."""
     askable: int | None = None
-    """How much each of its two best documents says of what both name and the other does not say, 0 to 8: questions are
-    asked of bundles in this order. None in rows of earlier versions."""
+    """How much each of its two best documents says of what both name and the other does not say, 0 to 8. None in rows
+    of version 1.1 and before."""
+    retold: float | None = None
+    """How much of the one of them the other tells, too, 0 to 1: near 1 for two reports of one event. None in rows of
+    version 1.2 and before."""
+    worth: float | None = None
+    """What can be asked about it: questions are asked of bundles in this order. From `askable` and `retold`, and higher
+    where few documents name what both name. None in rows of version 1.2 and before."""
+    origins: tuple[str, ...] = ()
+    """What counted as each document's source when bundles were made (`SourceDocument.origin`), in their order: of a
+    paper the paper, for its archive or conference holds what many report. Empty in rows of version 1.2 and before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +123,8 @@ class BundleInput:
     """A bundle with its documents: what questions are made of."""
 
     STORED_AS: ClassVar[str] = "BundleInput"
-    SCHEMA_VERSION: ClassVar[str] = "1.3"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration(), "1.2": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.4"
+    EARLIER: ClassVar[Earlier] = {version: migration() for version in ("1.0", "1.1", "1.2", "1.3")}
 
     id: str
     """The bundle's uid."""

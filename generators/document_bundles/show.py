@@ -85,6 +85,8 @@ _REASONS = {
     "both speak of": "named entities of both documents, those that say most first",
     "cosine": "how alike they are to bundling: with `is_centred`, less what their archives have in common",
 }
+_WORTH = "what can be asked about it: bundles are asked in this order"
+_RETOLD = "how much of the one of its two best documents the other tells, too: near 1 for two reports of one event"
 _ASKABLE = "what each of its two best documents says of what both name, and the other does not say, 0 to 8"
 _HOP_COLOURS = 4
 _TOOLS = {"News": "hop2", "Academic": "hop1", "General": "hop0"}
@@ -185,7 +187,9 @@ def _bundle_head(row: Bundle) -> Parts:
         )
         if row.links
         else StyledText(f"cohesion {row.cohesion:.3f}", "", "mean cosine over all pairs of its documents"),
+        *([] if row.worth is None else [StyledText(f"worth {row.worth:.1f}", "", _WORTH)]),
         *([] if row.askable is None else [StyledText(f"askable {row.askable}", "", _ASKABLE)]),
+        *([] if row.retold is None else [StyledText(f"retold {row.retold:.2f}", "", _RETOLD)]),
         StyledText(" · ".join(dict.fromkeys(row.sources))),
     ]
     return [Title(row.theme), Chips(chips), *_reasons(row)]
@@ -357,7 +361,7 @@ SHOW = Show(
     path="bundles", title="Bundles", icon=":material/library_books:",
     tables=(
         ShownTable(
-            name="bundles", title="Bundles", describe=bundle, columns=("theme", "askable", "cohesion", "sources"),
+            name="bundles", title="Bundles", describe=bundle, columns=("theme", "worth", "cohesion", "sources"),
             keys=("uid", "document_ids"), beside=document_map,
         ),
         _QUESTION,
@@ -382,7 +386,8 @@ SHOW = Show(
     ),
     numbers={
         "complexity": "complexity, 0 to 1", "curriculum_stage": "curriculum stage, 1 is the easiest",
-        "cohesion": "cohesion of the bundle (mean cosine)", "askable": "what can be asked about the bundle, 0 to 8",
+        "cohesion": "cohesion of the bundle (mean cosine)", "worth": "what can be asked about the bundle",
+        "askable": "own facts of its two best documents, 0 to 8",
     },
     hints=("--count 5", "--bundles --count 5"),
 )  # fmt: skip
