@@ -21,7 +21,7 @@ from tests.inspector.bundle_run import write_kg
 from tests.support.bundle_questions import BUNDLE, PAPER, STREET, choice, question
 from tests.support.graph_questions import question as kg_question
 from tests.support.rows import DIED, FIRST, PLAN, QUESTION, SECOND, trajectory
-from trailforge.inspector import terminal
+from trailforge.inspector import terminal, terminal_drawing
 from trailforge.inspector.showing import count_kinds, find_rows, show_of
 from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs.finished import OpenRun, open_run
@@ -109,7 +109,7 @@ def view(row: Any) -> RenderableType:
     dataset, table = HOMES[type(row)]
     shown = show_of(dataset).table(table)
     assert shown is not None
-    return terminal.view(shown.describe(EMPTY, row), getattr(row, "uid", ""), table)
+    return terminal_drawing.view(shown.describe(EMPTY, row), getattr(row, "uid", ""), table)
 
 
 ROWS = {
@@ -124,7 +124,7 @@ ROWS = {
 }
 VIEWS: dict[str, RenderableType] = {name: view(row) for name, row in ROWS.items()} | {
     "figures": terminal.figures(MANIFEST, Counter(correct=1, reasoning=1)),
-    "found": terminal.kg_result([MATCH], [triple("Metropolis", "director", "Fritz Lang")]),
+    "found": terminal_drawing.kg_result([MATCH], [triple("Metropolis", "director", "Fritz Lang")]),
 }
 EVIL = (
     "\x1b[2J\x1b[31mred\x1b[0m \x1b]0;title\x07 \x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\ "
@@ -290,7 +290,7 @@ EVIL_VIEWS = {
     "figures": lambda: terminal.figures(
         replace(MANIFEST, run_id=EVIL, stages=(StageCount(name=EVIL, inputs=1, accepted=1),)), Counter()
     ),
-    "found": lambda: terminal.kg_result(
+    "found": lambda: terminal_drawing.kg_result(
         [replace(MATCH, entity_id=EVIL, label=EVIL, name=EVIL)], [triple(EVIL, EVIL, EVIL)]
     ),
 }
@@ -481,12 +481,12 @@ def test_both_sides_of_a_pair_have_their_rewards_part_by_part(tmp_path: Path) ->
     )
     table = show_of("kg_trajectories").table("pairs")
     assert table is not None
-    assert shown(terminal.view(table.describe(run, row), "p", "pairs"), width=300).count("r_acc + r_gain") == 1
+    assert shown(terminal_drawing.view(table.describe(run, row), "p", "pairs"), width=300).count("r_acc + r_gain") == 1
     (tmp_path / "rejected").mkdir()
     put_aside = replace(REJECTED, uid="bad", payload=json.dumps(to_dict(bad)))
     write_parquet(tmp_path / "rejected" / "part-00000-x.parquet", RejectedRow, [put_aside])
     parts = table.describe(opened(tmp_path, "kg_trajectories"), row)
-    assert shown(terminal.view(parts, "p", "pairs"), width=300).count("r_acc + r_gain") == 2
+    assert shown(terminal_drawing.view(parts, "p", "pairs"), width=300).count("r_acc + r_gain") == 2
 
 
 def test_a_data_set_that_declares_no_show_is_shown_field_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -495,7 +495,9 @@ def test_a_data_set_that_declares_no_show_is_shown_field_by_field(monkeypatch: p
     plain = show_of.__wrapped__("kg_questions")
     assert [table.name for table in plain.tables] == ["kg_questions", "candidates"]
     assert plain.tables[0].columns[:2] == ["uid", "question"]
-    assert OF_GRAPH.question in shown(terminal.view(plain.tables[0].describe(EMPTY, OF_GRAPH), "k", "kg_questions"))
+    assert OF_GRAPH.question in shown(
+        terminal_drawing.view(plain.tables[0].describe(EMPTY, OF_GRAPH), "k", "kg_questions")
+    )
 
 
 def test_questions_of_a_graph_are_found_by_their_entities(tmp_path: Path) -> None:
