@@ -161,16 +161,15 @@ def _meters(part: Meters) -> RenderableType:
 
 
 def _scores(part: Scores) -> RenderableType:
-    """What was measured, in words, those that did not pass first and by name: a name says what is wrong."""
+    """What was measured, in words; of what did not pass, which comes first, by its name: that says what is wrong."""
     table = RichTable.grid(padding=(0, 1))
     for score in sorted(part.filters, key=lambda score: score.passed):
-        measured = part.meanings.get(score.name, score.name)
-        if score.passed:
-            table.add_row(text_of(("✓", "green")), text_of(f"{score.score:.3g}"), text_of((measured, "dim")))
-        else:
-            why = f" {score.reason}" if score.reason else ""
-            line = text_of((score.name, "red"), why, (f" ({measured})", "dim"))
-            table.add_row(text_of(("✗", "red")), text_of(f"{score.score:.3g}"), line)
+        meaning, why = part.meanings.get(score.name, ""), f": {score.reason}" if score.reason else ""
+        measured = f"{meaning} ({score.name})" if meaning else score.name
+        told = (measured, "dim") if score.passed else (f"{score.name}{why}", "red")
+        sign = ("✓", "green") if score.passed else ("✗", "red")
+        more = [] if score.passed or not meaning else [(f" ({meaning})", "dim")]
+        table.add_row(text_of(sign), text_of(f"{score.score:.3g}"), text_of(told, *more))
     return table
 
 

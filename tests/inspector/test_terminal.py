@@ -210,7 +210,8 @@ def test_an_episode_is_shown_turn_by_turn_with_what_its_searches_matched() -> No
 def test_a_question_of_a_graph_is_shown_with_its_facts_hops_and_scores() -> None:
     text = shown(VIEWS["graph question"], width=200)
     assert "2 facts, one fact after the other" in text and "as of 2021-05-01" in text
-    assert OF_GRAPH.question in text and "Elmton" in text and "closed_book 0.25" in text
+    assert OF_GRAPH.question in text and "Elmton" in text
+    assert "✓ 0.25 how near the model comes from memory, 0 to 1 (closed_book)" in text
     assert "Red Dust | director | Cy Cedar" in text and f"1. {OF_GRAPH.decomposition[0].question} → Cy Cedar" in text
     assert "as of unknown" in shown(view(replace(OF_GRAPH, as_of="")), width=200)
 
@@ -221,7 +222,7 @@ def test_a_question_is_shown_with_evidence_plan_and_scores() -> None:
     assert ASKED.question in text and "University of Bergen" in text
     assert "names her “the turbine that Mara Lind designed”" in text
     assert "A: designer of the turbine (News)" in text and "A -> B" in text
-    assert "closed_book 0.25" in text
+    assert "✓ 0.25 share of the draws without any document that are right, less chance" in text
 
 
 def test_options_are_shown_by_letter_and_the_right_ones_are_marked() -> None:
@@ -232,9 +233,23 @@ def test_options_are_shown_by_letter_and_the_right_ones_are_marked() -> None:
 def test_a_bundle_is_shown_with_the_beginning_of_each_document() -> None:
     long = replace(PAPER, text="ŷ" * 900, published=None)
     text = shown(view(replace(HELD, documents=(STREET, long))), width=200)
-    assert "tide mill" in text and "cohesion 0.600" in text
-    assert "A prize for tides  news" in text and STREET.text.splitlines()[1] in text
+    assert "tide mill" in text and "cohesion 0.60" in text
+    assert "A prize for tides ─" in text and "1 · news · 2025-05-02" in text and STREET.text.splitlines()[1] in text
     assert text.count("ŷ") == 400 and "…" in text
+    untitled = shown(view(replace(HELD, documents=(replace(STREET, title="A very long title " * 9), long))), width=80)
+    assert "1 · news · 2025-05-02" in untitled, "a long title leaves source and date whole"
+    assert "2 · arxiv · no date" in untitled
+
+
+def test_a_score_that_passed_is_told_in_words_and_one_that_did_not_by_its_fault() -> None:
+    failed = FilterScore(name="poor_question", score=0.0, passed=False, reason="not_asked: the year")
+    passed = FilterScore(name="bad_options", score=1.0, passed=True)
+    text = shown(view(replace(ASKED, filters=(passed, failed))), width=200)
+    lines = [line.strip() for line in text.splitlines() if line.startswith(("✓", "✗"))]
+    assert lines == [
+        "✗ 0 poor_question: not_asked: the year (an editor who sees its documents finds no fault with it: 1 for yes)",
+        "✓ 1 options and answer have the form that the type asks for: 1 for yes (bad_options)",
+    ]
 
 
 # What no text may do
