@@ -189,7 +189,7 @@ def _add_legend(figure: go.Figure, looks: Mapping[str, _Look], first: Sequence[s
     named = [kind for kind in dict.fromkeys((*first, *looks)) if kind in looks][: len(COLOURS)]
     for kind in named:
         marker = dict(zip(("color", "symbol"), looks[kind], strict=True))
-        figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=label(kind, 24)))
+        figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=label(kind, 36)))
     if len(named) < len(looks):
         more = f"and {len(looks) - len(named):,} more, named under the pointer"
         figure.add_trace(

@@ -44,7 +44,7 @@ def show_page(run: OpenRun, curation: Curation) -> None:
     chosen.run()
 
 
-_HIGH, _LOW = 640, 200
+_HIGH, _LOW = 640, 330
 """Pixels of a list that stands beside the row, and of one above it."""
 
 
