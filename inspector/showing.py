@@ -150,12 +150,20 @@ def count_kinds(run: OpenRun) -> Counter[str]:
 
 
 def hints_of(run: OpenRun) -> list[str]:
-    """Options of `trailforge show` that find rows in a run: what its data set proposes, else what was rejected."""
+    """Options of `trailforge show` that find rows in a run: what its data set proposes.
+
+    Of a run without rows what it proposes of other tables that have some, and what was rejected.
+    """
     if not run.size(product_of(run.dataset)):
-        return [f"--table {_REJECTED.name}"] * bool(run.size(_REJECTED.name))
+        others = [hint for hint in show_of(run.dataset).hints if _table_in(hint) and run.size(_table_in(hint))]
+        return others + [f"--table {_REJECTED.name}"] * bool(run.size(_REJECTED.name))
     known = count_kinds(run)
     hinted = ((hint, hint.partition("--kind ")[2].split()[:1]) for hint in show_of(run.dataset).hints)
     return [hint for hint, kinds in hinted if all(known[kind] for kind in kinds)]
+
+
+def _table_in(hint: str) -> str:
+    return (hint.partition("--table ")[2].split() or [""])[0]
 
 
 def _tables(run: OpenRun, wanted: str) -> list[ShownTable]:

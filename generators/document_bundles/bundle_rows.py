@@ -213,7 +213,7 @@ def chips_of(run: OpenRun, row: Bundle) -> list[StyledText]:
 
 def _figure(name: str, value: float, asked: float, meaning: str) -> StyledText:
     """A figure beside what is asked for, marked where it hardly reaches that."""
-    text = f"{name} {value:.2f}" + (f" (asked {asked:g})" if asked else "")
+    text = f"{name} {value:.2f}" + (f" ≥ {asked:g}" if asked else "")
     return StyledText(text, "warn" if asked and value < _NEAR * asked else "", meaning)
 
 
@@ -245,8 +245,8 @@ def reasons_of(run: OpenRun, row: Bundle) -> Parts:
 def brief(run: OpenRun, row: Bundle) -> Parts:
     """A bundle as one of many: five lines at most, with the whole date and source of each document."""
     figures = [piece for chip in chips_of(run, row) for piece in (" · ", chip)]
-    names = dict.fromkeys(name for link in row.links for name in link.names)
-    begin = (StyledText(row.uid, "strong"), f" {outcomes_of(run).get(row.uid, 'not asked')}", *figures)
+    names = ", ".join(dict.fromkeys(name for link in row.links for name in link.names)) or row.theme
+    begin = (StyledText(row.uid, "strong"), f" {outcomes_of(run).get(row.uid, 'not asked')}", *figures[:4])
     known = {document.id: document for document in documents_of(run, row.uid)}
     documents = [
         ShortLine(
@@ -256,4 +256,4 @@ def brief(run: OpenRun, row: Bundle) -> Parts:
         else ShortLine(("  unknown     ", StyledText(source, "step")), f"  {id}")
         for id, source in zip(row.document_ids, row.sources, strict=True)
     ]
-    return [ShortLine(begin, (" · ", StyledText(", ".join(names) or row.theme, "quiet"))), *documents]
+    return [ShortLine(begin, (*figures[4:], " · ", StyledText(names, "quiet"))), *documents]

@@ -362,5 +362,5 @@ SHOW = Show(
         "complexity": "complexity, 0 to 1", "curriculum_stage": "curriculum stage, 1 is the easiest",
         "cohesion": "cohesion of the bundle (mean cosine)", "askable": "what can be asked about the bundle, 0 to 8",
     },
-    hints=("--count 5", "--bundles --count 5"),
+    hints=("--count 5", "--table bundles --count 20 --lowest least_cosine"),
 )  # fmt: skip

@@ -142,5 +142,5 @@ def test_a_figure_that_hardly_reaches_what_is_asked_is_marked(asked: tuple[float
     chips = chips_of(run, replace(BUNDLE, links=(link("news:1", "arxiv:2", 0.7, 5.5, 0.3),)))
     assert [chip.kind for chip in chips] == kinds
     assert [chip.text for chip in chips] == [
-        f"cosine 0.70 (asked {asked[0]:g})", f"names 5.50 (asked {asked[1]:g})", "shared text 30%",
+        f"cosine 0.70 ≥ {asked[0]:g}", f"names 5.50 ≥ {asked[1]:g}", "shared text 30%",
     ]  # fmt: skip

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tests.support.bundle_questions import BUNDLE, PAPER, STREET, choice, questi
 from tests.support.graph_questions import question as kg_question
 from tests.support.rows import DIED, FIRST, PLAN, QUESTION, SECOND, trajectory
 from trailforge.inspector import terminal, terminal_drawing
-from trailforge.inspector.showing import count_kinds, find_rows, show_of
+from trailforge.inspector.showing import count_kinds, find_rows, hints_of, show_of
 from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs.finished import OpenRun, open_run
 from trailforge.pipelines.runs.intake import Settings
@@ -30,6 +31,7 @@ from trailforge.schemas import (
     Bundle,
     BundleHop,
     BundleInput,
+    BundleLink,
     BundleQuestion,
     Count,
     DroppedSplits,
@@ -47,6 +49,7 @@ from trailforge.schemas import (
     RejectedRow,
     Rollout,
     SearchTree,
+    SourceDocument,
     StageCount,
     Trajectory,
     to_dict,
@@ -476,6 +479,67 @@ def test_questions_and_bundles_are_found_by_what_they_belong_to(tmp_path: Path) 
     assert found(run, kind="multiple_choice") == ["q2"]
     assert found(run, id="arxiv:2") == ["b"] and found(run, id="b2", table="bundles") == ["b2"]
     assert count_kinds(run) == Counter(factual=1, multiple_choice=1, causal=0, single_choice=0)
+
+
+def links_of(*documents: SourceDocument, cosine: float = 0.7, copied: float = 0.1) -> tuple[BundleLink, ...]:
+    return tuple(
+        BundleLink(first=one.id, second=two.id, cosine=cosine, names=("orkney",), shared=5.0, copied=copied)
+        for one, two in combinations(documents, 2)
+    )
+
+
+def test_bundles_are_listed_in_five_lines_each_at_most_with_date_and_source_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = "The Office of the Senior Senator"
+    four = tuple(
+        replace(STREET, id=f"n:{n}", source=f"{long} {n}", title="A title " * 30, published=day)
+        for n, day in enumerate(("2025-05-02", "2025-05-02", "2025-05-02", None))
+    )  # fmt: skip
+    weak = Bundle(
+        uid="weak", document_ids=tuple(d.id for d in four), sources=tuple(d.source for d in four), cohesion=0.5,
+        theme="t", links=links_of(*four, cosine=0.6), askable=2,
+    )  # fmt: skip
+    strong = replace(BUNDLE, links=links_of(STREET, PAPER), askable=3)
+    items = [
+        BundleInput(id="b", bundle=strong, documents=(STREET, PAPER)),
+        BundleInput(id="weak", bundle=weak, documents=four),
+    ]
+    write_run(tmp_path, "document_bundles", bundles=[strong, weak], bundle_inputs=items, bundle_questions=[ASKED])
+    run = opened(tmp_path, "document_bundles")
+    run.config["bundles"] = {"min_cosine": 0.55, "min_shared": 4.0}
+    monkeypatch.setattr(terminal, "open_run", lambda folder: run)
+    monkeypatch.setenv("COLUMNS", "80")
+    terminal.show_rows(tmp_path, table="bundles", lowest="least_cosine", count=9)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5 + 3 and max(map(len, lines)) <= 80
+    assert lines[0].startswith("weak not asked · cosine 0.60 ≥ 0.55 · names 5.00 ≥ 4 · shared text 10%")
+    assert [line[:46] for line in lines[1:4]] == [f"  2025-05-02  {long}"] * 3 and lines[1].endswith("…")
+    assert lines[4].startswith(f"  no date     {long} 3")
+    assert lines[5].startswith("b kept · cosine 0.70") and "2025-04-20  arxiv  Blades for slow water" in lines[7]
+    terminal.show_rows(tmp_path, table="bundles", id="weak")
+    assert "Why they are together" in capsys.readouterr().out, "one that is asked for is shown whole"
+
+
+def test_bundles_are_found_by_what_came_of_them_and_ordered_by_any_number(tmp_path: Path) -> None:
+    other = replace(BUNDLE, uid="b2", links=links_of(STREET, PAPER, cosine=0.6))
+    third = replace(BUNDLE, uid="b3", askable=1)
+    known = replace(BUNDLE, links=links_of(STREET, PAPER), askable=2)
+    write_run(tmp_path, "document_bundles", bundle_questions=[ASKED], bundles=[known, other, third])
+    run = opened(tmp_path, "document_bundles")
+    assert found(run, table="bundles", kind="kept") == ["b"]
+    assert found(run, table="bundles", kind="not asked") == ["b2", "b3"]
+    assert found(run, table="bundles", lowest="least_cosine") == ["b2", "b"]
+    assert found(run, table="bundles", lowest="askable") == ["b3", "b"]
+    assert found(run, table="bundles", lowest="least_cosine", kind="kept") == ["b"]
+    for column in ("theme", "nothing"):
+        with pytest.raises(InvalidInput, match=column):
+            found(run, table="bundles", lowest=column)
+
+
+def test_a_run_of_bundles_alone_names_the_command_that_lists_them(tmp_path: Path) -> None:
+    write_run(tmp_path, "document_bundles", bundles=[BUNDLE])
+    assert hints_of(opened(tmp_path, "document_bundles")) == ["--table bundles --count 20 --lowest least_cosine"]
 
 
 def test_episodes_and_pairs_are_found_by_the_ids_of_each_other(tmp_path: Path) -> None:
