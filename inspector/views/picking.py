@@ -194,7 +194,13 @@ def _order(run: OpenRun, shown: ShownTable, numbers: Sequence[int], line: DeltaG
         return f"{end[0].replace('_', ' ')}, {how}"
 
     chosen = line.selectbox(
-        "Order", [None, *ends], key=f"{table}.order", format_func=told, on_change=to_top, args=(table,)
+        "Order",
+        [None, *ends],
+        key=f"{table}.order",
+        format_func=told,
+        on_change=to_top,
+        args=(table,),
+        width=230,
     )
     if chosen is None:
         return numbers
