@@ -10,6 +10,8 @@ from functools import cache, partial
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from trailforge.pipelines.dataset import INPUTS, DataSet, resolve
 from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs.finished import OpenRun
@@ -228,10 +230,14 @@ def ordered(run: OpenRun, table: ShownTable, column: str, *, is_descending: bool
 
     Raises `InvalidInput` for a column that is neither one of numbers nor one that only its list has.
     """
-    more = more_of(run, table)
-    if column in more:
-        known = {row: value for row, value in enumerate(more[column]) if value is not None}
-    else:
-        values = run.table(table.name).values(column).tolist()
-        known = {row: value for row, value in enumerate(values) if value == value}  # not NaN
-    return sorted(known, key=known.__getitem__, reverse=is_descending)
+
+    def order() -> list[int]:
+        more = more_of(run, table)
+        if column in more:
+            known = {row: value for row, value in enumerate(more[column]) if value is not None}
+            return sorted(known, key=known.__getitem__, reverse=is_descending)
+        values = run.table(table.name).values(column)
+        rows = np.argsort(-values if is_descending else values, kind="stable")
+        return rows[: len(rows) - np.count_nonzero(np.isnan(values))].tolist()
+
+    return run.once(("ordered", table.name, column, str(is_descending)), order)

@@ -155,17 +155,24 @@ def outcomes_of(run: OpenRun) -> Mapping[str, str]:
 
 def _outcomes(run: OpenRun) -> dict[str, str]:
     reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    if "rejected" in run.tables:
-        rejected = run.table("rejected").select(["uid", "reason", "payload"], ("stage", _ASKING))
-        for row in rejected.to_pylist():
-            reasons[_bundle_of(row["payload"]) or row["uid"]][row["reason"]] += 1
+    rejected = list(_rejected_for_questions(run))
+    for row in rejected:
+        reasons[_bundle_of(row["payload"]) or row["uid"]][row["reason"]] += 1
     outcomes = {id: min(found, key=lambda reason: (-found[reason], reason)) for id, found in reasons.items()}
-    rejected_uids = set(rejected["uid"].to_pylist()) if "rejected" in run.tables else set()
+    gone = {row["uid"] for row in rejected}
     for table, fate in (("candidates", "waiting"), ("bundle_questions", "kept")):
         if table in run.tables:
             known = run.table(table).select(["uid", "bundle_id"]).to_pylist()
-            outcomes |= {row["bundle_id"]: fate for row in known if row["uid"] not in rejected_uids}
+            outcomes |= {row["bundle_id"]: fate for row in known if row["uid"] not in gone}
     return outcomes
+
+
+def _rejected_for_questions(run: OpenRun) -> Iterator[dict[str, Any]]:
+    """Only these rows are read whole: those of documents hold texts."""
+    if "rejected" in run.tables:
+        table = run.table("rejected")
+        for number in sorted(number for stage in _ASKING for number in table.matching("stage", stage)):
+            yield table.row(number)
 
 
 def _bundle_of(payload: str) -> str:

@@ -205,8 +205,11 @@ def _order(run: OpenRun, shown: ShownTable, numbers: Sequence[int], line: DeltaG
     if chosen is None:
         return numbers
     column, is_descending = chosen
+    order = ordered(run, shown, column, is_descending=is_descending)
+    if len(order) == len(numbers) == run.size(table):
+        return order
     allowed = set(numbers)
-    first = [number for number in ordered(run, shown, column, is_descending=is_descending) if number in allowed]
+    first = [number for number in order if number in allowed]
     return [*first, *sorted(allowed.difference(first))]
 
 
