@@ -117,13 +117,8 @@ def bundle(run: OpenRun, row: Bundle) -> Parts:
     ]
     more = [SearchOn("rejected", row.uid)] if "rejected" in run.tables else []
     if not asked:
-        return [
-            *_bundle_head(run, row),
-            *more,
-            *put_aside,
-            *_documents(documents_of(run, row.uid)),
-            Note("It has no question."),
-        ]
+        outcome = put_aside or [Note("It has no question.")]
+        return [*_bundle_head(run, row), *more, *outcome, *_documents(documents_of(run, row.uid))]
     choice = Selector(
         label="Its questions",
         options=[
