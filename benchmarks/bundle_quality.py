@@ -57,8 +57,9 @@ def main() -> None:
                 options.seed,
                 [document.published for document in documents],
                 [document.source for document in documents],
-                name_weights(names, config, counts),
+                name_weights(names, config, counts, [document.source for document in documents]),
                 sketches,
+                [document.kind == "academic" for document in documents],
             )
             pairs = [[(sketches[a], sketches[b]) for a, b in combinations(rows, 2)] for rows in made.bundles]
             copies = sum(any(copied_share(*pair) >= COPIED_SHARE for pair in of_one) for of_one in pairs)

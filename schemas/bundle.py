@@ -95,7 +95,7 @@ class Bundle:
     STORED_AS: ClassVar[str] = "Bundle"
     SCHEMA_VERSION: ClassVar[str] = "1.3"
     EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration(), "1.2": migration()}
-    """Without `links`; without `askable`; without `shared` and `copied` of links."""
+    """Without `links`; `askable`; `retold`, `worth` and `origins`, and `shared` and `copied` of links."""
 
     uid: str
     """Hash of the sorted document ids."""
@@ -109,8 +109,17 @@ class Bundle:
     links: tuple[BundleLink, ...] = ()
     """Each pair of documents once, in their order."""
     askable: int | None = None
-    """How much each of its two best documents says of what both name and the other does not say, 0 to 8: questions are
-    asked of bundles in this order. None in rows of earlier versions."""
+    """How much each of its two best documents says of what both name and the other does not say, 0 to 8. None in rows
+    of version 1.1 and before."""
+    retold: float | None = None
+    """How much of the one of them the other tells, too, 0 to 1: near 1 for two reports of one event. None in rows of
+    version 1.2 and before."""
+    worth: float | None = None
+    """What can be asked about it: questions are asked of bundles in this order. From `askable` and `retold`, and higher
+    where few documents name what both name. None in rows of version 1.2 and before."""
+    origins: tuple[str, ...] = ()
+    """What counted as each document's source when bundles were made (`SourceDocument.origin`), in their order: of a
+    paper the paper, for its archive or conference holds what many report. Empty in rows of version 1.2 and before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

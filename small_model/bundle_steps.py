@@ -39,6 +39,7 @@ class StepWork:
     item: BundleInput
     context: BundleContext
     meter: Meter = field(default_factory=Meter)
+    joins: str = ""
 
     async def write(self) -> list[BundleQuestion]:
         """Drafts, as many as are asked for at most, taken from each shared name in turn. Raises `ProviderError`."""
@@ -47,7 +48,9 @@ class StepWork:
         for name in unknown:
             if kind := await self._kind(name):
                 nouns[name] = kind
-        found = [list(joined_by(bridge, documents, nouns)) for bridge in bridges_of(documents, nouns)]
+        bridges = bridges_of(documents, nouns)
+        self.joins = "" if bridges else "no name that rules can lead over stands in two of them"
+        found = [list(joined_by(bridge, documents, nouns)) for bridge in bridges]
         joined = [each for turn in zip_longest(*found) for each in turn if each is not None]
         wanted = self.context.config.questions_per_bundle
         return [draft_row(draft_of(each), n, self.item, self.context) for n, each in enumerate(joined[:wanted])]

@@ -123,7 +123,7 @@ DATASET = DataSet(
     ),
     beside={
         "plots": r"(funnel|documents|bundles)\.png",
-        "work/bundling": r"(vectors|sources|days|names|weights|sketches)\.npy|part-\d+\.json|made_of",
+        "work/bundling": r"(vectors|sources|days|windows|names|weights|sketches)\.npy|part-\d+\.json|made_of",
     },
     about="Turn documents of several sources into bundles, and bundles into multi-hop questions with plans (R-Search).",
     hints={

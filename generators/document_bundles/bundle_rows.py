@@ -195,6 +195,9 @@ def meanings(run: OpenRun) -> Mapping[str, str]:
         "shared_names": "sum over the names that the document with the least of them shares, by how rare they are"
         + (f"; `bundles.min_shared` asks for {min_shared:g}" if min_shared else ""),
         "shared_text": "largest share of a document's text that another one holds; 0.5 would be a copy",
+        "worth": "what can be asked about it: bundles are asked in this order",
+        "retold": "how much of the one of its two best documents the other tells, too: near 1 for two reports of one "
+        "event",
         "askable": "what each of its two best documents says of what both name, and the other does not say, 0 to 8",
     }
 
@@ -213,9 +216,11 @@ def chips_of(run: OpenRun, row: Bundle) -> list[StyledText]:
     if hold is not None and hold.copied is not None:
         kind = "warn" if hold.copied >= _MUCH_SHARED else ""
         chips.append(StyledText(f"shared text {hold.copied:.0%}", kind, told["shared_text"]))
-    if row.askable is not None:
-        chips.append(StyledText(f"askable {row.askable}", "", told["askable"]))
-    return chips
+    known = {"worth": row.worth, "askable": row.askable, "retold": row.retold}
+    return [
+        *chips,
+        *(StyledText(f"{name} {value:.3g}", "", told[name]) for name, value in known.items() if value is not None),
+    ]
 
 
 def _figure(name: str, value: float, asked: float, meaning: str) -> StyledText:

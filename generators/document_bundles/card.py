@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from trailforge.generators.document_bundles import DATASET
+from trailforge.generators.document_bundles.bundle_rows import question_in
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.stages import grouping
+from trailforge.generators.document_bundles.stages import grouping, questions
 from trailforge.pipelines.cards.card import limits, origin_lines, rows_of, short, write_card
 from trailforge.pipelines.cards.licences import of_documents, plain
 from trailforge.pipelines.runs.intake import Settings, run_configuration
@@ -17,8 +18,10 @@ from trailforge.schemas import (
     AnswerScoredBy,
     Bundle,
     BundleQuestion,
+    BundleQuestionType,
     Manifest,
     Origin,
+    RejectedRow,
     SearchEpisode,
     ThoughtSource,
 )
@@ -28,6 +31,9 @@ _DATA_TABLES = (
     *("embeddings", "bundle_inputs", "candidates", "rejected"),
 )
 """The most wanted first: hubs show that."""
+_SILENT = "no_question"
+_BRIDGE, _BESIDE = "a bridge", "side by side"
+_KINDS = (f"factual, {_BRIDGE}", f"factual, {_BESIDE}", *get_args(BundleQuestionType)[1:])
 _PLANS: dict[str, str] = {"policy": "drawn from the model", "oracle": "the gold plan"}
 _THOUGHTS: dict[str, str] = {"model": "the model's", "templates": "sentences from pools"}
 _SCORES: dict[str, str] = {
@@ -49,7 +55,8 @@ def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
 def card(folder: Path, manifest: Manifest, config: BundleRunConfig) -> str:
     """The card as Markdown."""
     bundles = list(rows_of(folder, "bundles", Bundle))
-    questions = list(rows_of(folder, "bundle_questions", BundleQuestion))
+    kept = list(rows_of(folder, "bundle_questions", BundleQuestion))
+    rejected = list(rows_of(folder, "rejected", RejectedRow))
     episodes = Counter(map(_Made.of, rows_of(folder, "episodes", SearchEpisode)))
     return write_card(
         folder,
@@ -58,9 +65,14 @@ def card(folder: Path, manifest: Manifest, config: BundleRunConfig) -> str:
         tables=_DATA_TABLES,
         tags=["multi-hop", "search-plans", "r-search"],
         sources=of_documents(folder),
-        summary=_summary(manifest, config, bundles, questions),
-        own=[_bundles(bundles), _questions(questions), _episodes(manifest, episodes)],
-        end=[_limits(manifest, config, episodes), _examples(questions)],
+        summary=_summary(manifest, config, bundles, kept),
+        own=[
+            _bundles(bundles, kept),
+            _questions(kept),
+            *([_yield(manifest, bundles, kept, rejected)] if config.questions and bundles else []),
+            _episodes(manifest, episodes),
+        ],
+        end=[_limits(manifest, config, episodes), _examples(kept)],
     )
 
 
@@ -78,11 +90,13 @@ def _summary(
     )
 
 
-def _bundles(bundles: Sequence[Bundle]) -> str:
+def _bundles(bundles: Sequence[Bundle], kept: Sequence[BundleQuestion]) -> str:
     if not bundles:
         return "## Bundles\n\nNone.\n"
     sizes = Counter(len(bundle.document_ids) for bundle in bundles)
     sources = Counter(source for bundle in bundles for source in bundle.sources)
+    source_of = {id: name for bundle in bundles for id, name in zip(bundle.document_ids, bundle.sources, strict=True)}
+    quoted = Counter(name for row in kept for name in {source_of.get(hop.document_id) for hop in row.hops})
     mean = sum(bundle.cohesion for bundle in bundles) / len(bundles)
     lines = [
         "## Bundles\n",
@@ -90,9 +104,9 @@ def _bundles(bundles: Sequence[Bundle]) -> str:
         "| documents | bundles |",
         "|---:|---:|",
         *(f"| {size} | {count} |" for size, count in sorted(sizes.items())),
-        "\n| source | documents in bundles |",
-        "|---|---:|",
-        *(f"| {plain(source)} | {count} |" for source, count in sources.most_common()),
+        "\n| source | documents in bundles | questions that quote it |",
+        "|---|---:|---:|",
+        *(f"| {plain(source)} | {count} | {quoted[source]} |" for source, count in sources.most_common()),
     ]
     lines += [f"\n![Documents and bundles]({grouping.MAP})", f"\n![Sizes of bundles]({grouping.SIZES})"]
     return "\n".join(lines) + "\n"
@@ -109,6 +123,42 @@ def _questions(questions: Sequence[BundleQuestion]) -> str:
         found = [row.complexity for row in questions if row.curriculum_stage == number]
         lines.append(f"| {number} | {len(found)} | {min(found):.2f} to {max(found):.2f} |")
     return "\n".join(lines) + "\n"
+
+
+def _yield(
+    manifest: Manifest, bundles: Sequence[Bundle], kept: Sequence[BundleQuestion], rejected: Sequence[RejectedRow]
+) -> str:
+    """What bundles and calls gave, by kind of question: all kinds that are wished for, made or not."""
+    # A question of which no episode was kept is among the rejected rows, too.
+    drafts = {row.uid: row for row in (*filter(None, map(question_in, rejected)), *kept)}.values()
+    silent = sum(1 for each in rejected if each.stage == questions.NAME and each.reason == _SILENT)
+    giving, documents = {row.bundle_id for row in kept}, sum(len(bundle.document_ids) for bundle in bundles)
+    calls = sum(each.calls for each in manifest.calls_by_purpose if each.purpose not in _PURPOSES)
+    each = f", {calls / len(kept):.1f} a question" if kept else ""
+    lines = [
+        "## Yield\n",
+        f"{len(kept)} questions of {len(bundles)} bundles: {_rate(len(kept), len(bundles))} of 100 bundles, "
+        f"{_rate(len(kept), documents)} of 100 documents in bundles. {len(giving)} bundles gave one or more; of "
+        f"{silent} the writer said why it wrote none (`{_SILENT}` in `rejected/`).",
+        f"\nCalls for writing, editing, reading and judging: {calls}, {calls / len(bundles):.1f} a bundle{each}\n",
+        "| kind | written | accepted | bundles with one | calls behind those written |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for kind in _KINDS:
+        written, accepted = ([row for row in rows if _kind_of(row) == kind] for rows in (drafts, kept))
+        keys = {key for row in written for key in row.provenance.call_keys}
+        holding = len({row.bundle_id for row in accepted})
+        lines.append(f"| {kind} | {len(written)} | {len(accepted)} | {holding} | {len(keys)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _kind_of(row: BundleQuestion) -> str:
+    """Its type, and of facts whether one document leads to the other."""
+    return f"{row.type}, {_BRIDGE if row.dag_edges else _BESIDE}" if row.type == "factual" else row.type
+
+
+def _rate(count: int, total: int) -> str:
+    return f"{100 * count / total:.1f}" if total else "0"
 
 
 class _Made(NamedTuple):

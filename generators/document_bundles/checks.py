@@ -110,6 +110,8 @@ class BundleRowChecks(RowChecks):
             return
         if item is not None and len({document.origin for document in item.documents}) < 2:
             yield "one source"
+        if item is not None and bundle.origins and bundle.origins != tuple(each.origin for each in item.documents):
+            yield "its origins are not those of its documents"
         for document_id in bundle.document_ids:
             home = self._homes.setdefault(document_id, bundle.uid)
             if home != bundle.uid:

@@ -31,7 +31,9 @@ _LETTERED = re.compile(r"\s*\(?([A-Ha-h])[.):]\s+")
 
 
 def reply_schema(count: int, *, is_bounded: bool = True) -> dict[str, Any]:
-    """The reply with up to `count` questions, its fields in the order in which they have to be thought of.
+    """The reply with what joins the documents, or why nothing does, and up to `count` questions.
+
+    The fields are in the order in which they have to be thought of.
 
     Not bounded: as replies are held against it by us, who cut lists that are too long (`cut_lists`) rather than ask
     again.
@@ -61,7 +63,8 @@ def reply_schema(count: int, *, is_bounded: bool = True) -> dict[str, Any]:
         "key_facts": items("key_facts", text),
     }
     optional = () if is_bounded else ("aliases", "key_facts")
-    return object_schema({"questions": items("questions", object_schema(question, optional=optional))})
+    questions = items("questions", object_schema(question, optional=optional))
+    return object_schema({"joins": text, "questions": questions}, optional=() if is_bounded else ("joins",))
 
 
 def cut_lists(reply: dict[str, Any], count: int) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from trailforge.filters.bundle_readings import closed_book_draws, right_draws_ne
 from trailforge.generators.document_bundles.bundling.config import LARGEST
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.search_thoughts import PROMPT, PROMPTS
-from trailforge.generators.document_bundles.write import REVIEW
+from trailforge.generators.document_bundles.write import REVIEW, shown_text
 from trailforge.inference.judge import default_rubric
 from trailforge.pipelines.estimate import Estimate, StageEstimate, count_tokens, mean_tokens, sample, stage_estimate
 from trailforge.pipelines.runs.intake import RunInputs
@@ -53,7 +53,7 @@ def estimate(inputs: RunInputs, config: BundleRunConfig) -> Estimate:
 def _stages(documents: list[SourceDocument], total: int, size: int, config: BundleRunConfig) -> list[StageEstimate]:
     """Of bundles of so many documents."""
     writer, episodes, prices = config.writer, config.episodes, config.model.prices
-    shown = mean_tokens([f"{d.title} {d.text[: writer.longest_document]}" for d in documents])
+    shown = mean_tokens([f"{d.title} {shown_text(d, writer.longest_document)}" for d in documents])
     bundles = total / size
     questions = bundles * writer.questions_per_bundle
     filters, judge = config.filters, config.judge

@@ -330,7 +330,7 @@ SHOW = Show(
     tables=(
         ShownTable(
             name="bundles", title="Bundles", describe=bundle, brief=brief, more=list_columns, meanings=meanings,
-            columns=("theme", "outcome", "least_cosine", "shared_names", "shared_text", "askable", "sources"),
+            columns=("theme", "outcome", "least_cosine", "shared_names", "shared_text", "worth", "sources"),
             keys=("uid", "document_ids"), kinds=("outcome",), beside=document_map,
         ),
         _QUESTION,
@@ -355,7 +355,8 @@ SHOW = Show(
     ),
     numbers={
         "complexity": "complexity, 0 to 1", "curriculum_stage": "curriculum stage, 1 is the easiest",
-        "cohesion": "cohesion of the bundle (mean cosine)", "askable": "what can be asked about the bundle, 0 to 8",
+        "cohesion": "cohesion of the bundle (mean cosine)", "worth": "what can be asked about the bundle",
+        "askable": "own facts of its two best documents, 0 to 8",
     },
     hints=("--count 5", "--table bundles --count 20 --lowest least_cosine"),
 )  # fmt: skip

@@ -21,7 +21,8 @@ from trailforge.inference.asker import fill
 from trailforge.inference.structured import object_schema
 from trailforge.pipelines.engine.model_stage import RunContext
 from trailforge.protocols.nl_dag import SearchPlan, levels, validate
-from trailforge.retrieval import SentenceReader, split_sentences
+from trailforge.retrieval import SentenceReader
+from trailforge.retrieval.papers import cut_paper, cut_text
 from trailforge.schemas import (
     BundleInput,
     BundleQuestion,
@@ -58,8 +59,6 @@ _KINDS = {
     "multiple_choice": "several options are right",
 }
 MODEL_PROMPTS = ("bundle_questions", REVIEW, "read_documents", "answer_from_memory")
-CUT = "[…]"
-"""Where a document that is shown has more."""
 STEP_PROMPTS = ("embedded_kind", "embedded_answer", "embedded_closed_book")
 """Of plug-ins that write by small steps."""
 
@@ -93,7 +92,7 @@ class BundleWriterConfig:
     read_temperature: float = 0.0
     closed_book_temperature: float = 0.8
     longest_document: int = 6000
-    """Characters of a document that are shown."""
+    """Characters of a document that are shown; of a paper its abstract, introduction, results and conclusion."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for a kind that there is not."""
@@ -123,6 +122,8 @@ class Writer(Protocol):
     context: BundleContext
     meter: Meter
     """Counts its calls."""
+    joins: str
+    """What its writer said that joins the documents, or why nothing does; empty where it says nothing of that."""
 
     async def write(self) -> list[BundleQuestion]:
         """Drafts, in a fixed order; none when nothing joins the documents. Raises the kinds of `ProviderError`."""
@@ -147,6 +148,7 @@ class BundleWork:
     item: BundleInput
     context: BundleContext
     meter: Meter = field(default_factory=Meter)
+    joins: str = ""
 
     async def write(self) -> list[BundleQuestion]:
         """Drafts in the order of the reply; none when the model finds nothing that joins the documents.
@@ -169,6 +171,7 @@ class BundleWork:
             sampling=sampling,
             held_against=reply_schema(count, is_bounded=False),
         )
+        self.joins = reply.get("joins", "").strip()
         return [draft_row(draft, n, self.item, context) for n, draft in enumerate(cut_lists(reply, count))]
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
@@ -241,9 +244,14 @@ def render_documents(documents: Sequence[SourceDocument], longest: int) -> str:
     """Documents as a prompt shows them, numbered from 1."""
     return "\n\n".join(
         f"[{number}] {document.title} ({TOOLS[document.kind]}, {document.source}"
-        f"{', ' + document.published if document.published else ''})\n{cut_text(document.text, longest)}"
+        f"{', ' + document.published if document.published else ''})\n{shown_text(document, longest)}"
         for number, document in enumerate(documents, start=1)
     )
+
+
+def shown_text(document: SourceDocument, longest: int) -> str:
+    """What a prompt shows of a document: its beginning; of a paper the parts that say what it did and found."""
+    return cut_paper(document.text, longest) if document.kind == "academic" else cut_text(document.text, longest)
 
 
 def describe_sources(documents: Sequence[SourceDocument]) -> str:
@@ -256,19 +264,6 @@ def describe_sources(documents: Sequence[SourceDocument]) -> str:
         f"- {join_phrases(same)} are of one source, {origin}: join a document of another one.\n"
         for origin, same in shared
     )
-
-
-def cut_text(text: str, longest: int) -> str:
-    """A text up to the last sentence that ends within so many characters, with a mark where there was more.
-
-    Within the first sentence it is cut at a word.
-    """
-    if len(text) <= longest:
-        return text
-    begun = text[:longest]
-    last = split_sentences(begun)[-1]
-    whole = begun[: begun.rindex(last)].rstrip()
-    return f"{whole or begun.rpartition(' ')[0] or begun} {CUT}"
 
 
 def complexity_of(row: BundleQuestion, documents: Sequence[SourceDocument], closed_book: float) -> float:

@@ -6,8 +6,9 @@ their fields; of all others the columns are found by a map or their names.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trailforge.pipelines.sources.columns import (
@@ -22,6 +23,7 @@ from trailforge.pipelines.sources.columns import (
     text_columns,
     with_full_id,
 )
+from trailforge.retrieval.papers import looks_like_paper
 from trailforge.retrieval.web.feeds import feed_rows
 from trailforge.retrieval.web.xml_entries import is_markup
 from trailforge.rows import InvalidRow, JsonRow, open_file, rows_of
@@ -29,7 +31,9 @@ from trailforge.rows.fields import Asides, Fields, flattened
 from trailforge.rows.files import head_of
 from trailforge.rows.tables import check_met
 from trailforge.schemas import InvalidInput, SourceDocument, SourceKind
+from trailforge.schemas.errors import NOTICE
 
+_LOG = logging.getLogger(__name__)
 _EXPECTED = "JSON, CSV, TSV, RSS, Atom or Parquet"
 
 
@@ -52,7 +56,7 @@ def read_documents(
     both of one file, whose source may be `EACH`. Without them, `source` is that of the row, the feed's site or the
     file's name, and `kind` is news where the row has a publisher and a date, else general. Two documents never have
     the same id: the second is an invalid row; `seen`: ids that were given before, which those of these documents
-    join.
+    join. A notice says how many of a file look like papers and are taken for something else.
     Raises `InvalidInput` for a file that is missing, cannot be read to its end, or lacks a column.
     """
     common, seen = check_columns(column_map or {}), set[str]() if seen is None else seen
@@ -74,9 +78,23 @@ class _Reading:
     """Whether each document is a source by itself."""
     seen: set[str]
     asides: Asides
+    like_papers: list[str] = field(default_factory=list)
+    """Kinds of the documents that look like papers, of which nobody has said that they are none."""
 
     def documents(self, path: Path) -> Iterator[SourceDocument | InvalidRow]:
-        """The documents of one file."""
+        """The documents of one file. What looks like papers is said when they have been read, or no more are wanted."""
+        try:
+            yield from self._rows(path)
+        finally:
+            if self.like_papers:
+                kinds = " or ".join(sorted(set(self.like_papers)))
+                _LOG.log(
+                    NOTICE,
+                    "%s: %s documents look like papers and are taken as %s: say %s:kind=academic if they are papers",
+                    path, len(self.like_papers), kinds, path,
+                )  # fmt: skip
+
+    def _rows(self, path: Path) -> Iterator[SourceDocument | InvalidRow]:
         with open_file(path, _EXPECTED) as file:
             if is_markup(head_of(file)):
                 yield from self._entries(feed_rows(file, path), path)
@@ -127,7 +145,14 @@ class _Reading:
             return InvalidRow(file=str(path), row=row.row, field=error.field, problem=error.problem, payload=row.text)
         self.asides.say(fields.asides)
         self.seen.add(document.id)
+        is_told = self.kind is not None or (column_map is not None and self._tells_kind(fields, column_map))
+        if document.kind != "academic" and not is_told and looks_like_paper(document.text):
+            self.like_papers.append(document.kind)
         return document
+
+    def _tells_kind(self, row: Fields, column_map: dict[str, str]) -> bool:
+        column = column_map.get("kind", "kind")
+        return bool(column) and row.has(column)
 
     def _read(self, row: Fields, column_map: dict[str, str]) -> SourceDocument:
         if not column_map:

@@ -20,6 +20,7 @@ from trailforge.schemas import (
     BundleQuestion,
     CallCount,
     PlanNode,
+    RejectedRow,
     SearchEpisode,
     read_parquet,
     read_rows,
@@ -78,6 +79,10 @@ def test_bundles_are_counted_by_size_and_source(original_bundles: FinishedBundle
     section = text.split("## Bundles\n")[1].split("## Questions")[0]
     for key, count in [*sizes.items(), *sources.items()]:
         assert f"| {key} | {count} |" in section
+    source_of = {id: name for b in bundles for id, name in zip(b.document_ids, b.sources, strict=True)}
+    for row in rows(original_bundles, "bundle_questions", BundleQuestion):
+        for name in {source_of[hop.document_id] for hop in row.hops}:
+            assert f"| {name} | {sources[name]} | 0 |" not in section
     assert f"{sum(bundle.cohesion for bundle in bundles) / len(bundles):.3f}" in section
 
 
@@ -90,6 +95,26 @@ def test_questions_are_counted_by_type_and_stage(original_bundles: FinishedBundl
         hard = [row.complexity for row in questions if row.curriculum_stage == number]
         assert f"| {number} | {len(hard)} | {min(hard):.2f} to {max(hard):.2f} |" in section
     assert f"- Rows: {len(rows(original_bundles, 'bundles', Bundle))} bundles, {len(questions)} questions" in text
+
+
+def test_what_bundles_gave_is_counted_by_kind_those_that_were_not_made_too(original_bundles: FinishedBundles) -> None:
+    run = original_bundles
+    bundles, kept = rows(run, "bundles", Bundle), rows(run, "bundle_questions", BundleQuestion)
+    rejected = [row for row in rows(run, "rejected", RejectedRow) if row.stage in ("filter", "select")]
+    counts = tuple(CallCount(purpose=name, calls=n) for name, n in (("answer", 7), ("read", 40), ("write", 30)))
+    text = card(run.folder, replace(run.manifest, calls_by_purpose=counts), CONFIG)
+    section = text.split("## Yield\n")[1].split("## Episodes")[0]
+    documents = sum(len(bundle.document_ids) for bundle in bundles)
+    assert f"{len(kept)} questions of {len(bundles)} bundles: {100 * len(kept) / len(bundles):.1f} of 100" in section
+    assert f"{100 * len(kept) / documents:.1f} of 100 documents" in section
+    assert f": 70, {70 / len(bundles):.1f} a bundle, {70 / len(kept):.1f} a question" in section
+    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line[:2] == "| "][1:]
+    made = Counter(row.type for row in kept)
+    kinds = ["factual", "factual", "causal", "single_choice", "multiple_choice"]
+    assert sorted(kind.partition(",")[0] for kind, *_ in table) == sorted(kinds)
+    assert sum(int(accepted) for kind, _, accepted, *_ in table if kind.startswith("factual")) == made["factual"]
+    assert {kind: int(accepted) for kind, _, accepted, *_ in table[2:]} == {kind: made[kind] for kind, *_ in table[2:]}
+    assert sum(int(written) for _, written, *_ in table) == len(kept) + len(rejected)
 
 
 def test_episodes_are_counted_by_plan_thought_and_score(finished_bundles: FinishedBundles) -> None:

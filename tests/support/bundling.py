@@ -25,9 +25,10 @@ def bundle_documents(
     archives: Sequence[str] | None = None,
     names: Sequence[Mapping[str, float]] | None = None,
     sketches: np.ndarray | None = None,
+    papers: Sequence[bool] | None = None,
 ) -> Bundling:
     """All steps in one process: each document in one bundle or left over with a reason. Arguments as of `plan`."""
-    planned = plan(vectors, sources, config, seed, published, archives, names, sketches)
+    planned = plan(vectors, sources, config, seed, published, archives, names, sketches, papers)
     done = [bundle_part(planned.documents.take(part), config, seed) for part in planned.parts]
     return join(planned, done, config)
 

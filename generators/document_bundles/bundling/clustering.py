@@ -66,14 +66,15 @@ def plan(
     archives: Sequence[str] | None = None,
     names: Sequence[Mapping[str, float]] | None = None,
     sketches: np.ndarray | None = None,
+    papers: Sequence[bool] | None = None,
 ) -> ClusterPlan:
     """The documents in their order, and in parts when `config.method` is `partitioned`; else all are one part.
 
     `vectors`: (n, d), any length; `sources`: n names; `published`: n ISO 8601 dates, None where unknown, for
     `config.window_days`; `archives`: for `config.is_centred`, by default the sources; `names`: of each document, with
-    weights, for `config.min_shared`; `sketches`: of the texts (`copies.sketch`), to keep copies in part apart. Memory
-    of all steps, beside the given vectors: three times theirs and about 100 MB; 8 n² bytes more for `recipe`.
-    `partitioned` takes time linear in n.
+    weights, for `config.min_shared`; `sketches`: of the texts (`copies.sketch`), to keep copies in part apart;
+    `papers`: which documents are, for `config.papers_window_days`. Memory of all steps, beside the given vectors: three
+    times theirs and about 100 MB; 8 n² bytes more for `recipe`. `partitioned` takes time linear in n.
     """
     vectors = _unit_length(vectors, len(sources))
     dates = [day or "" for day in published or [""] * len(sources)]
@@ -87,6 +88,7 @@ def plan(
         vectors=vectors,
         sources=np.array([numbers[source] for source in sources], int),
         days=np.array(days),
+        windows=np.array([config.window_of(is_paper=each) for each in papers or [False] * len(sources)], float),
         names=numbered,
         weights=weights,
         sketches=np.zeros((len(sources), 0), np.uint32) if sketches is None else sketches,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -50,8 +51,19 @@ class BundleConfig:
     in full, else half. 0: no matter which names."""
     max_name_share: float = 0.1
     """A name in a larger share of the documents joins nothing; in ten documents it always may."""
+    source_name_share: float = 1.0
+    """A name in a larger share of a source's documents, of eight or more, is its own, its place or who speaks for it,
+    and joins none of them: two offices of one state have the state in common whatever they tell. 1: such names join."""
+    few_share: float = 0.01
+    """Bundles are ranked: of a name in no larger share of the documents, and in ten always, few tell (`measures`)."""
+    few_weight: float = 2.0
+    """How much more a fact about such a name counts."""
+    event_days: int = 2
+    """Bundles are ranked: how far apart the news of one event are dated."""
     window_days: int = 0
     """No two documents of a bundle are dated further apart; 0: no matter when. Those without a date go with any."""
+    papers_window_days: int = 0
+    """For papers among themselves, whose next conference on a subject is a year away; 0: `window_days`, as for all."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for sizes of which nothing can be made."""
@@ -61,8 +73,18 @@ class BundleConfig:
         if self.min_shared < 0 or not 0 < self.max_name_share <= 1:
             field = "min_shared" if self.min_shared < 0 else "max_name_share"
             raise InvalidInput(f"{getattr(self, field)} is out of range", field=field)
-        if self.window_days < 0:
-            raise InvalidInput(f"expected 0 or more days, found {self.window_days}", field="window_days")
+        if not 0 < self.source_name_share <= 1:
+            raise InvalidInput(f"{self.source_name_share} is out of range", field="source_name_share")
+        if not 0 < self.few_share <= 1 or self.few_weight < 0:
+            field = "few_weight" if self.few_weight < 0 else "few_share"
+            raise InvalidInput(f"{getattr(self, field)} is out of range", field=field)
+        for name in ("window_days", "papers_window_days", "event_days"):
+            if getattr(self, name) < 0:
+                raise InvalidInput(f"expected 0 or more days, found {getattr(self, name)}", field=name)
+
+    def window_of(self, *, is_paper: bool) -> float:
+        """Days within which others of its kind may be dated; infinite when that does not matter."""
+        return (self.papers_window_days if is_paper else 0) or self.window_days or math.inf
 
 
 class Leftover(NamedTuple):

@@ -2,7 +2,7 @@
 
 A question over two documents starts from what both name, and asks for what only one of them says of it. Two reports of
 one event that each say all of it carry no such question, however near they are; two on one programme or person, each
-with figures and names of its own, do.
+with figures and names of its own, do (`worth_of_pair`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -76,12 +77,15 @@ class ToldFacts:
     """The words of each."""
     words: frozenset[str]
     """Of the whole, its title included."""
+    title: frozenset[str]
+    """The words of its title."""
 
     @classmethod
     def of(cls, title: str, text: str) -> ToldFacts:
         """Of a document's title and text."""
         sentences = tuple(frozenset(words_of(sentence)) for sentence in split_sentences(text))
-        return cls(sentences, frozenset(words_of(title)).union(*sentences))
+        head = frozenset(words_of(title))
+        return cls(sentences, head.union(*sentences), head)
 
     def own(self, other: ToldFacts, shared: Sequence[Collection[str]], names: Collection[str]) -> int:
         """Sentences on something that both name, with a figure or a word of a name that the other lacks, 8 at most.
@@ -96,15 +100,84 @@ class ToldFacts:
         )
         return min(_MOST_FACTS, sum(1 for _ in told))
 
+    def details(self, names: Collection[str]) -> frozenset[str]:
+        """Its figures and words of names."""
+        return frozenset(word for word in self.words if word in names or _FIGURE.search(word))
 
-def count_askable(facts: Sequence[ToldFacts], shared: Sequence[Sequence[str]], names: Collection[str]) -> int:
-    """The best pair's own facts, of the document that has fewer: 0 where one says all that another does, 8 at most.
 
-    `shared`: the names of each pair of documents, in the order of `itertools.combinations`; `names`: as of
-    `ToldFacts.own`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllDocuments:
+    """What is known of all documents when pairs of them are ranked."""
+
+    name_words: Collection[str]
+    """Of all names."""
+    few: Collection[str]
+    """The names that few documents have: see `BundleConfig.few_share`."""
+    documents: int
+    frequencies: Mapping[str, int]
+    """In how many texts each word stands."""
+
+    def shared_part(self, first: Collection[str], second: Collection[str]) -> float:
+        """Of the words of the one that has less the share that the other has, too, each by ln(documents / with it)."""
+        least = min(self._weight(first), self._weight(second))
+        return self._weight(set(first) & set(second)) / least if least else 0.0
+
+    def _weight(self, words: Collection[str]) -> float:
+        return sum(math.log(self.documents / max(self.frequencies.get(word, 1), 1)) for word in sorted(words))
+
+
+class PairFacts(NamedTuple):
+    """What is known of two documents before their sentences are read."""
+
+    shared: Sequence[str]
+    """The names that both have."""
+    cosine: float
+    """Of their vectors as embedded."""
+    is_of_one_day: bool
+    """Whether they are news dated as near as reports of one event are (`BundleConfig.event_days`)."""
+
+
+class PairWorth(NamedTuple):
+    """What can be asked about two documents."""
+
+    worth: float
+    """By which bundles are ranked: (`askable` + `few_weight` x the same of names that few have) x (1 - `retold`)."""
+    askable: int
+    """The facts of its own that the document tells which has fewer of them, 8 at most."""
+    retold: float
+    """0 to 1: near 1 for two reports of one event."""
+
+
+def worth_of_pair(
+    first: ToldFacts, second: ToldFacts, known: PairFacts, archive: AllDocuments, few_weight: float
+) -> PairWorth:
+    """How much two documents at a middle distance carry.
+
+    A question leads from one document to the other over what both name, to what only one tells of it. Such facts count
+    where each of the two has some, and more so about what few documents name: of a war, a vote or a death that scores
+    of offices comment on in a day, no two comments need each other. Nor do two reports of one event. That they are, the
+    words of their titles say, by rarity; or the figures and names of the shorter one, when the other has more than half
+    of them; or their vectors, when they are of one day and their cosine is above 0.5.
     """
-    best = 0
-    for (first, second), both in zip(combinations(facts, 2), shared, strict=True):
-        named = [frozenset(words_of(name)) for name in both]
-        best = max(best, min(first.own(second, named, names), second.own(first, named, names)))
-    return best
+
+    def least_own(names: Iterable[str]) -> int:
+        named = [frozenset(words_of(name)) for name in names]
+        return min(first.own(second, named, archive.name_words), second.own(first, named, archive.name_words))
+
+    askable, of_few = least_own(known.shared), least_own(name for name in known.shared if name in archive.few)
+    details = archive.shared_part(first.details(archive.name_words), second.details(archive.name_words))
+    signs = (
+        archive.shared_part(first.title, second.title),
+        2 * details - 1,
+        2 * known.cosine - 1 if known.is_of_one_day else 0.0,
+    )
+    retold = round(min(max(*signs, 0.0), 1.0), 6)
+    return PairWorth(round((askable + few_weight * of_few) * (1 - retold), 6), askable, retold)
+
+
+def best_pair(
+    facts: Sequence[ToldFacts], known: Sequence[PairFacts], archive: AllDocuments, few_weight: float
+) -> PairWorth:
+    """The pair of a bundle that is worth most; `known`: of each pair, in the order of `itertools.combinations`."""
+    pairs = zip(combinations(facts, 2), known, strict=True)
+    return max(worth_of_pair(first, second, both, archive, few_weight) for (first, second), both in pairs)

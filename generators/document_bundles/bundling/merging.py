@@ -70,7 +70,7 @@ def explain(documents: Documents, rest: Group, config: BundleConfig) -> list[Lef
             mask = (left.sources[block, None] == left.sources) == same_source
             mask &= np.arange(len(rest))[block, None] != np.arange(len(rest))
             if timely:
-                mask &= in_window(days[block], days, config.window_days)
+                mask &= in_window(days[block], days)
             return mask & shared(block) if sharing else mask
 
         found = nearest(left.vectors, left.vectors, company, count=1, min_cosine=config.min_cosine)
@@ -79,7 +79,7 @@ def explain(documents: Documents, rest: Group, config: BundleConfig) -> list[Lef
     reasons: dict[int, LeftoverReason] = {}
     if config.min_shared:
         reasons |= dict.fromkeys(accompanied(False, timely=True), "no_shared_name")
-    if config.window_days:
+    if np.isfinite(left.windows).any():
         reasons |= dict.fromkeys(accompanied(False, sharing=True), "other_time")
     reasons |= dict.fromkeys(accompanied(True, sharing=True), "single_source")
     if left.sketches.shape[1]:
@@ -162,7 +162,7 @@ def _links(units: Units, config: BundleConfig) -> list[tuple[int, int]]:
             fits = sizes[rows] + sizes[room] <= LARGEST
             other = units.unit_of[rows] != units.unit_of[room]
             useful = ~unfinished[room] | (units.sources[rows] != units.sources[room])
-            timely = in_window(spans[seeking[block]], spans[room], config.window_days)
+            timely = in_window(spans[seeking[block]], spans[room])
             return fits & other & useful & timely & sharing(block)
 
         found = nearest(
@@ -208,7 +208,7 @@ def _offers(units: Units, config: BundleConfig) -> list[tuple[float, int, int]]:
 
     def allowed(block: slice) -> np.ndarray:
         other = units.sources[own[block, None]] != units.sources[spare]
-        return other & in_window(spans[own[block]], days[spare], config.window_days) & sharing(block)
+        return other & in_window(spans[own[block]], days[spare]) & sharing(block)
 
     found = nearest(
         np.stack([units.centre(unit) for unit in takers]),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -22,6 +22,8 @@ _ALWAYS_RARE = 10
 """A name in so many documents may join them, however few there are."""
 _IN_PASSING = 0.5
 """Of a name that stands once."""
+_FEWEST_OF_SOURCE = 8
+"""Documents that tell what a source always names: of fewer most may be of one event."""
 _PARTY = re.compile(r"[dri]-[a-z.]{2,6}(?:-\d+)?")
 """D-Va, R-TX-14."""
 _STATE_OF = {
@@ -81,14 +83,17 @@ def _merged(names: Iterable[tuple[str, Name]]) -> list[Name]:
 
 
 def name_weights(
-    documents: Sequence[Sequence[Name]], config: BundleConfig, counts: CaseCounts
+    documents: Sequence[Sequence[Name]], config: BundleConfig, counts: CaseCounts, sources: Sequence[str] = ()
 ) -> list[dict[str, float]]:
     """For each document the names that it may be joined by, with weights: two share the sum of the products.
 
     A weight is the root of the name's rarity, half of it where the document names it in passing. Who stands in a list
     of names, as those who sign a letter, stands beside the others and not for what the document tells. A field's word,
-    by `counts`, joins nothing: texts on SQL speak of nothing in common.
+    by `counts`, joins nothing: texts on SQL speak of nothing in common. Nor does what most documents of a source name,
+    which are the source itself, its place and its people (`BundleConfig.source_name_share`).
     """
+    own = _names_of_sources(documents, sources, config.source_name_share)
+    speaking = [own[source] for source in sources] or [frozenset[str]()] * len(documents)
     total, frequencies = len(documents), document_frequencies(documents)
     most = max(_ALWAYS_RARE, config.max_name_share * total)
     return [
@@ -97,10 +102,33 @@ def name_weights(
             for name in names
             if (outside := name.count - name.in_lists)
             and 2 <= frequencies[name.key] <= most
+            and name.key not in ours
             and not counts.is_field_word(name.text)
         }
-        for names in documents
+        for names, ours in zip(documents, speaking, strict=True)
     ]
+
+
+def _names_of_sources(
+    documents: Sequence[Sequence[Name]], sources: Sequence[str], share: float
+) -> dict[str, frozenset[str]]:
+    """Of each source the names in more than this share of its documents; of one with few documents none."""
+    held: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for names, source in zip(documents, sources, strict=False):
+        held[source].update({name.key for name in names})
+    total = Counter(sources)
+    return {
+        source: frozenset(key for key, count in held[source].items() if count > share * count_of)
+        if count_of >= _FEWEST_OF_SOURCE
+        else frozenset()
+        for source, count_of in total.items()
+    }
+
+
+def few_names(documents: Sequence[Sequence[Name]], config: BundleConfig) -> frozenset[str]:
+    """The keys of names that few documents have; see `BundleConfig.few_share`."""
+    most = max(_ALWAYS_RARE, config.few_share * len(documents))
+    return frozenset(key for key, count in document_frequencies(documents).items() if count <= most)
 
 
 def name_arrays(documents: Sequence[Mapping[str, float]]) -> tuple[np.ndarray, np.ndarray]:

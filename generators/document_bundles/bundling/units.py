@@ -30,6 +30,8 @@ class Documents:
     """(n,), a number for each source."""
     days: np.ndarray
     """(n,), float: of publication, counted from any day; NaN when unknown."""
+    windows: np.ndarray
+    """(n,), float: days that others of its kind may be dated away, infinite for any; of two the shorter one counts."""
     names: np.ndarray
     """(n, k), a number for each name that the document shares with others; -1 where it has fewer."""
     weights: np.ndarray
@@ -52,7 +54,7 @@ class Units:
         self.vectors, self.sources = documents.vectors, documents.sources
         self.members: dict[int, Group] = {}
         self.unit_of = np.full(len(self.vectors), -1)
-        self._days, self._config = documents.days, config
+        self._days, self._windows, self._config = documents.days, documents.windows, config
         self.shared = SharedNames(documents, config.min_shared)
         self._copies = Copies(documents.sketches)
         self._sums: dict[int, np.ndarray] = {}
@@ -102,7 +104,7 @@ class Units:
         links = own_links(self.vectors[rows])
         dated = [row for row in rows if not np.isnan(self._days[row])]
         ends = sorted(dated, key=lambda row: (self._days[row], row))
-        if self._config.window_days and dated and self._days[ends[-1]] - self._days[ends[0]] > self._config.window_days:
+        if dated and self._days[ends[-1]] - self._days[ends[0]] > self._windows[rows].min():
             return min(ends[0], ends[-1], key=lambda row: (links[rows.index(row)], row))
         if copies := self._copies.first_pair(rows):
             return min(copies, key=lambda row: (links[rows.index(row)], row))
@@ -139,15 +141,16 @@ class Units:
         return sizes
 
     def day_spans(self) -> np.ndarray:
-        """(n, 2): for each row the day twice, as first and as last; see `in_window`."""
+        """(n, 3): for each row the day twice, as first and as last, and its window; see `in_window`."""
         undated = np.isnan(self._days)
-        return np.stack([np.where(undated, np.inf, self._days), np.where(undated, -np.inf, self._days)], axis=1)
+        ends = (np.where(undated, np.inf, self._days), np.where(undated, -np.inf, self._days))
+        return np.stack([*ends, self._windows], axis=1)
 
     def spans(self) -> np.ndarray:
-        """(n, 2): for each row the first and the last day of its unit."""
+        """(n, 3): for each row the first and the last day of its unit, and the shortest window there."""
         spans = self.day_spans()
         for rows in self.members.values():
-            spans[rows] = (spans[rows, 0].min(), spans[rows, 1].max())
+            spans[rows] = (spans[rows, 0].min(), spans[rows, 1].max(), spans[rows, 2].min())
         return spans
 
 
@@ -192,15 +195,16 @@ def own_links(vectors: np.ndarray) -> np.ndarray:
     return (cosines.sum(axis=1, dtype=np.float64) - np.diag(cosines)) / (len(vectors) - 1)
 
 
-def in_window(first: np.ndarray, second: np.ndarray, days: int) -> np.ndarray:
-    """Which pairs of spans, shapes (a, 2) and (b, 2), are together no longer than `days`; all when that is 0.
+def in_window(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Which pairs of spans, shapes (a, 3) and (b, 3), are together no longer than the shorter of their windows.
 
-    A span without dates is (inf, -inf) and goes with any.
+    A span without dates is (inf, -inf, …) and goes with any.
     """
-    if not days:
+    windows = np.minimum(first[:, None, 2], second[:, 2])
+    if np.isinf(windows).all():
         return np.ones((len(first), len(second)), bool)
     starts = np.minimum(first[:, None, 0], second[:, 0])
-    return np.maximum(first[:, None, 1], second[:, 1]) - starts <= days
+    return np.maximum(first[:, None, 1], second[:, 1]) - starts <= windows
 
 
 def has_two(sources: np.ndarray, rows: Sequence[int]) -> bool:

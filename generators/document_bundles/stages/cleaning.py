@@ -37,6 +37,7 @@ from trailforge.pipelines.engine.model_stage import rejected_row
 from trailforge.pipelines.engine.progress import Steps
 from trailforge.pipelines.engine.shards import Receipt, Shard, missing_shards, write_receipt, write_table
 from trailforge.pipelines.runs.accounting import stage
+from trailforge.retrieval.papers import is_paper_heading
 from trailforge.schemas import RejectedRow, SourceDocument, StageCount, Verdict, read_parquet, to_dict
 
 if TYPE_CHECKING:
@@ -121,12 +122,16 @@ def _read(shard: Shard, folder: str, steps: Steps) -> Iterator[Placed]:
 def _repeated(begin: Begin, read: Collection) -> Collection:
     """One mapping, of `Repeated`."""
     lines = (
-        read.flat_map("Lines", lambda p: [((p.document.source, key), 1) for key in line_keys(p.document.text)])
+        read.flat_map("Lines", lambda p: [((p.document.source, key), 1) for key in _line_keys(p.document)])
         .add_up("Line counts")
         .filter("Frequent", lambda item: item[1] >= _FEWEST_REPEATS)
     )
     totals = read.map("Sources", lambda p: (p.document.source, 1)).add_up("Documents of a source")
     return begin.gather("Repeated", _repeated_by_source, lines, totals)
+
+
+def _line_keys(document: SourceDocument) -> set[str]:
+    return line_keys(document.text, is_paper=document.kind == "academic")
 
 
 def _repeated_by_source(lines: Iterable[tuple[tuple[str, str], int]], documents: Iterable[tuple[str, int]]) -> Repeated:
@@ -288,9 +293,13 @@ def line_key(line: str) -> str:
     return _DIGITS.sub("0", line.casefold())
 
 
-def line_keys(text: str) -> set[str]:
-    """The keys of a document's lines, each once: what is summed per source for `repeated_lines`."""
-    return {line_key(line) for line in normalise(text).split("\n") if line}
+def line_keys(text: str, *, is_paper: bool = False) -> set[str]:
+    """The keys of a text's lines, each once: what is summed per source for `repeated_lines`.
+
+    Headings that all papers have are none of their archive's: the parts of a paper are told by them.
+    """
+    lines = (line for line in normalise(text).split("\n") if line)
+    return {line_key(line) for line in lines if not (is_paper and is_paper_heading(line))}
 
 
 def repeated_lines(counts: Mapping[str, int], documents: int) -> frozenset[str]:

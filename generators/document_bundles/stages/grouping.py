@@ -27,13 +27,15 @@ from trailforge.generators.document_bundles.bundling.clustering import (
 from trailforge.generators.document_bundles.bundling.config import PACKAGES, BundleConfig, Bundling, LeftoverReason
 from trailforge.generators.document_bundles.bundling.copies import SKETCH, copied_share, sketch
 from trailforge.generators.document_bundles.bundling.measures import (
+    AllDocuments,
+    PairFacts,
     ToldFacts,
+    best_pair,
     cohesion,
-    count_askable,
     theme_words,
     word_frequencies,
 )
-from trailforge.generators.document_bundles.bundling.names import joining_names, name_weights, shared_names
+from trailforge.generators.document_bundles.bundling.names import few_names, joining_names, name_weights, shared_names
 from trailforge.generators.document_bundles.bundling.units import Documents, SharedNames
 from trailforge.generators.document_bundles.config import EncoderConfig, encoder_of
 from trailforge.generators.document_bundles.maps import bundle_sizes, map_of_documents
@@ -93,10 +95,14 @@ class _Meta:
     sources: list[str]
     origins: list[str]
     published: list[str | None]
+    papers: list[bool]
+    """Which of them are."""
     names: list[dict[str, float]]
     """See `name_weights`."""
     name_words: frozenset[str]
     """Of all names."""
+    few: frozenset[str]
+    """See `few_names`."""
     sketches: np.ndarray
     """See `copies.sketch`."""
     files: list[tuple[str, int]]
@@ -147,9 +153,12 @@ def group(run: StageRun) -> None:
         folder, config, seed = run.folder, run.config.bundles, run.config.seed
         meta = _meta(folder, run.before, config)
         vectors = _vectors(folder, run.before)
-        planned = plan(vectors, meta.origins, config, seed, meta.published, meta.sources, meta.names, meta.sketches)
+        planned = plan(
+            *(vectors, meta.origins, config, seed),
+            *(meta.published, meta.sources, meta.names, meta.sketches, meta.papers),
+        )
         bundling = join(planned, _bundle_parts(run, planned, shard.made_of), config)
-        bundles = sorted(_records(folder, bundling, meta, planned, vectors), key=_rank)
+        bundles = sorted(_records(folder, bundling, meta, planned, vectors, config), key=_rank)
         files, shards = _write(folder, bundles, run.config.output.bundles_per_shard)
         plots = _plots(folder, bundling, meta, planned, [item.bundle.theme for item in bundles], seed)
         left = _leftovers(folder, bundling, meta)
@@ -192,14 +201,16 @@ def _meta(folder: Path, shards: Sequence[Shard], config: BundleConfig) -> _Meta:
     counts = CaseCounts.of(document.text for document in documents())
     found = merge_short_names([names_of(document.title, document.text, counts) for document in documents()])
     names = joining_names(found)
-    known = [(d.id, d.source, d.origin, d.published) for d in documents()]
+    known = [(d.id, d.source, d.origin, d.published, d.kind == "academic") for d in documents()]
     return _Meta(
-        ids=[id for id, _, _, _ in known],
-        sources=[source for _, source, _, _ in known],
-        origins=[origin for _, _, origin, _ in known],
-        published=[published for _, _, _, published in known],
-        names=name_weights(names, config, counts),
+        ids=[id for id, *_ in known],
+        sources=[source for _, source, *_ in known],
+        origins=[origin for _, _, origin, *_ in known],
+        published=[published for _, _, _, published, _ in known],
+        papers=[is_paper for *_, is_paper in known],
+        names=name_weights(names, config, counts, [source for _, source, *_ in known]),
         name_words=frozenset(word for each in names for name in each for word in words_of(name.key)),
+        few=few_names(names, config),
         sketches=np.array([sketch(document.text) for document in documents()], np.uint32).reshape(-1, SKETCH),
         files=[(shard.input, row) for shard in shards for row in range(shard.rows)],
     )
@@ -259,34 +270,50 @@ def _read_result(work: Path, number: int) -> PartBundles:
 
 
 def _records(
-    folder: Path, bundling: Bundling, meta: _Meta, planned: ClusterPlan, vectors: np.ndarray
+    folder: Path, bundling: Bundling, meta: _Meta, planned: ClusterPlan, vectors: np.ndarray, config: BundleConfig
 ) -> Iterator[BundleInput]:
     """Bundles with their documents. `vectors`: as embedded."""
     place = {int(given): row for row, given in enumerate(planned.order)}
     frequencies = Counter[str]()
     for path in dict.fromkeys(path for path, _ in meta.files):
         frequencies.update(word_frequencies(d.text for d in read_parquet(folder / path, SourceDocument)))
+    total = len(meta.ids)
+    archive = AllDocuments(name_words=meta.name_words, few=meta.few, documents=total, frequencies=frequencies)
     text_at = _open_texts(folder)
     for rows in bundling.bundles:
         documents = tuple(text_at(meta.files[row]) for row in rows)
-        shared = [[name for name, _ in shared_names(meta.names[a], meta.names[b])] for a, b in combinations(rows, 2)]
+        known = [_known(pair, meta, vectors, config.event_days) for pair in combinations(rows, 2)]
         facts = [ToldFacts.of(document.title, document.text) for document in documents]
+        best = best_pair(facts, known, archive, config.few_weight)
         bundle = Bundle(
             uid=hashlib.sha256("\n".join(sorted(d.id for d in documents)).encode()).hexdigest()[:16],
             document_ids=tuple(document.id for document in documents),
             sources=tuple(document.source for document in documents),
             cohesion=round(cohesion(vectors[list(rows)]), 6),
-            theme=" ".join(theme_words([d.text for d in documents], frequencies, len(meta.ids), _THEME_WORDS)),
+            theme=" ".join(theme_words([d.text for d in documents], frequencies, total, _THEME_WORDS)),
             links=tuple(_links(rows, documents, meta, planned.documents.take([place[row] for row in rows]))),
-            askable=count_askable(facts, shared, meta.name_words),
+            askable=best.askable,
+            retold=best.retold,
+            worth=best.worth,
+            origins=tuple(document.origin for document in documents),
         )
         yield BundleInput(id=bundle.uid, bundle=bundle, documents=documents)
 
 
-def _rank(item: BundleInput) -> tuple[int, float, str]:
+def _known(pair: tuple[int, int], meta: _Meta, vectors: np.ndarray, event_days: int) -> PairFacts:
+    one, other = pair
+    days = [date.fromisoformat(day) for row in pair if not meta.papers[row] and (day := meta.published[row])]
+    return PairFacts(
+        shared=[name for name, _ in shared_names(meta.names[one], meta.names[other])],
+        cosine=float(vectors[one] @ vectors[other]),
+        is_of_one_day=len(days) == 2 and abs((days[0] - days[1]).days) <= event_days,
+    )
+
+
+def _rank(item: BundleInput) -> tuple[float, float, str]:
     """What most can be asked about comes first; of equals what is less alike, and so has more that only one tells."""
-    assert item.bundle.askable is not None
-    return -item.bundle.askable, item.bundle.cohesion, item.id
+    assert item.bundle.worth is not None
+    return -item.bundle.worth, item.bundle.cohesion, item.id
 
 
 def _links(

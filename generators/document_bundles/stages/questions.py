@@ -18,6 +18,7 @@ from trailforge.schemas import BundleInput, BundleQuestion, RejectedRow, Verdict
 
 NAME, FILTER = "write", "filter"
 TABLE = "candidates"
+_NO_REASON = "no question joins its documents"
 
 
 def open_context(work: ModelWork, client: ModelClient) -> BundleContext:
@@ -56,7 +57,7 @@ async def questions_of(item: BundleInput, context: BundleContext, config: Bundle
         stage(FILTER, inputs=len(drafts), accepted=len(accepted), rejected=reasons),
     )
     if not drafts:
-        nothing = Verdict(keep=False, reason="no_question", score=0.0, detail="no question joins its documents")
+        nothing = Verdict(keep=False, reason="no_question", score=0.0, detail=work.joins or _NO_REASON)
         rejected.append(rejected_row(NAME, item.id, nothing, to_dict(item.bundle)))
     return ItemResult(rows={TABLE: accepted, "rejected": rejected}, stages=books, usage=total.usage(context.prices))
 

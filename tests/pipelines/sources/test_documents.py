@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import logging
 from collections.abc import Mapping
 from datetime import date, datetime
 from pathlib import Path
@@ -549,3 +550,22 @@ def test_a_list_of_facts_is_a_text_and_what_a_publisher_dates_is_news(tmp_path: 
     assert isinstance(document, SourceDocument) and isinstance(empty, InvalidRow)
     assert (document.text, document.kind, document.published) == ("One.\nTwo.", "news", "2023-10-06")
     assert (empty.field, empty.problem) == ("facts", "empty")
+
+
+def test_what_looks_like_papers_is_said_once_a_file_unless_a_kind_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "Abstract\n\nWe built a mill.\n\n1 Introduction\n\nMills turn.\n\n2 Results\n\nIt turns.\n\nReferences"
+    row = {"title": "On mills", "text": text, "source": "MILL 2005", "published": "2005-07-15"}
+    papers = [{**row, "id": "1"}, {**row, "id": "2"}, {**row, "id": "3", "text": "A mill burned down."}]
+    path = written(tmp_path / "mills.jsonl", lines(*papers))
+    with caplog.at_level(logging.WARNING):
+        assert [each.kind for each in read(path) if isinstance(each, SourceDocument)] == ["news"] * 3
+    said = f"{path}: 2 documents look like papers and are taken as news: say {path}:kind=academic if they are papers"
+    assert [record.getMessage() for record in caplog.records] == [said]
+    caplog.clear()
+    told = written(tmp_path / "told.jsonl", lines(*({**each, "kind": "news"} for each in papers)))
+    with caplog.at_level(logging.WARNING):
+        for silent in (read(path, kind="general"), read(told), read(path, labels={str(path): FileLabels(kind="news")})):
+            assert len(silent) == 3
+    assert not caplog.records

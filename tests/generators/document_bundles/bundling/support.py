@@ -30,8 +30,9 @@ def check(bundling: Bundling, sources: list[str]) -> None:
 
 
 def nameless(count: int) -> dict[str, Any]:
-    """So many documents that share no names and no text."""
+    """So many documents that share no names and no text, and may be together whenever they are dated."""
     return {
+        "windows": np.full(count, np.inf),
         "names": np.full((count, 0), -1, np.int32),
         "weights": np.zeros((count, 0), np.float32),
         "sketches": np.zeros((count, 0), np.uint32),

@@ -185,7 +185,8 @@ def mended(
 ) -> tuple[set[tuple[int, ...]], dict[int, str]]:
     """Bundles and leftovers."""
     codes, when = np.array([ord(source) for source in sources]), np.array(days or [np.nan] * len(sources))
-    circle = Documents(vectors=at(*degrees), sources=codes, days=when, **nameless(len(sources)))
+    others = nameless(len(sources)) | {"windows": np.full(len(sources), config.window_of(is_paper=False))}
+    circle = Documents(vectors=at(*degrees), sources=codes, days=when, **others)
     found, rest = complete(circle, groups, config)
     return {tuple(sorted(rows)) for rows in found}, dict(explain(circle, rest, config))
 
@@ -286,5 +287,36 @@ def test_bad_settings(setting: dict[str, Any]) -> None:
 
 def test_bad_window() -> None:
     """No length below none."""
-    with pytest.raises(InvalidInput, match="0 or more days"):
-        BundleConfig(window_days=-1)
+    for window in ("window_days", "papers_window_days"):
+        with pytest.raises(InvalidInput, match="0 or more days"):
+            BundleConfig(**{window: -1})
+
+
+@pytest.mark.parametrize(
+    ("papers", "bundles"),
+    [
+        ((True, True, False), ((0, 1),)),
+        ((True, False, False), ((1, 2),)),
+        ((False, False, False), ((1, 2),)),
+    ],
+)
+def test_papers_among_themselves_have_a_window_of_their_own(
+    papers: tuple[bool, ...], bundles: tuple[tuple[int, ...], ...]
+) -> None:
+    """Two of a year apart, and news of the day of the second: a paper and news are held to the window of news."""
+    config = BundleConfig(method="greedy", min_cosine=0.5, window_days=92, papers_window_days=400)
+    days = ["2024-06-01", "2025-06-01", "2025-06-02"]
+    degrees = (0, 1, 20) if papers[1] else (0, 10, 12)
+    made = bundle_documents(at(*degrees), ["a", "b", "c"], config, 0, days, papers=papers)
+    assert made.bundles == bundles
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("source_name_share", 0.0), ("source_name_share", 1.5), ("few_share", 0.0), ("few_weight", -1.0)],
+)
+def test_bad_shares(setting: str, value: float) -> None:
+    """The setting is named."""
+    with pytest.raises(InvalidInput, match="out of range") as caught:
+        BundleConfig(**{setting: value})
+    assert caught.value.field == setting

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,12 +12,16 @@ from hypothesis import strategies as st
 
 from trailforge.generators.document_bundles.bundling.config import Bundling
 from trailforge.generators.document_bundles.bundling.measures import (
+    AllDocuments,
+    PairFacts,
+    PairWorth,
     ToldFacts,
+    best_pair,
     cohesion,
-    count_askable,
     size_counts,
     theme_words,
     word_frequencies,
+    worth_of_pair,
 )
 from trailforge.generators.document_bundles.bundling.units import without_source
 
@@ -63,24 +70,73 @@ FERRY = ToldFacts.of("Ferries", "Norlin has ordered 3 ships. Norlin builds them 
 FIRE = ToldFacts.of("Fire", "Norlin waits. Norlin lost 40 days to a fire. Baltica is spared.")
 
 
+TEXTS = word_frequencies(["Norlin waits.", "Norlin sails.", "Ferries and fires.", "A yard in Turku.", "The weather."])
+WEEK = AllDocuments(name_words=NAMES, few=set(), documents=5, frequencies=TEXTS)
+
+
+def worth(
+    first: ToldFacts,
+    second: ToldFacts,
+    *shared: str,
+    few: tuple[str, ...] = (),
+    cosine: float = 0.9,
+    days: bool = False,
+) -> PairWorth:
+    known = PairFacts(shared, cosine, is_of_one_day=days)
+    return worth_of_pair(first, second, known, replace(WEEK, few=set(few)), few_weight=2.0)
+
+
 def test_each_documents_own_figures_and_names_of_what_both_name_count() -> None:
     """Of Norlin the one tells of 3 ships and of Turku, the other of 40 days; Baltica is no word on Norlin."""
     assert FERRY.own(FIRE, [{"norlin"}], NAMES) == 2
     assert FIRE.own(FERRY, [{"norlin"}], NAMES) == 1
-    assert count_askable([FERRY, FIRE], [["norlin"]], NAMES) == 1
+    assert worth(FERRY, FIRE, "norlin") == PairWorth(1.0, 1, 0.0)
+
+
+def test_facts_about_what_few_name_count_more() -> None:
+    assert worth(FERRY, FIRE, "norlin", few=("norlin",)) == PairWorth(3.0, 1, 0.0)
+    assert worth(FERRY, FIRE, "norlin", few=("turku",)) == worth(FERRY, FIRE, "norlin")
 
 
 def test_two_reports_that_say_the_same_carry_nothing() -> None:
     again = ToldFacts.of("Ships", "It is said that Norlin has ordered 3 ships. Norlin builds them in Turku.")
-    assert count_askable([FERRY, again], [["norlin"]], NAMES) == 0
+    assert worth(FERRY, again, "norlin") == PairWorth(0.0, 0, 1.0)
+
+
+def test_reports_with_the_title_of_one_event_are_worth_less_the_rarer_the_words_that_they_share() -> None:
+    """`Norlin` stands in two of five texts, `waits` in one: of ln(2.5) + ln(5) both share ln(2.5)."""
+    report = replace(FERRY, title=frozenset({"norlin", "waits"}))
+    other = replace(FIRE, title=frozenset({"norlin", "sails"}))
+    share = math.log(2.5) / (math.log(2.5) + math.log(5))
+    assert worth(report, other, "norlin") == PairWorth(round(1 - share, 6), 1, round(share, 6))
+    assert worth(report, replace(FIRE, title=report.title), "norlin").worth == 0
+
+
+def test_details_count_against_a_pair_from_half_of_them_on() -> None:
+    """Of one's name and three figures the other has the name and one, two or all of them."""
+    told = ToldFacts.of("Ships", "Norlin has 11 ships. Norlin has 12 crews. Norlin has 13 ports.")
+    shares = []
+    for known in ("11", "11 and 12", "11, 12 and 13"):
+        other = ToldFacts.of("Yards", f"Norlin has {known}. Turku burns. Gotland waits. Baltica sails.")
+        shares.append(worth(told, other).retold)
+    norlin, figure = math.log(2.5), math.log(5)
+    two = (norlin + 2 * figure) / (norlin + 3 * figure)
+    assert shares == [0.0, pytest.approx(2 * two - 1, abs=1e-5), 1.0]
 
 
 def test_where_nothing_is_named_by_both_nothing_is_asked() -> None:
-    assert count_askable([FERRY, FIRE], [[]], NAMES) == 0
+    assert worth(FERRY, FIRE) == PairWorth(0.0, 0, 0.0)
 
 
 def test_the_best_pair_counts() -> None:
-    assert count_askable([FERRY, FERRY, FIRE], [["norlin"]] * 3, NAMES) == 1
+    known = PairFacts(["norlin"], 0.9, is_of_one_day=False)
+    assert best_pair([FERRY, FERRY, FIRE], [known] * 3, WEEK, 2.0) == worth(FERRY, FIRE, "norlin")
+
+
+def test_of_one_day_the_nearer_the_less_is_a_pair_worth() -> None:
+    found = [worth(FERRY, FIRE, "norlin", cosine=cosine, days=True).retold for cosine in (0.4, 0.5, 0.75, 1.0)]
+    assert found == [0.0, 0.0, 0.5, 1.0]
+    assert worth(FERRY, FIRE, "norlin", cosine=0.75, days=False).retold == 0
 
 
 @given(st.lists(st.sampled_from(["Norlin has 3 ships.", "Norlin is late.", "Turku burns 7 days."]), max_size=20))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from tests.support.bundling import bundle_documents
 from trailforge.generators.document_bundles.bundling.config import BundleConfig, Leftover
 from trailforge.generators.document_bundles.bundling.names import (
+    few_names,
     joining_names,
     name_arrays,
     name_weights,
@@ -47,6 +49,34 @@ def test_a_document_shares_names_with_half_of_the_others() -> None:
     assert all(len(rows) < 4 for rows in bundling.bundles)
     for rows in bundling.bundles:
         assert all(shared_names(chain[one], chain[two]) for one, two in pairwise(rows))
+
+
+def test_what_most_documents_of_a_source_name_joins_none_of_them() -> None:
+    """Of eight releases of one office all name its state and five who speaks; another office names both once."""
+
+    def name(key: str) -> Name:
+        return Name(key, key.title(), 2, is_in_title=False)
+
+    office = [[name("ohio"), *([name("ann lee")] if number < 5 else []), name(f"mill {number}")] for number in range(8)]
+    other = [[name("ohio"), name("ann lee"), name("mill 0")], [name("mill 7")]]
+    sources = ["office"] * 8 + ["other"] * 2
+
+    def joined(share: float, first: int = 0) -> list[set[str]]:
+        config = replace(CONFIG, source_name_share=share, max_name_share=1.0)
+        weights = name_weights([*office[first:], *other], config, COUNTS, sources[first:])
+        return [set(weights[0]), set(weights[-2])]
+
+    told = {"ohio", "ann lee", "mill 0"}
+    assert joined(0.5) == [{"mill 0"}, told]
+    assert joined(5 / 8) == [{"ann lee", "mill 0"}, told], "more than the share, and not as many"
+    assert joined(1.0) == [told, told]
+    assert "ohio" in joined(0.5, first=1)[0], "seven documents tell nothing"
+
+
+def test_names_that_few_documents_have() -> None:
+    names = [[Name("ohio", "Ohio", 1, is_in_title=False)]] * 11 + [[Name("ford", "Ford", 1, is_in_title=False)]] * 10
+    assert few_names(names, CONFIG) == {"ford"}
+    assert few_names(names, replace(CONFIG, few_share=0.6)) == {"ford", "ohio"}
 
 
 def test_the_window_and_the_source_are_reasons_before_missing_names() -> None:

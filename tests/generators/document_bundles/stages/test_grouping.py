@@ -143,7 +143,8 @@ def test_every_document_is_in_exactly_one_place(
     assert all(2 <= len(bundle.document_ids) <= 4 and len(set(bundle.sources)) >= 2 for bundle in bundles)
     wanted = bundle_documents(vectors, [d.source for d in documents], CONFIG, 0, [d.published for d in documents])
     assert {tuple(int(name[-2:]) for name in bundle.document_ids) for bundle in bundles} == set(wanted.bundles)
-    ranks = [(-(bundle.askable or 0), bundle.cohesion, bundle.uid) for bundle in bundles]
+    assert all(bundle.worth is not None and bundle.retold is not None for bundle in bundles)
+    ranks = [(-(bundle.worth or 0), bundle.cohesion, bundle.uid) for bundle in bundles]
     assert ranks == sorted(ranks)
     assert sum(shard.rows for shard in receipt.shards) == len(bundles)
 

@@ -126,6 +126,14 @@ def test_lines_that_a_source_repeats() -> None:
     assert repeated_lines({"footer": 40}, 1000) == frozenset()
 
 
+def test_headings_that_all_papers_have_are_no_lines_of_their_archive() -> None:
+    texts = [f"1 Introduction\nPaper {'abcdefgh'[n]} says much.\nProceedings of the Society" for n in range(8)]
+    for is_paper, wanted in ((True, ""), (False, "1 introduction")):
+        counts = Counter(key for text in texts for key in line_keys(text, is_paper=is_paper))
+        gone = {line_key("Proceedings of the Society"), *([line_key(wanted)] if wanted else [])}
+        assert repeated_lines(counts, len(texts)) == gone
+
+
 def test_a_document() -> None:
     """Title in one line, text cleaned, all else as it was."""
     raw = SourceDocument(id="a:1", source="a", kind="news", title=" Two\nlines ", text="Text.\nTweet", url="u")

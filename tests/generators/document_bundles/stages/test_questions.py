@@ -142,6 +142,17 @@ async def test_a_bundle_of_which_nothing_can_be_asked_is_rejected_itself() -> No
     assert books(result) == [("write", 1, 0), ("filter", 0, 0)]
 
 
+async def test_a_bundle_that_gave_none_says_why_in_its_writer_s_words() -> None:
+    async def detail(**reply: Any) -> str:
+        model = ScriptedModel(lambda _: json.dumps({"questions": [], **reply}))
+        (row,) = (await questions_of(ITEM, context(model), CONFIG)).rows["rejected"]
+        return row.detail
+
+    why = "Both name Mara Lind, and neither says more of her than the other."
+    assert await detail(joins=f" {why}\n") == why
+    assert await detail() == await detail(joins="") == "no question joins its documents"
+
+
 async def test_a_reply_without_the_form_is_the_error_of_the_bundle() -> None:
     with pytest.raises(MalformedReply):
         await result_of({"type": "riddle"})
