@@ -72,11 +72,11 @@ def query(
     count: Annotated[int, typer.Option(min=1, help="Maximum number of triples.")] = 20,
 ) -> None:
     """Show the entities a name may refer to, and the triples around the most likely one."""
-    from trailforge.inspector import terminal
+    from trailforge.inspector.terminal_drawing import kg_result, show
     from trailforge.retrieval.kg import KgStore, KgTool
 
     found = KgTool(KgStore.open(store)).search([mention], [relation] if relation else [], question)
-    terminal.show(terminal.kg_result(found.entities[0].matches, found.triples[:count]))
+    show(kg_result(found.entities[0].matches, found.triples[:count]))
 
 
 @app.command(

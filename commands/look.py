@@ -39,7 +39,7 @@ SHOW_EPILOG = """Examples:\n
     trailforge show datasets_out/demo --id UID\n
     trailforge show datasets_out/demo --id 2hop__sample_01 --tree\n
     trailforge show datasets_out/bundles --kind factual\n
-    trailforge show datasets_out/bundles --bundles --count 20\n
+    trailforge show datasets_out/bundles --bundles --count 20 --lowest least_cosine\n
     trailforge show datasets_out/bundles --table rejected --kind closed_book\n
     trailforge show evaluations/musique                        its table\n
     trailforge show evaluations/musique --kind misread         an episode"""
@@ -67,7 +67,15 @@ def show(
     ] = None,
     table: Annotated[str, typer.Option(help="Table to show. Default: the run's main table.")] = "",
     tree: Annotated[bool, typer.Option("--tree", help="Same as --table trees.")] = False,
-    bundles: Annotated[bool, typer.Option("--bundles", help="Same as --table bundle_inputs.")] = False,
+    bundles: Annotated[bool, typer.Option("--bundles", help="Same as --table bundles.")] = False,
+    lowest: Annotated[
+        str,
+        typer.Option(
+            metavar="NUMBER",
+            help="Rows with the lowest value first: a column, as complexity, a part of one, as reward.total, or of "
+            "bundles least_cosine, shared_names",
+        ),
+    ] = "",
     count: Annotated[int, typer.Option(min=1, help="How many rows.")] = 1,
 ) -> None:
     """Show rows of any table of a run, rejected ones too, or the episodes of an evaluation or of RL."""
@@ -80,8 +88,8 @@ def show(
     if is_training(folder):
         show_training(folder, id=id, kind=kind, count=count)
         return
-    short = "trees" if tree else "bundle_inputs" if bundles else ""
-    show_rows(folder, table=table or short, id=id, kind=kind, count=count)
+    short = "trees" if tree else "bundles" if bundles else ""
+    show_rows(folder, table=table or short, id=id, kind=kind, lowest=lowest, count=count)
 
 
 def inspect(
@@ -159,7 +167,7 @@ def status(
 
 def _print_rounds(rounds: Iterable[Sequence[Any]], as_json: bool, lines_of: Callable[[Any], Sequence[str]]) -> None:
     """Print what stands in each round: as JSON a line for each, else as text in the place of the round before."""
-    from trailforge.inspector.terminal import show_live
+    from trailforge.inspector.terminal_drawing import show_live
 
     if as_json:
         for now in rounds:

@@ -32,6 +32,13 @@ _WORDINGS = "|"
 """Between wordings of one key fact."""
 _TIMES = re.compile(r"\b(\d+(?:\.\d+)?)\s*(?:[x×](?!\w)|-?\s?fold\b|times\b)", re.IGNORECASE)
 """54x, 54-fold, 54 times."""
+_BETWEEN_ITEMS = re.compile(r"(?:[,;](?=\s)|\n|\s&\s|\band\b)+(?:\s*\band\b)?", re.IGNORECASE)
+_ORDERED = re.compile(
+    r"\b(?:respectively|orders?|ordered|rank(?:ed|ing)?|first|then|earlier|later|followed|sorted|sequence)\b",
+    re.IGNORECASE,
+)
+"""In a question: the order of the answer says something."""
+_DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[^\W_]+")
 _ENDINGS = re.compile(r"(?:ings?|edly|ed|ly|es|s|e)$")
 _SHORTEST_STEM = 3
@@ -61,8 +68,9 @@ class AnswerScorer:
     async def score(self, question: BundleQuestion, reply: str) -> tuple[float | None, ScoredBy]:
         """From 0 to 1, and what said so; None when the judge gave no verdict.
 
-        Options: F1 of the letters. Else the matcher, which alone is sure of what it takes for right; a near miss of a
-        fact and an explanation go to the judge. Without one an explanation has the share of its key facts that it says.
+        Options: F1 of the letters. Else the matcher, which alone is sure of what it takes for right, also of a list,
+        item by item; a near miss of a fact and an explanation go to the judge. Without one an explanation has the share
+        of its key facts that it says.
         """
         if question.options:
             return option_f1(chosen_options(reply, question), question.correct_options), "options"
@@ -72,6 +80,8 @@ class AnswerScorer:
         if mcts_reward(_even_out(reply), [_even_out(gold) for gold in golds]):
             return 1.0, "matching"
         is_free = question.type == "causal"
+        if not is_free and any(is_same_list(reply, gold, question.question) for gold in golds):
+            return 1.0, "matching"
         is_judged = self.options.free_answers if is_free else self.options.near_misses and is_near_miss(reply, golds)
         if self.judge is not None and is_judged:
             facts = question.key_facts if is_free else ()
@@ -102,6 +112,36 @@ def chosen_options(reply: str, question: BundleQuestion) -> frozenset[str]:
     return frozenset(
         chr(ord("A") + number) for number, text in enumerate(question.options) if normalize_answer(text) in parts
     )
+
+
+def is_same_list(reply: str, gold: str, question: str) -> bool:
+    """Do two lists name the same, each once: "Chris Coons, Jack Reed" for "Jack Reed and Chris Coons"?
+
+    In another order only names do, where the question asks for no order: of figures and dates the order tells which is
+    whose.
+    """
+    given, wanted = _items_of(reply), _items_of(gold)
+    if len(given) != len(wanted) or len(wanted) < 2:
+        return False
+    if all(map(_is_item, given, wanted)):
+        return True
+    if _ORDERED.search(question) or any(_DIGIT.search(item) for item in wanted):
+        return False
+    left = list(wanted)
+    for item in given:
+        found = next((each for each in left if _is_item(item, each)), None)
+        if found is None:
+            return False
+        left.remove(found)
+    return True
+
+
+def _is_item(given: str, wanted: str) -> bool:
+    return bool(mcts_reward(given, (wanted,)))
+
+
+def _items_of(text: str) -> list[str]:
+    return [item for item in map(str.strip, _BETWEEN_ITEMS.split(text.strip().rstrip("."))) if item]
 
 
 def states_fact(text: str, fact: str) -> bool:

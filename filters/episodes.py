@@ -50,6 +50,13 @@ _POINTS_BACK = re.compile(
 )
 """`identified above`, `from the first search`, `{city}`, `[the author]`: no id, and a pointer all the same."""
 
+_BODIES = (
+    "House Senate Congress Parliament Assembly Council Cabinet Supreme Court Department Ministry Agency Commission "
+    "Committee Subcommittee Bureau Board Administration Government Senator Representative Congressional Federal "
+    "Governor Mayor Minister Secretary Chair Bill Act Amendment Law"
+)
+"""Words for bodies, offices and what these pass: each says of which kind something is and names nothing by itself."""
+
 _FIGURE = re.compile(r"(?<![\w.-])(?:\d+\.\d+|\d{2,}|\d+(?=[kKmMbBtT]\b))[kKmMbBtT]?(?!\w)")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 
@@ -224,11 +231,11 @@ def names_the_missing(episode: SearchEpisode, row: BundleQuestion) -> bool:
 def unfounded_thought(thought: str, row: BundleQuestion, plan: SearchPlan, *, max_words: int) -> Verdict:
     """A thought before a search says what nobody knows yet, or is no plain paragraph. Score: how many faults it has.
 
-    Known are the question, its options, and the queries of the plan. The answer may not stand in it, nor may names and
-    numbers that stand in nothing known, tags, or more than `max_words`.
+    Known are the question, its options, the queries of the plan, and words for bodies and offices. The answer may not
+    stand in it, nor may names and numbers that stand in nothing known, tags, or more than `max_words`.
     """
     known = [row.question, *row.options, *(node.query for node in plan.nodes), *(node.node_id for node in plan.nodes)]
-    faults = [*find_unseen_names(thought, [*known, *TOOLS])]
+    faults = [*find_unseen_names(thought, [*known, *TOOLS, _BODIES])]
     words = len(thought.split())
     if not words:
         faults.append("it thinks nothing")

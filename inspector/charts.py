@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import plotly.graph_objects as go
@@ -27,6 +28,12 @@ _MANY = 3000
 _SMALL = 300
 """Points up to which they are drawn large."""
 
+
+_FORMS = "circle square diamond cross x triangle-up triangle-down star pentagon hexagram hourglass bowtie".split()
+_SHAPES = [form + how for how in ("", "-open", "-dot", "-open-dot") for form in _FORMS]
+"""Of points, as Plotly calls them: with eight colours they tell 384 sources apart."""
+_Look: TypeAlias = tuple[str, str]
+"""Colour and shape of a point."""
 
 _HOVER_LINE, _HOVER_LINES = 70, 12
 _BOX, _ARROW = 26, 34
@@ -143,20 +150,17 @@ def _laid_out(figure: go.Figure, rows: int) -> go.Figure:
 
 
 def point_map(points: Sequence[MapPoint], chosen: Sequence[MapPoint], *, by_group: bool, height: int) -> go.Figure:
-    """All points, coloured by source or by group; those of the chosen row on top, joined.
+    """All points, told apart by source or by group; those of the chosen row on top, joined.
 
-    `customdata` of a point is its group. Sources beyond the eight largest are grey, as points in no group.
+    `customdata` of a point is its group. Each source or group has a colour and a shape of its own, as long as there are
+    any; points in no group are grey. The legend has the chosen row's sources, then the largest.
     """
     kinds = [point.group if by_group else point.source for point in points]
-    colours = _choose_colours(kinds, by_group)
+    looks = _choose_looks(kinds, by_group)
     figure = go.Figure()
-    _add_points(figure, points, [colours.get(kind, _GREY) for kind in kinds])
+    _add_points(figure, points, [looks.get(kind, (_GREY, _SHAPES[0])) for kind in kinds])
     if not by_group:
-        for source in dict.fromkeys(kind for kind in kinds if kind in colours):
-            # an empty trace: its only use is the legend
-            figure.add_trace(
-                go.Scatter(x=[None], y=[None], mode="markers", marker_color=colours[source], name=label(source, 24))
-            )
+        _add_legend(figure, looks, [point.source for point in chosen])
     _add_chosen(figure, chosen)
     figure.update_layout(
         height=height, margin={"l": 0, "r": 0, "t": 0, "b": 0}, hovermode="closest", dragmode="pan", uirevision="map",
@@ -168,15 +172,32 @@ def point_map(points: Sequence[MapPoint], chosen: Sequence[MapPoint], *, by_grou
     return figure
 
 
-def _choose_colours(kinds: Sequence[str], by_group: bool) -> dict[str, str]:
-    """Colours by group, in turn; by source, of the largest ones."""
+def _choose_looks(kinds: Sequence[str], by_group: bool) -> dict[str, _Look]:
+    """Colours in turn, and another shape for each turn; of groups as they come, of sources the largest first."""
     if by_group:
-        return {kind: COLOURS[turn % len(COLOURS)] for turn, kind in enumerate(dict.fromkeys(filter(None, kinds)))}
-    largest = sorted(Counter(kinds).items(), key=lambda item: (-item[1], item[0]))[: len(COLOURS)]
-    return {kind: colour for (kind, _), colour in zip(largest, COLOURS, strict=False)}
+        order = list(dict.fromkeys(filter(None, kinds)))
+    else:
+        order = [kind for kind, _ in sorted(Counter(kinds).items(), key=lambda item: (-item[1], item[0]))]
+    return {
+        kind: (COLOURS[turn % len(COLOURS)], _SHAPES[turn // len(COLOURS) % len(_SHAPES)])
+        for turn, kind in enumerate(order)
+    }
 
 
-def _add_points(figure: go.Figure, points: Sequence[MapPoint], colours: Sequence[str]) -> None:
+def _add_legend(figure: go.Figure, looks: Mapping[str, _Look], first: Sequence[str]) -> None:
+    """Traces without points, whose only use is the legend."""
+    named = [kind for kind in dict.fromkeys((*first, *looks)) if kind in looks][: len(COLOURS)]
+    for kind in named:
+        marker = dict(zip(("color", "symbol"), looks[kind], strict=True))
+        figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=label(kind, 36)))
+    if len(named) < len(looks):
+        more = f"and {len(looks) - len(named):,} more, named under the pointer"
+        figure.add_trace(
+            go.Scatter(x=[None], y=[None], mode="markers", marker={"color": "rgba(0,0,0,0)"}, name=label(more))
+        )
+
+
+def _add_points(figure: go.Figure, points: Sequence[MapPoint], looks: Sequence[_Look]) -> None:
     many = len(points) > _MANY
     size = 9 if len(points) <= _SMALL else 6 if not many else 4
     whole = {"marker": {"opacity": 0.85}}  # a click must not fade the other points
@@ -185,8 +206,11 @@ def _add_points(figure: go.Figure, points: Sequence[MapPoint], colours: Sequence
             x=[point.x for point in points], y=[point.y for point in points],
             customdata=[point.group for point in points],
             hovertext=[hover(*point.hover) for point in points], hoverinfo="text", mode="markers",
-            marker={"size": size, "color": list(colours), "opacity": 0.85}, selected=whole, unselected=whole,
-            showlegend=False,
+            marker={
+                "size": size, "opacity": 0.85,
+                "color": [colour for colour, _ in looks], "symbol": [shape for _, shape in looks],
+            },
+            selected=whole, unselected=whole, showlegend=False,
         )
     )  # fmt: skip
 

@@ -44,7 +44,7 @@ def show_page(run: OpenRun, curation: Curation) -> None:
     chosen.run()
 
 
-_HIGH, _LOW = 640, 200
+_HIGH, _LOW = 640, 330
 """Pixels of a list that stands beside the row, and of one above it."""
 
 
@@ -73,7 +73,7 @@ def show_rows(run: OpenRun, show: Show) -> None:
 
 def _pick(run: OpenRun, table: ShownTable, height: int) -> int | None:
     kinds = kinds_of(run.dataset, table)
-    return pick(run, table.name, table.columns, kind=kinds[0] if kinds else "", height=height)
+    return pick(run, table.name, table.columns, kind=kinds[0] if kinds else "", height=height, shown=table)
 
 
 def _pick_above(run: OpenRun, table: ShownTable) -> int | None:

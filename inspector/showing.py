@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from typing import Any
+
+import numpy as np
 
 from trailforge.pipelines.dataset import INPUTS, DataSet, resolve
 from trailforge.pipelines.datasets import load_dataset
@@ -58,13 +60,23 @@ def kinds_of(dataset: str, table: ShownTable) -> Sequence[str]:
     return table.kinds or (declared.kind if declared else ())
 
 
-def describe(run: OpenRun, table: str, number: int) -> Parts:
-    """A row of a table as parts; of a table that its data set does not show, field by field."""
+def more_of(run: OpenRun, table: ShownTable) -> Mapping[str, Sequence[Any]]:
+    """Columns of a table's list that the table does not store."""
+    return run.once(("more", table.name), partial(table.more, run)) if table.more else {}
+
+
+def describe(run: OpenRun, table: str, number: int, *, is_brief: bool = False) -> Parts:
+    """A row of a table as parts; of a table that its data set does not show, field by field.
+
+    `is_brief`: as one of several, where its data set says how.
+    """
     record = run.record(table, number)
     if isinstance(record, RejectedRow):
         return _rejected(run, record)
     known = show_of(run.dataset).table(table)
-    return [values(to_dict(record))] if known is None else known.describe(run, record)
+    if known is None:
+        return [values(to_dict(record))]
+    return (known.brief if is_brief and known.brief else known.describe)(run, record)
 
 
 def _rejected(run: OpenRun, row: RejectedRow) -> Parts:
@@ -105,17 +117,21 @@ class Rows:
     """Other tables that hold rows of the id."""
 
 
-def find_rows(run: OpenRun, *, table: str = "", id: str | None = None, kind: str | None = None, count: int = 1) -> Rows:
+def find_rows(
+    run: OpenRun, *, table: str = "", id: str | None = None, kind: str | None = None, lowest: str = "", count: int = 1
+) -> Rows:
     """The first `count` rows that match: of a table, else of the first one in which any does.
 
-    `id` is a row's own or that of what it belongs to: a question, a bundle. Raises `InvalidInput` when no row matches.
+    `id` is a row's own or that of what it belongs to: a question, a bundle. `lowest`: a number of the rows, as
+    `reward.total`, by which they are ordered; rows without it come not at all. Raises `InvalidInput` when no row
+    matches, and for a number that the table has not.
     """
     tables = _tables(run, table)
     if kind is not None:
         tables = [_checked(run, tables, kind)]
-    elif id is None and not table:
+    elif lowest or (id is None and not table):
         tables = tables[:1]
-    found = {each.name: tuple(islice(_matching(run, each, id, kind), count)) for each in tables}
+    found = {each.name: tuple(islice(_matching(run, each, id, kind, lowest), count)) for each in tables}
     having = [name for name, numbers in found.items() if numbers]
     if not having:
         what = f"no row {id}" if id else f"no row of kind {kind}" if kind else "no row"
@@ -136,12 +152,20 @@ def count_kinds(run: OpenRun) -> Counter[str]:
 
 
 def hints_of(run: OpenRun) -> list[str]:
-    """Options of `trailforge show` that find rows in a run: what its data set proposes, else what was rejected."""
+    """Options of `trailforge show` that find rows in a run: what its data set proposes.
+
+    Of a run without rows what it proposes of other tables that have some, and what was rejected.
+    """
     if not run.size(product_of(run.dataset)):
-        return [f"--table {_REJECTED.name}"] * bool(run.size(_REJECTED.name))
+        others = [hint for hint in show_of(run.dataset).hints if _table_in(hint) and run.size(_table_in(hint))]
+        return others + [f"--table {_REJECTED.name}"] * bool(run.size(_REJECTED.name))
     known = count_kinds(run)
     hinted = ((hint, hint.partition("--kind ")[2].split()[:1]) for hint in show_of(run.dataset).hints)
     return [hint for hint, kinds in hinted if all(known[kind] for kind in kinds)]
+
+
+def _table_in(hint: str) -> str:
+    return (hint.partition("--table ")[2].split() or [""])[0]
 
 
 def _tables(run: OpenRun, wanted: str) -> list[ShownTable]:
@@ -167,12 +191,13 @@ def _checked(run: OpenRun, tables: list[ShownTable], kind: str) -> ShownTable:
     return table
 
 
-def _matching(run: OpenRun, table: ShownTable, id: str | None, kind: str | None) -> Iterator[int]:
-    numbers: Any = range(run.size(table.name))
+def _matching(run: OpenRun, table: ShownTable, id: str | None, kind: str | None, lowest: str) -> Iterator[int]:
+    numbers: Any = ordered(run, table, lowest) if lowest else range(run.size(table.name))
     if id is not None:
-        numbers = _having(run, table, id)
-        if not numbers and (question := _find_question(run, id)):
-            numbers = _having(run, table, question)
+        having = _having(run, table, id)
+        if not having and (question := _find_question(run, id)):
+            having = _having(run, table, question)
+        numbers = [number for number in numbers if number in having] if lowest else having
     if kind is None:
         return iter(numbers)
     kinds = _kinds(run, table)
@@ -194,7 +219,25 @@ def _find_question(run: OpenRun, uid: str) -> str:
 
 def _kinds(run: OpenRun, table: ShownTable) -> list[str | None]:
     """Of each row the first of its kinds' columns that is not null."""
-    columns = run.table(table.name).select(kinds_of(run.dataset, table)).columns
-    return [
-        next(filter(None, values), None) for values in zip(*(column.to_pylist() for column in columns), strict=True)
-    ]
+    names, more = kinds_of(run.dataset, table), more_of(run, table)
+    stored = [name for name in names if name not in more]
+    known = dict(more) | run.table(table.name).select(stored).to_pydict() if stored else more
+    return [next(filter(None, values), None) for values in zip(*(known[name] for name in names), strict=True)]
+
+
+def ordered(run: OpenRun, table: ShownTable, column: str, *, is_descending: bool = False) -> list[int]:
+    """Rows of a table by a column, the lowest value first, or the highest; rows without one come not at all.
+
+    Raises `InvalidInput` for a column that is neither one of numbers nor one that only its list has.
+    """
+
+    def order() -> list[int]:
+        more = more_of(run, table)
+        if column in more:
+            known = {row: value for row, value in enumerate(more[column]) if value is not None}
+            return sorted(known, key=known.__getitem__, reverse=is_descending)
+        values = run.table(table.name).values(column)
+        rows = np.argsort(-values if is_descending else values, kind="stable")
+        return rows[: len(rows) - np.count_nonzero(np.isnan(values))].tolist()
+
+    return run.once(("ordered", table.name, column, str(is_descending)), order)

@@ -76,11 +76,16 @@ class BundleLink:
     """Id of a document."""
     second: str
     cosine: float
-    """Of the documents' vectors, as embedded."""
+    """Of the documents' vectors as bundling compares them; with `bundles.is_centred` less what archives share."""
     names: tuple[str, ...] = ()
     """Named entities of both, case-folded, the most telling first."""
     days_apart: int | None = None
     """Between their dates; None when one is unknown."""
+    shared: float | None = None
+    """The sum over all names that both have, which `bundles.min_shared` asks for. None in rows of earlier versions."""
+    copied: float | None = None
+    """Share of the shorter document's text that the other holds, estimated, 0 to 1: from a half on they are copies,
+    which no bundle holds. None in rows of earlier versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +94,8 @@ class Bundle:
 
     STORED_AS: ClassVar[str] = "Bundle"
     SCHEMA_VERSION: ClassVar[str] = "1.3"
-    EARLIER: ClassVar[Earlier] = {  # without `links`, `askable`, `retold`, `worth` and `origins`
-        "1.0": migration(), "1.1": migration(), "1.2": migration(),
-    }  # fmt: skip
+    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration(), "1.2": migration()}
+    """Without `links`; `askable`; `retold`, `worth` and `origins`, and `shared` and `copied` of links."""
 
     uid: str
     """Hash of the sorted document ids."""
@@ -124,7 +128,7 @@ class BundleInput:
 
     STORED_AS: ClassVar[str] = "BundleInput"
     SCHEMA_VERSION: ClassVar[str] = "1.4"
-    EARLIER: ClassVar[Earlier] = {version: migration() for version in ("1.0", "1.1", "1.2", "1.3")}
+    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2", "1.3"), migration())
 
     id: str
     """The bundle's uid."""

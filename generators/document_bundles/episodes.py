@@ -152,11 +152,11 @@ async def make_episodes(row: BundleQuestion, context: EpisodeContext, meter: Met
     """Candidates, the best first: it is the question's episode if its verdict is None.
 
     Sampled: each different draw, until one is kept and clean: its queries know no more of the gold than they may, and
-    it has no idle search and no needless edge. Of kept ones those come first whose queries know little more than those
-    that know least, and whose thought names what is missing; then by idle searches, needless edges, how little the
-    queries know, reward, evidence found, number of the draw. If the filters keep none and the fall-back is on, the
-    gold way is tried, and comes first where they keep that. Raises `MalformedReply` for a gold plan that cannot be run,
-    and the kinds of `ProviderError`.
+    it has no idle search. For a needless edge alone nothing is drawn again: its searches are as good. Of kept ones
+    those come first whose queries know little more than those that know least, and whose thought names what is missing;
+    then by idle searches, needless edges, how little the queries know, reward, evidence found, number of the draw. If
+    the filters keep none and the fall-back is on, the gold way is tried, and comes first where they keep that. Raises
+    `MalformedReply` for a gold plan that cannot be run, and the kinds of `ProviderError`.
     """
     config, work = context.config, _Work(row, context, meter)
     if config.plan == "gold":
@@ -191,8 +191,7 @@ def _rank(draw: Candidate, row: BundleQuestion, most_gold: float) -> tuple[float
 
 
 def _is_clean(episode: SearchEpisode, row: BundleQuestion, most_gold: float) -> bool:
-    needless = count_idle_searches(episode, row) + count_needless_edges(episode, row)
-    return episode.gold_in_queries <= most_gold and not needless
+    return episode.gold_in_queries <= most_gold and not count_idle_searches(episode, row)
 
 
 def against(episode: SearchEpisode, row: BundleQuestion, config: PlannedEpisodeConfig) -> Verdict | None:

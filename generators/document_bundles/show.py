@@ -8,15 +8,20 @@ from typing import get_args
 
 from trailforge.generators.document_bundles.bundle_rows import (
     QuestionOutcome,
+    brief,
+    chips_of,
     documents_of,
+    list_columns,
+    meanings,
     questions_of,
+    reasons_of,
     rejections_of,
 )
 from trailforge.generators.document_bundles.maps import document_map
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.show import common
 from trailforge.pipelines.show.common import ORIGINS, head, measured, passages, provenance
-from trailforge.pipelines.show.marks import Marked, find_quote
+from trailforge.pipelines.show.marks import Marked, cut_out, find_quote, find_shared
 from trailforge.pipelines.show.parts import (
     Chips,
     Code,
@@ -67,13 +72,13 @@ MEANINGS = {
     "used_fact": "quotes whose words an accepted question of the bundle rests on, too",
     "calculated": "numbers of the answer that no quote says",
     "named_by_score": "things that the question calls by a share or a rate, though their document names them",
-    "bad_options": "1: options and answer have the form that the type asks for",
+    "bad_options": "options and answer have the form that the type asks for: 1 for yes",
     "no_key_facts": "key facts, without which an explanation cannot be held against its gold",
     "invalid_plan": "rules that the search plan breaks",
     "answer_in_question": "how many of question and queries mention the answer",
     "gold_in_queries": "largest share of a query's words that the gold knows and the question does not",
     "stale_document": "days from the earliest allowed date to the oldest document",
-    "poor_question": "1: an editor who sees its documents finds no fault with it",
+    "poor_question": "an editor who sees its documents finds no fault with it: 1 for yes",
     "not_answerable": "how right the model answers from all documents, 0 to 1",
     "fewer_documents_suffice": "how right the model answers from the best of the smaller sets of documents, 0 to 1",
     "closed_book": "share of the draws without any document that are right, less chance; of causal their mean score",
@@ -81,13 +86,6 @@ MEANINGS = {
     "contaminated": "cosine with the nearest question of a benchmark",
 }
 """Of the scores of bundle questions, by filter."""
-_REASONS = {
-    "both speak of": "named entities of both documents, those that say most first",
-    "cosine": "how alike they are to bundling: with `is_centred`, less what their archives have in common",
-}
-_WORTH = "what can be asked about it: bundles are asked in this order"
-_RETOLD = "how much of the one of its two best documents the other tells, too: near 1 for two reports of one event"
-_ASKABLE = "what each of its two best documents says of what both name, and the other does not say, 0 to 8"
 _HOP_COLOURS = 4
 _TOOLS = {"News": "hop2", "Academic": "hop1", "General": "hop0"}
 _STATUS = {
@@ -119,13 +117,8 @@ def bundle(run: OpenRun, row: Bundle) -> Parts:
     ]
     more = [SearchOn("rejected", row.uid)] if "rejected" in run.tables else []
     if not asked:
-        return [
-            *_bundle_head(row),
-            *more,
-            *put_aside,
-            *_documents(documents_of(run, row.uid)),
-            Note("It has no question."),
-        ]
+        outcome = put_aside or [Note("It has no question.")]
+        return [*_bundle_head(run, row), *more, *outcome, *_documents(documents_of(run, row.uid))]
     choice = Selector(
         label="Its questions",
         options=[
@@ -134,12 +127,12 @@ def bundle(run: OpenRun, row: Bundle) -> Parts:
         ],
         help="Kept questions are in the data set. Rejected ones say which filter put them aside.",
     )
-    return [*_bundle_head(row), *more, *put_aside, choice]
+    return [*_bundle_head(run, row), *more, *put_aside, choice]
 
 
 def bundle_input(run: OpenRun, row: BundleInput) -> Parts:
     """A row of `bundle_inputs`."""
-    return [*_bundle_head(row.bundle), *_documents(row.documents)]
+    return [*_bundle_head(run, row.bundle), *_documents(row.documents)]
 
 
 def episode(run: OpenRun, row: SearchEpisode) -> Parts:
@@ -176,44 +169,11 @@ def _verdict(kind: str, text: str, reason: str, detail: str) -> Note:
     return Note((text, ". " if reason else "", StyledText(reason, "strong"), f": {detail}" if detail else ""), kind)
 
 
-def _bundle_head(row: Bundle) -> Parts:
+def _bundle_head(run: OpenRun, row: Bundle) -> Parts:
     """What its documents have in common."""
-    chips = [
-        StyledText(f"{len(row.document_ids)} documents"),
-        StyledText(
-            f"least {_least_cosine(row):.3f}",
-            "",
-            "the least mean cosine of a document to the others: what `min_cosine` asks",
-        )
-        if row.links
-        else StyledText(f"cohesion {row.cohesion:.3f}", "", "mean cosine over all pairs of its documents"),
-        *([] if row.worth is None else [StyledText(f"worth {row.worth:.1f}", "", _WORTH)]),
-        *([] if row.askable is None else [StyledText(f"askable {row.askable}", "", _ASKABLE)]),
-        *([] if row.retold is None else [StyledText(f"retold {row.retold:.2f}", "", _RETOLD)]),
-        StyledText(" · ".join(dict.fromkeys(row.sources))),
-    ]
-    return [Title(row.theme), Chips(chips), *_reasons(row)]
-
-
-def _least_cosine(row: Bundle) -> float:
-    """Of its documents' mean cosines to the others, as bundling compares them."""
-    of = {name: [link.cosine for link in row.links if name in (link.first, link.second)] for name in row.document_ids}
-    return min(sum(cosines) / len(cosines) for cosines in of.values() if cosines)
-
-
-def _reasons(row: Bundle) -> Parts:
-    """Why its documents are together, pair by pair, in words."""
-    place = {id: number for number, id in enumerate(row.document_ids, start=1)}
-    pairs = [
-        {
-            "documents": f"{place.get(link.first, '?')} and {place.get(link.second, '?')}",
-            "both speak of": ", ".join(link.names) or "no name",
-            "cosine": round(link.cosine, 3),
-            "days apart": "unknown" if link.days_apart is None else str(link.days_apart),
-        }
-        for link in row.links
-    ]
-    return [Fold("Why they are together", [DataTable(pairs, _REASONS)], is_open=True)] if pairs else []
+    sources = StyledText(" · ".join(dict.fromkeys(row.sources)))
+    chips = [StyledText(f"{len(row.document_ids)} documents"), *chips_of(run, row), sources]
+    return [Title(row.theme), Chips(chips), *reasons_of(run, row)]
 
 
 def _asked(row: BundleQuestion) -> Parts:
@@ -292,21 +252,29 @@ def plan_graph(row: BundleQuestion) -> Diagram:
 
 
 def _documents(documents: Sequence[SourceDocument], hops: Sequence[BundleHop] = ()) -> Parts:
-    """A bundle's documents, with what the hops quote marked in the colours of the hops."""
+    """A bundle's documents, with what the hops quote marked in the colours of the hops, and what two of them hold."""
     if not documents:
         return [Note("This run does not hold the documents.")]
-    return [DocumentPanes([_document(each, hops) for each in documents])]
+    return [DocumentPanes([_document(number, documents, hops) for number in range(len(documents))])]
 
 
-def _document(document: SourceDocument, hops: Sequence[BundleHop]) -> ShownDocument:
+def _document(number: int, documents: Sequence[SourceDocument], hops: Sequence[BundleHop]) -> ShownDocument:
+    document = documents[number]
     whole = f"{document.title}\n{document.text}"
-    origin = (document.source, document.kind, document.published or "no date", document.url, document.licence)
-    marks = [
-        Mark(*place, _hop_kind(number))
-        for number, hop in enumerate(hops)
+    origin = (document.source, document.published or "no date", document.kind, document.url, document.licence)
+    quoted = [
+        Mark(*place, _hop_kind(at))
+        for at, hop in enumerate(hops)
         if hop.document_id == document.id and (place := find_quote(whole, hop.evidence))
     ]
-    return ShownDocument(title=document.title, text=document.text, origin=" · ".join(filter(None, origin)), marks=marks)
+    taken = find_shared(whole, [each.text for each in documents if each is not document])
+    shared = [Mark(*place, "shared") for place in cut_out(taken, [(mark.begin, mark.end) for mark in quoted])]
+    return ShownDocument(
+        title=document.title,
+        text=document.text,
+        origin=(StyledText(str(number + 1), "strong"), " · ", " · ".join(filter(None, origin))),
+        marks=[*quoted, *shared],
+    )
 
 
 def _searches(row: SearchEpisode) -> Parts:
@@ -361,8 +329,9 @@ SHOW = Show(
     path="bundles", title="Bundles", icon=":material/library_books:",
     tables=(
         ShownTable(
-            name="bundles", title="Bundles", describe=bundle, columns=("theme", "worth", "cohesion", "sources"),
-            keys=("uid", "document_ids"), beside=document_map,
+            name="bundles", title="Bundles", describe=bundle, brief=brief, more=list_columns, meanings=meanings,
+            columns=("theme", "outcome", "least_cosine", "shared_names", "shared_text", "worth", "sources"),
+            keys=("uid", "document_ids"), kinds=("outcome",), beside=document_map,
         ),
         _QUESTION,
         ShownTable(
@@ -389,5 +358,5 @@ SHOW = Show(
         "cohesion": "cohesion of the bundle (mean cosine)", "worth": "what can be asked about the bundle",
         "askable": "own facts of its two best documents, 0 to 8",
     },
-    hints=("--count 5", "--bundles --count 5"),
+    hints=("--count 5", "--table bundles --count 20 --lowest least_cosine"),
 )  # fmt: skip

@@ -117,7 +117,7 @@ def _draw_map(part: Map, canvas: Canvas) -> None:
             go_to(canvas.run, part.table, str(group))
 
     st.plotly_chart(
-        point_map(part.points, part.chosen, by_group=by_group, height=265), key=key, selection_mode="points",
+        point_map(part.points, part.chosen, by_group=by_group, height=370), key=key, selection_mode="points",
         on_select=choose, config=_QUIET | {"scrollZoom": True}, alt="Map",
     )  # fmt: skip
     colour, caption = st.columns([2, 3], vertical_alignment="center")

@@ -17,8 +17,10 @@ from trailforge.schemas import TrailforgeError
 
 _ICON = Path(__file__).parent.parent / "icon.svg"
 """Without one of our own Streamlit has the browser fetch one from outside."""
+_PANES = (Path(__file__).parent / "panes.js").read_text(encoding="utf-8")
 _STYLE = """
 .stMainBlockContainer { padding: 4.2rem 2.5rem 2rem; }
+.stElementContainer:has(> .stHtml > .panes) { display: none; }
 .runhead { display: flex; gap: 1rem; align-items: baseline; font-size: .85rem; }
 .runhead b { font-size: 1.05rem; }
 .runhead span { opacity: .7; overflow-wrap: anywhere; }
@@ -40,6 +42,7 @@ def open_page(title: str, style: str = "") -> bool:
         return False
     st.set_page_config(page_title=f"{visible(title)} · trailforge")
     st.html(f"<style>{_STYLE}{html.STYLE}{style}</style>")
+    st.html(f'<i class="panes"></i><script>({_PANES})()</script>', unsafe_allow_javascript=True)
     return True
 
 

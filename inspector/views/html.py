@@ -21,6 +21,7 @@ from trailforge.pipelines.show.parts import (
     Part,
     Parts,
     Scores,
+    ShortLine,
     ShownDocument,
     StyledText,
     Title,
@@ -34,12 +35,13 @@ STYLE = f"""
 .chip {{ font-size: .78rem; padding: .08rem .5rem; border-radius: 1rem; background: rgba({_GREY},.16);
          white-space: nowrap; max-width: 100%; overflow: hidden; text-overflow: ellipsis; }}
 .chip.wrong {{ background: rgba({_RED},.22); }} .chip.right {{ background: rgba({_GREEN},.22); }}
-.chip.mended {{ background: rgba({_BLUE},.20); }}
+.chip.mended {{ background: rgba({_BLUE},.20); }} .chip.warn {{ background: rgba(214,158,0,.30); }}
 .quiet {{ font-size: .8rem; opacity: .72; }}
 [data-testid="stGraphVizChart"] text {{ fill: currentColor; }}
 mark {{ color: inherit; border-radius: 3px; padding: 0 .1rem; background: rgba(232,198,76,.45); }}
 mark.gold, mark.right, mark.hop0 {{ background: rgba({_GREEN},.38); }}
 mark.mended, mark.hop1 {{ background: rgba({_BLUE},.34); }} mark.wrong {{ background: rgba({_RED},.34); }}
+mark.shared {{ background: none; border-bottom: 2px dotted rgba({_RED},.65); border-radius: 0; }}
 mark.hop2 {{ background: rgba(214,158,0,.42); }} mark.hop3 {{ background: rgba(141,105,184,.45); }}
 .fields {{ display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; gap: .25rem 1rem; }}
 .fields .name {{ opacity: .7; font-size: .85rem; }}
@@ -50,6 +52,7 @@ mark.hop2 {{ background: rgba(214,158,0,.42); }} mark.hop3 {{ background: rgba(1
 .note.right {{ border-left-color: #2e9e5b; background: rgba({_GREEN},.14); }}
 .note.wrong {{ border-left-color: #d1453b; background: rgba({_RED},.12); }}
 .note.warn {{ border-left-color: #d69e00; background: rgba(214,158,0,.12); }}
+.short {{ white-space: nowrap; overflow: hidden; text-overflow: ellipsis; font-size: .9rem; }}
 .turn {{ border-left: 4px solid #9aa0a6; padding: .35rem .8rem; margin: .35rem 0; border-radius: 4px;
          background: rgba({_GREY},.07); }}
 .turn.trained {{ border-left-color: #2e9e5b; background: rgba({_GREEN},.10); }}
@@ -146,6 +149,10 @@ def _note(part: Note) -> str:
     return f'<div class="note {part.kind}">{line_of(part.line)}</div>'
 
 
+def _short_line(part: ShortLine) -> str:
+    return f'<div class="short">{line_of(part.begin)}<span class="quiet">{line_of(part.end)}</span></div>'
+
+
 def _code(part: Code) -> str:
     return f'<pre class="text">{escape_text(part.text)}</pre>'
 
@@ -240,11 +247,14 @@ def _scores(part: Scores) -> str:
 
 
 def _check(score: FilterScore, meaning: str) -> str:
+    """What was measured in words; what it would have been rejected for is told loud only where it was."""
     sign, kind = ("✓", "passed") if score.passed else ("✗", "failed")
+    name, measured = escape_text(score.name), escape_text(meaning)
+    first, second = (measured or name, name if measured else "") if score.passed else (f"<b>{name}</b>", measured)
     why = f'<div class="why">{escape_text(score.reason)}</div>' if score.reason else ""
     return (
-        f'<div class="check {kind}"><span class="sign">{sign}</span><span>{escape_text(score.name)}</span>'
-        f'<span class="score">{score.score:.3g}</span><div class="meaning">{escape_text(meaning)}</div>{why}</div>'
+        f'<div class="check {kind}"><span class="sign">{sign}</span><span>{first}</span>'
+        f'<span class="score">{score.score:.3g}</span><div class="meaning">{second}</div>{why}</div>'
     )
 
 
@@ -253,6 +263,7 @@ _MAKERS: Mapping[type[Part], Callable[[Any], str]] = {
     Chips: _chips,
     FieldList: _fields,
     Note: _note,
+    ShortLine: _short_line,
     Code: _code,
     Conversation: _conversation,
     DocumentPanes: _documents,

@@ -5,16 +5,20 @@ The row that is shown stands in the page's address (`?row=UID`), so that it can 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from trailforge.inspector.showing import more_of, ordered
 from trailforge.inspector.visible_text import visible
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.runs.table_index import Found
+from trailforge.pipelines.show.parts import ShownTable
 
 TABLE, ROW = "table", "row"
 """In the page's address: what is shown."""
@@ -24,22 +28,33 @@ _TO = "page.decide"
 PAGE = 25
 """Rows in the list at a time."""
 _LONGEST_CELL = 160
+_NO_MEANINGS: Mapping[str, str] = MappingProxyType({})
 
 
 def pick(
-    run: OpenRun, table: str, columns: Sequence[str], *, kind: str = "", only: str = "", height: int = 260
+    run: OpenRun,
+    table: str,
+    columns: Sequence[str],
+    *,
+    kind: str = "",
+    only: str = "",
+    height: int = 260,
+    shown: ShownTable | None = None,
 ) -> int | None:
     """Let a person choose a row; its number, or None when there is none.
 
     `columns`: shown of each row, a part of one as `reward.total`. `kind`: a text column whose values are offered as a
-    filter; `only`: the one value of it to choose from.
+    filter; `only`: the one value of it to choose from. `shown`: has columns that the table does not store, and orders.
     """
     line = st.container(horizontal=True, vertical_alignment="bottom")
-    numbers = _filter(run, table, kind, only, line)
-    uid = run.key_of(table)
+    more = more_of(run, shown) if shown else {}
+    numbers = _filter(run, table, more, kind, only, line)
+    if shown is not None:
+        numbers = _order(run, shown, numbers, line)
     return pick_among(
-        table, numbers, lambda number: run.row(table, number), columns, line, find=partial(run.find, table), key=uid,
-        height=height,
+        table, numbers, lambda number: run.row(table, number) | {name: more[name][number] for name in more}, columns,
+        line, find=partial(run.find, table), key=run.key_of(table), height=height,
+        meanings=shown.meanings(run) if shown and shown.meanings else {},
     )  # fmt: skip
 
 
@@ -53,10 +68,12 @@ def pick_among(
     find: Callable[[str], int | None],
     key: str = "uid",
     height: int = 260,
+    meanings: Mapping[str, str] = _NO_MEANINGS,
 ) -> int | None:
     """Let a person choose one of some rows; its number, or None when there is none.
 
     `line`: where the buttons are. `find`: number of the row that an address asks for. `key`: field that names a row.
+    `meanings`: of columns.
     """
     if not numbers:
         st.info("No row matches.")
@@ -70,7 +87,7 @@ def pick_among(
     line.markdown(f"Row {place + 1:,} of {len(numbers):,}", width="content")
     first = place // PAGE * PAGE
     rows = [row_of(number) for number in numbers[first : first + PAGE]]
-    _show_list(table, rows, columns, first, place, height)
+    _show_list(table, cells(rows, columns), meanings, first, place, height)
     uid = str(rows[place - first][key])
     show_link(table, uid, line)
     st.query_params[ROW] = uid
@@ -79,28 +96,31 @@ def pick_among(
 
 def go_to(run: OpenRun, table: str, value: str) -> None:
     """Choose a row by its key from elsewhere on the page, in a callback. Filters that may hide it are taken away."""
-    number = run.find(table, value)
-    if number is None:
+    if run.find(table, value) is None:
         return
     st.session_state[f"{table}.kind"] = None
     st.session_state[f"{table}.words"] = ""
-    _step(table, number - st.session_state.get(f"{table}.place", 0))
+    st.session_state.pop(f"{table}.place", None)  # where the row is depends on the order of the list
+    st.query_params[ROW] = value
+    st.session_state[f"{table}.steps"] = st.session_state.get(f"{table}.steps", 0) + 1
 
 
 def _show_list(
-    table: str, rows: Sequence[dict[str, Any]], columns: Sequence[str], first: int, place: int, height: int
+    table: str, lines: Sequence[dict[str, Any]], meanings: Mapping[str, str], first: int, place: int, height: int
 ) -> None:
     """A page of the list, in which a click chooses a row."""
+    column = st.column_config.Column
     steps = st.session_state.get(f"{table}.steps", 0)  # a list of a new name forgets what was chosen in the old one
     key = f"{table}.list.{first}.{steps}"
     st.dataframe(
-        cells(rows, columns),
+        list(lines),
         key=key,
         on_select=partial(_choose, table, key, first),
         selection_mode="single-row",
         selection_default={"selection": {"rows": [place - first]}},
-        height=min(height, 38 + 35 * len(rows)),
+        height=min(height, 38 + 35 * len(lines)),
         hide_index=True,
+        column_config={name: column(name.replace("_", " "), help=meanings.get(name)) for name in lines[0]},
     )
 
 
@@ -129,6 +149,7 @@ def _choose(table: str, key: str, first: int) -> None:
 def to_top(table: str) -> None:
     """Back to the first row, as after a change of the filters; a callback."""
     st.session_state[f"{table}.place"] = 0
+    st.session_state[f"{table}.steps"] = st.session_state.get(f"{table}.steps", 0) + 1
 
 
 def cells(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> list[dict[str, Any]]:
@@ -147,21 +168,69 @@ def _cell(row: dict[str, Any], path: str) -> Any:
         value = None if value is None else value.get(step)
     if isinstance(value, str):
         return visible(" ".join(value.split())[:_LONGEST_CELL])
-    return ", ".join(map(str, value)) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return round(value, 3) if isinstance(value, float) else value
 
 
-def _filter(run: OpenRun, table: str, kind: str, only: str, line: DeltaGenerator) -> Sequence[int]:
+def _order(run: OpenRun, shown: ShownTable, numbers: Sequence[int], line: DeltaGenerator) -> Sequence[int]:
+    """The rows in the order that is chosen; those without a value come last."""
+    table, more = shown.name, more_of(run, shown)
+    texts = {name for name, values in more.items() if any(isinstance(value, str) for value in values)}
+    known = [*more, *run.table(table).numbers()]
+    ends = [
+        (column, is_descending)
+        for column in shown.columns
+        if column in known
+        for is_descending in ((False,) if column in texts else (False, True))
+    ]
+    if not ends:
+        return numbers
+
+    def told(end: tuple[str, bool] | None) -> str:
+        if end is None:
+            return "as in the run"
+        how = "A to Z" if end[0] in texts else "highest first" if end[1] else "lowest first"
+        return f"{end[0].replace('_', ' ')}, {how}"
+
+    chosen = line.selectbox(
+        "Order",
+        [None, *ends],
+        key=f"{table}.order",
+        format_func=told,
+        on_change=to_top,
+        args=(table,),
+        width=230,
+    )
+    if chosen is None:
+        return numbers
+    column, is_descending = chosen
+    order = ordered(run, shown, column, is_descending=is_descending)
+    if len(order) == len(numbers) == run.size(table):
+        return order
+    allowed = set(numbers)
+    first = [number for number in order if number in allowed]
+    return [*first, *sorted(allowed.difference(first))]
+
+
+def _filter(
+    run: OpenRun, table: str, more: Mapping[str, Sequence[Any]], kind: str, only: str, line: DeltaGenerator
+) -> Sequence[int]:
     """Numbers of the rows that the filters above the list leave; these stand in the line, which wraps."""
     value = only or None
     if kind and not only:
-        counts = run.table(table).counts([kind])[kind]
+        counts = Counter(more[kind]) if kind in more else run.table(table).counts([kind])[kind]
         value = line.selectbox(
-            kind, [None, *counts], key=f"{table}.kind",
+            kind, [None, *(name for name, _ in counts.most_common())], key=f"{table}.kind",
             format_func=lambda each: "all" if each is None else f"{each} ({counts[each]:,})",
             on_change=to_top, args=(table,),
         )  # fmt: skip
     words = line.text_input("Search in all texts", key=f"{table}.words", on_change=to_top, args=(table,))
-    numbers: Sequence[int] = range(run.size(table)) if value is None else run.table(table).matching(kind, value)
+    numbers: Sequence[int] = range(run.size(table))
+    if value is not None and kind in more:
+        numbers = [number for number in numbers if more[kind][number] == value]
+    elif value is not None:
+        numbers = run.table(table).matching(kind, value)
     if not words.strip():
         return numbers
     found = search_table(run, table, words, line)

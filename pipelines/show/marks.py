@@ -11,6 +11,8 @@ from trailforge.pipelines.show.parts import Mark
 from trailforge.schemas import Passage
 
 _WORD = re.compile(r"\w+")
+_RUN = 8
+"""Words in a row that two texts have only where one took them from the other, or both from a third."""
 _LONGEST = 40
 """Words of an answer that are looked for; a longer one is no phrase that a passage repeats."""
 
@@ -66,3 +68,35 @@ def clip(span: Place, begin: int, end: int) -> Place | None:
     """The part of a span that lies between two places, counted from the first; None when there is none."""
     inner = max(span[0], begin) - begin, min(span[1], end) - begin
     return inner if inner[0] < inner[1] else None
+
+
+def find_shared(text: str, others: Iterable[str]) -> list[Place]:
+    """The places of a text whose words, eight in a row or more, stand in another text, too, in whatever case."""
+    taken = {run for other in others for run in _runs([word.casefold() for word in _WORD.findall(other)])}
+    words = list(_WORD.finditer(text))
+    places: list[Place] = []
+    for first, run in enumerate(_runs([word[0].casefold() for word in words])):
+        if run not in taken:
+            continue
+        begin, end = words[first].start(), words[first + _RUN - 1].end()
+        if places and begin <= places[-1][1]:
+            begin = places.pop()[0]
+        places.append((begin, end))
+    return places
+
+
+def _runs(words: Sequence[str]) -> list[tuple[str, ...]]:
+    return [tuple(words[first : first + _RUN]) for first in range(len(words) - _RUN + 1)]
+
+
+def cut_out(places: Iterable[Place], holes: Iterable[Place]) -> list[Place]:
+    """The places without the parts of them that lie in others."""
+    left = list(places)
+    for begin, end in holes:
+        left = [
+            part
+            for place in left
+            for part in ((place[0], min(place[1], begin)), (max(place[0], end), place[1]))
+            if part[0] < part[1]
+        ]
+    return left

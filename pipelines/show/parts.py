@@ -75,6 +75,14 @@ class Note(Part):
 
 
 @dataclass(frozen=True, slots=True)
+class ShortLine(Part):
+    """A line of a list. Where there is no room for it, its end is cut, and never its beginning."""
+
+    begin: Line
+    end: Line = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Code(Part):
     """Text whose lines and spaces count."""
 
@@ -103,7 +111,7 @@ class ShownDocument:
     origin: Line = ""
     """What is known of where it comes from."""
     marks: Sequence[Mark] = ()
-    """Places in `whole`."""
+    """Places in `whole`; a pane opens at the first one but those of kind `shared`."""
     is_open: bool = True
     kind: str = ""
 
@@ -352,6 +360,12 @@ class ShownTable:
     describe: Describe
     columns: Sequence[str] = ()
     """Of the list; a part of one as `reward.total`. Without any, rows have no list of their own."""
+    more: Callable[[OpenRun], Mapping[str, Sequence[Any]]] | None = None
+    """Columns that the table does not store, by name, with the value of each of its rows."""
+    meanings: Callable[[OpenRun], Mapping[str, str]] | None = None
+    """What columns of the list mean, by name."""
+    brief: Describe | None = None
+    """What a terminal shows of one of several rows; without it, and of a row that is asked for by its id, all."""
     keys: Sequence[str] = ("uid",)
     """Columns by which `show --id` finds a row."""
     kinds: Sequence[str] = ()

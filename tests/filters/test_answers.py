@@ -99,6 +99,34 @@ async def test_a_fact_is_right_in_another_form(gold: str, reply: str, right: boo
     assert await AnswerScorer().score(question(answer=gold), reply) == (float(right), "matching")
 
 
+SIGNED = "Of the five who condemned the threat, who signed the letter on the oil waiver?"
+
+
+@pytest.mark.parametrize(
+    ("gold", "reply", "asked", "right"),
+    [
+        ("Chris Coons and Jack Reed", "Chris Coons, Jack Reed", SIGNED, True),
+        ("Chris Coons and Jack Reed", "Jack Reed; Senator Chris Coons.", SIGNED, True),
+        ("Maine, Iowa and Ohio", "Ohio, Iowa, and Maine", SIGNED, True),
+        ("5 and 7", "5, 7", SIGNED, True),
+        ("5 and 7", "7 and 5", SIGNED, False),
+        ("Maine and Iowa", "Iowa and Maine", "Which states got most and least, in this order?", False),
+        ("Chris Coons and Jack Reed", "Chris Coons", SIGNED, False),
+        ("Chris Coons and Jack Reed", "Chris Coons, Jack Reed, Tim Kaine", SIGNED, False),
+        ("Chris Coons and Jack Reed", "Jack Reed, Jack Reed", SIGNED, False),
+        ("Maine and Iowa", "Maine and Ohio", SIGNED, False),
+    ],
+)
+async def test_a_list_is_right_name_by_name_and_no_judge_is_asked(
+    gold: str, reply: str, asked: str, right: bool
+) -> None:
+    scorer, model = judging('{"score": 0.4}', near_misses=True)
+    assert await scorer.score(question(question=asked, answer=gold), reply) == (
+        (1.0, "matching") if right else (0.4, "judge")
+    )
+    assert len(model.requests) == (not right)
+
+
 async def test_an_alias_is_as_good_as_the_answer() -> None:
     assert await is_right(question(aliases=("UiB",)), "UiB") and not await is_right(question(), "UiB")
 

@@ -285,6 +285,8 @@ PLAN = SearchPlan(nodes=ISLAND.dag_nodes, edges=ISLAND.dag_edges)
     ("thought", "fault"),
     [
         ("The crossing by George K. S. Rotne is a bridge; News may tell which, and then I need its island.", ""),
+        ("News may have the House bill or the Senate committee that paid for the bridge.", ""),
+        ("The House Peberholm bill may tell.", "'Peberholm' stands in nothing it has seen"),
         ("Peberholm is the island, so I look for its plants.", "'Peberholm' stands in nothing it has seen"),
         ("It was opened in 2000, so I look for its plants.", "the number 2000 stands in nothing it has seen"),
         ("There must be more than 500 of them.", "the number 500 stands in nothing it has seen"),

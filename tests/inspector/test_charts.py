@@ -87,6 +87,19 @@ def test_colours_are_those_of_sources_or_of_groups() -> None:
     assert one == two and len({one, three, four}) == 3
 
 
+def test_more_sources_than_colours_are_told_apart_and_the_chosen_ones_are_named() -> None:
+    points = [point(str(n), source=f"office {n:03}") for n in range(200)]
+    drawn = traces(point_map(points, points[150:152], by_group=False, height=200))
+    marker = drawn[0].marker
+    assert len(set(zip(marker.color, marker.symbol, strict=True))) == 200
+    names = [trace.name for trace in drawn[1:-2]]
+    assert names[:2] == ["office 150", "office 151"] and len(names) == 9
+    assert names[-1] == "and 192 more, named under the pointer"
+    for trace in drawn[1:3]:
+        number = int(trace.name[-3:])
+        assert (trace.marker.color, trace.marker.symbol) == (marker.color[number], marker.symbol[number])
+
+
 def test_texts_of_a_map_command_nothing() -> None:
     drawn = traces(point_map([point(EVIL, source=EVIL)], [], by_group=False, height=200))
     texts = [*drawn[0].hovertext, drawn[1].name]

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from tests.inspector.bundle_run import write_kg
 from tests.support.bundle_questions import BUNDLE, PAPER, STREET, choice, question
 from tests.support.graph_questions import question as kg_question
 from tests.support.rows import DIED, FIRST, PLAN, QUESTION, SECOND, trajectory
-from trailforge.inspector import terminal
-from trailforge.inspector.showing import count_kinds, find_rows, show_of
+from trailforge.inspector import terminal, terminal_drawing
+from trailforge.inspector.showing import count_kinds, find_rows, hints_of, show_of
 from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs.finished import OpenRun, open_run
 from trailforge.pipelines.runs.intake import Settings
@@ -30,6 +31,7 @@ from trailforge.schemas import (
     Bundle,
     BundleHop,
     BundleInput,
+    BundleLink,
     BundleQuestion,
     Count,
     DroppedSplits,
@@ -47,6 +49,7 @@ from trailforge.schemas import (
     RejectedRow,
     Rollout,
     SearchTree,
+    SourceDocument,
     StageCount,
     Trajectory,
     to_dict,
@@ -109,7 +112,7 @@ def view(row: Any) -> RenderableType:
     dataset, table = HOMES[type(row)]
     shown = show_of(dataset).table(table)
     assert shown is not None
-    return terminal.view(shown.describe(EMPTY, row), getattr(row, "uid", ""), table)
+    return terminal_drawing.view(shown.describe(EMPTY, row), getattr(row, "uid", ""), table)
 
 
 ROWS = {
@@ -124,7 +127,7 @@ ROWS = {
 }
 VIEWS: dict[str, RenderableType] = {name: view(row) for name, row in ROWS.items()} | {
     "figures": terminal.figures(MANIFEST, Counter(correct=1, reasoning=1)),
-    "found": terminal.kg_result([MATCH], [triple("Metropolis", "director", "Fritz Lang")]),
+    "found": terminal_drawing.kg_result([MATCH], [triple("Metropolis", "director", "Fritz Lang")]),
 }
 EVIL = (
     "\x1b[2J\x1b[31mred\x1b[0m \x1b]0;title\x07 \x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\ "
@@ -210,7 +213,8 @@ def test_an_episode_is_shown_turn_by_turn_with_what_its_searches_matched() -> No
 def test_a_question_of_a_graph_is_shown_with_its_facts_hops_and_scores() -> None:
     text = shown(VIEWS["graph question"], width=200)
     assert "2 facts, one fact after the other" in text and "as of 2021-05-01" in text
-    assert OF_GRAPH.question in text and "Elmton" in text and "closed_book 0.25" in text
+    assert OF_GRAPH.question in text and "Elmton" in text
+    assert "✓ 0.25 how near the model comes from memory, 0 to 1 (closed_book)" in text
     assert "Red Dust | director | Cy Cedar" in text and f"1. {OF_GRAPH.decomposition[0].question} → Cy Cedar" in text
     assert "as of unknown" in shown(view(replace(OF_GRAPH, as_of="")), width=200)
 
@@ -221,7 +225,7 @@ def test_a_question_is_shown_with_evidence_plan_and_scores() -> None:
     assert ASKED.question in text and "University of Bergen" in text
     assert "names her “the turbine that Mara Lind designed”" in text
     assert "A: designer of the turbine (News)" in text and "A -> B" in text
-    assert "closed_book 0.25" in text
+    assert "✓ 0.25 share of the draws without any document that are right, less chance" in text
 
 
 def test_options_are_shown_by_letter_and_the_right_ones_are_marked() -> None:
@@ -232,9 +236,23 @@ def test_options_are_shown_by_letter_and_the_right_ones_are_marked() -> None:
 def test_a_bundle_is_shown_with_the_beginning_of_each_document() -> None:
     long = replace(PAPER, text="ŷ" * 900, published=None)
     text = shown(view(replace(HELD, documents=(STREET, long))), width=200)
-    assert "tide mill" in text and "cohesion 0.600" in text
-    assert "A prize for tides  news" in text and STREET.text.splitlines()[1] in text
+    assert "tide mill" in text and "cohesion 0.60" in text
+    assert "A prize for tides ─" in text and "1 · news · 2025-05-02" in text and STREET.text.splitlines()[1] in text
     assert text.count("ŷ") == 400 and "…" in text
+    untitled = shown(view(replace(HELD, documents=(replace(STREET, title="A very long title " * 9), long))), width=80)
+    assert "1 · news · 2025-05-02" in untitled, "a long title leaves source and date whole"
+    assert "2 · arxiv · no date" in untitled
+
+
+def test_a_score_that_passed_is_told_in_words_and_one_that_did_not_by_its_fault() -> None:
+    failed = FilterScore(name="poor_question", score=0.0, passed=False, reason="not_asked: the year")
+    passed = FilterScore(name="bad_options", score=1.0, passed=True)
+    text = shown(view(replace(ASKED, filters=(passed, failed))), width=200)
+    lines = [line.strip() for line in text.splitlines() if line.startswith(("✓", "✗"))]
+    assert lines == [
+        "✗ 0 poor_question: not_asked: the year (an editor who sees its documents finds no fault with it: 1 for yes)",
+        "✓ 1 options and answer have the form that the type asks for: 1 for yes (bad_options)",
+    ]
 
 
 # What no text may do
@@ -290,7 +308,7 @@ EVIL_VIEWS = {
     "figures": lambda: terminal.figures(
         replace(MANIFEST, run_id=EVIL, stages=(StageCount(name=EVIL, inputs=1, accepted=1),)), Counter()
     ),
-    "found": lambda: terminal.kg_result(
+    "found": lambda: terminal_drawing.kg_result(
         [replace(MATCH, entity_id=EVIL, label=EVIL, name=EVIL)], [triple(EVIL, EVIL, EVIL)]
     ),
 }
@@ -463,6 +481,67 @@ def test_questions_and_bundles_are_found_by_what_they_belong_to(tmp_path: Path) 
     assert count_kinds(run) == Counter(factual=1, multiple_choice=1, causal=0, single_choice=0)
 
 
+def links_of(*documents: SourceDocument, cosine: float = 0.7, copied: float = 0.1) -> tuple[BundleLink, ...]:
+    return tuple(
+        BundleLink(first=one.id, second=two.id, cosine=cosine, names=("orkney",), shared=5.0, copied=copied)
+        for one, two in combinations(documents, 2)
+    )
+
+
+def test_bundles_are_listed_in_five_lines_each_at_most_with_date_and_source_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = "The Office of the Senior Senator"
+    four = tuple(
+        replace(STREET, id=f"n:{n}", source=f"{long} {n}", title="A title " * 30, published=day)
+        for n, day in enumerate(("2025-05-02", "2025-05-02", "2025-05-02", None))
+    )  # fmt: skip
+    weak = Bundle(
+        uid="weak", document_ids=tuple(d.id for d in four), sources=tuple(d.source for d in four), cohesion=0.5,
+        theme="t", links=links_of(*four, cosine=0.6), askable=2,
+    )  # fmt: skip
+    strong = replace(BUNDLE, links=links_of(STREET, PAPER), askable=3)
+    items = [
+        BundleInput(id="b", bundle=strong, documents=(STREET, PAPER)),
+        BundleInput(id="weak", bundle=weak, documents=four),
+    ]
+    write_run(tmp_path, "document_bundles", bundles=[strong, weak], bundle_inputs=items, bundle_questions=[ASKED])
+    run = opened(tmp_path, "document_bundles")
+    run.config["bundles"] = {"min_cosine": 0.55, "min_shared": 4.0}
+    monkeypatch.setattr(terminal, "open_run", lambda folder: run)
+    monkeypatch.setenv("COLUMNS", "80")
+    terminal.show_rows(tmp_path, table="bundles", lowest="least_cosine", count=9)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5 + 3 and max(map(len, lines)) <= 80
+    assert lines[0].startswith("weak not asked · cosine 0.60 ≥ 0.55 · names 5.00 ≥ 4 · shared text 10%")
+    assert [line[:46] for line in lines[1:4]] == [f"  2025-05-02  {long}"] * 3 and lines[1].endswith("…")
+    assert lines[4].startswith(f"  no date     {long} 3")
+    assert lines[5].startswith("b kept · cosine 0.70") and "2025-04-20  arxiv  Blades for slow water" in lines[7]
+    terminal.show_rows(tmp_path, table="bundles", id="weak")
+    assert "Why they are together" in capsys.readouterr().out, "one that is asked for is shown whole"
+
+
+def test_bundles_are_found_by_what_came_of_them_and_ordered_by_any_number(tmp_path: Path) -> None:
+    other = replace(BUNDLE, uid="b2", links=links_of(STREET, PAPER, cosine=0.6))
+    third = replace(BUNDLE, uid="b3", askable=1)
+    known = replace(BUNDLE, links=links_of(STREET, PAPER), askable=2)
+    write_run(tmp_path, "document_bundles", bundle_questions=[ASKED], bundles=[known, other, third])
+    run = opened(tmp_path, "document_bundles")
+    assert found(run, table="bundles", kind="kept") == ["b"]
+    assert found(run, table="bundles", kind="not asked") == ["b2", "b3"]
+    assert found(run, table="bundles", lowest="least_cosine") == ["b2", "b"]
+    assert found(run, table="bundles", lowest="askable") == ["b3", "b"]
+    assert found(run, table="bundles", lowest="least_cosine", kind="kept") == ["b"]
+    for column in ("theme", "nothing"):
+        with pytest.raises(InvalidInput, match=column):
+            found(run, table="bundles", lowest=column)
+
+
+def test_a_run_of_bundles_alone_names_the_command_that_lists_them(tmp_path: Path) -> None:
+    write_run(tmp_path, "document_bundles", bundles=[BUNDLE])
+    assert hints_of(opened(tmp_path, "document_bundles")) == ["--table bundles --count 20 --lowest least_cosine"]
+
+
 def test_episodes_and_pairs_are_found_by_the_ids_of_each_other(tmp_path: Path) -> None:
     write_kg(tmp_path)
     run = opened(tmp_path, "kg_trajectories")
@@ -481,12 +560,12 @@ def test_both_sides_of_a_pair_have_their_rewards_part_by_part(tmp_path: Path) ->
     )
     table = show_of("kg_trajectories").table("pairs")
     assert table is not None
-    assert shown(terminal.view(table.describe(run, row), "p", "pairs"), width=300).count("r_acc + r_gain") == 1
+    assert shown(terminal_drawing.view(table.describe(run, row), "p", "pairs"), width=300).count("r_acc + r_gain") == 1
     (tmp_path / "rejected").mkdir()
     put_aside = replace(REJECTED, uid="bad", payload=json.dumps(to_dict(bad)))
     write_parquet(tmp_path / "rejected" / "part-00000-x.parquet", RejectedRow, [put_aside])
     parts = table.describe(opened(tmp_path, "kg_trajectories"), row)
-    assert shown(terminal.view(parts, "p", "pairs"), width=300).count("r_acc + r_gain") == 2
+    assert shown(terminal_drawing.view(parts, "p", "pairs"), width=300).count("r_acc + r_gain") == 2
 
 
 def test_a_data_set_that_declares_no_show_is_shown_field_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -495,7 +574,9 @@ def test_a_data_set_that_declares_no_show_is_shown_field_by_field(monkeypatch: p
     plain = show_of.__wrapped__("kg_questions")
     assert [table.name for table in plain.tables] == ["kg_questions", "candidates"]
     assert plain.tables[0].columns[:2] == ["uid", "question"]
-    assert OF_GRAPH.question in shown(terminal.view(plain.tables[0].describe(EMPTY, OF_GRAPH), "k", "kg_questions"))
+    assert OF_GRAPH.question in shown(
+        terminal_drawing.view(plain.tables[0].describe(EMPTY, OF_GRAPH), "k", "kg_questions")
+    )
 
 
 def test_questions_of_a_graph_are_found_by_their_entities(tmp_path: Path) -> None:

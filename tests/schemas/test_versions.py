@@ -14,6 +14,8 @@ from tests.schemas.test_arrow import RECORDS
 from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
 from trailforge.pipelines.runs.finish import MANIFEST, read_manifest
 from trailforge.schemas import (
+    Bundle,
+    BundleInput,
     BundleQuestion,
     InvalidInput,
     KgQuestion,
@@ -195,6 +197,15 @@ def test_rows_of_runs_before_are_read_with_what_they_did_not_say(
     row = read_parquet(BEFORE / f"{name}-1.0.parquet", record)[0]
     assert getattr(row, "schema_version", version_of(record)) == version_of(record)
     assert {field: getattr(row, field) for field in added} == added
+
+
+def test_links_before_do_not_say_what_their_documents_share() -> None:
+    (item,) = read_parquet(BEFORE / "bundleinput-1.3.parquet", BundleInput)
+    (link,) = item.bundle.links
+    assert link.cosine == 0.5 and link.names == ("norlin",)
+    assert link.shared is None and link.copied is None
+    (bundle,) = read_parquet(BEFORE / "bundle-1.2.parquet", Bundle)
+    assert bundle.links == (link,) and bundle.askable == 3
 
 
 @pytest.mark.parametrize(

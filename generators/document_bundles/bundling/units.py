@@ -168,11 +168,15 @@ class SharedNames:
 
     def among(self, rows: Sequence[int]) -> np.ndarray:
         """(k, k): for a few rows, each with each other; a row does not share with itself."""
-        names, weights = self._names[rows], self._weights[rows]
-        same = (names[:, None, :, None] == names[None, :, None, :]) & (names >= 0)[:, None, :, None]
-        shared = np.einsum("abij,ai,bj->ab", same, weights, weights) >= self._least
+        shared = self.sums(rows) >= self._least
         np.fill_diagonal(shared, False)
         return shared
+
+    def sums(self, rows: Sequence[int]) -> np.ndarray:
+        """(k, k): for a few rows, each with each other, the sum over the names that both have."""
+        names, weights = self._names[rows], self._weights[rows]
+        same = (names[:, None, :, None] == names[None, :, None, :]) & (names >= 0)[:, None, :, None]
+        return np.einsum("abij,ai,bj->ab", same, weights, weights)
 
     def between(self, first: np.ndarray, second: np.ndarray) -> Callable[[slice], np.ndarray]:
         """For a block of the first rows a mask of shape (block, second)."""

@@ -19,14 +19,13 @@ import numpy as np
 from trailforge.generators.document_bundles import DATASET
 from trailforge.generators.document_bundles.bundling.clustering import (
     ClusterPlan,
-    Documents,
     PartBundles,
     bundle_part,
     join,
     plan,
 )
 from trailforge.generators.document_bundles.bundling.config import PACKAGES, BundleConfig, Bundling, LeftoverReason
-from trailforge.generators.document_bundles.bundling.copies import SKETCH, sketch
+from trailforge.generators.document_bundles.bundling.copies import SKETCH, copied_share, sketch
 from trailforge.generators.document_bundles.bundling.measures import (
     AllDocuments,
     PairFacts,
@@ -37,6 +36,7 @@ from trailforge.generators.document_bundles.bundling.measures import (
     word_frequencies,
 )
 from trailforge.generators.document_bundles.bundling.names import few_names, joining_names, name_weights, shared_names
+from trailforge.generators.document_bundles.bundling.units import Documents, SharedNames
 from trailforge.generators.document_bundles.config import EncoderConfig, encoder_of
 from trailforge.generators.document_bundles.maps import bundle_sizes, map_of_documents
 from trailforge.pipelines.cards.plots import write_figure
@@ -291,7 +291,7 @@ def _records(
             sources=tuple(document.source for document in documents),
             cohesion=round(cohesion(vectors[list(rows)]), 6),
             theme=" ".join(theme_words([d.text for d in documents], frequencies, total, _THEME_WORDS)),
-            links=tuple(_links(rows, documents, meta, planned.documents.vectors[[place[row] for row in rows]])),
+            links=tuple(_links(rows, documents, meta, planned.documents.take([place[row] for row in rows]))),
             askable=best.askable,
             retold=best.retold,
             worth=best.worth,
@@ -317,9 +317,10 @@ def _rank(item: BundleInput) -> tuple[float, float, str]:
 
 
 def _links(
-    rows: Sequence[int], documents: Sequence[SourceDocument], meta: _Meta, vectors: np.ndarray
+    rows: Sequence[int], documents: Sequence[SourceDocument], meta: _Meta, compared: Documents
 ) -> Iterator[BundleLink]:
-    """Why these documents are together, pair by pair. `vectors`: as bundling compares them."""
+    """Why these documents are together, pair by pair. `compared`: they alone, as bundling compares them."""
+    vectors, sums = compared.vectors, SharedNames(compared, 0.0).sums(range(len(rows)))
     for one, other in combinations(range(len(rows)), 2):
         days = [date.fromisoformat(day) for at in (one, other) if (day := documents[at].published)]
         shared = shared_names(meta.names[rows[one]], meta.names[rows[other]])
@@ -329,6 +330,8 @@ def _links(
             cosine=round(float(vectors[one] @ vectors[other]), 6),
             names=tuple(name for name, _ in shared[:_MOST_LINK_NAMES]),
             days_apart=abs((days[0] - days[1]).days) if len(days) == 2 else None,
+            shared=round(float(sums[one, other]), 6),
+            copied=round(copied_share(compared.sketches[one], compared.sketches[other]), 6),
         )
 
 

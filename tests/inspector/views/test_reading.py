@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -10,11 +11,13 @@ import pytest
 pytest.importorskip("streamlit")
 from streamlit.testing.v1 import AppTest
 
-from tests.inspector.bundle_run import write_bundles, write_kg, write_questions
+from tests.inspector.bundle_run import write, write_bundles, write_kg, write_questions
+from tests.support.bundle_questions import BUNDLE, PAPER, STREET
 from trailforge.filters import bundle_readings, bundle_twins, bundles
 from trailforge.generators.document_bundles.show import MEANINGS as BUNDLE_MEANINGS
 from trailforge.generators.kg_questions import filters as graph_filters
 from trailforge.generators.kg_questions.show import MEANINGS as KG_MEANINGS
+from trailforge.schemas import Bundle, BundleLink, SourceDocument
 
 
 def shown(dataset: str, folder: Path, tab: str = "") -> AppTest:
@@ -88,6 +91,83 @@ def test_a_click_on_the_map_chooses_its_bundle(tmp_path: Path) -> None:
     page.button[0].click().run()
     assert not page.exception
     assert chosen(page) == "alone" and "no_question" in html_of(page)
+
+
+def listed(page: AppTest) -> list[str]:
+    """Themes of the list of bundles."""
+    return list(next(each.value for each in page.dataframe if "theme" in each.value)["theme"])
+
+
+def write_held(folder: Path) -> None:
+    """Three bundles of other strengths, of which one has a kept and one a rejected question."""
+    write_questions(folder)
+    held = [("b", 0.7, 0.1), ("alone", 0.5, 0.0), ("third", 0.6, 0.4)]
+    rows = [
+        replace(
+            BUNDLE, uid=uid, theme=uid,
+            links=(BundleLink(first="news:1", second="arxiv:2", cosine=cosine, shared=4.5, copied=copied),),
+        )
+        for uid, cosine, copied in held
+    ]  # fmt: skip
+    write(folder, "bundles", Bundle, rows)
+    write(folder, "documents", SourceDocument, [STREET, PAPER])
+
+
+def test_bundles_are_ordered_by_what_they_rest_on_and_chosen_by_what_came_of_them(tmp_path: Path) -> None:
+    write_held(tmp_path)
+    page = shown("document_bundles", tmp_path)
+    assert listed(page) == ["b", "alone", "third"] and chosen(page) == "b"
+    page.selectbox(key="bundles.order").set_value(("least_cosine", False)).run()
+    assert listed(page) == ["alone", "third", "b"] and chosen(page) == "alone"
+    page.selectbox(key="bundles.order").set_value(("shared_text", True)).run()
+    assert listed(page) == ["third", "b", "alone"] and chosen(page) == "third"
+    assert "shared text 40%" in html_of(page) and 'class="chip warn"' in html_of(page)
+    page.selectbox(key="bundles.kind").set_value("no_question").run()
+    assert not page.exception and listed(page) == ["alone"]
+    page.selectbox(key="bundles.kind").set_value("not asked").run()
+    assert listed(page) == ["third"]
+
+
+def test_rows_without_the_number_of_the_order_come_last(tmp_path: Path) -> None:
+    write_bundles(tmp_path)
+    page = shown("document_bundles", tmp_path)
+    page.selectbox(key="bundles.order").set_value(("least_cosine", False)).run()
+    assert not page.exception and listed(page) == ["tide mill", "none"]
+
+
+def test_what_two_documents_hold_is_marked_beside_the_evidence(tmp_path: Path) -> None:
+    joint = "Both offices say that the mill pays for itself by May."
+    quoted = "the turbine that Mara Lind designed"
+    street, paper = (replace(each, text=f"{each.text} {joint}") for each in (STREET, PAPER))
+    write_bundles(tmp_path, documents=(street, paper))
+    write_questions(tmp_path)
+    text = html_of(shown("document_bundles", tmp_path))
+    assert text.count(f'<mark class="shared">{joint[:-1]}</mark>') == 2
+    assert f'<mark class="hop0">{quoted}</mark>' in text
+    assert "<b>1</b> · news · 2025-05-02" in text and "<b>2</b> · arxiv" in text
+
+
+def test_a_click_on_the_map_finds_its_bundle_in_whatever_order(tmp_path: Path) -> None:
+    write_held(tmp_path)
+
+    def script(folder: str) -> None:
+        from pathlib import Path
+
+        import streamlit as st
+
+        from tests.inspector.bundle_run import opened
+        from trailforge.inspector.page import show_rows
+        from trailforge.inspector.showing import show_of
+        from trailforge.inspector.views.picking import go_to
+
+        run = opened(Path(folder))
+        st.button("go", on_click=go_to, args=(run, "bundles", "third"))
+        show_rows(run, show_of(run.dataset))
+
+    page = AppTest.from_function(script, args=(str(tmp_path),), default_timeout=300).run()
+    page.selectbox(key="bundles.order").set_value(("least_cosine", False)).run()
+    page.button[0].click().run()
+    assert not page.exception and chosen(page) == "third" and listed(page) == ["alone", "third", "b"]
 
 
 def test_a_run_of_bundles_alone_and_one_without_embeddings_are_shown(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ async def test_draws_end_with_the_first_that_is_kept_and_all_are_on_record(tools
     assert {from_dict(SearchEpisode, json.loads(row.payload)).final_answer for row in rows} == {"A", "C"}
 
 
-async def test_draws_go_on_past_needless_edges_and_idle_searches_and_end_with_a_clean_one(tools: Tools) -> None:
+async def test_draws_go_on_past_idle_searches_and_end_with_a_plan_whose_only_fault_is_an_edge(tools: Tools) -> None:
     nodes = "\n".join(f"{node.node_id}: {node.query} ({node.tool})" for node in INSTRUMENT.dag_nodes)
     again = INSTRUMENT.dag_nodes[0]
     plans = [
@@ -143,9 +143,10 @@ async def test_draws_go_on_past_needless_edges_and_idle_searches_and_end_with_a_
     row = replace(INSTRUMENT, dag_edges=())
     result = await result_of(row, tools, reply)
     (episode,) = result.rows[TABLE]
-    assert result.usage.calls == 6 and not episode.plan_edges and len(episode.searches) == len(INSTRUMENT.hops)
+    assert result.usage.calls == 4 and len(episode.searches) == len(INSTRUMENT.hops)
+    assert episode.plan_edges == (PlanEdge(src="A", dst="B"),) and episode.reward.total == 1.0
     lost = result.rows["rejected"]
-    assert [(each.stage, each.reason, each.detail) for each in lost] == [("draw", ANOTHER, f"{episode.uid} is")] * 2
+    assert [(each.stage, each.reason, each.detail) for each in lost] == [("draw", ANOTHER, f"{episode.uid} is")]
 
 
 async def test_of_kept_draws_a_word_of_a_title_more_weighs_less_than_an_idle_search(tools: Tools) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -267,6 +268,20 @@ def test_a_bundle_says_pair_by_pair_why_its_documents_are_together(tmp_path: Pat
     (link,) = bundle.links
     assert (link.first, link.second, link.names, link.days_apart) == ("post:00", "journal:01", ("ada quill",), 4)
     assert link.cosine == pytest.approx(float(vectors[0] @ vectors[1]), abs=1e-5)
+    assert link.shared == pytest.approx(math.log(4 / 2), abs=1e-5), "two of four documents name her, both twice"
+    assert link.copied == 0.0
     left = rows(tmp_path, "rejected", RejectedRow)
     assert {(row.uid, row.reason) for row in left} == {("wire:02", "no_shared_name"), ("post:03", "no_shared_name")}
     assert all("names" in row.detail for row in left)
+
+
+def test_a_bundle_says_how_much_of_a_text_another_document_holds(tmp_path: Path) -> None:
+    """Of the shorter text's 28 runs of three words the longer one has eight: in their own words both go on."""
+    documents, vectors = documents_near([0, 0])
+    joint = "the offices asked the department for the records of nineteen"
+    own = [" ".join(f"word{n}of{k}" for k in range(count)) for n, count in enumerate((20, 60))]
+    documents = [replace(d, text=f"{joint} {text}") for d, text in zip(documents, own, strict=True)]
+    group_in(tmp_path, embedded(tmp_path, documents, vectors))
+    (bundle,) = rows(tmp_path, "bundles", Bundle)
+    assert [link.copied for link in bundle.links] == [pytest.approx(8 / 28, abs=1e-6)]
+    assert [link.shared for link in bundle.links] == [0.0]
