@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from itertools import combinations
 from pathlib import Path
@@ -289,7 +290,7 @@ def test_bad_window() -> None:
     """No length below none."""
     for window in ("window_days", "papers_window_days"):
         with pytest.raises(InvalidInput, match="0 or more days"):
-            BundleConfig(**{window: -1})
+            replace(BundleConfig(), **{window: -1})
 
 
 @pytest.mark.parametrize(
@@ -318,5 +319,5 @@ def test_papers_among_themselves_have_a_window_of_their_own(
 def test_bad_shares(setting: str, value: float) -> None:
     """The setting is named."""
     with pytest.raises(InvalidInput, match="out of range") as caught:
-        BundleConfig(**{setting: value})
+        replace(BundleConfig(), **{setting: value})
     assert caught.value.field == setting
