@@ -131,6 +131,8 @@ DATASET = DataSet(
         "same people, places and events; the demo preset's writer needs names that several texts have",
         "alone": "no document is near another: give more about the same events",
         "no_shared_name": "documents that are near share no name: give more about the same people, places and events",
+        "other_matter": "documents that share a subject tell of different events: give more reports of the same ones, "
+        "or lower bundles.min_retold",
         "single_source": "bundles want several sources: give files of other publishers, or say FILE:source=each where "
         "each document is a source of its own",
         "other_time": "documents that are near are too far apart in time: see the preset's time window",

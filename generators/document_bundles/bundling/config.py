@@ -10,7 +10,7 @@ from trailforge.schemas import InvalidInput
 
 Method = Literal["recipe", "hdbscan", "greedy", "partitioned"]
 Reduction = Literal["umap", "pca", "none"]
-LeftoverReason = Literal["alone", "single_source", "other_time", "no_shared_name", "copy"]
+LeftoverReason = Literal["alone", "single_source", "other_time", "no_shared_name", "copy", "other_matter"]
 Group: TypeAlias = list[int]
 """Rows that belong together."""
 
@@ -54,6 +54,9 @@ class BundleConfig:
     source_name_share: float = 1.0
     """A name in a larger share of a source's documents, of eight or more, is its own, its place or who speaks for it,
     and joins none of them: two offices of one state have the state in common whatever they tell. 1: such names join."""
+    min_retold: float = 0.0
+    """In a bundle of news each document tells of one matter with another: words of the titles, by rarity, figures and
+    names, or the days say so (`measures.worth_of_pair`: `retold`). What shares a subject alone does not; papers may."""
     few_share: float = 0.01
     """Bundles are ranked: of a name in no larger share of the documents, and in ten always, few tell (`measures`)."""
     few_weight: float = 2.0
@@ -75,6 +78,8 @@ class BundleConfig:
             raise InvalidInput(f"{getattr(self, field)} is out of range", field=field)
         if not 0 < self.source_name_share <= 1:
             raise InvalidInput(f"{self.source_name_share} is out of range", field="source_name_share")
+        if not 0 <= self.min_retold <= 1:
+            raise InvalidInput(f"{self.min_retold} is out of range", field="min_retold")
         if not 0 < self.few_share <= 1 or self.few_weight < 0:
             field = "few_weight" if self.few_weight < 0 else "few_share"
             raise InvalidInput(f"{getattr(self, field)} is out of range", field=field)
@@ -94,7 +99,8 @@ class Leftover(NamedTuple):
     reason: LeftoverReason
     """Of the documents of its part that are left and near it: `single_source`: one of its own source would do but for
     that; `other_time`: one of another source would, but for the window; `no_shared_name`: of another source, in the
-    window, but they share no names; `copy`: one that has all of this holds the same text; `alone`: none is near."""
+    window, but they share no names; `copy`: one that has all of this holds the same text; `alone`: none is near.
+    `other_matter`: those that it was with tell of another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,12 +12,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
-from trailforge.generators.document_bundles.bundling.config import Bundling
+from trailforge.generators.document_bundles.bundling.config import Bundling, Leftover
 from trailforge.generators.document_bundles.bundling.content import COMMON_WORDS
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.retrieval.words import words_of
@@ -175,9 +175,32 @@ def worth_of_pair(
     return PairWorth(round((askable + few_weight * of_few) * (1 - retold), 6), askable, retold)
 
 
-def best_pair(
-    facts: Sequence[ToldFacts], known: Sequence[PairFacts], archive: AllDocuments, few_weight: float
-) -> PairWorth:
-    """The pair of a bundle that is worth most; `known`: of each pair, in the order of `itertools.combinations`."""
-    pairs = zip(combinations(facts, 2), known, strict=True)
-    return max(worth_of_pair(first, second, both, archive, few_weight) for (first, second), both in pairs)
+def part_by_matter(
+    bundling: Bundling,
+    worths: Mapping[tuple[int, int], PairWorth],
+    papers: Sequence[bool],
+    origins: Sequence[str],
+    least: float,
+) -> Bundling:
+    """Bundles whose news each tell of one matter with another of theirs; what is parted off is left over.
+
+    `worths`: of each pair of each bundle, by its rows. Their `retold` has to reach `least`: two that share a subject
+    and its names, and neither words of their titles nor figures nor the days, are about two matters. Papers of one
+    subject go together all the same. `papers`, `origins`: of each document.
+    """
+    bundles: list[tuple[int, ...]] = []
+    for rows in bundling.bundles:
+        parts: list[tuple[int, ...]] = []
+        for row in rows:
+            near = [p for p in parts if any(_go_together((other, row), worths, papers, least) for other in p)]
+            parts = [*(part for part in parts if part not in near), tuple(sorted((row, *chain(*near))))]
+        bundles += [part for part in parts if len({origins[row] for row in part}) > 1]
+    kept = set(chain(*bundles))
+    left = [Leftover(row, "other_matter") for rows in bundling.bundles for row in rows if row not in kept]
+    return Bundling(bundles=tuple(sorted(bundles)), leftovers=tuple(sorted((*bundling.leftovers, *left))))
+
+
+def _go_together(
+    pair: tuple[int, int], worths: Mapping[tuple[int, int], PairWorth], papers: Sequence[bool], least: float
+) -> bool:
+    return all(papers[row] for row in pair) or worths[pair].retold >= least

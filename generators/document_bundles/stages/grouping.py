@@ -6,8 +6,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date
 from functools import lru_cache
@@ -29,11 +28,13 @@ from trailforge.generators.document_bundles.bundling.copies import SKETCH, copie
 from trailforge.generators.document_bundles.bundling.measures import (
     AllDocuments,
     PairFacts,
+    PairWorth,
     ToldFacts,
-    best_pair,
     cohesion,
+    part_by_matter,
     theme_words,
     word_frequencies,
+    worth_of_pair,
 )
 from trailforge.generators.document_bundles.bundling.names import few_names, joining_names, name_weights, shared_names
 from trailforge.generators.document_bundles.bundling.units import Documents, SharedNames
@@ -84,6 +85,7 @@ _WHY_LEFT: dict[LeftoverReason, str] = {
     "other_time": "in no bundle: what would go with it is out of the window of days",
     "no_shared_name": "in no bundle: what is near it speaks of none of the names that it speaks of",
     "copy": "in no bundle: what would go with it holds the same text",
+    "other_matter": "in no bundle: what would go with it shares its subject and tells of another matter",
 }
 
 
@@ -99,10 +101,7 @@ class _Meta:
     """Which of them are."""
     names: list[dict[str, float]]
     """See `name_weights`."""
-    name_words: frozenset[str]
-    """Of all names."""
-    few: frozenset[str]
-    """See `few_names`."""
+    archive: AllDocuments
     sketches: np.ndarray
     """See `copies.sketch`."""
     files: list[tuple[str, int]]
@@ -157,10 +156,12 @@ def group(run: StageRun) -> None:
             *(vectors, meta.origins, config, seed),
             *(meta.published, meta.sources, meta.names, meta.sketches, meta.papers),
         )
-        bundling = join(planned, _bundle_parts(run, planned, shard.made_of), config)
-        bundles = sorted(_records(folder, bundling, meta, planned, vectors, config), key=_rank)
-        files, shards = _write(folder, bundles, run.config.output.bundles_per_shard)
-        plots = _plots(folder, bundling, meta, planned, [item.bundle.theme for item in bundles], seed)
+        joined = join(planned, _bundle_parts(run, planned, shard.made_of), config)
+        worths = dict(_worths(folder, joined, meta, vectors, config))
+        bundling = part_by_matter(joined, worths, meta.papers, meta.origins, config.min_retold)
+        made = list(_records(folder, bundling, meta, planned, vectors, worths))
+        files, shards = _write(folder, sorted(made, key=_rank), run.config.output.bundles_per_shard)
+        plots = _plots(folder, bundling, meta, planned, [item.bundle.theme for item in made], seed)
         left = _leftovers(folder, bundling, meta)
         rejected = write_table(folder, "rejected", REJECTED, RejectedRow, left)
         kept = len(meta.ids) - len(left)
@@ -209,8 +210,12 @@ def _meta(folder: Path, shards: Sequence[Shard], config: BundleConfig) -> _Meta:
         published=[published for _, _, _, published, _ in known],
         papers=[is_paper for *_, is_paper in known],
         names=name_weights(names, config, counts, [source for _, source, *_ in known]),
-        name_words=frozenset(word for each in names for name in each for word in words_of(name.key)),
-        few=few_names(names, config),
+        archive=AllDocuments(
+            name_words=frozenset(word for each in names for name in each for word in words_of(name.key)),
+            few=few_names(names, config),
+            documents=len(known),
+            frequencies=word_frequencies(document.text for document in documents()),
+        ),
         sketches=np.array([sketch(document.text) for document in documents()], np.uint32).reshape(-1, SKETCH),
         files=[(shard.input, row) for shard in shards for row in range(shard.rows)],
     )
@@ -269,28 +274,39 @@ def _read_result(work: Path, number: int) -> PartBundles:
         raise OutputError(f"{path} is damaged; remove it and run the same command again") from error
 
 
+def _worths(
+    folder: Path, bundling: Bundling, meta: _Meta, vectors: np.ndarray, config: BundleConfig
+) -> Iterator[tuple[tuple[int, int], PairWorth]]:
+    """Of each pair of each bundle, by its rows. `vectors`: as embedded."""
+    text_at = _open_texts(folder)
+    for rows in bundling.bundles:
+        documents = {row: text_at(meta.files[row]) for row in rows}
+        facts = {row: ToldFacts.of(document.title, document.text) for row, document in documents.items()}
+        for one, other in combinations(rows, 2):
+            known = _known((one, other), meta, vectors, config.event_days)
+            yield (one, other), worth_of_pair(facts[one], facts[other], known, meta.archive, config.few_weight)
+
+
 def _records(
-    folder: Path, bundling: Bundling, meta: _Meta, planned: ClusterPlan, vectors: np.ndarray, config: BundleConfig
+    folder: Path,
+    bundling: Bundling,
+    meta: _Meta,
+    planned: ClusterPlan,
+    vectors: np.ndarray,
+    worths: Mapping[tuple[int, int], PairWorth],
 ) -> Iterator[BundleInput]:
     """Bundles with their documents. `vectors`: as embedded."""
     place = {int(given): row for row, given in enumerate(planned.order)}
-    frequencies = Counter[str]()
-    for path in dict.fromkeys(path for path, _ in meta.files):
-        frequencies.update(word_frequencies(d.text for d in read_parquet(folder / path, SourceDocument)))
-    total = len(meta.ids)
-    archive = AllDocuments(name_words=meta.name_words, few=meta.few, documents=total, frequencies=frequencies)
-    text_at = _open_texts(folder)
+    text_at, frequencies = _open_texts(folder), meta.archive.frequencies
     for rows in bundling.bundles:
         documents = tuple(text_at(meta.files[row]) for row in rows)
-        known = [_known(pair, meta, vectors, config.event_days) for pair in combinations(rows, 2)]
-        facts = [ToldFacts.of(document.title, document.text) for document in documents]
-        best = best_pair(facts, known, archive, config.few_weight)
+        best = max(worths[pair] for pair in combinations(rows, 2))
         bundle = Bundle(
             uid=hashlib.sha256("\n".join(sorted(d.id for d in documents)).encode()).hexdigest()[:16],
             document_ids=tuple(document.id for document in documents),
             sources=tuple(document.source for document in documents),
             cohesion=round(cohesion(vectors[list(rows)]), 6),
-            theme=" ".join(theme_words([d.text for d in documents], frequencies, total, _THEME_WORDS)),
+            theme=" ".join(theme_words([d.text for d in documents], frequencies, len(meta.ids), _THEME_WORDS)),
             links=tuple(_links(rows, documents, meta, planned.documents.take([place[row] for row in rows]))),
             askable=best.askable,
             retold=best.retold,

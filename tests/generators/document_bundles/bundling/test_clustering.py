@@ -314,7 +314,13 @@ def test_papers_among_themselves_have_a_window_of_their_own(
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("source_name_share", 0.0), ("source_name_share", 1.5), ("few_share", 0.0), ("few_weight", -1.0)],
+    [
+        ("source_name_share", 0.0),
+        ("source_name_share", 1.5),
+        ("min_retold", 1.5),
+        ("few_share", 0.0),
+        ("few_weight", -1.0),
+    ],
 )
 def test_bad_shares(setting: str, value: float) -> None:
     """The setting is named."""

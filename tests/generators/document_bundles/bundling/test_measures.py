@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.generators.document_bundles.bundling.config import Bundling
+from trailforge.generators.document_bundles.bundling.config import Bundling, Leftover
 from trailforge.generators.document_bundles.bundling.measures import (
     AllDocuments,
     PairFacts,
     PairWorth,
     ToldFacts,
-    best_pair,
     cohesion,
+    part_by_matter,
     size_counts,
     theme_words,
     word_frequencies,
@@ -128,9 +129,27 @@ def test_where_nothing_is_named_by_both_nothing_is_asked() -> None:
     assert worth(FERRY, FIRE) == PairWorth(0.0, 0, 0.0)
 
 
-def test_the_best_pair_counts() -> None:
-    known = PairFacts(["norlin"], 0.9, is_of_one_day=False)
-    assert best_pair([FERRY, FERRY, FIRE], [known] * 3, WEEK, 2.0) == worth(FERRY, FIRE, "norlin")
+def parted(*retold: float, papers: str = "", origins: str = "abcd", least: float = 0.15) -> Bundling:
+    """One bundle of four, and a document left over before; `retold` of the pairs 01, 02, 03, 12, 13, 23."""
+    pairs = zip(combinations(range(4), 2), retold, strict=True)
+    worths = {pair: PairWorth(1.0, 1, share) for pair, share in pairs}
+    made = Bundling(bundles=((0, 1, 2, 3),), leftovers=(Leftover(4, "alone"),))
+    return part_by_matter(made, worths, [str(row) in papers for row in range(5)], origins + "e", least)
+
+
+def test_a_bundle_is_parted_where_nothing_shows_one_matter() -> None:
+    assert parted(0.2, 0.0, 0.0, 0.2, 0.0, 0.2).bundles == ((0, 1, 2, 3),)
+    assert parted(0.2, 0.0, 0.0, 0.0, 0.0, 0.2).bundles == ((0, 1), (2, 3))
+    alone = parted(0.2, 0.0, 0.0, 0.15, 0.0, 0.1)
+    assert alone.bundles == ((0, 1, 2),)
+    assert alone.leftovers == (Leftover(3, "other_matter"), Leftover(4, "alone"))
+    assert parted(*[0.0] * 6, least=0.0).bundles == ((0, 1, 2, 3),)
+
+
+def test_papers_go_together_by_their_subject_and_a_part_of_one_origin_is_none() -> None:
+    assert parted(*[0.0] * 6, papers="0123").bundles == ((0, 1, 2, 3),)
+    assert parted(*[0.0] * 6, papers="12").bundles == ((1, 2),)
+    assert parted(0.2, 0.0, 0.0, 0.0, 0.0, 0.2, origins="aabc").bundles == ((2, 3),)
 
 
 def test_of_one_day_the_nearer_the_less_is_a_pair_worth() -> None:
