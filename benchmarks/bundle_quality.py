@@ -1,6 +1,7 @@
 """How many documents are bundled, how purely, and how many copies come together, by threshold.
 
 Over finished runs of `document-bundles --bundles-only`, whose documents and vectors are read; nothing is embedded anew.
+What thresholds give is told without `min_retold`, for which texts are read; a last row has the run's own bundles.
 `--events FILE` names the gold event of each document (JSON Lines with `id` and `event`): a bundle of one event is pure.
 
     trailforge document-bundles --documents articles.jsonl.gz --bundles-only --out runs/ecb
@@ -13,6 +14,7 @@ import argparse
 import gzip
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -25,7 +27,7 @@ from trailforge.generators.document_bundles.bundling.copies import COPIED_SHARE,
 from trailforge.generators.document_bundles.bundling.names import joining_names, name_weights
 from trailforge.presets import load_preset
 from trailforge.retrieval.entities import CaseCounts, merge_short_names, names_of
-from trailforge.schemas import DocumentEmbedding, SourceDocument, read_rows
+from trailforge.schemas import Bundle, DocumentEmbedding, RejectedRow, SourceDocument, read_rows
 
 PRESET = BundleConfig(**load_preset("r-search", "document_bundles")["bundles"])
 _HEAD = """\
@@ -34,7 +36,7 @@ _HEAD = """\
 
 
 def main() -> None:
-    """Bundle each run's documents at each threshold and print a row."""
+    """Bundle each run's documents at each threshold and print a row; one more for its own bundles."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--events", type=Path, help="gold event of each document")
@@ -61,17 +63,40 @@ def main() -> None:
                 sketches,
                 [document.kind == "academic" for document in documents],
             )
-            pairs = [[(sketches[a], sketches[b]) for a, b in combinations(rows, 2)] for rows in made.bundles]
-            copies = sum(any(copied_share(*pair) >= COPIED_SHARE for pair in of_one) for of_one in pairs)
-            told = [{events.get(documents[row].id.split(":", 1)[1]) for row in rows} for rows in made.bundles]
-            pure = f"{sum(len(each) == 1 for each in told)} of {len(told)}" if events else ""
-            left = ", ".join(f"{reason} {n}" for reason, n in Counter(x.reason for x in made.leftovers).most_common())
-            bundled = sum(map(len, made.bundles))
-            print(
-                f"| {run.name}, {len(documents):,} | {least} | {len(made.bundles)} | {bundled} "
-                f"({bundled / len(documents):.0%}) | {copies} | {pure} | {left} |",
-                flush=True,
-            )
+            left = Counter(each.reason for each in made.leftovers)
+            _report(run, str(least), documents, sketches, made.bundles, left, events)
+        _report(run, "as made", documents, sketches, *_read_bundles(run, documents), events)
+
+
+def _report(
+    run: Path,
+    how: str,
+    documents: Sequence[SourceDocument],
+    sketches: np.ndarray,
+    bundles: Sequence[Sequence[int]],
+    left: Mapping[str, int],
+    events: Mapping[str, str],
+) -> None:
+    pairs = [[(sketches[a], sketches[b]) for a, b in combinations(rows, 2)] for rows in bundles]
+    copies = sum(any(copied_share(*pair) >= COPIED_SHARE for pair in of_one) for of_one in pairs)
+    told = [{events.get(documents[row].id.split(":", 1)[1]) for row in rows} for rows in bundles]
+    pure = f"{sum(len(each) == 1 for each in told)} of {len(told)}" if events else ""
+    bundled = sum(map(len, bundles))
+    reasons = ", ".join(f"{reason} {n}" for reason, n in Counter(left).most_common())
+    print(
+        f"| {run.name}, {len(documents):,} | {how} | {len(bundles)} | {bundled} "
+        f"({bundled / len(documents):.0%}) | {copies} | {pure} | {reasons} |",
+        flush=True,
+    )
+
+
+def _read_bundles(run: Path, documents: Sequence[SourceDocument]) -> tuple[list[list[int]], Counter[str]]:
+    """The run's own, by the rows of its documents, and why others are in none."""
+    place = {document.id: row for row, document in enumerate(documents)}
+    made = read_rows(sorted((run / "bundles").glob("*.parquet")), Bundle)
+    rejected = read_rows(sorted((run / "rejected").glob("*.parquet")), RejectedRow)
+    left = Counter(row.reason for row in rejected if row.stage == "bundle")
+    return [[place[id] for id in bundle.document_ids] for bundle in made], left
 
 
 def _read_events(path: Path) -> dict[str, str]:
