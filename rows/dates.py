@@ -44,7 +44,11 @@ def iso_date(value: Any, field: str) -> str:
             return email.utils.parsedate_to_datetime(text).date().isoformat()
     except (ValueError, TypeError, IndexError, OverflowError):
         pass
-    raise InvalidInput(f"expected a date as 2024-05-31, found {text[:40]!r}", field=field)
+    raise InvalidInput(
+        f"expected a date as 2024-05-31 (or 31 May 2024, or seconds since 1970), found {text[:40]!r}; of digits alone "
+        "one cannot tell day from month: write them as year-month-day",
+        field=field,
+    )
 
 
 def _of_digits(digits: str) -> date:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -249,6 +249,19 @@ def refuse_other_run(folder: Path, settings: Settings) -> None:
     )
 
 
+def check_invalid(invalid: Sequence[InvalidRow], read: int, *, is_any_valid: bool) -> None:
+    """Raises `InvalidInput`, with the first of them, when more rows are invalid than a run bears, or none is valid."""
+    if not invalid or (is_any_valid and len(invalid) <= _MOST_INVALID * read):
+        return
+    first = invalid[0]
+    raise InvalidInput(
+        f"{first.problem} ({len(invalid)} of {read} rows are invalid; more than {_MOST_INVALID:.0%} stops the run)",
+        file=Path(first.file),
+        row=first.row,
+        field=first.field,
+    )
+
+
 @dataclass(slots=True)
 class _Intake:
     """Cuts the valid rows into shards and puts the others and the refused ones aside. `rows` come by source."""
@@ -330,15 +343,7 @@ class _Intake:
             raise InvalidInput(f"holds no {self.nouns}", file=self.sources[0])
         if not self.shards and self.left_out:
             raise NothingLeft(f"holds no {self.nouns} that people did not reject", file=self.sources[0])
-        if len(self.invalid) > _MOST_INVALID * read or not self.shards:
-            first = self.invalid[0]
-            raise InvalidInput(
-                f"{first.problem} ({len(self.invalid)} of {read} rows are invalid; "
-                f"more than {_MOST_INVALID:.0%} stops the run)",
-                file=Path(first.file),
-                row=first.row,
-                field=first.field,
-            )
+        check_invalid(self.invalid, read, is_any_valid=bool(self.shards))
 
     def _write_invalid(self) -> list[FileEntry]:
         rows = [*(_rejected(row) for row in self.invalid), *self.left_out]
