@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,7 +45,9 @@ from trailforge.schemas import (
     to_dict,
     write_parquet,
 )
+from trailforge.schemas.errors import NOTICE
 
+_LOG = logging.getLogger(__name__)
 _RETIRED = (("output", "per_turn_rows"),)
 """Settings, by section, that runs of earlier versions hold and that no class has any more."""
 SETTINGS = "run.json"
@@ -118,15 +121,24 @@ def take_in_questions(
     a question without is an invalid row. Raises `InvalidInput` for an unreadable file or over 5 % invalid rows.
     """
     (source,) = inputs.files
-    rows = [
-        read_questions(
-            source,
-            column_map=inputs.options.get("column_map"),
-            needs_paragraphs=needs_paragraphs,
-            needs_decomposition=needs_decomposition,
-        )
-    ]
+    read = read_questions(
+        source,
+        column_map=inputs.options.get("column_map"),
+        needs_paragraphs=needs_paragraphs,
+        needs_decomposition=needs_decomposition,
+    )
+    rows = [read if needs_paragraphs else _say_unsearched(read, source)]
     return _Intake(inputs, (source,), folder, Question, "questions", config).take_in(rows, shard_size, inputs.limit)
+
+
+def _say_unsearched(rows: Iterable[Question | InvalidRow], source: Path) -> Iterator[Question | InvalidRow]:
+    """The rows; that questions bring paragraphs which this run does not search is said once."""
+    is_said = False
+    for row in rows:
+        if not is_said and isinstance(row, Question) and row.paragraphs:
+            is_said = True
+            _LOG.log(NOTICE, "%s: the questions' own paragraphs are not searched (--scope question does)", source)
+        yield row
 
 
 def take_in_documents(inputs: RunInputs, folder: Path, config: RunConfig, *, shard_size: int = SHARD_SIZE) -> Settings:

@@ -136,14 +136,14 @@ def _check_has(question: Question, needs_paragraphs: bool, needs_decomposition: 
     """Raises `InvalidInput` for what the question has not."""
     if needs_paragraphs and not question.paragraphs:
         problem = (
-            "no paragraphs, and each question searches its own: name their column (--columns paragraphs=COLUMN), or give "
-            "one corpus for all questions (--documents)"
+            "nothing to search: no paragraphs, and each question searches its own; name their column (--columns "
+            "paragraphs=COLUMN), or give one corpus for all questions (--documents)"
         )
         raise InvalidInput(problem, field="paragraphs")
     if needs_decomposition and not question.decomposition:
         problem = (
-            "no decomposition, and with this preset the model is led along one: name its column (--columns "
-            "decomposition=COLUMN), or let a larger model search freely (generator.style: free in a preset, --model URL)"
+            "no decomposition to be led along, as this preset leads the model (generator.style): name its column (--columns "
+            "decomposition=COLUMN), or let a larger model search freely (generator.style: free, --model URL)"
         )
         raise InvalidInput(problem, field="decomposition")
 
