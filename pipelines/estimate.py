@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from trailforge.inference import Prices, Usage
-from trailforge.pipelines.runs.intake import RunInputs, check_invalid
+from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.pipelines.sources import InvalidRow, read_questions
+from trailforge.pipelines.sources.checks import check_invalid
 from trailforge.schemas import InvalidInput, Question
 from trailforge.schemas.errors import NOTICE
 from trailforge.schemas.text import count_tokens

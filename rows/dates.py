@@ -45,8 +45,8 @@ def iso_date(value: Any, field: str) -> str:
     except (ValueError, TypeError, IndexError, OverflowError):
         pass
     raise InvalidInput(
-        f"expected a date as 2024-05-31, found {text[:40]!r}; 31 May 2024 and seconds since 1970 are read too, days and "
-        "months in digits only after the year",
+        f"expected a date as 2024-05-31, found {text[:40]!r}; 31 May 2024 and seconds since 1970 are read "
+        "too, months in digits only after the year",
         field=field,
     )
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -29,6 +28,7 @@ from trailforge.pipelines.engine.shards import Shard, file_entry
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.config import SHARD_SIZE, RunConfig, read_config
 from trailforge.pipelines.sources import InvalidRow, read_questions
+from trailforge.pipelines.sources.checks import check_invalid, say_unsearched
 from trailforge.pipelines.sources.refused import NONE, Refusals
 from trailforge.schemas import (
     Count,
@@ -45,16 +45,13 @@ from trailforge.schemas import (
     to_dict,
     write_parquet,
 )
-from trailforge.schemas.errors import NOTICE
 
-_LOG = logging.getLogger(__name__)
 _RETIRED = (("output", "per_turn_rows"),)
 """Settings, by section, that runs of earlier versions hold and that no class has any more."""
 SETTINGS = "run.json"
 INVALID_ROWS = "rejected/part-inputs.parquet"
 STAGED = ".intake"
 _OF_INPUTS = r"part-\d{5,}-[0-9a-f]{12}\.parquet"
-_MOST_INVALID = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,18 +124,8 @@ def take_in_questions(
         needs_paragraphs=needs_paragraphs,
         needs_decomposition=needs_decomposition,
     )
-    rows = [read if needs_paragraphs else _say_unsearched(read, source)]
+    rows = [read if needs_paragraphs else say_unsearched(read, source)]
     return _Intake(inputs, (source,), folder, Question, "questions", config).take_in(rows, shard_size, inputs.limit)
-
-
-def _say_unsearched(rows: Iterable[Question | InvalidRow], source: Path) -> Iterator[Question | InvalidRow]:
-    """The rows; that questions bring paragraphs which this run does not search is said once."""
-    is_said = False
-    for row in rows:
-        if not is_said and isinstance(row, Question) and row.paragraphs:
-            is_said = True
-            _LOG.log(NOTICE, "%s: the questions' own paragraphs are not searched (--scope question does)", source)
-        yield row
 
 
 def take_in_documents(inputs: RunInputs, folder: Path, config: RunConfig, *, shard_size: int = SHARD_SIZE) -> Settings:
@@ -258,19 +245,6 @@ def refuse_other_run(folder: Path, settings: Settings) -> None:
     raise OutputError(
         f"{folder} holds a run with {what}; give another --out, or --replace to drop its rows "
         "(calls that stay the same are not paid again)"
-    )
-
-
-def check_invalid(invalid: Sequence[InvalidRow], read: int, *, is_any_valid: bool) -> None:
-    """Raises `InvalidInput`, with the first of them, when more rows are invalid than a run bears, or none is valid."""
-    if not invalid or (is_any_valid and len(invalid) <= _MOST_INVALID * read):
-        return
-    first = invalid[0]
-    raise InvalidInput(
-        f"{first.problem} ({len(invalid)} of {read} rows are invalid; more than {_MOST_INVALID:.0%} stops the run)",
-        file=Path(first.file),
-        row=first.row,
-        field=first.field,
     )
 
 

@@ -142,7 +142,7 @@ def _check_has(question: Question, needs_paragraphs: bool, needs_decomposition: 
         raise InvalidInput(problem, field="paragraphs")
     if needs_decomposition and not question.decomposition:
         problem = (
-            "no decomposition to be led along, as this preset leads the model (generator.style): name its column (--columns "
+            "no decomposition to be led along (generator.style: guided); name its column (--columns "
             "decomposition=COLUMN), or let a larger model search freely (generator.style: free, --model URL)"
         )
         raise InvalidInput(problem, field="decomposition")

@@ -29,7 +29,7 @@ def test_a_list_that_is_cut_is_the_rows_fault(tmp_path: Path, cell: str) -> None
 
 
 @pytest.mark.parametrize(
-    "cell", ["[1] Smith says so.", "[[Vienna]] is a city.", "{{Infobox}} Vienna", "[Ann] left. [1]"]
+    "cell", ["[1] Smith says so.", "[[Vienna]] is a city.", "{{Infobox}} Vienna", "[Ann] left [1]"]
 )
 def test_a_text_in_brackets_is_a_text(tmp_path: Path, cell: str) -> None:
     row = read_one(tmp_path, "Ann", cell)
