@@ -1,4 +1,4 @@
-"""What a question has to be whatever file it comes from."""
+"""What a question has to be whatever file it comes from, and how many bad rows a run bears."""
 
 from __future__ import annotations
 
