@@ -187,4 +187,5 @@ def _show(manifest: Any, out: Path) -> None:
     if manifest.invisible:
         console.print(f"{manifest.invisible:,} invisible characters were taken out of text of others.", highlight=False)
     measured = "estimated" if manifest.measured_by == "estimate" else f"counted by {manifest.measured_by}"
-    console.print(f"Tokens are {measured}. Rows that were left out: {out}/rejected", highlight=False)
+    aside = f" Rows that were left out: {out}/rejected" if (out / "rejected").is_dir() else ""
+    console.print(f"Tokens are {measured}.{aside}", highlight=False)

@@ -51,6 +51,7 @@ from trailforge.pipelines.runs.own_files import (
     drop_refused,
     drop_rows,
     drop_stale,
+    has_nothing,
     refuse_strangers,
     remove_leftovers,
     remove_orphans,
@@ -359,10 +360,8 @@ def prepare(
             finished = _finished(out, earlier)
             if finished is not None and not is_damaged and is_complete(dataset, out, earlier):
                 return earlier, finished  # not a byte of it changes
-        elif earlier is not None and settings.begun_as:
-            pass  # what its first half made stays
-        elif earlier is not None:
-            if not (replace_run or _is_redo_of(out, dataset, earlier, settings, config)):
+        elif earlier is not None and not settings.begun_as:  # what a first half made stays
+            if not (replace_run or has_nothing(out, dataset) or _is_redo_of(out, dataset, earlier, settings, config)):
                 refuse_other_run(out, settings)
             drop_rows(out, dataset_of(earlier), print_note)
         write_settings(out, settings)

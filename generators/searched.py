@@ -21,7 +21,7 @@ QUESTION_HINTS = {
     **dict.fromkeys(
         ("wrong_answer", "no_correct_rollout", "near_miss"),
         "see whether the model can answer such questions and the search finds what they need; other right spellings of "
-        "an answer go into `answer_aliases`",
+        "an answer go into `aliases`",
     ),
     **dict.fromkeys(
         ("malformed", "malformed_tags", "malformed_reply", "unfinished"),
@@ -59,7 +59,8 @@ SEARCHED = {
     "scope": RunOption(help="question searches each question's own paragraphs. Default: the preset's.", words=_SCOPES),
     "retrieval": RunOption(
         help="A back end (see `index build --help`), web for live pages, or the URL of a server "
-        "(`serve-search`). Default: the preset's, else that of the index.",
+        "(`serve-search`). Default: the preset's, else that of the index; an index of another kind than the preset's "
+        "has to be named.",
         metavar="KIND",
     ),
     "encoder": RunOption(

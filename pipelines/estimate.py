@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,9 +13,12 @@ from typing import TypeVar
 from trailforge.inference import Prices, Usage
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.pipelines.sources import InvalidRow, read_questions
+from trailforge.pipelines.sources.checks import check_invalid
 from trailforge.schemas import InvalidInput, Question
+from trailforge.schemas.errors import NOTICE
 from trailforge.schemas.text import count_tokens
 
+_LOG = logging.getLogger(__name__)
 _MOST_SAMPLED = 200
 _PASSAGE_TOKENS = 140
 """Of 100 words, as in the usual corpora, where the questions bring none."""
@@ -71,23 +75,46 @@ def sample(rows: Iterable[T], limit: int | None, seed: int, source: Path) -> tup
     return chosen, total
 
 
-def sample_questions(inputs: RunInputs, seed: int) -> tuple[list[Question], int]:
-    """`sample` of the questions of a run's one file that nobody refuses. Of invalid rows alone the first is told."""
+def sample_valid(rows: Iterable[T | InvalidRow], inputs: RunInputs, seed: int, record: type[T]) -> tuple[list[T], int]:
+    """`sample` of the rows of a run's files that nobody refuses, which are checked as the run checks them.
+
+    How many are left out is said. Raises `InvalidInput` for files that the run would not take.
+    """
+    invalid, counts = list[InvalidRow](), {"read": 0, "valid": 0}
+
+    def valid() -> Iterator[T]:
+        for row in rows:
+            counts["read"] += 1
+            if isinstance(row, record):
+                counts["valid"] += 1
+                if inputs.refused.row_of(row) is None:
+                    yield row
+            elif isinstance(row, InvalidRow):
+                invalid.append(row)
+
+    try:
+        chosen = sample(valid(), inputs.limit, seed, inputs.files[0])
+    finally:
+        check_invalid(invalid, counts["read"], is_any_valid=counts["valid"] > 0)
+    if invalid:
+        first = invalid[0]
+        error = InvalidInput(first.problem, file=first.file, row=first.row, field=first.field)
+        _LOG.log(NOTICE, "%d of %d rows are invalid and left out; the first: %s", len(invalid), counts["read"], error)
+    return chosen
+
+
+def sample_questions(
+    inputs: RunInputs, seed: int, *, needs_paragraphs: bool = False, needs_decomposition: bool = False
+) -> tuple[list[Question], int]:
+    """`sample_valid` of the questions of a run's one file, of which is asked for what the run asks for."""
     (source,) = inputs.files
-
-    def valid() -> Iterator[Question]:
-        first, are_all_invalid = None, True
-        for row in read_questions(source, column_map=inputs.options.get("column_map")):
-            if isinstance(row, InvalidRow):
-                first = first or row
-                continue
-            are_all_invalid = False
-            if inputs.refused.row_of(row) is None:
-                yield row
-        if first is not None and are_all_invalid:
-            raise InvalidInput(first.problem, file=source, row=first.row, field=first.field)
-
-    return sample(valid(), inputs.limit, seed, source)
+    rows = read_questions(
+        source,
+        column_map=inputs.options.get("column_map"),
+        needs_paragraphs=needs_paragraphs,
+        needs_decomposition=needs_decomposition,
+    )
+    return sample_valid(rows, inputs, seed, Question)
 
 
 def tokens_of_passages(questions: Sequence[Question]) -> float:

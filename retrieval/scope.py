@@ -148,7 +148,7 @@ class Retrieval:
             return self.corpus
         if not question.paragraphs:
             raise InvalidInput(
-                f"question {question.id} has no paragraphs; search a corpus instead (retrieval.scope: corpus)",
+                f"question {question.id} has no paragraphs to search; give one corpus for all questions (--documents)",
                 field="paragraphs",
             )
         return await build_over(question.paragraphs, self._config, self._config.kind, self._encoder)

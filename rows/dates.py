@@ -44,7 +44,11 @@ def iso_date(value: Any, field: str) -> str:
             return email.utils.parsedate_to_datetime(text).date().isoformat()
     except (ValueError, TypeError, IndexError, OverflowError):
         pass
-    raise InvalidInput(f"expected a date as 2024-05-31, found {text[:40]!r}", field=field)
+    raise InvalidInput(
+        f"expected a date as 2024-05-31, found {text[:40]!r}; 31 May 2024 and seconds since 1970 are read "
+        "too, months in digits only after the year",
+        field=field,
+    )
 
 
 def _of_digits(digits: str) -> date:

@@ -93,7 +93,11 @@ class Fields:
 
     def text(self, name: str) -> str:
         """A text, white space around it trimmed; may be empty. A number is one, too."""
-        return as_text(self.value(name), self.name(name))
+        value = self.value(name)
+        if isinstance(value, dict) and (inner := [other for other in self.values if other.startswith(f"{name}.")]):
+            problem = f"expected a text, found an object; name a field of it: {', '.join(inner[:_SHOWN])}"
+            raise InvalidInput(problem, field=self.name(name))
+        return as_text(value, self.name(name))
 
     def text_or_empty(self, name: str) -> str:
         """A text that is not needed, trimmed; empty when it is missing or of another form."""

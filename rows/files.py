@@ -21,6 +21,8 @@ from trailforge.schemas.files import open_unpacked
 HEAD = 4096
 """Bytes at the start of a file by which its format is told."""
 EXPECTED = "JSON Lines, JSON, CSV, TSV or Parquet"
+AS_UTF_8 = "save it as UTF-8 (of Windows' code page: iconv -f CP1252 -t UTF-8 FILE > NEW)"
+"""What mends a text in another encoding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,7 @@ def open_file(path: Path, expected: str = EXPECTED) -> Iterator[io.BufferedReade
     except (gzip.BadGzipFile, zlib.error) as error:
         raise InvalidInput(f"the gzip file is damaged ({error})", file=path) from error
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"not UTF-8 text; expected {expected}", file=path) from error
+        raise InvalidInput(f"not UTF-8 text; expected {expected}; {AS_UTF_8}", file=path) from error
     except OSError as error:
         raise InvalidInput(f"cannot be read ({error.strerror or error})", file=path) from error
 

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from trailforge.rows.files import InvalidRow, JsonRow
+from trailforge.rows.files import AS_UTF_8, InvalidRow, JsonRow
 from trailforge.schemas import InvalidInput, parse_json
 from trailforge.schemas.files import LONGEST_ROW, TOO_LONG, is_too_long, limited_lines, refuse_deep
 
@@ -142,7 +142,7 @@ def _line_row(line: bytes, number: int, path: Path) -> JsonRow | InvalidRow:
     try:
         return _check_row(path, number, parse_json(line.decode("utf-8")), text)
     except UnicodeDecodeError:
-        return _invalid(path, number, "not UTF-8 text", text)
+        return _invalid(path, number, f"not UTF-8 text; {AS_UTF_8}", text)
     except ValueError as error:
         return _invalid(path, number, f"not JSON ({error})", text)
 

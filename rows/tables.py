@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trailforge.rows.files import InvalidRow, JsonRow, head_of
+from trailforge.rows.files import AS_UTF_8, InvalidRow, JsonRow, head_of
 from trailforge.schemas import InvalidInput
 from trailforge.schemas.files import LONGEST_ROW, TOO_LONG, read_limited
 
@@ -138,7 +138,7 @@ def _csv_row(
     try:
         raw.decode("utf-8")
     except UnicodeDecodeError:
-        problem = "not UTF-8 text"
+        problem = f"not UTF-8 text; {AS_UTF_8}"
     if len(cells) != len(names):
         problem = problem or f"{len(cells)} cells, but the header has {len(names)}"
     if problem:
@@ -227,8 +227,15 @@ def find_columns(
 
 def check_met(column_map: Mapping[str, str], met: Iterable[str], path: Path) -> None:
     """Raises `InvalidInput` for a column of the map that no row of a file, or of all files of a folder, has."""
+    met = set(met)
     if missed := set(filter(None, column_map.values())).difference(met):
-        raise InvalidInput(f"no row has this column, which {COLUMNS} names", file=path, field=min(missed))
+        there = _listed(sorted(met))
+        raise InvalidInput(
+            f"no row has this column, which {COLUMNS} names; there are {there}. One {COLUMNS} holds for all files of a "
+            "run",
+            file=path,
+            field=min(missed),
+        )
 
 
 def _listed(names: Sequence[str]) -> str:

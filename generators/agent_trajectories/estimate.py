@@ -24,7 +24,7 @@ _CHANNELS = 2
 
 def estimate(inputs: RunInputs, config: AgentRunConfig) -> Estimate:
     """A bound: every draw makes all calls that it may make, and the model knows no question from memory."""
-    questions, total = sample_questions(inputs, config.seed)
+    questions, total = sample_questions(inputs, config.seed, needs_paragraphs=config.retrieval.searches_paragraphs)
     generator, prices = config.generator, config.model.prices
     asked = mean_tokens([question.question for question in questions])
     read = generator.top_k * tokens_of_passages(questions)

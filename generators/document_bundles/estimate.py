@@ -8,7 +8,14 @@ from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.search_thoughts import PROMPT, PROMPTS
 from trailforge.generators.document_bundles.write import REVIEW, shown_text
 from trailforge.inference.judge import default_rubric
-from trailforge.pipelines.estimate import Estimate, StageEstimate, count_tokens, mean_tokens, sample, stage_estimate
+from trailforge.pipelines.estimate import (
+    Estimate,
+    StageEstimate,
+    count_tokens,
+    mean_tokens,
+    sample_valid,
+    stage_estimate,
+)
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.protocols import r_search
@@ -32,8 +39,7 @@ def estimate(inputs: RunInputs, config: BundleRunConfig) -> Estimate:
     """
     given = {name: inputs.options.get(name) for name in ("column_map", "source", "kind", "labels")}
     rows = read_documents(inputs.files, **given)
-    valid = (row for row in rows if isinstance(row, SourceDocument) and inputs.refused.row_of(row) is None)
-    documents, total = sample(valid, inputs.limit, config.seed, inputs.files[0])
+    documents, total = sample_valid(rows, inputs, config.seed, SourceDocument)
     stages: list[StageEstimate] = []
     if config.questions:
         ways = [_stages(documents, total, size, config) for size in range(_SMALLEST, LARGEST + 1)]

@@ -195,11 +195,10 @@ class KgRunConfig(GraphRunConfig):
     def reply_limits(self) -> dict[str, int]:
         """The most tokens of a reply, by setting."""
         generator, episode = self.generator, self.generator.episode
-        limits = {
-            "generator.episode.max_tokens": episode.max_tokens + episode.thought_tokens,
-            "generator.filter_max_tokens": generator.filter_max_tokens,
-            "generator.reading.max_tokens": generator.reading.max_tokens,
-        }
+        limits = {"generator.reading.max_tokens": generator.reading.max_tokens}
+        if not generator.is_led:  # else the model takes no turns and keeps no triples
+            limits["generator.episode.max_tokens"] = episode.max_tokens + episode.thought_tokens
+            limits["generator.filter_max_tokens"] = generator.filter_max_tokens
         return limits | (
             {"generator.judge.max_tokens": generator.judge.max_tokens} if generator.judge.near_misses else {}
         )

@@ -27,7 +27,12 @@ _CHOICE_PROMPT_TOKENS = 250
 
 def estimate(inputs: RunInputs, config: KgRunConfig) -> Estimate:
     """A bound: every episode has all turns that it may have."""
-    questions, total = sample_questions(inputs, config.seed)
+    questions, total = sample_questions(
+        inputs,
+        config.seed,
+        needs_paragraphs=config.retrieval.searches_paragraphs,
+        needs_decomposition=config.generator.is_led,
+    )
     generator, prices = config.generator, config.model.prices
     read = generator.top_k * tokens_of_passages(questions)
     episodes, is_free = total * generator.episodes, generator.style == "free"

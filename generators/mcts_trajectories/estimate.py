@@ -75,7 +75,7 @@ class Yield:
 
 def estimate(inputs: RunInputs, config: MctsRunConfig) -> Estimate:
     """Calls, tokens, cost and rows, found by rehearsing the search of a sample of the questions."""
-    questions, total = sample_questions(inputs, config.seed)
+    questions, total = sample_questions(inputs, config.seed, needs_paragraphs=config.retrieval.searches_paragraphs)
     stages, found = asyncio.run(rehearse(questions, config, total=total))
     factor = total / len(questions)
     return Estimate(

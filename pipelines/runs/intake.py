@@ -28,6 +28,7 @@ from trailforge.pipelines.engine.shards import Shard, file_entry
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.config import SHARD_SIZE, RunConfig, read_config
 from trailforge.pipelines.sources import InvalidRow, read_questions
+from trailforge.pipelines.sources.checks import check_invalid, say_unsearched
 from trailforge.pipelines.sources.refused import NONE, Refusals
 from trailforge.schemas import (
     Count,
@@ -51,7 +52,6 @@ SETTINGS = "run.json"
 INVALID_ROWS = "rejected/part-inputs.parquet"
 STAGED = ".intake"
 _OF_INPUTS = r"part-\d{5,}-[0-9a-f]{12}\.parquet"
-_MOST_INVALID = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,14 +118,13 @@ def take_in_questions(
     a question without is an invalid row. Raises `InvalidInput` for an unreadable file or over 5 % invalid rows.
     """
     (source,) = inputs.files
-    rows = [
-        read_questions(
-            source,
-            column_map=inputs.options.get("column_map"),
-            needs_paragraphs=needs_paragraphs,
-            needs_decomposition=needs_decomposition,
-        )
-    ]
+    read = read_questions(
+        source,
+        column_map=inputs.options.get("column_map"),
+        needs_paragraphs=needs_paragraphs,
+        needs_decomposition=needs_decomposition,
+    )
+    rows = [read if needs_paragraphs else say_unsearched(read, source)]
     return _Intake(inputs, (source,), folder, Question, "questions", config).take_in(rows, shard_size, inputs.limit)
 
 
@@ -330,15 +329,7 @@ class _Intake:
             raise InvalidInput(f"holds no {self.nouns}", file=self.sources[0])
         if not self.shards and self.left_out:
             raise NothingLeft(f"holds no {self.nouns} that people did not reject", file=self.sources[0])
-        if len(self.invalid) > _MOST_INVALID * read or not self.shards:
-            first = self.invalid[0]
-            raise InvalidInput(
-                f"{first.problem} ({len(self.invalid)} of {read} rows are invalid; "
-                f"more than {_MOST_INVALID:.0%} stops the run)",
-                file=Path(first.file),
-                row=first.row,
-                field=first.field,
-            )
+        check_invalid(self.invalid, read, is_any_valid=bool(self.shards))
 
     def _write_invalid(self) -> list[FileEntry]:
         rows = [*(_rejected(row) for row in self.invalid), *self.left_out]

@@ -63,6 +63,14 @@ def drop_rows(folder: Path, dataset: DataSet, tell: Callable[[str], None]) -> No
                     (folder / emptied).rmdir()
 
 
+def has_nothing(folder: Path, dataset: DataSet) -> bool:
+    """Whether a run in a folder came to nothing: no receipt, no row, no figures, no call that was paid for."""
+    made = own_files(folder, dataset)
+    names = {path.relative_to(folder).as_posix() for path in made if path.parent.name != INPUTS}
+    is_begun = any(not (name in (SETTINGS, INVALID_ROWS) or name.startswith((STAGED, LOCK))) for name in names)
+    return not is_begun and not any((folder / kept).exists() for kept in KEPT)
+
+
 def remove_leftovers(folder: Path, dataset: DataSet) -> None:
     """Remove what a killed process left half-written. Only under the folder's lock."""
     with output_errors(folder):

@@ -135,10 +135,16 @@ def _unknown(fields: Mapping[str, object]) -> str:
 def _check_has(question: Question, needs_paragraphs: bool, needs_decomposition: bool) -> None:
     """Raises `InvalidInput` for what the question has not."""
     if needs_paragraphs and not question.paragraphs:
-        problem = "nothing to search: no paragraphs; search a corpus instead (retrieval.scope: corpus)"
+        problem = (
+            "nothing to search: no paragraphs, and each question searches its own; name their column (--columns "
+            "paragraphs=COLUMN), or give one corpus for all questions (--documents)"
+        )
         raise InvalidInput(problem, field="paragraphs")
     if needs_decomposition and not question.decomposition:
-        problem = "no decomposition to be led along (generator.style: guided)"
+        problem = (
+            "no decomposition to be led along (generator.style: guided); name its column (--columns "
+            "decomposition=COLUMN), or let a larger model search freely (generator.style: free, --model URL)"
+        )
         raise InvalidInput(problem, field="decomposition")
 
 

@@ -1,12 +1,21 @@
-"""What a question has to be whatever file it comes from."""
+"""What a question has to be whatever file it comes from, and how many bad rows a run bears."""
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
+from trailforge.rows import InvalidRow
 from trailforge.schemas import InvalidInput, Question
+from trailforge.schemas.errors import NOTICE
+
+_LOG = logging.getLogger(__name__)
+_MOST_INVALID = 0.05
+"""Of a run's rows."""
+
 
 _REFERENCE = re.compile(r"#(\d{1,9})")
 """Nine digits suffice to be out of range, and keep `int` from refusing a longer number."""
@@ -42,3 +51,26 @@ def check_question(question: Question, *, hops: str = "decomposition", paragraph
 def distinct_aliases(aliases: Iterable[str], answer: str) -> tuple[str, ...]:
     """Aliases in order, without empty ones, repeats, and the answer itself."""
     return tuple(alias for alias in dict.fromkeys(aliases) if alias and alias != answer)
+
+
+def say_unsearched(rows: Iterable[Question | InvalidRow], source: Path) -> Iterator[Question | InvalidRow]:
+    """The rows; that questions bring paragraphs which this run does not search is said once."""
+    is_said = False
+    for row in rows:
+        if not is_said and isinstance(row, Question) and row.paragraphs:
+            is_said = True
+            _LOG.log(NOTICE, "%s: the questions' own paragraphs are not searched (--scope question does)", source)
+        yield row
+
+
+def check_invalid(invalid: Sequence[InvalidRow], read: int, *, is_any_valid: bool) -> None:
+    """Raises `InvalidInput`, with the first of them, when more rows are invalid than a run bears, or none is valid."""
+    if not invalid or (is_any_valid and len(invalid) <= _MOST_INVALID * read):
+        return
+    first = invalid[0]
+    raise InvalidInput(
+        f"{first.problem} ({len(invalid)} of {read} rows are invalid; more than {_MOST_INVALID:.0%} stops the run)",
+        file=Path(first.file),
+        row=first.row,
+        field=first.field,
+    )

@@ -12,6 +12,7 @@ holds a list as JSON, aliases also with `|` between them. A field that is not ne
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -61,6 +62,10 @@ _OF_PARAGRAPH = {
 }
 _OF_HOP = ("question", "answer", "support_id")
 _OF_SUPPORTING = ("title", "id", "facts")
+_LISTS = ("aliases", "paragraphs", "decomposition", "supporting")
+"""Fields that hold lists."""
+_LIKE_JSON = re.compile(r"\s*[\[{][\s\[{]*[\"']")
+"""How a list or an object begins, and no text in brackets, as `[1] Smith says` or `[[Vienna]] is`."""
 V = TypeVar("V")
 
 
@@ -92,7 +97,10 @@ def read(row: Fields, column_map: Mapping[str, str] = _NONE) -> Question:
             raise InvalidInput(f"{_ONE_ANSWER}; {FORM}", field=_ANSWERS) from None
         raise
     _leave_unused(row, columns.values())
+    _refuse_broken(row, [columns[name] for name in _LISTS if name in columns])
     question, answer = (_needed(row, columns[name]) for name in _NEEDED)
+    if "|" in answer:
+        row.asides.append((row.name(columns["answer"]), "holds `|` and is one answer; other spellings are `aliases`"))
 
     def optional(name: str, read: Callable[[str], V], otherwise: V) -> V:
         column = columns.get(name, "")
@@ -143,6 +151,14 @@ def _needed(row: Fields, column: str) -> str:
         return row.filled_text(column)
     except InvalidInput as error:
         raise InvalidInput(f"{error.problem}; {FORM}", field=error.field) from None
+
+
+def _refuse_broken(row: Fields, columns: Iterable[str]) -> None:
+    """Raises `InvalidInput` for the text of a list that is cut or broken, which would pass for a text by itself."""
+    for column in columns:
+        value = row.values.get(column)
+        if isinstance(value, str) and _LIKE_JSON.match(value) and isinstance(parsed(value), str):
+            raise InvalidInput(f"begins as JSON and is none, or is cut short: {value[:40]!r}", field=row.name(column))
 
 
 def _leave_unused(row: Fields, used: Collection[str]) -> None:

@@ -37,17 +37,17 @@ def build_kg(source: KgSource, out: Path) -> KgStats:
         gathered = Gathered()
         source.read(gathered)
         gathered.check()
-        stats = _write(gathered, folder)
+        stats = _write(gathered, folder, inputs)
         write_manifest(folder, source.name, inputs, stats)
     return stats
 
 
-def _write(gathered: Gathered, folder: Path) -> KgStats:
+def _write(gathered: Gathered, folder: Path, inputs: list[Path]) -> KgStats:
     write_parquet(folder / REJECTED, RejectedRow, gathered.rejected)
     heads, relations, tails = gathered.triples()
     rows = len(heads)
     if not rows:
-        raise InvalidInput("the source has no triples")
+        raise InvalidInput("the source has no triples", file=", ".join(map(str, inputs[:3])))
     named = gathered.entities.ids()
     entity_ids, (named_rows, head_rows, tail_rows) = codes_of([named, heads, tails])
     relation_ids, (named_relations, relation_rows) = codes_of([gathered.relations.ids(), relations])

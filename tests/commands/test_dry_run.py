@@ -18,6 +18,7 @@ from trailforge.flows.preview import gpu_hours, price_hint, stops
 from trailforge.inference import Caps, Usage
 from trailforge.inference.vllm.server import VllmConfig
 from trailforge.pipelines.runs.config import ModelConfig
+from trailforge.schemas import InvalidInput
 
 
 @pytest.fixture
@@ -132,3 +133,28 @@ def test_where_neither_prices_nor_speed_are_known_it_is_said_which_fields_tell_t
     assert price_hint(replace(hosted, url="embedded"), unknown) == ""
     assert price_hint(replace(hosted, prompt_price_per_million=1.0), unknown) == ""
     assert price_hint(hosted, VllmConfig(tokens_per_second=100)) == ""
+
+
+def test_what_the_run_refuses_is_refused(tmp_path: Path) -> None:
+    inputs = inputs_of("mcts-trajectories", tmp_path)
+    with (tmp_path / "questions.jsonl").open("a") as file:
+        file.write('{"question": "Cut')
+    done = CliRunner(env={"COLUMNS": "400"}).invoke(cli.app, inputs)
+    assert isinstance(done.exception, InvalidInput) and "1 of 9 rows are invalid" in str(done.exception)
+
+
+def test_rows_that_are_left_out_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    inputs = inputs_of("mcts-trajectories", tmp_path)
+    questions = tmp_path / "questions.jsonl"
+    write_questions(questions, 40)
+    with questions.open("a") as file:
+        file.write('{"question": "Cut')
+    printed(*inputs)
+    assert "1 of 41 rows are invalid and left out" in caplog.text
+
+
+def test_a_question_without_what_the_run_searches_is_refused(tmp_path: Path) -> None:
+    inputs = inputs_of("mcts-trajectories", tmp_path)
+    (tmp_path / "questions.jsonl").write_text('{"question": "Who?", "answer": "Ann"}\n')
+    done = CliRunner(env={"COLUMNS": "400"}).invoke(cli.app, [*inputs, "--scope", "question"])
+    assert isinstance(done.exception, InvalidInput) and "--documents" in str(done.exception)

@@ -196,7 +196,7 @@ def _musique(*paragraphs: Any) -> Any:
             question(7),
             question(0, paragraphs=[], decomposition=[]),
             "paragraphs",
-            "search a corpus instead (retrieval.scope: corpus)",
+            "or give one corpus for all questions (--documents)",
         ),
     ],
     ids=[

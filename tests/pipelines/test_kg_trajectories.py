@@ -154,9 +154,8 @@ def test_a_question_that_cannot_be_led_is_an_invalid_row(tmp_path: Path) -> None
     settings = begin_trajectories(tmp_path / "guided", source, GUIDED)
     assert settings.items == 19 and [(c.reason, c.count) for c in settings.books[0].rejected] == [("invalid_input", 1)]
     (row,) = read_parquet(tmp_path / "guided/rejected/part-inputs.parquet", RejectedRow)
-    assert row.uid == f"{source}:20" and row.detail.endswith(
-        "row 20, field 'decomposition': no decomposition to be led along (generator.style: guided)"
-    )
+    said = "row 20, field 'decomposition': no decomposition to be led along (generator.style: guided); name its column"
+    assert row.uid == f"{source}:20" and said in row.detail
     assert begin_trajectories(tmp_path / "free", source, FREE).items == 20
 
 

@@ -121,7 +121,7 @@ def test_a_question_without_paragraphs_is_invalid_where_its_paragraphs_are_searc
     write_settings(tmp_path / "run", settings)
     (row,) = read_parquet(tmp_path / "run" / "rejected" / "part-inputs.parquet", RejectedRow)
     assert row.uid == f"{source}:23" and json.loads(row.payload)["id"] == "made-00077"
-    assert "field 'paragraphs'" in row.detail and "retrieval.scope: corpus" in row.detail
+    assert "field 'paragraphs'" in row.detail and "one corpus for all questions (--documents)" in row.detail
     assert [q.id for q in spooled(tmp_path / "run")][-1] == "made-00078"
     over_a_corpus = config_with(retrieval=RetrievalConfig(kind="bm25", scope="corpus", corpus_index="corpus.jsonl"))
     assert take_in(source, tmp_path / "other", over_a_corpus, None).items == 22
