@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from trailforge.pipelines.runs.intake import Settings
 from trailforge.pipelines.runs.own_files import (
     drop_damaged,
     drop_rows,
+    has_nothing,
     own_files,
     refuse_strangers,
     remove_leftovers,
@@ -70,6 +72,22 @@ def test_dropped_rows_leave_ledger_inputs_and_settings(finished_run: FinishedRun
         "manifest.json",
     }
     assert not (folder / "trees").exists() and not (folder / "shards").exists()
+
+
+@pytest.mark.parametrize("paid", ["", "ledger", "curation", "trees", "shards", "sft"])
+def test_a_run_has_nothing_before_it_has_a_receipt_a_row_or_a_call(finished_run: FinishedRun, paid: str) -> None:
+    """Then another run may begin in its folder; what was paid for, or made, is nobody else's."""
+    folder, made = finished_run.folder, finished_run.folder.with_name("made")
+    shutil.copytree(folder, made)
+    assert not has_nothing(folder, MCTS)
+    drop_rows(folder, MCTS, print)
+    (folder / MANIFEST).unlink()
+    assert has_nothing(folder, MCTS)
+    if (made / paid).is_dir() and paid:
+        shutil.copytree(made / paid, folder / paid)
+    elif paid:
+        (folder / paid).mkdir()
+    assert has_nothing(folder, MCTS) is not bool(paid)
 
 
 def test_rows_of_a_curated_data_set_are_dropped_too(finished_run: FinishedRun) -> None:
