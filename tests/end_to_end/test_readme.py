@@ -35,7 +35,7 @@ def test_what_is_done_with_runs(demo_trajectories: Made, demo_episodes: Made, tm
     }
     wanted = [words for words in readme_commands() if words[0] in ("show", "verify", "training-set", "export")]
     wanted += [words for words in readme_commands() if "--dry-run" in words]
-    assert len(wanted) == 5
+    assert len(wanted) == 6
     for words in wanted:
         ended = trailforge(*(places.get(word, word) for word in words))
         assert ended.code == 0 and ended.out.strip(), (words, ended.err)

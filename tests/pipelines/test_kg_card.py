@@ -65,7 +65,9 @@ def test_the_card_says_why_there_are_no_pairs(finished_kg: Copies) -> None:
     )
     of_rest = [row for row in rejected if row.reason == "duplicate_episode"]
     question = next(row for row in rows if row.question_id == json.loads(wrong.payload)["question_id"])
-    near = replace(wrong, payload=json.dumps(json.loads(wrong.payload) | {"final_answer": f"{question.answer} & Co"}))
+    near = replace(
+        wrong, payload=json.dumps(json.loads(wrong.payload) | {"final_answer": f"{question.answer} or Vienna"})
+    )
 
     def why(rows: list[Any], rejected: list[Any], config: KgRunConfig = FREE) -> str:
         text = card.card(run.folder, without, config, rows, rejected)

@@ -107,7 +107,10 @@ def paired_run(folder: Path, asked: Question, *, chosen: str, rejected: str, rea
 
 
 def pair_reasons(folder: Path, reward: str | None, **pair: str) -> set[str]:
-    run = paired_run(folder, replace(ASKED[0], answer=pair.pop("gold", "Vienna"), answer_aliases=()), **pair)
+    asked = replace(ASKED[0], answer=pair.pop("gold", "Vienna"), answer_aliases=())
+    if pair.pop("support", "known") == "unknown":
+        asked = replace(asked, supporting=(), decomposition=())
+    run = paired_run(folder, asked, **pair)
     other = made.mcts_run(folder / "other", ASKED[1:], made.mcts_rows(ASKED[1]))
     built = build([run, other], folder / "set", replace(ALL, reward=reward))
     assert built.row_count("pairs", "train") == (not {key for key in reasons(built.folder) if key[0] == "pairs"})
@@ -129,17 +132,19 @@ def test_pairs_are_ranked_by_the_reward_that_questions_name(
         ({"chosen": "unknown", "rejected": "Graz", "read": "Lang was born in Vienna."}, {"misjudged_unknown"}),
         ({"chosen": "Vienna", "rejected": "unknown"}, {"misjudged_unknown"}),
         ({"chosen": "Vienna", "rejected": "unknown", "read": "Lang was born in Vienna."}, set()),
-        ({"chosen": "unknown", "rejected": "no", "gold": "yes"}, {"misjudged_unknown"}),
+        ({"chosen": "unknown", "rejected": "no", "gold": "yes", "support": "unknown"}, {"misjudged_unknown"}),
+        ({"chosen": "unknown", "rejected": "no", "gold": "yes", "read": "There is no doubt."}, set()),
         (
             {"chosen": "unknown", "rejected": "Italy", "gold": "French", "read": "Made in France."},
             {"misjudged_unknown"},
         ),
     ],
 )
-def test_unknown_is_preferred_where_words_tell_that_nothing_read_states_the_answer(
+def test_unknown_is_preferred_where_nothing_read_states_the_answer(
     tmp_path: Path, pair: dict[str, str], expected: set[str]
 ) -> None:
-    """And never the worse one there. No text says "yes", and by its other name an answer is stated too."""
+    """And never the worse one there. By its other name an answer is stated, too; no text says "yes", so that the
+    documents tell that the question rests on: one is known here that was not read."""
     assert pair_reasons(tmp_path, None, **pair) == expected
 
 
