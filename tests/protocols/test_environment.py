@@ -155,6 +155,7 @@ async def test_a_graph_behind_a_server_gives_what_its_folder_does(tmp_path: Path
 
 def test_a_filter_whose_server_is_not_there_is_refused_in_one_line(tmp_path: Path) -> None:
     """Before a graph is read. The option names another."""
+    pytest.importorskip("openai")
     nobody = ServedModel(url="http://127.0.0.1:9/v1", model="judge")
     config = EnvironmentConfig(kind="bm25", filter_model=nobody)
     with pytest.raises(ServerUnavailable, match=r"judge at http://127\.0\.0\.1:9/v1 .*--kg-filter first") as caught:
