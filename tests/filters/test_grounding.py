@@ -43,6 +43,10 @@ def step(index: int, sub_question: str, query: str, answer: str, *texts: str) ->
         ("Ann flew with 7Up cans.", "What did Ann fly with?", "7Up", (), True),
         ("Ann sang in season three.", "Which season was Ann in?", "third season", (), True),
         ("Ann sang in season four.", "Which season was Ann in?", "third season", (), False),
+        ("Ann was the pioneer of ballistics in the USSR.", "Of which country was Ann a citizen?", "Soviet Union",
+         ("Ann",), True),
+        ("Ann was a Soviet engineer.", "Where was Ann born?", "Soviet Union", ("Ann",), False),
+        ("Ann told us all of it.", "Where was Ann born?", "United States", ("Ann",), False),
         ("The Mexican state of Sonora has them.", "Where in Mexico are they?", "Sonora", ("Mexico",), True),
     ],
 )  # fmt: skip
