@@ -106,11 +106,23 @@ def unread_rows(selection: Selection) -> list[KgTrajectory]:
 
 
 def similarity(first: KgTrajectory, second: KgTrajectory) -> float:
-    """How alike two episodes are, 0 to 1: the share of requests and results that both have, among all of either."""
+    """How alike two episodes are, 0 to 1: the share of requests and results that both have, among all of either.
+
+    1 where each asks the graph for the same of the same entities, search by search: then both go one way, and other
+    words for it bring other documents by the way.
+    """
+    if (asked := _asked_of_graph(first)) and asked == _asked_of_graph(second):
+        return 1.0
     one, other = (
         {item for step in row.steps for item in (request_of(step), *results_of(step))} for row in (first, second)
     )
     return len(one & other) / (len(one | other) or 1)
+
+
+def _asked_of_graph(row: KgTrajectory) -> list[tuple[frozenset[str], frozenset[str]]]:
+    """Mentions and relations of each search; empty where one asks for documents alone."""
+    asked = [request_of(step)[1:] for step in row.steps]
+    return asked if all(names and phrases for names, phrases in asked) else []
 
 
 def count_vain_searches(row: KgTrajectory) -> int:

@@ -431,7 +431,8 @@ def rewarded(row: KgTrajectory, gain: float) -> KgTrajectory:
 
 def test_selection_takes_the_best_and_then_the_unlike() -> None:
     best = rewarded(episode(), 0.5)
-    alike = rewarded(episode(FIRST, replace(SECOND, query="Where was he born?")), 0.4)
+    asked = replace(SECOND.relations[0], phrase="home")
+    alike = rewarded(episode(FIRST, replace(SECOND, query="Where was he born?", relations=(asked,))), 0.4)
     other_way = (step("Metropolis film", "0", name="Metropolis"), step("Fritz Lang birth", "1", name="Lang"))
     unlike = rewarded(episode(*(replace(s, answer=None) for s in other_way), plan=()), 0.3)
     config = EpisodeSelectionConfig(most=2, diversity=0.5, max_similarity=1.0)
@@ -442,6 +443,15 @@ def test_selection_takes_the_best_and_then_the_unlike() -> None:
     strict = select([alike, best], replace(config, max_similarity=0.5))
     assert [v.reason for _, v in strict.rejected] == ["too_similar"]
     assert similarity(best, best) == 1.0 and 0 < similarity(best, alike) < 1
+
+
+def test_episodes_that_ask_the_graph_for_the_same_are_alike_whatever_their_words_bring() -> None:
+    one = episode()
+    in_other_words = episode(FIRST, replace(SECOND, query="Lang born where", documents=()))
+    assert similarity(one, in_other_words) == 1.0
+    no_graph = [replace(each, entities=(), relations=()) for each in (FIRST, SECOND)]
+    words_alone = episode(no_graph[0], replace(no_graph[1], query="Lang born where", documents=()))
+    assert similarity(episode(*no_graph), words_alone) < 1
 
 
 def test_selection_prefers_what_asked_the_graph_for_something_it_has() -> None:
