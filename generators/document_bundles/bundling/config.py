@@ -56,8 +56,8 @@ class BundleConfig:
     and joins none of them: two offices of one state have the state in common whatever they tell. 1: such names join."""
     min_retold: float = 0.0
     """In a bundle of news each document tells of one matter with another: words of the titles, by rarity, figures and
-    names, or the days say so (`measures.worth_of_pair`: `retold`). What shares a subject alone does not; papers may. Bundles
-    are parted by it when they are made, so that what is left of one may be less near than `min_cosine` on average."""
+    names, or the days say so (`measures.worth_of_pair`: `retold`). What shares a subject alone does not; papers may.
+    Bundles are parted by it when they are made: what is left of one may be less near than `min_cosine` on average."""
     few_share: float = 0.01
     """Bundles are ranked: of a name in no larger share of the documents, and in ten always, few tell (`measures`)."""
     few_weight: float = 2.0
