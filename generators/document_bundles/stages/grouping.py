@@ -284,7 +284,14 @@ def _worths(
         facts = {row: ToldFacts.of(document.title, document.text) for row, document in documents.items()}
         for one, other in combinations(rows, 2):
             known = _known((one, other), meta, vectors, config.event_days)
-            yield (one, other), worth_of_pair(facts[one], facts[other], known, meta.archive, config.few_weight)
+            yield (
+                (one, other),
+                worth_of_pair(
+                    *(facts[one], facts[other], known, meta.archive),
+                    few_weight=config.few_weight,
+                    figure_weight=config.figure_weight,
+                ),
+            )
 
 
 def _records(

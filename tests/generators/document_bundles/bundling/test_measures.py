@@ -84,7 +84,7 @@ def worth(
     days: bool = False,
 ) -> PairWorth:
     known = PairFacts(shared, cosine, is_of_one_day=days)
-    return worth_of_pair(first, second, known, replace(WEEK, few=set(few)), few_weight=2.0)
+    return worth_of_pair(first, second, known, replace(WEEK, few=set(few)), few_weight=2.0, figure_weight=8.0)
 
 
 def test_each_documents_own_figures_and_names_of_what_both_name_count() -> None:
