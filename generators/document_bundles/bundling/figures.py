@@ -39,7 +39,7 @@ class Figure(NamedTuple):
     """Case-folded; of a count its number and what is counted."""
 
 
-class Choice(NamedTuple):
+class FigureChoice(NamedTuple):
     """Of several figures of a document the one that stands beside a name."""
 
     name: str
@@ -48,7 +48,7 @@ class Choice(NamedTuple):
     others: tuple[str, ...]
 
 
-class Comparison(NamedTuple):
+class FigureSides(NamedTuple):
     """Figures of one kind that two documents have beside one name, each its own."""
 
     name: str
@@ -108,29 +108,29 @@ class ToldFigures:
         return near, others
 
 
-def choices(first: ToldFigures, second: ToldFigures, names: Iterable[str]) -> list[Choice]:
+def choices(first: ToldFigures, second: ToldFigures, names: Iterable[str]) -> list[FigureChoice]:
     """Figures of the second document beside names that both have, where it has others of the kind, elsewhere.
 
     Not of a name of its title: of what a document is about, it says all.
     """
-    known, found = first.all(), list[Choice]()
+    known, found = first.all(), list[FigureChoice]()
     for name in names:
         if second.title.issuperset(words_of(name)):
             continue
         near, others = second.beside(name)
         for kind in sorted(near):
             rest = tuple(sorted(others[kind] - near[kind]))
-            found += [Choice(name, kind, figure, rest) for figure in sorted(near[kind] - known) if rest]
+            found += [FigureChoice(name, kind, figure, rest) for figure in sorted(near[kind] - known) if rest]
     return found
 
 
-def comparisons(first: ToldFigures, second: ToldFigures, names: Iterable[str]) -> list[Comparison]:
+def comparisons(first: ToldFigures, second: ToldFigures, names: Iterable[str]) -> list[FigureSides]:
     """Figures of one kind that each of the documents has beside a name of both, and the other has not."""
-    ours, theirs, found = first.all(), second.all(), list[Comparison]()
+    ours, theirs, found = first.all(), second.all(), list[FigureSides]()
     for name in names:
         (one, _), (other, _) = first.beside(name), second.beside(name)
         for kind in sorted((one.keys() & other.keys()) - _NO_SIDES):
             sides = tuple(sorted(one[kind] - theirs)), tuple(sorted(other[kind] - ours))
             if all(sides):
-                found.append(Comparison(name, kind, *sides))
+                found.append(FigureSides(name, kind, *sides))
     return found

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trailforge.generators.document_bundles.bundling.config import Bundling, Leftover
+from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Leftover
 from trailforge.generators.document_bundles.bundling.content import COMMON_WORDS
 from trailforge.generators.document_bundles.bundling.figures import ToldFigures, choices, comparisons
 from trailforge.retrieval.sentences import split_sentences
@@ -157,13 +157,7 @@ class PairWorth(NamedTuple):
 
 
 def worth_of_pair(
-    first: ToldFacts,
-    second: ToldFacts,
-    known: PairFacts,
-    archive: AllDocuments,
-    *,
-    few_weight: float,
-    figure_weight: float,
+    first: ToldFacts, second: ToldFacts, known: PairFacts, archive: AllDocuments, config: BundleConfig
 ) -> PairWorth:
     """How much two documents at a middle distance carry.
 
@@ -188,9 +182,9 @@ def worth_of_pair(
         2 * known.cosine - 1 if known.is_of_one_day else 0.0,
     )
     retold = round(min(max(*signs, 0.0), 1.0), 6)
-    carried = askable + few_weight * of_few
-    if figure_weight:
-        carried += figure_weight * count_figures(first, second, known.shared, archive)
+    carried = askable + config.few_weight * of_few
+    if config.figure_weight:
+        carried += config.figure_weight * count_figures(first, second, known.shared, archive)
     return PairWorth(round(carried * (1 - retold), 6), askable, retold)
 
 

@@ -284,14 +284,7 @@ def _worths(
         facts = {row: ToldFacts.of(document.title, document.text) for row, document in documents.items()}
         for one, other in combinations(rows, 2):
             known = _known((one, other), meta, vectors, config.event_days)
-            yield (
-                (one, other),
-                worth_of_pair(
-                    *(facts[one], facts[other], known, meta.archive),
-                    few_weight=config.few_weight,
-                    figure_weight=config.figure_weight,
-                ),
-            )
+            yield (one, other), worth_of_pair(facts[one], facts[other], known, meta.archive, config)
 
 
 def _records(

@@ -12,8 +12,14 @@ import pytest
 from tests.support.bundle_drafts import ITEM, SOUND, context, hop, work
 from tests.support.bundle_questions import PAPER, STREET, choice, question
 from tests.support.scripted import ScriptedModel, prompt_text
-from trailforge.generators.document_bundles.drafts import TOOLS, cut_lists, reply_schema, shuffle_options
-from trailforge.generators.document_bundles.write import BundleWork, describe_sources, draft_row
+from trailforge.generators.document_bundles.drafts import (
+    TOOLS,
+    cut_lists,
+    describe_sources,
+    reply_schema,
+    shuffle_options,
+)
+from trailforge.generators.document_bundles.write import BundleWork, draft_row
 from trailforge.inference import Request
 from trailforge.retrieval.papers import CUT, cut_text
 from trailforge.schemas import BundleQuestion, MalformedReply, PlanEdge

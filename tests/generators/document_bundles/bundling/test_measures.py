@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.generators.document_bundles.bundling.config import Bundling, Leftover
+from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Leftover
 from trailforge.generators.document_bundles.bundling.measures import (
     AllDocuments,
     PairFacts,
@@ -84,7 +84,9 @@ def worth(
     days: bool = False,
 ) -> PairWorth:
     known = PairFacts(shared, cosine, is_of_one_day=days)
-    return worth_of_pair(first, second, known, replace(WEEK, few=set(few)), few_weight=2.0, figure_weight=8.0)
+    return worth_of_pair(
+        first, second, known, replace(WEEK, few=set(few)), BundleConfig(few_weight=2.0, figure_weight=8.0)
+    )
 
 
 def test_each_documents_own_figures_and_names_of_what_both_name_count() -> None:
