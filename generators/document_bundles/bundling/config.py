@@ -57,7 +57,7 @@ class BundleConfig:
     min_retold: float = 0.0
     """In a bundle of news each document tells of one matter with another: words of the titles, by rarity, figures and
     names, or the days say so (`measures.worth_of_pair`: `retold`). What shares a subject alone does not; papers may.
-    Bundles are parted by it when they are made: what is left of one may be less near than `min_cosine` on average."""
+    Bundles are parted by it when they are made; what is left of one is held against `min_cosine` again."""
     few_share: float = 0.01
     """Bundles are ranked: of a name in no larger share of the documents, and in ten always, few tell (`measures`)."""
     few_weight: float = 2.0

@@ -21,6 +21,7 @@ import numpy as np
 from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Leftover
 from trailforge.generators.document_bundles.bundling.content import COMMON_WORDS
 from trailforge.generators.document_bundles.bundling.figures import ToldFigures, choices, comparisons
+from trailforge.generators.document_bundles.bundling.units import ROUNDING, own_links
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.retrieval.words import words_of
 
@@ -214,24 +215,48 @@ def part_by_matter(
     worths: Mapping[tuple[int, int], PairWorth],
     papers: Sequence[bool],
     origins: Sequence[str],
-    least: float,
+    vectors: np.ndarray,
+    config: BundleConfig,
 ) -> Bundling:
     """Bundles whose news each tell of one matter with another of theirs; what is parted off is left over.
 
-    `worths`: of each pair of each bundle, by its rows. Their `retold` has to reach `least`: two that share a subject
-    and its names, and neither words of their titles nor figures nor the days, are about two matters. Papers of one
-    subject go together all the same. `papers`, `origins`: of each document.
+    `worths`: of each pair of each bundle, by its rows. Their `retold` has to reach `min_retold`: two that share a
+    subject and its names, and neither words of their titles nor figures nor the days, are about two matters. Papers of
+    one subject go together all the same. In what is left each is as near the others as `min_cosine` asks, else it goes,
+    too. `papers`, `origins`: of each document. `vectors`: as bundling compares them, of length 1.
     """
     bundles: list[tuple[int, ...]] = []
-    for rows in bundling.bundles:
-        parts: list[tuple[int, ...]] = []
-        for row in rows:
-            near = [p for p in parts if any(_go_together((other, row), worths, papers, least) for other in p)]
-            parts = [*(part for part in parts if part not in near), tuple(sorted((row, *chain(*near))))]
-        bundles += [part for part in parts if len({origins[row] for row in part}) > 1]
-    kept = set(chain(*bundles))
-    left = [Leftover(row, "other_matter") for rows in bundling.bundles for row in rows if row not in kept]
+    left: list[Leftover] = []
+    waiting = [(rows, True) for rows in bundling.bundles]
+    while waiting:
+        rows, is_as_made = waiting.pop()
+        for part in _matters(rows, worths, papers, config.min_retold):
+            if len({origins[row] for row in part}) < 2:
+                left += [Leftover(row, "other_matter") for row in part]
+            elif (is_as_made and part == rows) or (least := _least_near(part, vectors, config.min_cosine)) is None:
+                bundles.append(part)
+            else:
+                left.append(Leftover(least, "alone"))
+                waiting.append((tuple(row for row in part if row != least), False))
     return Bundling(bundles=tuple(sorted(bundles)), leftovers=tuple(sorted((*bundling.leftovers, *left))))
+
+
+def _matters(
+    rows: Sequence[int], worths: Mapping[tuple[int, int], PairWorth], papers: Sequence[bool], least: float
+) -> list[tuple[int, ...]]:
+    """The rows in parts that no pair joins; each part's rows ascend."""
+    parts: list[tuple[int, ...]] = []
+    for row in rows:
+        near = [part for part in parts if any(_go_together((other, row), worths, papers, least) for other in part)]
+        parts = [*(part for part in parts if part not in near), tuple(sorted((row, *chain(*near))))]
+    return parts
+
+
+def _least_near(rows: Sequence[int], vectors: np.ndarray, min_cosine: float) -> int | None:
+    """The document that is least like the others, where that is too little."""
+    links = own_links(vectors[list(rows)])
+    least = int(links.argmin())
+    return rows[least] if links[least] < min_cosine - ROUNDING else None
 
 
 def _go_together(

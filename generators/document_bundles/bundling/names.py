@@ -44,8 +44,8 @@ _OFFICES = frozenset(
     "honorable mr mrs ms dr".split()
 )
 """Words that stand before somebody's name, or in place of it."""
-_BEHIND_NAMES = frozenset("jr sr esq m.d d.o ph.d j.d m.a m.s b.a b.s m.b.a m.p.h r.n".split())
-"""What stands behind somebody's name, without a last full stop."""
+_BEHIND_NAMES = frozenset("jr sr esq m.d d.o ph.d j.d m.a m.s b.a b.s m.b.a m.p.h r.n inc llc llp ltd corp".split())
+"""What stands behind a person's or a firm's name, without a last full stop."""
 _NOBODY = frozenset(
     "house senate congress congressional committee subcommittee caucus capitol republican republicans democrat "
     "democrats democratic gop washington section task bill act amendment resolution powers colleague colleagues "

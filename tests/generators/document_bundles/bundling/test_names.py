@@ -175,7 +175,7 @@ def keys(*names: str, known: tuple[str, ...] = ()) -> list[str]:
         (("i-70", "d-3rd middlesex"), ["i-70", "d-3rd middlesex"]),
         (("pa", "wash", "mass."), ["pa", "wash", "mass."]),
         (("pa", "pennsylvania", "massachusetts", "mass.", "washington", "wash"), ["pennsylvania", "massachusetts"]),
-        (("m.d.", "jr", "sr.", "ph.d"), []),
+        (("m.d.", "jr", "sr.", "ph.d", "inc"), []),
         (("h.r.", "dear colleague", "dear colleagues", "u.s.", "department of"), ["u.s."]),
         (("house", "senate", "republicans"), []),
         (("senator", "dear"), []),
