@@ -23,16 +23,16 @@ _SHARE = re.compile(r"\b\d[\d.]*\s?(?:%|percent\b|per cent\b)", re.IGNORECASE)
 _DAY = re.compile(rf"\b(?:{_MONTH}\s\d{{1,2}}(?:st|nd|rd|th)?(?:,?\s\d{{4}})?|\d{{1,2}}\s{_MONTH}(?:\s\d{{4}})?)\b")
 _NUMBER = r"\d[\d,]*(?:\.\d+)?(?: (?:thousand|million|billion))?|two|three|four|five|six|seven|eight|nine|ten"
 _COUNT = re.compile(rf"(?P<before>\S+ )?(?<![\w$€£.,/-])(?P<number>{_NUMBER}) (?:[a-z-]+ )?(?P<noun>[a-z]{{3,}}s)\b")
-_KINDS = (("sums", _SUM), ("shares", _SHARE), ("days", _DAY))
-_NO_SIDES = frozenset({"days"})
-"""Of two days nobody asks for the larger one, and every report has some."""
+_KINDS = (("sums", _SUM), ("shares", _SHARE), ("dates", _DAY))
+_NO_SIDES = frozenset({"dates"})
+"""Of two dates nobody asks for the larger one, and every report has some."""
 
 
 class Figure(NamedTuple):
     """A figure of a sentence."""
 
     kind: str
-    """`sums`, `shares`, `days`, or the things that are counted."""
+    """`sums`, `shares`, `dates`, or the things that are counted."""
     at: int
     """Where it begins."""
     text: str
@@ -58,7 +58,7 @@ class FigureSides(NamedTuple):
 
 
 def figures_of(sentence: str) -> list[Figure]:
-    """Sums, shares, days and counts of things. A number after a capital counts nothing: Section 4, Table 2, H.R. 4."""
+    """Sums, shares, dates and counts of things. A number after a capital counts nothing: Section 4, Table 2, H.R. 4."""
     found: list[Figure] = []
     for kind, pattern in _KINDS:
         found += [
