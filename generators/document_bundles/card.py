@@ -136,13 +136,13 @@ def _yield(
     calls = sum(each.calls for each in manifest.calls_by_purpose if each.purpose not in _PURPOSES)
     each = f", {calls / len(kept):.1f} a question" if kept else ""
     mended = sum(each.calls for each in manifest.calls_by_purpose if each.purpose == "mend")
-    again = f" (in {mended} of them a draft that would not do was written again)" if mended else ""
+    each += f" (in {mended} of them a draft that would not do was written again)" if mended else ""
     lines = [
         "## Yield\n",
         f"{len(kept)} questions of {len(bundles)} bundles: {_rate(len(kept), len(bundles))} of 100 bundles, "
         f"{_rate(len(kept), documents)} of 100 documents in bundles. {len(giving)} bundles gave one or more; of "
         f"{silent} the writer said why it wrote none (`{_SILENT}` in `rejected/`).",
-        f"\nCalls for writing, editing, reading and judging: {calls}, {calls / len(bundles):.1f} a bundle{each}{again}\n",
+        f"\nCalls for writing, editing, reading and judging: {calls}, {calls / len(bundles):.1f} a bundle{each}\n",
         "| kind | written | accepted | bundles with one | calls behind those written |",
         "|---|---:|---:|---:|---:|",
     ]

@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -153,6 +153,8 @@ FEWEST_FOR_UMAP = 50
 _LABELS = 14
 _APART = 0.13
 """Of the map's width and height: labels nearer to each other would overlap."""
+_NEAR_EDGE = 0.2
+"""Of the map's width: half of a label of five words takes that much."""
 _COLOURS = ("#3b75af", "#e8963e", "#509e3d", "#b5433a", "#8d69b8", "#84584e", "#d57dbe", "#3fa7b5")
 """Of bundles, in turn: there are more bundles than colours one can tell apart, so lines join a bundle's documents."""
 
@@ -246,10 +248,17 @@ def _name_bundles(
         is_free = all((abs(above - other) / _extent(places) > (2 * _APART, _APART / 3)).any() for other in named)
         if len(named) < _LABELS and themes[number] and is_free and _spread(places, rows) < _APART:
             named.append(above)
+            side = _side(above[0], places[:, 0])
             text = axes.annotate(
-                themes[number], tuple(above), (0, 5), textcoords="offset points", ha="center", fontsize=8, color=DARK
+                themes[number], tuple(above), (0, 5), textcoords="offset points", ha=side, fontsize=8, color=DARK
             )
             text.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
+
+
+def _side(place: float, places: np.ndarray) -> Literal["left", "center", "right"]:
+    """How a label stands to its place, from left to right: near an edge of the map it would be cut if it were above."""
+    share = (place - np.nanmin(places)) / max(float(np.nanmax(places) - np.nanmin(places)), 1e-12)
+    return "left" if share < _NEAR_EDGE else "right" if share > 1 - _NEAR_EDGE else "center"
 
 
 def _spread(places: np.ndarray, rows: Group) -> float:
