@@ -54,7 +54,7 @@ def test_no_label_is_cut_at_an_edge(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FigureCanvasAgg, "print_png", look)
     line = np.repeat(np.linspace(-1, 1, 5), 2)[:, None] * np.eye(8)[0] + np.eye(8)[1] * np.tile([0.0, 0.01], 5)[:, None]
     bundling = Bundling(bundles=tuple((row, row + 1) for row in range(0, 10, 2)), leftovers=())
-    themes = ["unemployment infrastructure transportation"] * 5
+    themes = ["unemployment infrastructure transportation administration representatives"] * 5
     maps.map_of_documents(line.astype(np.float32), list("ab") * 5, bundling, themes, seed=0)
     assert len(inside) >= 2 and all(inside)
 
