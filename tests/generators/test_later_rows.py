@@ -10,13 +10,17 @@ from typing import Any
 
 import pytest
 
+from trailforge.filters import FilterConfig, judge_trajectory
 from trailforge.filters.base import first_rejection
+from trailforge.filters.thoughts import unfounded_thoughts
 from trailforge.generators.agent_trajectories import evidence
 from trailforge.generators.agent_trajectories.filters import AgentFilterConfig, judge_episode
 from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.generators.answer_reading import read_facts
 from trailforge.generators.kg_trajectories.filters import KgEpisodeFilterConfig, judge_kg_episode
-from trailforge.schemas import KgTrajectory, from_stored
+from trailforge.generators.mcts_trajectories.spans import span_problem
+from trailforge.generators.mcts_trajectories.story import mismatch, narrate, read_on, story_of
+from trailforge.schemas import KgTrajectory, Question, Trajectory, from_dict, from_stored
 
 FILE = Path(__file__).parents[1] / "recorded" / "later_rows.json.gz"
 RECORDED: dict[str, Any] = json.loads(gzip.decompress(FILE.read_bytes()))
@@ -65,3 +69,36 @@ async def test_a_link_that_was_remembered_rejects_though_the_last_one_was_read(u
 def test_who_remembers_what_is_compared_has_answered(uid: str, reason: str) -> None:
     verdict = first_rejection(judge_kg_episode(episode(uid), [], KgEpisodeFilterConfig()))
     assert (verdict.reason if verdict else "") == reason
+
+
+def chain(uid: str) -> tuple[Trajectory, Question]:
+    row = from_stored(Trajectory, RECORDED["chains"][uid]["row"], source=FILE)
+    return row, from_dict(Question, RECORDED["questions"][row.question_id])
+
+
+def reasons(row: Trajectory, question: Question) -> list[str]:
+    return [v.reason for v in judge_trajectory(row, question, [], FilterConfig()) if not v.keep]
+
+
+@pytest.mark.parametrize("uid", ["2519", "8876"])
+def test_a_straight_chain_reads_on_where_the_next_answer_was_shown(uid: str) -> None:
+    row, question = chain(uid)
+    steps = read_on(row.steps)
+    story = replace(story_of(row, "reread"), steps=steps)
+    assert story_of(row, "reread").searches() == [0, 1] and story.searches() == [0]
+    assert steps[1].passages == row.steps[0].passages and steps[1].answer == row.steps[1].answer
+    messages, spans = narrate(story, seed=uid)
+    told = replace(row, steps=steps, messages=messages, spans=spans, thoughts="templates", num_tool_calls=1)
+    assert (mismatch(told), span_problem(told), reasons(told, question)) == ("", "", [])
+    assert unfounded_thoughts(told, max_words=150).keep
+
+
+@pytest.mark.parametrize("uid", ["c0ac", "4343", "e185", "a2f7", "9c34", "62bf", "8aeb"])
+def test_a_chain_searches_for_what_was_not_shown(uid: str) -> None:
+    row, question = chain(uid)
+    assert read_on(row.steps) == row.steps and "redundant_search" not in reasons(row, question)
+
+
+def test_a_detour_whose_answer_stood_in_the_first_of_its_passages_is_rejected() -> None:
+    """ "What does SEAL stand for?", when the passage on the SEALs was shown; another one says it once more."""
+    assert reasons(*chain("888b")) == ["redundant_search"]
