@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 from trailforge.mcts.plan import references
 from trailforge.retrieval.words import strip_accents, words_of
@@ -66,6 +67,16 @@ def supports(passage: Passage | Document, query: str, answer: str, given: Collec
     not taken for support.
     """
     return says(passage, answer) and _speaks_of(passage, query, given)
+
+
+def bears_out(passage: Passage, quote: str, query: str, answer: str, given: Collection[str] = ()) -> bool:
+    """Do words of a passage have a word of the answer, or its title, and does the passage speak of what is asked?
+
+    What the words say of the two is not seen.
+    """
+    cited = _Words(_text_of(replace(passage, text=quote)))
+    has_answer = says(replace(passage, text=quote), answer) or cited.count(_words(answer)) > 0
+    return has_answer and _speaks_of(passage, query, given)
 
 
 def says(passage: Passage | Document, answer: str) -> bool:

@@ -26,8 +26,8 @@ from trailforge.schemas.text import count_conversation
 
 PROMPTS = Prompts("trailforge.generators.mcts_trajectories", "trailforge.generators")
 ReasoningRows = Literal["search", "reread"]
-"""How a wrong reading is mended, and what was shown before is found. `search`: by a search, as in the paper, whose tail
-repeats query and passages of the mended step (section 3.1.4). `reread`: the same passages are read again, without one."""
+"""How a wrong reading is mended, and what was shown before is found. `search`: by a search, as in the paper, whose
+tail repeats query and passages of the mended step (section 3.1.4). `reread`: the same passages are read again."""
 PartName = Literal["plan", "next", "claim", "reflection", "new_plan", "end"]
 _NAME = re.compile(r"[A-Z0-9][\w'’-]*(?: +[A-Z0-9][\w'’-]*)*")
 _NO_NAMES = frozenset(
