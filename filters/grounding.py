@@ -10,8 +10,8 @@ from trailforge.mcts.plan import references
 from trailforge.retrieval.words import strip_accents, words_of
 from trailforge.rewards import is_near_miss, is_never_quoted, mentions, normalize_answer, same_answer, states
 from trailforge.rewards.figures import spell_in_figures
-from trailforge.rewards.names import is_people
-from trailforge.rewards.reading import fold, is_number, name_key, nations, read
+from trailforge.rewards.names import country_names
+from trailforge.rewards.reading import fold, is_number, read
 from trailforge.schemas import Document, Passage, Step
 
 CHOICE = re.compile(r"\bor\b|\bbetween\b|\bamong\b|\bboth\b|#\d+.*#\d+", re.IGNORECASE)
@@ -87,14 +87,8 @@ def says(passage: Passage | Document, answer: str) -> bool:
     French writer need not be in France.
     """
     text = _text_of(passage)
-    is_named = any(states(text, name) for name in (answer, *_names_of_country(answer)))
+    is_named = any(states(text, name) for name in (answer, *country_names(answer)))
     return is_named or _states_all(text, answer) or says_turned(text, answer)
-
-
-def _names_of_country(answer: str) -> list[str]:
-    """Its other names; none of two letters, which are words, too."""
-    names = nations().get(name_key(answer), ())
-    return [name for name in names if name != answer and not is_people(name) and len(name) > 2]
 
 
 def is_title_of_gold(answer: str, passages: Iterable[Passage | Document], golds: Sequence[str]) -> bool:

@@ -297,9 +297,10 @@ def _misread(asked: ChainQuestion, prompt: str, not_these: set[str], rng: random
 
 
 def _thoughts(schema: str, prompt: str, behaviour: Behaviour, question: str, rng: random.Random) -> str:
-    """As many words in each field as a sentence or two have, and a sentence that has the answer where one is cited. What
-    the model is asked is true, but of a mistake that it is stated only as often as was counted, and of the first claim
-    but in the counted share of questions."""
+    """As many words in each field as a sentence or two have, and a sentence that has the answer where one is cited.
+
+    What the model is asked is true, but of a mistake that it is stated only as often as was counted, and of the first
+    claim but in the counted share of questions."""
     is_supported = random.Random(f"supported|{question}").random() >= share_of(behaviour.unsupported)
     turns = {name: turn["properties"] for name, turn in json.loads(schema)["properties"].items()}
     reply = {
