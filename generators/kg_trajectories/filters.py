@@ -232,7 +232,10 @@ def leaking_turns(row: KgTrajectory, *, bridges: Bridges = "checked") -> dict[in
     """
     turns = [message.content for message in row.messages if message.role == "assistant"]
     leaks: dict[int, tuple[str, str]] = {}
-    for names, may_guess in [((row.final_answer,), False), *guessed_hops(row.gold_hops, bridges)]:
+    for names, may_guess in [
+        (names_of_answer(row.final_answer, row.golds), False),
+        *guessed_hops(row.gold_hops, bridges),
+    ]:
         if any(is_never_quoted(name) or mentions(row.question, name) for name in names):
             continue
         shown = next((s.index for s in row.steps if any(shows(s, name) for name in names)), len(row.steps))

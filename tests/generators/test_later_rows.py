@@ -61,12 +61,14 @@ async def test_a_link_that_was_remembered_rejects_though_the_last_one_was_read(u
     [
         ("0f76", "answer_leaked"),  # "a 1932 Buster Keaton comedy … from the 1970s"
         ("6f54", "answer_leaked"),  # "in American Samoa, I think … would be in Iran"
+        ("5068", "answer_leaked"),  # "She was of the Byzantine imperial family, but I should check"
+        ("8c08", ""),
         ("9327", ""),
         ("eae3", ""),
         ("4e67", ""),  # "I recall Dan Ireland directed it": a bridge, which it looks up
     ],
 )
-def test_who_remembers_what_is_compared_has_answered(uid: str, reason: str) -> None:
+def test_who_remembers_the_answer_or_what_is_compared_has_answered(uid: str, reason: str) -> None:
     verdict = first_rejection(judge_kg_episode(episode(uid), [], KgEpisodeFilterConfig()))
     assert (verdict.reason if verdict else "") == reason
 
