@@ -22,7 +22,8 @@ from trailforge.schemas import MalformedReply, TextSpan, Trajectory, Verdict
 
 _TOKEN = re.compile(r"\d+(?:[.,:/]\d+)*(?:st|nd|rd|th|s)?(?![^\W\d_])|[^\W_](?:[\w.'’&-]*\w)?", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*(?:st|nd|rd|th|s)?", re.IGNORECASE)
-_COUNTED = r"steps?|sub-?questions?|questions?|passages?|results?|numbers?|parts?|hops?|documents?|search(?:es)?|facts?|things?"
+_COUNTED = r"steps?|sub-?questions?|questions?|passages?|results?|numbers?|parts?|hops?|documents?|search(?:es)?|facts?"
+_COUNTED += r"|things?"
 _POSITIONS = re.compile(
     rf"\b(?:{_COUNTED}) +#?\d{{1,2}}\b(?:(?: *,| and| to| or|-|–) *#?\d{{1,2}}\b)*"
     rf"|#\d+|\(\d{{1,2}}\)|(?:^|\s)\d{{1,2}}[.)](?=\s)|\b\d{{1,2}} +(?:{_COUNTED})\b",

@@ -118,8 +118,8 @@ def test_a_reply_that_cannot_be_used_is_written_again_with_the_reason() -> None:
     first, second = map(prompt_text, model.requests)
     assert second.startswith(first) and "turn 2: the number 12" in second.removeprefix(first)
     assert told.provenance.call_keys[-2:] == tuple(request.key for request in model.requests)
-    (kept,), usage, _ = run(lambda request: bad, ROWS["campuses"], config=replace(THOUGHTS, tries=3))
-    assert kept.thoughts == "templates" and usage.calls == 3
+    (kept,), usage, _ = run(lambda request: bad, ROWS["campuses"], config=replace(THOUGHTS, tries=2))
+    assert kept.thoughts == "templates" and usage.calls == 2
 
 
 @pytest.mark.parametrize(
