@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
+from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.generators.searched import KG_FILTER, QUESTION_HINTS, SEARCHED
 from trailforge.pipelines.dataset import DataSet, RunOption, Stage, Table
 from trailforge.protocols import REACT, SEARCH_R1
-from trailforge.schemas import Question, SftRow
+from trailforge.schemas import ContrastivePair, Question, SftRow
 
 NAME = "agent_trajectories"
 DRAW, EPISODE, FILTER = "draw", "episode", "filter"
@@ -33,7 +33,7 @@ DATASET = DataSet(
             source="question_id",
         ),
         "pairs": Table(
-            record=AgentPair,
+            record=ContrastivePair,
             kind=("agent",),
             decided="product",
             made_of=lambda row: ((NAME, row.good_uid),),

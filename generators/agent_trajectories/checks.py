@@ -11,11 +11,11 @@ from trailforge.generators.agent_trajectories.choice import Rejected, preference
 from trailforge.generators.agent_trajectories.config import AgentRunConfig
 from trailforge.generators.agent_trajectories.evidence import facts_to_read
 from trailforge.generators.agent_trajectories.filters import KNOWN, known_from_memory
-from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory, FromMemory
+from trailforge.generators.agent_trajectories.record import AgentTrajectory, FromMemory
 from trailforge.generators.agent_trajectories.rows import made_of, searches_match, sft_rows, with_shares
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks
-from trailforge.schemas import InvalidInput, Question, RejectedRow, SftRow, Verdict, from_dict
+from trailforge.schemas import ContrastivePair, InvalidInput, Question, RejectedRow, SftRow, Verdict, from_dict
 
 
 class AgentRowChecks(RowChecks):
@@ -110,7 +110,7 @@ class AgentRowChecks(RowChecks):
         rejected: Mapping[str, Sequence[Rejected]],
     ) -> None:
         """Of each question's draws the right ones were taken, for the shares that they have, and paired."""
-        pairs: list[AgentPair] = []
+        pairs: list[ContrastivePair] = []
         for question_id in dict.fromkeys((*taken, *rejected)):
             good, bad = taken.get(question_id, ()), rejected.get(question_id, ())
             drawn = sorted((*good, *(row for row, _ in bad)), key=lambda row: row.sample)
@@ -124,4 +124,4 @@ class AgentRowChecks(RowChecks):
                 self.problem(name, question_id, "the filters choose others of its draws, or for other reasons")
             pairs += preference_pairs(good, bad, self.config.generator.max_pairs)
         differs, missing = "this pair is not what its episodes give", "this pair of episodes is missing"
-        self.check_made("pairs", name, pairs, AgentPair, differs, missing)
+        self.check_made("pairs", name, pairs, ContrastivePair, differs, missing)

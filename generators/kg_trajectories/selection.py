@@ -12,7 +12,6 @@ it, "unknown" is preferred to a wrong answer.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -35,11 +34,12 @@ from trailforge.generators.kg_trajectories.filters import (
     ungrounded_answer,
     wrong_steps,
 )
+from trailforge.generators.pairs import best_pair, common_prefix, distinct_pairs, make_pair
 from trailforge.protocols import KG_SEARCH
-from trailforge.protocols.transcripts import make_truth, pay, read_transcript
+from trailforge.protocols.transcripts import make_truth, read_transcript
 from trailforge.rewards import is_near_miss, mcts_reward, mentions
 from trailforge.rewards.episode import Episode, is_stated, knows_that_unknown
-from trailforge.schemas import ContrastivePair, GroundTruth, KgStep, KgTrajectory, Message, Verdict
+from trailforge.schemas import ContrastivePair, GroundTruth, KgStep, KgTrajectory, Verdict
 
 SURPLUS = "surplus"
 TOO_SIMILAR = "too_similar"
@@ -164,13 +164,10 @@ def contrastive_pairs(
         if not good and verdict.reason == WRONG and is_stated(_read(row), truth_of(row)) is False:
             parted = [(one, _last_parting(one, row)) for one in unknown]
         made = [_pair(one, row, verdict, place) for one, place in parted if place is not None]
-        made = [pair for pair in made if not _is_ranked_lower(pair, truth_of(row))]
-        pairs += [max(made, key=lambda p: p.diverges_at)] if made else []
+        best = best_pair(made, truth_of(row))
+        pairs += [best] if best else []
     pairs.sort(key=lambda pair: (-pair.diverges_at, pair.bad_reward, pair.uid))
-    distinct: dict[tuple[Message, ...], ContrastivePair] = {}
-    for pair in pairs:
-        distinct.setdefault(pair.bad_messages[: pair.diverges_at + 1], pair)
-    pairs = list(distinct.values())
+    pairs = distinct_pairs(pairs)
     turns, seen = [], Counter[str]()
     for pair in pairs:
         turns.append(seen[pair.reason])
@@ -195,11 +192,6 @@ def _read(row: KgTrajectory) -> Episode:
 
 def _is_unknown(row: KgTrajectory) -> bool:
     return knows_that_unknown(_read(row), truth_of(row))
-
-
-def _is_ranked_lower(pair: ContrastivePair, truth: GroundTruth) -> bool:
-    """Does the reward pay the bad one more than the good one as it stands in the pair?"""
-    return pay(pair.good_messages, truth) < pay(pair.bad_messages, truth)
 
 
 def _last_parting(one: KgTrajectory, other: KgTrajectory) -> int | None:
@@ -326,25 +318,19 @@ def _gold_in(step: KgStep, row: KgTrajectory) -> frozenset[tuple[str, str]]:
 
 def _pair(good: KgTrajectory, bad: KgTrajectory, verdict: Verdict, place: int) -> ContrastivePair:
     number = sum(message.role == "assistant" for message in bad.messages[:place])
-    return ContrastivePair(
-        uid=hashlib.sha256(f"{good.uid}\0{bad.uid}".encode()).hexdigest()[:16],
-        question_id=good.question_id,
+    return make_pair(
+        good,
+        bad,
+        verdict,
+        place,
         question=good.question,
         answer=good.answer,
-        good_uid=good.uid,
-        bad_uid=bad.uid,
+        protocol=KG_SEARCH.name,
         good_messages=(*bad.messages[:place], *good.messages[_turns(good)[number] :]),
         bad_messages=bad.messages,
-        diverges_at=place,
-        reason=verdict.reason,
-        detail=verdict.detail,
+        bad_answer=bad.final_answer,
         good_reward=good.reward.total,
         bad_reward=bad.reward.total,
         origin="oracle" if "oracle" in (good.origin, bad.origin) else "policy",
+        parts_at_fault=True,
     )
-
-
-def common_prefix(first: Sequence[Message], second: Sequence[Message]) -> int:
-    """How many messages at the beginning are the same."""
-    same = (one == other for one, other in zip(first, second, strict=False))
-    return next((i for i, is_same in enumerate(same) if not is_same), min(len(first), len(second)))

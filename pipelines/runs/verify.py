@@ -8,7 +8,7 @@ import sqlite3
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,11 +66,11 @@ def verify_run(folder: Path) -> Report:
 
 
 def _as_stored(made: Manifest, found: Manifest, dataset: DataSet) -> tuple[SchemaVersion, ...]:
-    """Tables in the versions that the manifest found says, where these are still read: a run may be older than we."""
-    versions = {each.table: each.version for each in found.schema_versions}
+    """Tables as the manifest found says, where they are still read so: a run may be older than we."""
+    stored = {each.table: each for each in found.schema_versions}
     return tuple(
-        replace(each, version=versions[each.table])
-        if is_read(dataset.all_tables[each.table].record, each.record, versions.get(each.table, ""))
+        replace(each, record=old.record, version=old.version)
+        if (old := stored.get(each.table)) and is_read(dataset.all_tables[each.table].record, old.record, old.version)
         else each
         for each in made.schema_versions
     )
@@ -140,7 +140,7 @@ def _check_strays(folder: Path, manifest: Manifest, tables: Iterable[str], repor
 
 
 _MOST_SHOWN = 20
-_SAID_LATER = ("right_by", "parts_at_fault")
+_SAID_LATER = ("right_by", "parts_at_fault", "protocol", "bad_answer", "provenance")
 """Fields that rows of an earlier version do not have, though they follow from what other tables hold."""
 
 
@@ -214,14 +214,15 @@ class RowChecks(ABC):
         for uid in expected:
             self.problem(name, uid, missing)
 
-    def _unsaid(self, table: str, name: str, rows: Sequence[Any]) -> dict[str, None]:
-        """What rows of an earlier version do not say of themselves yet. Its files have no such columns; those that
-        curation wrote again have them, and nothing in them."""
-        silent = [each for each in _SAID_LATER if rows and all(getattr(row, each, "") is None for row in rows)]
+    def _unsaid(self, table: str, name: str, rows: Sequence[Any]) -> dict[str, Any]:
+        """What rows of an earlier version do not say of themselves yet, with what stands in its place. Its files have
+        no such columns; those that curation wrote again have them, and nothing in them."""
+        optional = {each.name: each.default for each in fields(rows[0]) if each.name in _SAID_LATER} if rows else {}
+        silent = {each: held for each, held in optional.items() if all(getattr(row, each) == held for row in rows)}
         if silent and not self._undo.rows:
             columns = pq.read_schema(self.folder / table / name).names
-            silent = [each for each in silent if each not in columns]
-        return dict.fromkeys(silent)
+            return {each: held for each, held in silent.items() if each not in columns}
+        return silent
 
     def rejected_episodes(self, name: str, stage: str, record: type[T]) -> Iterator[tuple[T, Verdict]]:
         """What a stage rejected in a file, each with what is against it; a row that holds no episode is reported."""

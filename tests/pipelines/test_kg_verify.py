@@ -217,6 +217,29 @@ def test_rows_of_a_version_that_did_not_say_what_finds_them_right_are_no_problem
     assert is_amiss()
 
 
+def test_pairs_of_a_version_before_are_held_against_what_they_say(original_kg: Runs, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(original_kg["free"].folder, tmp_path / "run"))
+    new = ("protocol", "agent", "agent_config", "backend", "index", "bad_answer", "parts_at_fault", "provenance")
+    paths = sorted((folder / "pairs").glob("*.parquet"))
+    for path in paths:
+        for column in new:
+            of_before(path, "1.0", column)
+
+    def refit(content: dict[str, Any]) -> None:
+        for path in paths:
+            name = path.relative_to(folder).as_posix()
+            next(each for each in content["files"] if each["path"] == name)["sha256"] = sha256_of(path)
+        next(each for each in content["schema_versions"] if each["table"] == "pairs")["version"] = "1.0"
+
+    edit_manifest(folder, refit)
+    assert [each for each in verify_run(folder).problems if "run.json" not in each] == []
+    table = pq.read_table(paths[0])
+    at = table.column_names.index("reason")
+    pq.write_table(table.set_column(at, table.schema.field(at), pa.array(["so"] * len(table))), paths[0])
+    edit_manifest(folder, refit)
+    assert any("this pair is not what its episodes give" in each for each in verify_run(folder).problems)
+
+
 REJECTED_EPISODES: dict[str, tuple[Changes, str]] = {
     "reason": (lambda row: {"reason": "low_reward"}, "the filters choose others of its episodes, or for other reasons"),
     "detail": (lambda row: {"detail": "so"}, "the filters choose others of its episodes, or for other reasons"),

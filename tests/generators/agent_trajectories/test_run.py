@@ -18,7 +18,7 @@ from tests.support.search_agent import Model
 from tests.support.world import write_questions
 from trailforge.flows import execute as execution
 from trailforge.flows.execute import RunRequest, execute
-from trailforge.generators.agent_trajectories import DATASET, AgentPair, AgentTrajectory
+from trailforge.generators.agent_trajectories import DATASET, AgentTrajectory
 from trailforge.generators.agent_trajectories.config import AgentRunConfig
 from trailforge.inference import ModelClient
 from trailforge.inspector.terminal import show_end, show_rows
@@ -28,7 +28,7 @@ from trailforge.pipelines.runs.finish import CARD, finished_run
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.presets import load_preset
 from trailforge.protocols import SEARCH_R1
-from trailforge.schemas import Manifest, PreferenceRow, RejectedRow, SftRow, read_rows
+from trailforge.schemas import ContrastivePair, Manifest, PreferenceRow, RejectedRow, SftRow, read_rows
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import open_set
@@ -96,12 +96,13 @@ def test_the_books_balance_and_every_draw_is_a_row_or_rejected(original: Path) -
 
 def test_every_row_says_where_it_is_from(original: Path) -> None:
     rows: list[AgentTrajectory] = rows_of(original, "agent_trajectories")
-    pairs: list[AgentPair] = rows_of(original, "pairs")
+    pairs: list[ContrastivePair] = rows_of(original, "pairs")
     sft: list[SftRow] = rows_of(original, "sft")
     assert pairs and [row.uid for row in sft] == [row.uid for row in rows]
     for row in (*rows, *pairs, *sft):
         origin = row.provenance
-        assert (origin.model, origin.seed, origin.retriever) == ("scripted", 0, "bm25") and origin.call_keys
+        assert origin is not None and origin.call_keys
+        assert (origin.model, origin.seed, origin.retriever) == ("scripted", 0, "bm25")
         assert origin.run_id == finished_run(original)[0].run_id and origin.prompt_version
     assert {(row.agent, row.agent_config) for row in (*rows, *pairs)} == {(SEARCH_R1.name, rows[0].agent_config)}
     assert all(SEARCH_R1.validate(row.episode.messages, strict=True) == [] for row in rows)
