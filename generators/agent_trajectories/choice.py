@@ -17,6 +17,7 @@ from trailforge.generators.agent_trajectories.evidence import (
 from trailforge.generators.agent_trajectories.filters import LACKING, UNREAD, AgentFilterConfig, judge_episode
 from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.generators.pairs import best_pair, common_prefix, distinct_pairs, make_pair
+from trailforge.pipelines.life import Chosen
 from trailforge.protocols.transcripts import make_truth, read_transcript
 from trailforge.rewards import is_near_miss
 from trailforge.rewards.episode import is_stated, knows_that_unknown
@@ -30,7 +31,7 @@ Rejected = tuple[AgentTrajectory, Verdict]
 """With the first verdict against it."""
 
 
-def select(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> tuple[list[AgentTrajectory], list[Rejected]]:
+def select(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> Chosen[AgentTrajectory]:
     """All draws on a question, each once and with what its filters measured: those that are taken, best first, and the
     others in the order of their draws.
 
@@ -56,7 +57,7 @@ def select(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> tuple[
             rejected.append((row, Verdict(keep=False, reason=SURPLUS, score=float(config.most), detail=detail)))
         else:
             taken.append(row)
-    return taken, sorted(rejected, key=lambda each: each[0].sample)
+    return Chosen(taken, sorted(rejected, key=lambda each: each[0].sample))
 
 
 def unread_rows(taken: Sequence[AgentTrajectory], rejected: Sequence[Rejected]) -> list[AgentTrajectory]:

@@ -35,6 +35,7 @@ from trailforge.generators.kg_trajectories.filters import (
     wrong_steps,
 )
 from trailforge.generators.pairs import best_pair, common_prefix, distinct_pairs, make_pair
+from trailforge.pipelines.life import Chosen
 from trailforge.protocols import KG_SEARCH
 from trailforge.protocols.transcripts import make_truth, read_transcript
 from trailforge.rewards import is_near_miss, mcts_reward, mentions
@@ -63,17 +64,9 @@ class EpisodeSelectionConfig:
     """What full similarity costs, in units of reward, when the next one is chosen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """All episodes of a question, each once."""
-
-    selected: tuple[KgTrajectory, ...]
-    """Best first."""
-    rejected: tuple[tuple[KgTrajectory, Verdict], ...]
-    """In the order of their draws, each with the first verdict against it."""
-
-
-def select(candidates: Sequence[KgTrajectory], config: EpisodeSelectionConfig = EpisodeSelectionConfig()) -> Selection:
+def select(
+    candidates: Sequence[KgTrajectory], config: EpisodeSelectionConfig = EpisodeSelectionConfig()
+) -> Chosen[KgTrajectory]:
     """Of those that all filters keep the best: by gain and unlikeness, then fewer searches of the graph in vain,
     then fewer searches, then shorter."""
     verdicts: dict[int, Verdict] = {}
@@ -94,15 +87,15 @@ def select(candidates: Sequence[KgTrajectory], config: EpisodeSelectionConfig = 
             verdicts[best] = against
         else:
             taken.append(best)
-    return Selection(
-        selected=tuple(candidates[i] for i in taken),
-        rejected=tuple((candidates[i], verdicts[i]) for i in sorted(verdicts)),
+    return Chosen(
+        tuple(candidates[i] for i in taken),
+        tuple((candidates[i], verdicts[i]) for i in sorted(verdicts)),
     )
 
 
-def unread_rows(selection: Selection) -> list[KgTrajectory]:
-    """The selected rows of which it has not been read yet whether their answer is stated, though nothing names it."""
-    return [row for row in selection.selected if facts_to_read(row) and not row.readings]
+def unread_rows(chosen: Chosen[KgTrajectory]) -> list[KgTrajectory]:
+    """The kept rows of which it has not been read yet whether their answer is stated, though nothing names it."""
+    return [row for row in chosen.kept if facts_to_read(row) and not row.readings]
 
 
 def similarity(first: KgTrajectory, second: KgTrajectory) -> float:

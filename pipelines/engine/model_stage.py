@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from trailforge.inference import Client, Meter, ModelClient, Prices, check_ledger, open_ledger
 from trailforge.inference.asker import Asker, Style
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.config import RunConfig
-from trailforge.schemas import ITEM_ERRORS, Provenance, RejectedRow, TrailforgeError, Verdict
+from trailforge.schemas import Provenance, RejectedRow, TrailforgeError, Verdict
 
 if TYPE_CHECKING:
     from trailforge.pipelines.dataset import StageRun
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,35 +118,6 @@ class RunContext:
             call_keys=tuple(call_keys),
             retriever=retriever,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draws(Generic[T]):
-    """What several draws on one item gave, in their order."""
-
-    rows: tuple[T, ...]
-    broken: dict[int, TrailforgeError]
-    """Why a draw gave none, by its number: a reply stayed malformed or was cut, or a prompt grew too long."""
-    meter: Meter
-    """Has counted the distinct calls behind all of them."""
-
-
-async def draw_all(draw: Callable[[int, Meter], Awaitable[T]], count: int) -> Draws[T]:
-    """So many draws, made at once, each with a meter of its own. One that breaks off costs the others nothing."""
-
-    async def draw_one(sample: int, meter: Meter) -> T | TrailforgeError:
-        try:
-            return await draw(sample, meter)
-        except ITEM_ERRORS as error:
-            return error
-
-    meters = [Meter() for _ in range(count)]
-    drawn = await asyncio.gather(*(draw_one(sample, meter) for sample, meter in enumerate(meters)))
-    return Draws(
-        rows=tuple(each for each in drawn if not isinstance(each, TrailforgeError)),
-        broken={sample: each for sample, each in enumerate(drawn) if isinstance(each, TrailforgeError)},
-        meter=sum(meters, Meter()),
-    )
 
 
 async def check_servers(config: RunConfig) -> None:

@@ -198,10 +198,10 @@ CHANGES: dict[str, tuple[Changes, str]] = {
         lambda r: {"episode": replace(r.episode, searches=r.episode.searches[:-1])},
         "its searches and answer are not those",
     ),
-    "share": (lambda r: {"right_draws": r.right_draws % 5 + 1}, "the share of its draws"),
+    "share": (lambda r: {"right_draws": r.right_draws % 5 + 1}, "right_draws is not what follows"),
     "memory": (lambda r: {"memory_answers": r.golds}, OTHERS),
-    "asked": (lambda r: {"memory_draws": 0}, "asked from memory another number"),
-    "agent": (lambda r: {"agent_config": "x"}, "it is of another agent"),
+    "asked": (lambda r: {"memory_draws": 0}, "memory_draws is not what follows"),
+    "agent": (lambda r: {"agent_config": "x"}, "agent_config is not what follows"),
     "question": (lambda r: {"question_id": "none"}, "is not among the inputs"),
     "scores": (lambda r: {"filters": ()}, OTHERS),
 }
@@ -246,13 +246,13 @@ def test_a_pair_and_an_sft_row_that_are_changed_or_gone_are_found(copy: Path) ->
     changes: dict[str, tuple[Changes, str, str]] = {
         "pairs": (
             lambda row: {"bad_answer": "Somebody"},
-            "this pair is not what its episodes give",
-            "this pair of episodes is missing",
+            "this row of pairs is not what kept rows give",
+            "this row of pairs is missing",
         ),
         "sft": (
             lambda row: {"train": (True,) * len(row.train)},
-            "this SFT row is not what its episode gives",
-            "this SFT row of an episode is missing",
+            "this row of sft is not what kept rows give",
+            "this row of sft is missing",
         ),
     }
     wanted = set[str]()
