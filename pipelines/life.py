@@ -2,20 +2,18 @@
 
 A data set says the parts, pure but for `draw` and `after`, which ask a model:
 
-LIFE = Life(name="draw", item=Question, table="easy", open_context=…, draw=…, choose=…)      in its work.py
-DataSet(…, stages=(Stage(name="draw", unit="questions"),), life="….work:LIFE")               in its declaration
+LIFE = Life(name="reword", item=Question, table="reworded", draw=…, derive=…, choose=…)      in its work.py
+DataSet(…, stages=(Stage(name="reword", unit="questions"),), life="….work:LIFE")             in its declaration
 
-Rows, books, `rejected/`, what `verify` recomputes and the SFT rows of what people fixed follow from them. A life that
-asks no model (`open_context` is None) is verified by living it again.
+Rows, books, `rejected/`, what `verify` recomputes and the SFT rows of what people fixed follow from them.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import zip_longest
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -24,7 +22,7 @@ from trailforge.inference import Meter, ModelClient
 from trailforge.pipelines.curated import SFT, uid_of
 from trailforge.pipelines.dataset import INPUTS, DataSet, StageRun
 from trailforge.pipelines.datasets import load_dataset
-from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, failed_row, rejected_row
+from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, RunContext, failed_row, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult, SupportCount, missing_shards
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.verify import Report, RowChecks
@@ -67,6 +65,8 @@ class Draws(Generic[R]):
     """Of each of `Life.gates` what is against the item, whose rows are chosen among all the same."""
     payload: Any = None
     """What `rejected/` holds of an item that something is against, as plain values; None: the item."""
+    chosen: Chosen[R] | None = None
+    """What `Life.choose` says of the rows, where drawing went on until that was enough."""
     beside: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Rows of other tables that came with them."""
     support: SupportCount = field(default_factory=SupportCount)
@@ -90,6 +90,10 @@ async def draw_all(draw: Callable[[int, Meter], Awaitable[R]], count: int) -> Dr
     )
 
 
+def _open_context(work: ModelWork, client: ModelClient) -> RunContext:
+    return RunContext(**work.shared(client))
+
+
 def _derive_nothing(rows: Sequence[Any], item: Any, config: Any) -> Sequence[Any]:
     return rows
 
@@ -106,8 +110,10 @@ class Life:
     """Of the rows."""
     draw: Callable[[Any, Any, Any], Awaitable[Draws[Any]]]
     """`(item, context, config)`: the rows as they come. The only part that asks a model before one is chosen."""
-    open_context: Callable[[ModelWork, ModelClient], Any] | None = None
-    """As in `ModelStage`. None: no model is asked, and the same item gives the same."""
+    open_context: Callable[[ModelWork, ModelClient], Any] = _open_context
+    """As in `ModelStage`; a `RunContext` alone where nothing else is shared."""
+    asks_model: bool = True
+    """As in `Stage`. False: items come one after the other in the run's own process, and there is no context."""
     derive: Callable[[Sequence[Any], Any, Any], Sequence[Any]] = _derive_nothing
     """`(rows, item, config)`: all rows of an item with those fields set that follow from the others."""
     choose: Callable[[Sequence[Any], Any, Any], Chosen[Any]] | None = None
@@ -126,17 +132,18 @@ class Life:
     """The one that counts the rows that were kept."""
     place: Callable[[Any], Any] | None = None
     """`(row)`: what sorts the rows of an item as they were drawn. None: that is not known of rejected ones."""
-    problems: Callable[[Any, Any, Any], Iterable[str]] | None = None
-    """`(row, item, config)`: what else is wrong with a kept row, for `verify`."""
+    problems: Callable[[Any, Any, RowChecks], Iterable[str]] | None = None
+    """`(row, item, checks)`: what else is wrong with a kept row, for `verify`."""
     refusal: Callable[[RejectedRow, Any, Any], str] | None = None
     """`(rejected row, item, config)`: what is wrong with an item's being left out; empty: nothing."""
-    beside: Callable[[RowChecks, str, Mapping[str, Any]], None] | None = None
-    """`(checks, name of a file, its items)`: reports what is wrong with `Draws.beside`."""
+    beside: Callable[[RowChecks, str, Mapping[str, Any], Mapping[str, Chosen[Any]]], None] | None = None
+    """`(checks, name of a file, its items, the choice of each)`: reports what is wrong with other tables, and what a
+    choice that cannot be made again says amiss."""
 
     def __call__(self, run: StageRun) -> None:
         """Run what is missing of the stage. Raises the first error that stopped a worker."""
         made = self.model_stage(load_dataset(run.settings.dataset))
-        if self.open_context is not None:
+        if self.asks_model:
             made(run)
             return
         from trailforge.pipelines.engine.pipeline import write_shard  # Beam
@@ -153,7 +160,7 @@ class Life:
             item=self.item,
             tables=dataset.records,
             counted=(self.table, *dataset.tables[self.table].kind),
-            open_context=self.open_context or (lambda work, client: None),
+            open_context=self.open_context,
             run_item=self.run_item,
         )
 
@@ -166,7 +173,7 @@ class Life:
             usage = drawn.meter.usage(config.model.prices)
             return ItemResult(rows={"rejected": [left]}, stages=(books,), usage=usage, support=drawn.support)
         rows, meter = self.derive(drawn.rows, item, config), drawn.meter
-        chosen = self.choice_of(rows, item, config)
+        chosen = drawn.chosen or self.choice_of(rows, item, config)
         if self.after is not None:
             chosen, spent = await self.after(rows, chosen, item, context, config)
             meter = meter + spent
@@ -174,7 +181,7 @@ class Life:
             failed_row(self.draws, f"{uid_of(item)}:{number}", error, to_dict(item))
             for number, error in drawn.broken.items()
         ]
-        rejected = [rejected_row(self.choice, row.uid, verdict, to_dict(row)) for row, verdict in chosen.rejected]
+        rejected = [rejected_row(self.choice, uid_of(row), verdict, to_dict(row)) for row, verdict in chosen.rejected]
         unfit = [self._left_out(gate, item, verdict, drawn) for gate, verdict in drawn.gates.items() if verdict]
         return ItemResult(
             rows={
@@ -203,8 +210,7 @@ class Life:
 
     def checks(self, folder: Path, manifest: Manifest, config: Any, report: Report) -> RowChecks:
         """As `DataSet.checks`, for a data set with this one stage."""
-        of = LifeChecks if self.open_context is not None else _LivedAgain
-        return of(self, folder, manifest, config, report)
+        return LifeChecks(self, folder, manifest, config, report)
 
     def _left_out(self, at: str, item: Any, verdict: Verdict, drawn: Draws[Any]) -> RejectedRow:
         return rejected_row(at, uid_of(item), verdict, to_dict(item) if drawn.payload is None else drawn.payload)
@@ -254,8 +260,9 @@ class LifeChecks(RowChecks):
             rejected[self.source_of(row)].append((row, verdict))
         self._count_items(name, items, kept.keys() | rejected.keys())
         made = defaultdict[str, list[Any]](list)
-        for uid in dict.fromkeys((*kept, *rejected)):
-            chosen = Chosen(tuple(kept.get(uid, ())), tuple(rejected.get(uid, ())))
+        uids = dict.fromkeys((*kept, *rejected))
+        stored = {uid: Chosen(tuple(kept.get(uid, ())), tuple(rejected.get(uid, ()))) for uid in uids}
+        for uid, chosen in stored.items():
             for line, rows in ((life.choice, chosen.kept), (life.draws, (*chosen.kept, *chosen.rejected))):
                 if line in self.accepted:
                     self.accepted[line] += len(rows)
@@ -263,7 +270,7 @@ class LifeChecks(RowChecks):
                 self._check_rows(name, items[uid], chosen)
             else:
                 for row in (*chosen.kept, *(row for row, _ in chosen.rejected)):
-                    self.problem(name, row.uid, f"its {self.kind} {uid!r} is not among the inputs")
+                    self.problem(name, uid_of(row), f"its {self.kind} {uid!r} is not among the inputs")
             for table, make in life.products.items():
                 made[table] += make(chosen, self.config)
         if life.sft is not None:
@@ -273,7 +280,7 @@ class LifeChecks(RowChecks):
             differs, missing = f"this row of {table} is not what kept rows give", f"this row of {table} is missing"
             self.check_made(table, name, made[table], self.records[table], differs, missing)
         if life.beside is not None:
-            life.beside(self, name, items)
+            life.beside(self, name, items, stored)
 
     def _count_items(self, name: str, items: Mapping[str, Any], drawn: set[str]) -> None:
         """Items are accepted but for those in `rejected/`, on which nothing may have been drawn."""
@@ -302,36 +309,15 @@ class LifeChecks(RowChecks):
             if different:
                 rejected = "rejected: " * (number >= len(stored.kept))
                 what = f"{different} is not what follows from its {self.kind} and from what was drawn"
-                self.problem(name, row.uid, f"{rejected}{what}")
+                self.problem(name, uid_of(row), f"{rejected}{what}")
         rows = sorted(drawn, key=life.place) if life.place is not None else stored.kept
         chosen = life.choice_of(rows, item, self.config)
-        against = {row.uid: verdict for row, verdict in chosen.rejected}
+        against = {uid_of(row): verdict for row, verdict in chosen.rejected}
         for row in stored.kept:
-            if verdict := against.get(row.uid):
-                self.problem(name, row.uid, f"filter {verdict.reason} rejects it: {verdict.detail}")
-            for problem in life.problems(row, item, self.config) if life.problems is not None else ():
-                self.problem(name, row.uid, problem)
+            if verdict := against.get(uid_of(row)):
+                self.problem(name, uid_of(row), f"filter {verdict.reason} rejects it: {verdict.detail}")
+            for problem in life.problems(row, item, self) if life.problems is not None else ():
+                self.problem(name, uid_of(row), problem)
         expected = stored.rejected if life.place is not None else ()
         if (tuple(chosen.kept), tuple(chosen.rejected)) != (stored.kept, expected):
             self.problem(name, uid_of(item), "the filters choose others of its rows, or for other reasons")
-
-
-class _LivedAgain(LifeChecks):
-    """Rows of a life that asks no model: all tables are made again."""
-
-    def _check_file(self, name: str, items: Mapping[str, Any]) -> None:
-        life, made = self.life, defaultdict[str, list[Any]](list)
-        for item in items.values():
-            result = asyncio.run(life.run_item(item, None, self.config))
-            for table, rows in result.rows.items():
-                made[table] += rows
-            for line in result.stages:
-                self.accepted[line.name] += line.accepted
-        own = {life.name, life.choice, life.draws, *life.gates}
-        for table in made:
-            found: Iterator[Any] = self.rows(table, name, self.records[table])
-            if table == "rejected":
-                found = (row for row in found if row.stage in own)
-            for row, expected in zip_longest(found, made[table]):
-                if row != expected:
-                    self.problem(name, uid_of(row or expected), "it is not what its input gives")

@@ -29,6 +29,7 @@ from trailforge.inference.asker import Asker, fill
 from trailforge.pipelines.engine.model_stage import ModelWork, RunContext
 from trailforge.pipelines.engine.shards import SupportCount
 from trailforge.pipelines.life import Chosen, Draws, Life, draw_all
+from trailforge.pipelines.runs.verify import RowChecks
 from trailforge.protocols.environment import Environment
 from trailforge.protocols.result_filters import ResultFilter
 from trailforge.retrieval import Encoder, LazyRetriever, PlanToolsConfig, Retrieval, Tools, local_tools, open_retrieval
@@ -158,12 +159,12 @@ def sft_of(row: AgentTrajectory, config: AgentRunConfig) -> list[SftRow]:
     return sft_rows(row, data_source=NAME)
 
 
-def problems_of(row: AgentTrajectory, question: Question, config: AgentRunConfig) -> Iterator[str]:
+def problems_of(row: AgentTrajectory, question: Question, checks: RowChecks) -> Iterator[str]:
     """What is wrong with a taken episode that no filter looks at."""
     del question
     if not searches_match(row):
         yield "its searches and answer are not those of its conversation"
-    asked = facts_to_read(row) if config.generator.answer_check != "off" else ()
+    asked = facts_to_read(row) if checks.config.generator.answer_check != "off" else ()
     if [each.question for each in row.readings] != [fact.question for fact in asked]:
         yield "what its answer rests on was not read once more, or something else was"
 

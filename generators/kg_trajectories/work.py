@@ -38,6 +38,7 @@ from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judged, grade
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.life import Chosen, Draws, Life, draw_all
+from trailforge.pipelines.runs.verify import RowChecks
 from trailforge.protocols.episodes import EpisodeRun, run_episode
 from trailforge.protocols.turns import Observation, Search
 from trailforge.retrieval import open_retrieval
@@ -247,12 +248,12 @@ def pairs_of(chosen: Chosen[KgTrajectory], config: KgRunConfig) -> list[Contrast
     return contrastive_pairs(chosen.kept, chosen.rejected, config.generator.max_pairs)
 
 
-def problems_of(row: KgTrajectory, question: Question, config: KgRunConfig) -> Iterator[str]:
+def problems_of(row: KgTrajectory, question: Question, checks: RowChecks) -> Iterator[str]:
     """What is wrong with a selected episode that no filter looks at."""
-    asked = facts_to_read(row) if config.generator.answer_check != "off" else ()
+    asked = facts_to_read(row) if checks.config.generator.answer_check != "off" else ()
     if [each.question for each in row.readings] != [fact.question for fact in asked]:
         yield "what its answer rests on was not read once more, or something else was"
-    if not steps_match(row, config.generator.grammar.opening(question.question)):
+    if not steps_match(row, checks.config.generator.grammar.opening(question.question)):
         yield "its steps and final answer are not those of its conversation"
 
 
