@@ -14,6 +14,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import zip_longest
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -24,7 +25,7 @@ from trailforge.pipelines.dataset import INPUTS, DataSet, StageRun
 from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, RunContext, failed_row, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult, SupportCount, missing_shards
-from trailforge.pipelines.runs.accounting import stage
+from trailforge.pipelines.runs.accounting import add_up, stage
 from trailforge.pipelines.runs.verify import Report, RowChecks
 from trailforge.schemas import (
     ITEM_ERRORS,
@@ -202,7 +203,9 @@ class Life:
     def made_of(self, chosen: Chosen[Any], config: Any) -> dict[str, list[Any]]:
         """All products of an item's rows, by table."""
         made = {table: list(make(chosen, config)) for table, make in self.products.items()}
-        return {**made, SFT: [each for row in chosen.kept for each in self.rows_for_sft(row, config)]}
+        if self.sft is not None:
+            made[SFT] = [each for row in chosen.kept for each in self.rows_for_sft(row, config)]
+        return made
 
     def rows_for_sft(self, row: Any, config: Any) -> list[Any]:
         """As `Table.sft`."""
@@ -210,7 +213,8 @@ class Life:
 
     def checks(self, folder: Path, manifest: Manifest, config: Any, report: Report) -> RowChecks:
         """As `DataSet.checks`, for a data set with this one stage."""
-        return LifeChecks(self, folder, manifest, config, report)
+        of = LifeChecks if self.asks_model else _LivedAgain
+        return of(self, folder, manifest, config, report)
 
     def _left_out(self, at: str, item: Any, verdict: Verdict, drawn: Draws[Any]) -> RejectedRow:
         return rejected_row(at, uid_of(item), verdict, to_dict(item) if drawn.payload is None else drawn.payload)
@@ -321,3 +325,22 @@ class LifeChecks(RowChecks):
         expected = stored.rejected if life.place is not None else ()
         if (tuple(chosen.kept), tuple(chosen.rejected)) != (stored.kept, expected):
             self.problem(name, uid_of(item), "the filters choose others of its rows, or for other reasons")
+
+
+class _LivedAgain(LifeChecks):
+    """The rows of a life that asks no model, and what it rejects, against what their items give again."""
+
+    def _check_file(self, name: str, items: Mapping[str, Any]) -> None:
+        results = [asyncio.run(self.life.run_item(item, None, self.config)) for item in items.values()]
+        lines = {line.name for result in results for line in result.stages}
+        for line in add_up(result.stages for result in results):
+            self.accepted[line.name] += line.accepted
+        for table in dict.fromkeys(
+            (self.life.table, "rejected", *(each for result in results for each in result.rows))
+        ):
+            made = [row for result in results for row in result.rows.get(table, ())]
+            found = self.rows(table, name, self.records[table])
+            own = (row for row in found if table != "rejected" or row.stage in lines)
+            for row, expected in zip_longest(own, made):
+                if row != expected:
+                    self.problem(name, uid_of(row or expected), "it is not what its input gives")
