@@ -19,7 +19,7 @@ from trailforge.schemas import Question, SearchTree, Trajectory
 
 
 def problems_of(row: Trajectory, question: Question, checks: RowChecks) -> Iterator[str]:
-    """Conversation, spans and thoughts of a kept row, and whether a mistake is mended as the configuration says."""
+    """Conversation, spans and thoughts of a kept row, and whether steps search or read again as the configuration says."""
     del question
     if problem := mismatch(row):
         yield f"its conversation is not that of its fields: {problem}"
@@ -33,7 +33,7 @@ def problems_of(row: Trajectory, question: Question, checks: RowChecks) -> Itera
             yield f"filter {verdict.reason} rejects its thoughts: {verdict.detail}"
     story = story_of(row, checks.config.generator.reasoning_rows)
     if rereads(row) != any(map(story.rereads, range(len(row.steps)))):
-        yield "its mistake is not mended as `generator.reasoning_rows` says"
+        yield "it does not search, or read again, as `generator.reasoning_rows` says"
 
 
 def _is_without_spans(checks: RowChecks) -> bool:
