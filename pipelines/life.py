@@ -335,12 +335,14 @@ class _LivedAgain(LifeChecks):
         lines = {line.name for result in results for line in result.stages}
         for line in add_up(result.stages for result in results):
             self.accepted[line.name] += line.accepted
-        for table in dict.fromkeys(
-            (self.life.table, "rejected", *(each for result in results for each in result.rows))
-        ):
+        counted = self.life.choice if self.life.choose is not None else self.life.name
+        for table in dict.fromkeys((self.life.table, "rejected", *(each for one in results for each in one.rows))):
             made = [row for result in results for row in result.rows.get(table, ())]
-            found = self.rows(table, name, self.records[table])
-            own = (row for row in found if table != "rejected" or row.stage in lines)
-            for row, expected in zip_longest(own, made):
+            found = list(self.rows(table, name, self.records[table]))
+            if table == "rejected":  # which other stages write to, too
+                found = [row for row in found if row.stage in lines]
+            elif table == self.life.table:
+                self.accepted[counted] += len(found) - len(made)
+            for row, expected in zip_longest(found, made):
                 if row != expected:
                     self.problem(name, uid_of(row or expected), "it is not what its input gives")

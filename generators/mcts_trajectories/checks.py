@@ -19,7 +19,7 @@ from trailforge.schemas import Question, SearchTree, Trajectory
 
 
 def problems_of(row: Trajectory, question: Question, checks: RowChecks) -> Iterator[str]:
-    """Conversation, spans and thoughts of a kept row, and whether steps search or read again as the configuration says."""
+    """Conversation, spans and thoughts of a kept row, and whether it searches or reads again as the run does."""
     del question
     if problem := mismatch(row):
         yield f"its conversation is not that of its fields: {problem}"
