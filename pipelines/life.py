@@ -143,16 +143,17 @@ class Life:
 
     def __call__(self, run: StageRun) -> None:
         """Run what is missing of the stage. Raises the first error that stopped a worker."""
-        made = self.model_stage(load_dataset(run.settings.dataset))
-        if self.asks_model:
-            made(run)
-            return
-        from trailforge.pipelines.engine.pipeline import write_shard  # Beam
+        from trailforge.pipelines.engine.pipeline import run_pipeline, write_shard  # Beam
 
-        work = ModelWork(stage=made, folder=str(run.folder), run_id=run.settings.run_id, config=run.config)
-        for shard in missing_shards(run.folder, run.shards):
-            items = read_parquet(run.folder / shard.input, self.item)
-            write_shard(work, run.folder, shard, [asyncio.run(self.run_item(item, None, run.config)) for item in items])
+        folder, config = run.folder, run.config
+        made = self.model_stage(load_dataset(run.settings.dataset))
+        work = ModelWork(stage=made, folder=str(folder), run_id=run.settings.run_id, config=config, preset=run.preset)
+        if self.asks_model:
+            run_pipeline(work, folder, run.shards, run.arguments, config.schedule.patience)
+            return
+        for shard in missing_shards(folder, run.shards):
+            items = read_parquet(folder / shard.input, self.item)
+            write_shard(work, folder, shard, [asyncio.run(self.run_item(item, None, config)) for item in items])
 
     def model_stage(self, dataset: DataSet) -> ModelStage:
         """What the engine runs for all items."""
@@ -162,12 +163,16 @@ class Life:
             tables=dataset.records,
             counted=(self.table, *dataset.tables[self.table].kind),
             open_context=self.open_context,
-            run_item=self.run_item,
+            run_item=self.draw,
+            settle=self.settle,
         )
 
     async def run_item(self, item: Any, context: Any, config: Any) -> ItemResult:
-        """The rows of one item, its lines in the books, and what it took."""
-        drawn = await self.draw(item, context, config)
+        """Draw the rows of one item, and settle them."""
+        return await self.settle(item, await self.draw(item, context, config), context, config)
+
+    async def settle(self, item: Any, drawn: Draws[Any], context: Any, config: Any) -> ItemResult:
+        """What becomes of the rows that were drawn on one item, its lines in the books, and what it took."""
         if drawn.against is not None:
             left = self._left_out(self.name, item, drawn.against, drawn)
             books = stage(self.name, inputs=1, accepted=0, rejected=[left.reason])

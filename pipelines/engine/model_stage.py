@@ -34,8 +34,10 @@ class ModelStage:
     """What the progress bar counts: a table, and its columns of which the first that is not null is a row's kind."""
     open_context: Callable[[ModelWork, ModelClient], Any]
     """What all items share. Called once per worker, on its event loop; raises when something is not there."""
-    run_item: Callable[[Any, Any, Any], Awaitable[ItemResult]]
-    """`(item, context, config)`: the rows of one item."""
+    run_item: Callable[[Any, Any, Any], Awaitable[Any]]
+    """`(item, context, config)`: the `ItemResult` of one item, or what `settle` makes it of."""
+    settle: Callable[[Any, Any, Any, Any], Awaitable[ItemResult]] | None = None
+    """`(item, what run_item gave, context, config)`; None: that is the result."""
 
     def __call__(self, run: StageRun) -> None:
         """Run what is missing of a stage. Raises the first error that stopped a worker."""
