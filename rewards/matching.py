@@ -59,6 +59,9 @@ _YEAR = re.compile(r"\d{4}")
 _UNIT = re.compile(r"\w[ -][a-z\u3040-\u9fff]+$|^[$€£₹]")
 """Of a gold answer that is a number and its unit: not the Monkeys of "12 Monkeys"."""
 _DIGITS = re.compile(r"(?:(?<![^\s(])-)?\d+")
+_BETWEEN_ITEMS = re.compile(r"[,;]? ?\band\b|[,;]|\n(?:[ *•-]*+(?:\d{1,3}[.)] )?)")
+_MOST_JOINED = 4
+"""Items that may be one answer together."""
 _YES_OR_NO = frozenset(("yes", "no"))
 _NO_OF_A_PHRASE = frozenset("longer one more other doubt such known".split())
 _DATE_GIVEN = "dategiven"
@@ -99,6 +102,46 @@ def score_answer(prediction: str, golds: Sequence[str], *, judged_right: bool = 
         f1=f1(prediction, golds),
         cover_exact_match=cover_exact_match(prediction, golds),
     )
+
+
+def score_set(prediction: str, answers: Sequence[str]) -> TrajectoryReward:
+    """The reward columns of a question to which several answers are asked for, all of them, in any order.
+
+    The items of the prediction, between line ends, commas, semicolons and "and", are held against the answers one by
+    one; one that is named twice counts once. `f1`: of the two sets. `exact_match` and `total`: all of them, and nothing
+    else. `cover_exact_match`: all of them, and maybe others.
+    """
+    text = "\n".join(" ".join(line.split()) for line in ("", *prediction.splitlines()))
+    ends = [0, *(at for found in _BETWEEN_ITEMS.finditer(text) for at in found.span()), len(text)]
+    spans = [
+        (start, end) for start, end in zip(ends[::2], ends[1::2], strict=True) if normalize_answer(text[start:end])
+    ]
+    named, others, at = set[str](), 0, 0
+    while at < len(spans) and not is_abstention(text):
+        joined = [text[spans[at][0] : end] for _, end in spans[at : at + _MOST_JOINED]]
+        taken, answer = _read_item(joined, answers)
+        at += taken
+        if answer is None:
+            others += 1
+        else:
+            named.add(answer)
+    total = len(set(answers))
+    exact = float(len(named) == total and not others)
+    f1_of_sets = 2 * len(named) / (len(named) + others + total) if named else 0.0
+    covers = float(len(named) == total)
+    return TrajectoryReward(total=exact, exact_match=exact, f1=f1_of_sets, cover_exact_match=covers)
+
+
+def _read_item(texts: Sequence[str], answers: Sequence[str]) -> tuple[int, str | None]:
+    """How many items are one answer, and which. `texts`: from the first one on, one item, two, and so on.
+
+    Several are one where they are an answer word for word, as "Washington, D.C." or "Trinidad and Tobago".
+    """
+    for taken in range(len(texts), 1, -1):
+        whole = normalize_answer(texts[taken - 1])
+        if (found := next((each for each in answers if normalize_answer(each) == whole), None)) is not None:
+            return taken, found
+    return 1, next((each for each in answers if _is_right(texts[0], (each,))), None)
 
 
 def is_near_miss(prediction: str, golds: Sequence[str]) -> bool:

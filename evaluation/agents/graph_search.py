@@ -129,13 +129,7 @@ async def run(question: str, tools: AgentTools, config: GraphSearchConfig) -> Ag
     except ContextOverflow:
         if not workflow.recorder.calls:
             raise
-    return AgentRun(
-        answer=answer,
-        stop=stop,
-        messages=messages,
-        searches=tuple(workflow.recorder.searches),
-        calls=tuple(workflow.recorder.calls),
-    )
+    return workflow.recorder.run(answer, stop, messages)
 
 
 class _Workflow:

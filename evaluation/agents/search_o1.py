@@ -79,13 +79,7 @@ async def run(question: str, tools: AgentTools, config: SearchO1Config) -> Agent
         if not conversation.turns:
             raise
         stop = "too_long"
-    return AgentRun(
-        answer=conversation.answer if stop == "answered" else "",
-        stop=stop,
-        messages=tuple(conversation.messages),
-        searches=tuple(conversation.recorder.searches),
-        calls=tuple(conversation.recorder.calls),
-    )
+    return conversation.recorder.run(conversation.answer if stop == "answered" else "", stop, conversation.messages)
 
 
 class _Conversation:

@@ -29,8 +29,8 @@ class AgentTrajectory:
     """A verified episode: one row of `agent_trajectories/`."""
 
     STORED_AS: ClassVar[str] = "AgentTrajectory"
-    SCHEMA_VERSION: ClassVar[str] = "1.2"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.3"
+    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2"), migration())
 
     uid: str
     """Hash of the episode's and of the draw."""

@@ -236,7 +236,7 @@ class _Work:
             model=config.model.name,
             seed=config.seed,
         )
-        timeless = replace(run, searches=tuple(replace(search, seconds=0.0) for search in run.searches))
+        timeless = replace(run, searches=tuple(replace(search, seconds=0.0) for search in run.searches), shown=())
         costs = AgentCosts(
             calls=usage.calls,
             prompt_tokens=usage.prompt_tokens,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from trailforge.evaluation.reading_budget import load_tokenizer as read_tokenizer
 from trailforge.pipelines.sources import read_benchmark
 from trailforge.protocols import PROTOCOLS
 from trailforge.protocols.transcripts import pay, read_transcript
@@ -21,7 +22,6 @@ from trailforge.schemas import (
     RlRow,
     SftRow,
     Verdict,
-    install_hint,
 )
 from trailforge.schemas.text import chat_token_in, count_conversation, remove_invisible
 from trailforge.training.frames import END, START
@@ -201,15 +201,7 @@ def _ids(tokenizer: Any, messages: Sequence[ChatMessage]) -> list[int]:
 
 def load_tokenizer(name: str) -> Any:
     """A tokenizer of transformers, taught ChatML as `train sft` does (`prepare_tokenizer`). Raises `InvalidInput`."""
-    try:
-        from transformers import AutoTokenizer
-    except ImportError as error:
-        raise InvalidInput(f"tokenizers need the package transformers: {install_hint('train')}") from error
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError, KeyError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InvalidInput(f"no tokenizer there ({first})", file=name) from error
+    tokenizer = read_tokenizer(name)
     teach(tokenizer)
     prepare_tokenizer(tokenizer)
     return tokenizer
