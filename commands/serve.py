@@ -53,6 +53,7 @@ SERVE_SEARCH_EPILOG = """Examples:\n
     this package take http://127.0.0.1:8990 (of several corpora: …:8990/?corpus=news) in place of an index."""
 
 
+_Web = Annotated[bool, typer.Option("--web", help="Live pages as the corpus 'web', and /open of any page.")]
 _WebProvider = Annotated[
     str, typer.Option(help="With --web: tavily, serper, zhipu, searxng, or a YAML file that describes a search.")
 ]
@@ -69,9 +70,7 @@ def serve_search(
         ),
     ] = None,
     kg: Annotated[Path | None, typer.Option(help="Folder of a knowledge graph, for /kg.")] = None,
-    web: Annotated[
-        bool, typer.Option("--web", help="Live pages as the corpus 'web' (TAVILY_API_KEY), and /open of any page.")
-    ] = False,
+    web: _Web = False,
     web_provider: _WebProvider = "",
     web_url: _WebUrl = "",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8990,
@@ -112,7 +111,7 @@ def serve_search(
             found, reader = _open_web(web_provider, web_url, cached << 20) if web else (None, None)
             graph = _open_graph(kg) if kg else None
             callers = Callers(host, allow_host or ())
-            served = [*corpora, *([found] if found else [])]
+            served = [*corpora, *filter(None, [found])]
             server = SearchServer(served, kg=graph, reader=reader, limits=limits, callers=callers)
             await listen(server, host, port, tell=_print_line)
         if server.is_busy:  # its threads would be waited for
