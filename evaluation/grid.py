@@ -108,7 +108,7 @@ def read_evaluation_config(preset: str) -> EvaluationConfig:
 
 
 def choose_agent(name: str, numbers: Mapping[str, Any], prompt: Literal["ours", "published"] = "ours") -> AgentChoice:
-    """An agent with its numbers. `prompt`: for those of protocols; the others have one prompt.
+    """An agent with its numbers. `prompt`: for those that have published ones kept here.
 
     Raises `InvalidInput` for an agent that there is not, and for numbers or published words that it does not have.
     """
@@ -116,7 +116,7 @@ def choose_agent(name: str, numbers: Mapping[str, Any], prompt: Literal["ours", 
     values = dict(numbers)
     if any(each.name == "prompt" for each in fields(agent.config)):
         values.setdefault("prompt", prompt)
-        if values["prompt"] == "published":
+        if values["prompt"] == "published" and agent.protocol:
             published_grammar(agent.protocol)
     try:
         config = to_dict(from_dict(agent.config, values))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from trailforge.evaluation.agents import AgentRun, AgentTools
 from trailforge.evaluation.reading_budget import BudgetedRetriever
@@ -148,9 +148,9 @@ def check_documents(tools: AgentTools, agent: str) -> None:
         raise InvalidInput(f"{agent} searches documents; give --documents, or --retrieval web")
 
 
-def sampling_of(temperature: float, top_p: float, max_tokens: int, *stop: str) -> Sampling:
-    """How a reply is drawn."""
-    return replace(Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens), stop=stop)
+def sampling_of(temperature: float, top_p: float, max_tokens: int, *stop: str, **rare: Any) -> Sampling:
+    """How a reply is drawn. `rare`: as `Sampling.rare`."""
+    return Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens, stop=stop, **rare)
 
 
 def document_text(found: Observation) -> str:
