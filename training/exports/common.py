@@ -264,9 +264,9 @@ SEARCH_NOTE = f"""`documents` are absolute paths: of finished runs, whose docume
 one corpus: an index, or a file of passages. `kind` is the name of a back end
 ({", ".join(BACKENDS)}),
 with an `encoder` and its prefixes where it needs one; what is empty is as the index says. Or it is the URL of a search
-server (`trailforge serve-search`), or `web`, the live web, as in the papers' presets: these want no `documents`, and for
-documents another `kind` has to be said. Questions of protocol `{_GRAPH}` also want a `kg`. An
-agent speaks the protocol that its question names. Results have no loss and are never tokenised again; an end of turn
+server (`trailforge serve-search`), or `web`, the live web, as in the papers' presets: these want no `documents`; for
+documents another `kind` has to be said. Questions of protocol `{_GRAPH}` also want a `kg`. An agent speaks the protocol
+that its question names. Results have no loss and are never tokenised again; an end of turn
 that was put behind a closing tag, and not sampled, has none either, nor has an episode that ran out of room where
 `mask_truncated` is true. `keep_in` names a folder that all episodes are kept in, for `trailforge inspect`."""
 
