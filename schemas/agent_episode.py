@@ -46,6 +46,8 @@ class AgentCall:
     purpose: str
     prompt: str
     reply: str
+    is_cut: bool = False
+    """The reply came to no end. Rows of before do not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

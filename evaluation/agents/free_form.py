@@ -98,7 +98,7 @@ class Recorder:
     async def ask(self, prompt: str, *, purpose: str, sampling: Sampling) -> Reply:
         """A call beside the conversation."""
         reply = await self._complete(prompt, purpose=purpose, sampling=sampling, is_turn=False)
-        self.calls.append(AgentCall(purpose=purpose, prompt=prompt, reply=reply.text))
+        self.calls.append(AgentCall(purpose=purpose, prompt=prompt, reply=reply.text, is_cut=reply.is_cut))
         return reply
 
     async def turn(self, prompt: str | Sequence[ChatTurn], *, purpose: str, sampling: Sampling) -> Reply:

@@ -55,11 +55,11 @@ _BOXED_END = (
     "Where the context lacks something, say what, and answer with what it bears out best. End with the final answer, "
     "and nothing but it, in the form \\boxed{...}"
 )
-_DRAFT_END = (
-    "Where the context lacks what a step needs, say so, and guess nothing. End with the answer in a few words, or with "
-    "these: not in the context"
+_DRAFT_END = "Where the context lacks what a step needs, say so, and guess nothing. " + (
+    "End with the answer in a few words, or with these: not in the context"
 )
 _NOTHING = "(nothing that helps)"
+AGAIN, LOST = "_again", "_lost"  # ends of purposes: of a step that is asked once more, and of one that stays unread
 
 _TEXT = r'"((?:[^"\\]|\\.)*+)"'
 _SUB_QUERY = re.compile(r'"Sub-query \d{1,9}"\s*+:\s*+', re.IGNORECASE)
@@ -113,7 +113,7 @@ class GraphSearchConfig:
 
     @property
     def asks_for_box(self) -> bool:
-        """Whether the answer is asked for in a box."""
+        """Whether it does."""
         return self.boxed and self.prompt == "ours"
 
 
@@ -171,9 +171,9 @@ class _Workflow:
         if found := read(reply):
             return found
         first = self.recorder.calls[-1]
-        again = await self._ask("again", purpose=f"{step}_again", prompt=first.prompt, reply=reply)
+        again = await self._ask("again", purpose=f"{step}{AGAIN}", prompt=first.prompt, reply=reply)
         if not (found := read(again)):
-            self.recorder.calls[-1] = replace(self.recorder.calls[-1], purpose=f"{first.purpose}_lost")
+            self.recorder.calls[-1] = replace(self.recorder.calls[-1], purpose=f"{first.purpose}{LOST}")
         return found
 
     async def _follow_questions(self, sub_queries: Sequence[str]) -> list[_Asked]:

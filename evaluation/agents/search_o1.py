@@ -47,8 +47,12 @@ NO_MORE_SEARCHES = "The limit of searches is reached: no further search is run. 
 SEARCHED_BEFORE = "This query was searched for before: see its result above."
 NOTHING_HELPFUL = "No helpful information found."
 
-_FOUND = "Final Information"
-_MARK = re.compile("|".join(map(re.escape, (BEGIN_QUERY, END_QUERY, BEGIN_RESULT, END_RESULT))))
+FOUND = "Final Information"
+"""Heads what the reading call found."""
+READING = "search_o1_read"
+"""Purpose of that call."""
+MARKS = (BEGIN_QUERY, END_QUERY, BEGIN_RESULT, END_RESULT)
+_MARK = re.compile("|".join(map(re.escape, MARKS)))
 _KEPT_STEPS = 5
 """Reasoning of more steps is shown to the reading call without its middle."""
 
@@ -158,7 +162,7 @@ class _Conversation:
         found = await self.recorder.search_documents(self._question, query)
         config = self._config
         prompt = fill(
-            SEARCH_O1_READ if config.prompt == "published" else PROMPTS.text("search_o1_read"),
+            SEARCH_O1_READ if config.prompt == "published" else PROMPTS.text(READING),
             reasoning=previous_steps(message.content for message in self.messages[1:]),
             query=query,
             documents=document_text(found),
@@ -166,7 +170,7 @@ class _Conversation:
         penalty = {"repetition_penalty": SEARCH_O1_READING_PENALTY} if config.prompt == "published" else {}
         reply = await self.recorder.ask(
             prompt.strip(),
-            purpose="search_o1_read",
+            purpose=READING,
             sampling=sampling_of(config.temperature, config.top_p, config.reading_tokens, **self._rare(), **penalty),
         )
         return escape_retrieved(information_of(reply.text))
@@ -193,7 +197,7 @@ def query_of(turn: str) -> str:
 
 def information_of(reply: str) -> str:
     """What the reading call found: what stands below its last heading, or nothing helpful."""
-    _, heading, found = reply.rpartition(_FOUND)
+    _, heading, found = reply.rpartition(FOUND)
     return (heading and found.lstrip("*: \n").strip()) or NOTHING_HELPFUL
 
 

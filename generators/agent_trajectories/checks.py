@@ -66,7 +66,8 @@ class AgentRowChecks(RowChecks):
         if different:
             yield f"{different} is not what follows from its question and transcript"
         generator = self.config.generator
-        if (row.agent_config, row.sft_protocol) != (generator.agent_config, generator.sft_protocol):
+        of_run = generator.agent_config, generator.sft_protocol, generator.sft_calls
+        if (row.agent_config, row.sft_protocol, row.sft_calls) != of_run:
             yield "it is of another agent than the run's"
 
     def _check_sft(self, name: str) -> None:

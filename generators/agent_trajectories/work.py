@@ -250,6 +250,7 @@ class _Work:
             agent=generator.agent,
             agent_config=generator.agent_config,
             sft_protocol=generator.sft_protocol,
+            sft_calls=generator.sft_calls,
             graph=config.kg_hash,
             sample=sample,
             episode=make_episode(self.question, timeless, setting, costs=costs),

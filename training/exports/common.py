@@ -180,6 +180,8 @@ def readme(title: str, export: Export, sections: Mapping[str, str], *, truth: st
     used = sorted({count.dataset for count in export.training_set.manifest.counts})
     presets = "\n".join(
         f"| `{name}` | {rows:,} | `{PROTOCOLS[name].training}` | {_rewards_of(export, name)} |"
+        if name in PROTOCOLS
+        else f"| none: an agent's own words | {rows:,} | – | – |"
         for name, rows in sorted(export.protocols.items())
     )
     parts = [

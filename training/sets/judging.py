@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from trailforge.evaluation.agents.search_o1 import MARKS
 from trailforge.evaluation.reading_budget import load_tokenizer as read_tokenizer
 from trailforge.pipelines.sources import read_benchmark
 from trailforge.protocols import PROTOCOLS
@@ -254,7 +256,12 @@ def _malformed(row: SftRow) -> str:
         return error.problem
     if not trained:
         return "the loss is taken on nothing"
-    return control_token(row.messages) or ""
+    return control_token(row.messages if row.protocol else tuple(map(_without_marks, row.messages))) or ""
+
+
+def _without_marks(message: ChatMessage) -> ChatMessage:
+    """Of a conversation in no protocol, which may hold Search-o1's marks: in what it retrieved they are escaped."""
+    return replace(message, content=functools.reduce(lambda text, mark: text.replace(mark, ""), MARKS, message.content))
 
 
 def _against(reason: str, detail: str, *, score: float = 1.0) -> Verdict:
