@@ -34,7 +34,18 @@ class _Reader(Protocol):
         ...
 
 
-_MODULES = ("musique", "twowiki", "hotpotqa", "morehopqa", "flashrag", "bamboogle", "frames", "jsonl")
+_MODULES = (
+    "musique",
+    "twowiki",
+    "hotpotqa",
+    "morehopqa",
+    "flashrag",
+    "bamboogle",
+    "frames",
+    "fanoutqa",
+    "gaia",
+    "jsonl",
+)
 """In the order in which they are tried: what a later one needs, an earlier one may have too."""
 _READERS = tuple(cast(_Reader, import_module(f"{__name__}.{name}")) for name in _MODULES)
 

@@ -186,6 +186,10 @@ def test_how_to_choose_is_said_once() -> None:
         ("Ada, Ada", ("Ada", "Grace"), 0.0, 2 / 3),
         ("Washington, D.C.; Trinidad and Tobago", ("Trinidad and Tobago", "Washington, D.C."), 1.0, 1.0),
         ("two; 3", ("3", "2"), 1.0, 1.0),
+        ("Oslo: 709,037; Bergen: 291,940", ("Oslo: 709,037", "Bergen: 291,940"), 1.0, 1.0),
+        ("Oslo: 709,037; Bergen: 1", ("Oslo: 709,037", "Bergen: 291,940"), 0.0, 0.5),
+        ("a: UUA, UUG; b: AUG", ("a: UUA, UUG", "b: AUG"), 1.0, 1.0),  # a semicolon parts more than a comma
+        ("The two are Ada, Grace", ("Ada", "Grace"), 1.0, 1.0),
         ("unknown", ("Ada", "Grace"), 0.0, 0.0),
         ("", ("Ada", "Grace"), 0.0, 0.0),
     ],
