@@ -60,6 +60,7 @@ class PromptNames:
     answer: str = "answer_or_unknown"
     rephrase: str = "rephrase"
     thoughts: str = "thoughts"
+    thoughts_again: str = "thoughts_again"
     word: str = "word_question"
 
     @property
@@ -199,8 +200,9 @@ async def _reword_one(
     question: Question, row: Trajectory, context: Context, meter: Meter
 ) -> tuple[Trajectory, list[Doubt]]:
     config = context.config
-    story, prompt = story_of(row, config.reasoning_rows), PROMPTS.text(config.prompts.thoughts)
-    return await write_thoughts(row, story, asker_for(question, context, meter, 1), prompt, config.thoughts)
+    prompt, again = PROMPTS.text(config.prompts.thoughts), PROMPTS.text(config.prompts.thoughts_again)
+    story, asker = story_of(row, config.reasoning_rows), asker_for(question, context, meter, 1)
+    return await write_thoughts(row, story, asker, prompt, again, config.thoughts)
 
 
 def sift(

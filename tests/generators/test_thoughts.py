@@ -106,6 +106,22 @@ def test_a_row_is_told_in_the_models_words(name: str) -> None:
     assert sft_row(told).spans == told.spans
 
 
+def test_a_reply_that_cannot_be_used_is_written_again_with_the_reason() -> None:
+    good = json.dumps(REPLIES["campuses"])
+    bad = good.replace("Let me start with", "I know it is 12, but check")
+
+    def script(request: Request) -> str:
+        return good if "cannot be used" in prompt_text(request) else bad
+
+    (told,), usage, model = run(script, ROWS["campuses"], config=replace(THOUGHTS, tries=2))
+    assert told.thoughts == "model" and usage.calls == 2
+    first, second = map(prompt_text, model.requests)
+    assert second.startswith(first) and "turn 2: the number 12" in second.removeprefix(first)
+    assert told.provenance.call_keys[-2:] == tuple(request.key for request in model.requests)
+    (kept,), usage, _ = run(lambda request: bad, ROWS["campuses"], config=replace(THOUGHTS, tries=2))
+    assert kept.thoughts == "templates" and usage.calls == 2
+
+
 @pytest.mark.parametrize(
     ("reply", "calls"),
     [
