@@ -291,3 +291,11 @@ def test_questions_before_do_not_tell_given_golds_from_a_graphs_names() -> None:
     (row,) = read_parquet(BEFORE / "rlrow-1.2.parquet", RlRow)
     truth = row.reward_model.ground_truth
     assert (truth.num_golds, truth.num_given) == (1, 0) and truth.given == truth.golds == ("Vienna",)
+
+
+def test_questions_and_episodes_before_have_no_options() -> None:
+    (asked,) = read_parquet(BEFORE / "question-1.1.parquet", Question)
+    (verified,) = read_parquet(BEFORE / "agenttrajectory-1.2.parquet", AgentTrajectory)
+    rows = [*read_parquet(BEFORE / "agentepisode-1.1.parquet", AgentEpisode), verified.episode]
+    assert {(row.options, row.correct_options, row.answer_set) for row in (asked, *rows)} == {((), (), ())}
+    assert asked.kind == "text" and {row.scores.answer_in_text for row in rows} == {None}
