@@ -133,7 +133,7 @@ async def _sample(question: Question, context: Context, config: MctsRunConfig, b
     candidates = [row for row in trajectories(question, tree, context) if row.kind == "correct"]
     uncapped = replace(generator.reflection, max_correct=len(candidates))
     accepted, _ = sift(question, candidates, config.filters, uncapped)
-    return Baseline(meter.calls, len(rollouts), sum(r.reward > 0 for r in rollouts), accepted)
+    return Baseline(meter.calls, len(rollouts), sum(r.reward > 0 for r in rollouts), list(accepted))
 
 
 async def draw_plan(question: Question, policy: Policy, max_sub_questions: int) -> Plan:
