@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from trailforge.retrieval.corpus import source_of
 from trailforge.retrieval.sentences import split_sentences
@@ -124,18 +125,19 @@ class Shelf:
             return _found(wanted, taken, by_title=bool(titled), by_id=bool(named), by_words=None)
         candidates = list({each.id: each for each in (*alike, *titled, *named)}.values())
         own = {run for sentence in wanted.sentences for run in ngrams_of(sentence, _RUN)}
-        shares = [(len(own & _runs(each, own)) / max(1, len(own)), each) for each in candidates]
-        whole = len(own & {run for each in candidates for run in _runs(each, own)}) / max(1, len(own))
-        taken = [each for share, each in shares if share > 0] if whole >= _MOST_WORDS else []
+        had = [(_runs(each, own), each) for each in candidates]
+        whole = len(set().union(*(runs for runs, _ in had))) / max(1, len(own))
+        taken = [each for runs, each in had if runs] if whole >= _MOST_WORDS else []
         return _found(
             wanted, taken, by_title=bool(titled), by_id=bool(named), by_words=round(whole, 3), others=tuple(titled)
         )
 
 
-def take_for(found: FoundDocument, passages: Sequence[Document], quote: str) -> FoundDocument:
-    """A document of which only a passage of its title is there, in other words, and states what is looked for."""
-    audited = replace(found.audited, is_there=True, passages=tuple(each.id for each in passages), quote=quote)
-    return FoundDocument(found.wanted, audited, tuple(passages))
+def take_for(found: FoundDocument) -> FoundDocument:
+    """A document of which passages of its title are there, in other words, and are taken for it."""
+    return replace(
+        found, audited=replace(found.audited, is_there=True, passages=tuple(each.id for each in found.texts))
+    )
 
 
 def _found(
@@ -159,11 +161,12 @@ def _found(
     return FoundDocument(wanted, audited, tuple(passages) or others)
 
 
+@lru_cache(maxsize=65_536)
 def _key(text: str) -> str:
     return " ".join(words_of(text))
 
 
 def _runs(passage: Document, own: set[str]) -> set[str]:
-    """Runs of words of a passage; of one that is shorter than a run, those of `own` that it has in it."""
-    found = ngrams_of(passage.text, _RUN)
-    return found | {run for run in own if run.count(" ") < _RUN - 1 and run in _key(passage.text)}
+    """Those of a document's runs of words that a passage has."""
+    text = f" {_key(passage.text)} "
+    return {run for run in own if f" {run} " in text}

@@ -55,8 +55,9 @@ def describe_audit(manifest: AuditManifest, rows: Sequence[AuditedQuestion]) -> 
     asked = f", {visible(manifest.model)} was asked" if manifest.model else ""
     parts = [
         "# What can be answered",
-        f"{answered:,} of {len(rows):,} questions of {visible(manifest.questions)} ({answered / max(1, len(rows)):.1%}) "
-        f"can be answered from {searched} ({visible(manifest.searched)}; the first {manifest.depth} of each search{asked}).",
+        f"{answered:,} of {len(rows):,} questions of {visible(manifest.questions)} "
+        f"({answered / max(1, len(rows)):.1%}) can be answered from {searched} "
+        f"({visible(manifest.searched)}; the first {manifest.depth} of each search{asked}).",
         _reasons(rows),
         f"![reasons by hops]({PLOT})",
         _shares("kind", rows, lambda row: row.kind.replace("_", " ")),
@@ -134,7 +135,7 @@ def _reading(rows: Sequence[AuditedQuestion]) -> str:
     open_ = sum(row.is_right_with is None for row in asked)
     return (
         f"## What the model answers\n\nOf {len(asked):,} questions that were asked it answers {right:,} "
-        f"({right / len(asked):.1%}) from their documents alone, and {known:,} ({known / len(asked):.1%}) without them; "
+        f"({right / len(asked):.1%}) from their documents alone, and {known:,} ({known / len(asked):.1%}) without; "
         f"{open_:,} answers from documents are near misses or could not be read, and decide nothing."
     )
 

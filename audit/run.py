@@ -107,7 +107,7 @@ def describe_request(request: AuditRequest) -> AuditManifest:
 
 
 def refuse_other_audit(out: Path, wanted: AuditManifest) -> AuditManifest | None:
-    """The audit that a folder holds, where it is this one; None where it holds none. Raises `OutputError` for others."""
+    """The audit that a folder holds, where it is this one; None for none. Raises `OutputError` for another one."""
     if not (out / AUDIT).exists():
         with output_errors(out):
             strange = sorted(p.name for p in out.iterdir() if p.name not in _OWN) if out.is_dir() else []

@@ -114,29 +114,17 @@ def _is_looked_up(question: Question, documents: Sequence[FoundDocument]) -> boo
 
 
 def settle_documents(question: Question, documents: Sequence[FoundDocument]) -> tuple[FoundDocument, ...]:
-    """With their quotes; a passage of its title stands for a document whose own words are nowhere, where it states the
-    answer."""
-    taken = []
-    for each in documents:
-        if not each.audited.is_there and each.texts:
-            quote = _answer_in(question, each, each.texts)
-            each = take_for(each, each.texts, quote) if quote else each
-        elif each.audited.is_there:
-            quote = _answer_in(question, each, each.texts)
-            each = replace(each, audited=replace(each.audited, quote=quote))
-        taken.append(each)
-    return tuple(taken)
+    """With a passage of its title for a document whose own words are nowhere, where that states the answer."""
+    return tuple(
+        take_for(each) if not each.audited.is_there and _states_answer(question, each) else each for each in documents
+    )
 
 
-def _answer_in(question: Question, found: FoundDocument, texts: Sequence[Document]) -> str:
-    """The sentence of a document that says the answer of its hops, or else of the question; empty where none does."""
+def _states_answer(question: Question, found: FoundDocument) -> bool:
+    """Does a text that may be a document say the answer of its hops, or else of the question?"""
     golds = golds_of_hops(question)
     names = [golds[number - 1] for number in found.audited.hops if number <= len(golds)] or [question.golds]
-    return next(
-        (quote_of(text, name) for text in texts for each in names for name in names_of_answer(each[0], each)
-         if says(text, name)),
-        "",
-    )  # fmt: skip
+    return any(says(text, name) for text in found.texts for each in names for name in names_of_answer(each[0], each))
 
 
 def _texts(documents: Sequence[FoundDocument]) -> tuple[Document, ...]:

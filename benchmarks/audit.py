@@ -21,13 +21,15 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from benchmarks._zipf import build_over_passages, make_passages
+from benchmarks._zipf import make_passages
 from trailforge.audit.run import AuditRequest, audit_questions, describe_request
 from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
 from trailforge.pipelines.sources.audited import AUDITED_TABLE, AuditManifest
+from trailforge.retrieval import build_index
 from trailforge.retrieval.kg import build_kg, open_source
 from trailforge.retrieval.words import words_of
 from trailforge.schemas import Document, Hop, Question, SupportingDocument, read_rows, to_dict
@@ -147,7 +149,7 @@ def _world(place: Path, seed: int) -> None:
 
 
 def _time(place: Path, passages: int, questions: int) -> None:
-    build_over_passages(place / "index", passages)
+    asyncio.run(build_index(_titled_passages(passages), place / "index", "bm25"))
     file = place / "questions.jsonl"
     with file.open("w", encoding="utf-8") as lines:
         for each in islice(_make_questions(passages), questions):
@@ -155,13 +157,20 @@ def _time(place: Path, passages: int, questions: int) -> None:
     began = time.process_time()
     manifest, rows, seconds = audit(file, place / "index", place / "out")
     searches = sum(len(row.searches) for row in rows)
-    print(f"{passages:,} passages, {len(rows):,} questions, {searches:,} searches: {seconds:.0f} s wall, "
-          f"{time.process_time() - began:.0f} s CPU; {[(each.reason, each.count) for each in manifest.counts]}")  # fmt: skip
+    processor = time.process_time() - began
+    reasons = [(each.reason, each.count) for each in manifest.counts]
+    print(f"{passages:,} passages, {len(rows):,} questions, {searches:,} searches: ", end="")
+    print(f"{seconds:.0f} s wall, {processor:.0f} s CPU; {reasons}")
+
+
+def _titled_passages(number: int) -> Iterator[Document]:
+    """Each with a title of its own."""
+    return (replace(each, title=f"{each.title} {each.id}") for each in make_passages(number))
 
 
 def _make_questions(passages: int) -> Iterator[Question]:
     """Of two hops, each resting on a run of words of a passage, whose last one is its answer."""
-    held = list(make_passages(passages))
+    held = list(_titled_passages(passages))
     dice = random.Random(0)
     for number in range(10**9):
         first, second = dice.choice(held), dice.choice(held)

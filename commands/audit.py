@@ -34,8 +34,9 @@ _EPILOG = """Examples:\n
     trailforge audit musique_dev.jsonl indexes/wiki --out audits/musique\n
     trailforge audit worlds/first/questions.jsonl worlds/first/corpus.jsonl --out audits/first\n
     trailforge audit musique_dev.jsonl --paragraphs --model http://127.0.0.1:8000/v1 --out audits/own\n
-    trailforge agent-trajectories --questions musique_dev.jsonl --audited audits/musique …    leaves out what cannot be\n
-    answered, with its reason, before a call is paid; so do the other data sets of questions, evaluate and train rl."""
+    trailforge agent-trajectories --questions musique_dev.jsonl --audited audits/musique …\n
+    leaves out what cannot be answered, with its reason, before a call is paid; so do the other data sets of\n
+    questions, evaluate and train rl."""
 
 
 def audit(

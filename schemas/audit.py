@@ -46,8 +46,6 @@ class AuditedDocument:
     """Share of its own words, as runs of five, that passages of its title or id have; None: its text is not known."""
     passages: tuple[str, ...] = ()
     """Ids of the passages that are taken for it."""
-    quote: str = ""
-    """The sentence that states the answer of its hop, or of the question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
