@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from trailforge.pipelines.sources.audited import AuditedDocument
 from trailforge.retrieval.corpus import source_of
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.retrieval.words import ngrams_of, words_of
 from trailforge.schemas import Document, Question, SupportingDocument
-from trailforge.schemas.audit import AuditedDocument
 
 _RUN = 5
 """Words of a run, by which texts are compared: one word is in many texts, five in a row are in few others."""

@@ -6,26 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from trailforge.audit.verdicts import MEANINGS
 from trailforge.pipelines.cards.plots import COLOURS, DARK, figure_of, png_of, remove_frame, write_figure
 from trailforge.pipelines.engine.files import write_text
-from trailforge.pipelines.sources.audited import AuditManifest
-from trailforge.schemas.audit import AuditedBy, AuditedQuestion
+from trailforge.pipelines.sources.audited import AuditedBy, AuditedQuestion, AuditManifest
 from trailforge.schemas.text import visible
 
 PLOT = "plots/reasons.png"
 _EXAMPLES = 3
 _LONGEST = 300
-_MEANINGS = {
-    "stated": "the documents say the answer",
-    "derived": "it follows from what the documents say: yes or no, a comparison, a count, something reckoned",
-    "known_from_memory": "can be answered, but a model says it without the documents, too",
-    "invalid_row": "no question that can be read",
-    "answer_not_stated": "nothing that is searched says the answer",
-    "document_missing": "a document that the answer rests on is not there",
-    "hop_not_stated": "no document says what an earlier hop finds",
-    "not_found": "no search finds a document that the answer rests on",
-    "not_answered": "a model that is given the documents does not answer it",
-}
 _SEARCHES: dict[AuditedBy, str] = {
     "question": "the question as it stands",
     "sub_question": "the sub-questions, earlier answers filled in",
@@ -71,7 +60,7 @@ def describe_audit(manifest: AuditManifest, rows: Sequence[AuditedQuestion]) -> 
 
 def _order(rows: Sequence[AuditedQuestion]) -> list[str]:
     there = {row.reason for row in rows}
-    return [reason for reason in _MEANINGS if reason in there]
+    return [reason for reason in MEANINGS if reason in there]
 
 
 def _hops(row: AuditedQuestion) -> str:
@@ -81,7 +70,7 @@ def _hops(row: AuditedQuestion) -> str:
 def _reasons(rows: Sequence[AuditedQuestion]) -> str:
     counts = Counter(row.reason for row in rows)
     lines = [
-        f"| {reason} | {counts[reason]:,} | {counts[reason] / len(rows):.1%} | {_MEANINGS[reason]} |"
+        f"| {reason} | {counts[reason]:,} | {counts[reason] / len(rows):.1%} | {MEANINGS[reason]} |"
         for reason in _order(rows)
     ]
     return "\n".join(["| reason | questions | share | |", "|---|---:|---:|---|", *lines])

@@ -11,10 +11,22 @@ from trailforge.filters.gold_hops import golds_of_hops
 from trailforge.filters.grounding import CHOICE, list_items, says, says_in_other_form, supports
 from trailforge.filters.questions import counted_noun, follows_from_hops, quote_of, stated_count, stated_hops
 from trailforge.mcts.plan import gold_plan, references, resolve
+from trailforge.pipelines.sources.audited import AuditedSearch, AuditReason, QuestionKind
 from trailforge.rewards import is_never_quoted, mentions
 from trailforge.schemas import Document, Question
-from trailforge.schemas.audit import AuditedSearch, AuditReason, QuestionKind
 
+MEANINGS: dict[AuditReason, str] = {
+    "stated": "the documents say the answer",
+    "derived": "it follows from what the documents say: yes or no, a comparison, a count, something reckoned",
+    "known_from_memory": "can be answered, but a model says it without the documents, too",
+    "invalid_row": "no question that can be read",
+    "answer_not_stated": "nothing that is searched says the answer",
+    "document_missing": "a document that the answer rests on is not there",
+    "hop_not_stated": "no document says what an earlier hop finds",
+    "not_found": "no search finds a document that the answer rests on",
+    "not_answered": "a model that is given the documents does not answer it",
+}
+"""In words, those first that can be answered."""
 _SHOWN = 3
 """Names in a detail."""
 

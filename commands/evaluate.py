@@ -13,6 +13,7 @@ import typer
 
 from trailforge.commands.index import documents_of
 from trailforge.commands.options import (
+    AuditedFolder,
     FilterModel,
     KgFilterOption,
     MaxCalls,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from trailforge.evaluation.folder import Evaluation
     from trailforge.evaluation.grid import EvaluationConfig, EvaluationGrid, GridModel
     from trailforge.inference import Caps, Ledger
+    from trailforge.schemas import RejectedRow
     from trailforge.training.generation import CheckpointClient
 
 
@@ -47,6 +49,8 @@ class _Request:
     config: EvaluationConfig
     corpora: Corpora
     caps: Caps
+    aside: tuple[RejectedRow, ...] = ()
+    """Questions that an audit sets aside."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +129,7 @@ def evaluate(
     model_name: _ModelName = None,
     seeds: _Seeds = "0",
     limit: _Limit = None,
+    audited: AuditedFolder = None,
     question_format: _Format = "auto",
     columns: QuestionColumns = None,
     top_k: _TopK = None,
@@ -146,7 +151,7 @@ def evaluate(
     dry_run: _DryRun = False,
 ) -> None:
     """Run every agent over every back end with every seed on the same questions, and write a report."""
-    from trailforge.evaluation.corpora import Corpora, packages_of, read_sources
+    from trailforge.evaluation.corpora import Corpora, packages_of, read_sources, set_aside
     from trailforge.evaluation.grid import choose_agents, describe_evaluation, read_evaluation_config
 
     config = read_evaluation_config(preset)
@@ -158,7 +163,7 @@ def evaluate(
     served, sources = _served(config, model, model_name), read_sources(backends, config.backends)
     if not dry_run:
         check_packages(packages_of(sources, config.retrieval, kg), "evaluate")
-    asked = _read_questions(questions, question_format, columns, limit)
+    asked, aside = set_aside(_read_questions(questions, question_format, columns, limit), audited)
     corpora = Corpora(
         folder=out,
         sources=sources,
@@ -171,10 +176,9 @@ def evaluate(
     )
     corpora.check()
     evaluation = describe_evaluation(asked, config, corpora, chosen, served.name, numbers)
-    request = _Request(evaluation, config, corpora, caps)
+    request = _Request(evaluation, config, corpora, caps, tuple(aside))
     if dry_run:
-        _show_plan(request, out)
-        return
+        return _show_plan(request, out)
     _run(request, served, out, redo_refused=redo is not None)
 
 
@@ -196,6 +200,7 @@ def _run(request: _Request, served: _Served, out: Path, *, redo_refused: bool) -
     from trailforge.evaluation.report import write_report
     from trailforge.pipelines.engine.files import exclusive
     from trailforge.pipelines.engine.progress import show_parts
+    from trailforge.pipelines.sources.audited import write_set_aside
 
     async def work(grid: EvaluationGrid) -> None:
         async with _open_model(request, served, out) as model:
@@ -204,6 +209,7 @@ def _run(request: _Request, served: _Served, out: Path, *, redo_refused: bool) -
     check_same(out, request.evaluation)  # a stranger's folder gets no lock
     with exclusive(out):
         claim_folder(out, request.evaluation)
+        write_set_aside(out, request.aside)
         with show_parts() as report:
             choices = request.corpora.prepare(report)
         wanted = dataclasses.replace(request.evaluation, backends=choices)

@@ -1,4 +1,4 @@
-"""What an audit set aside, for those who ask questions: runs, evaluations and trainings leave it out unpaid."""
+"""What an audit found of questions, and what it set aside, which runs, evaluations and trainings leave out unpaid."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from trailforge.pipelines.engine.files import sha256_of, write_atomically
 from trailforge.retrieval.seals import SEAL, is_as_sealed
@@ -25,22 +25,110 @@ from trailforge.schemas import (
     to_dict,
     write_parquet,
 )
-from trailforge.schemas.audit import AuditedQuestion
 from trailforge.schemas.errors import NOTICE
 from trailforge.schemas.versions import Earlier
 
 _LOG = logging.getLogger(__name__)
 AUDIT = "audit.json"
 AUDITED_TABLE = "audited"
-SET_ASIDE = "rejected/part-audited.parquet"
+SET_ASIDE = "rejected"
 """In the folder of an evaluation or a training: the questions that it does not ask."""
 STAGE = "audit"
 T = TypeVar("T")
 
 
+AuditReason = Literal[
+    "stated",
+    "derived",
+    "known_from_memory",
+    "invalid_row",
+    "answer_not_stated",
+    "document_missing",
+    "hop_not_stated",
+    "not_found",
+    "not_answered",
+]
+"""The one reason of a question. The first three can be answered; all others are set aside (`SETS_ASIDE`).
+
+`stated`: the documents say the answer. `derived`: it follows from what they say. `known_from_memory`: a model says it
+without them, too. `answer_not_stated`: nothing that is searched says it. `document_missing`: a document that it rests
+on is not there. `hop_not_stated`: no document says what an earlier hop finds. `not_found`: no search finds a document
+that it rests on. `not_answered`: a model that is given the documents does not answer it.
+"""
+SETS_ASIDE: frozenset[AuditReason] = frozenset(
+    {"invalid_row", "answer_not_stated", "document_missing", "hop_not_stated", "not_found", "not_answered"}
+)
+QuestionKind = Literal["fact", "yes_no", "comparison", "count", "set", "reckoned"]
+"""What a question asks for. Only of a `fact` and of the members of a `set` a text has to say the answer."""
+AuditedBy = Literal["question", "sub_question", "best_wording"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedDocument:
+    """A document that an answer rests on, looked for in what is searched."""
+
+    title: str
+    hops: tuple[int, ...] = ()
+    """Those that rest on it, from 1; empty where that is not annotated."""
+    is_there: bool
+    by_title: bool = False
+    """A passage of this title is there."""
+    by_id: bool = False
+    by_words: float | None = None
+    """Share of its own words, as runs of five, that passages of its title or id have; None: its text is not known."""
+    passages: tuple[str, ...] = ()
+    """Ids of the passages that are taken for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedSearch:
+    """A search for the documents of a question."""
+
+    by: AuditedBy
+    """`best_wording`: the document's title with the sentence that counts, or sub-question and answer, which no agent
+    knows."""
+    query: str
+    hop: int | None = None
+    """That it asks, from 1."""
+    ranks: tuple[int | None, ...]
+    """Of each document of the question, from 1; None: not among the passages that were looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedQuestion:
+    """A row of an audit: one question, and the one reason why it can be answered or cannot."""
+
+    STORED_AS: ClassVar[str] = "AuditedQuestion"
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    uid: str
+    """`audit_key` of question and gold answer; of an invalid row FILE:ROW."""
+    question_id: str
+    dataset: str
+    question: str
+    golds: tuple[str, ...]
+    """The gold answer, then its aliases."""
+    num_hops: int | None
+    kind: QuestionKind
+    reason: AuditReason
+    detail: str
+    can_be_answered: bool
+    documents: tuple[AuditedDocument, ...] = ()
+    searches: tuple[AuditedSearch, ...] = ()
+    quotes: tuple[str | None, ...] = ()
+    """Of each hop, the sentence that states its answer; None: none does. Of a set, of each member."""
+    answer_with: str | None = None
+    """What a model answers from the documents alone; None: none was asked, or it gave no reply that can be read."""
+    answer_without: str | None = None
+    """The same without them."""
+    is_right_with: bool | None = None
+    is_right_without: bool | None = None
+    schema_version: str = SCHEMA_VERSION
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditManifest:
-    """A finished audit: `audit.json`, written last and sealed."""
+    """A finished audit: AUDIT, written last and sealed."""
 
     STORED_AS: ClassVar[str] = "AuditManifest"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
@@ -72,7 +160,6 @@ class Audited:
     """Reason and detail of those that are set aside."""
     known: frozenset[str] = frozenset()
     """All that were audited."""
-    logs: tuple[FileEntry, ...] = ()
 
     @property
     def hash(self) -> str:
@@ -81,6 +168,11 @@ class Audited:
             return ""
         content = json.dumps([sorted((key, reason) for key, (reason, _) in self.reasons.items()), sorted(self.known)])
         return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+    def knows(self, source: Any) -> bool:
+        """Whether a source was audited, or none has to be: no audit is asked, or it asks nothing."""
+        is_asked = bool(self.known) and isinstance(source, Question)
+        return not is_asked or audit_key(source.question, source.answer) in self.known
 
     def row_of(self, source: Any) -> RejectedRow | None:
         """The row for `rejected/` of a question that is set aside; None for all others, and for what is none."""
@@ -139,8 +231,7 @@ def read_audited(folder: Path | None) -> Audited:
         known.add(row.uid)
         if not row.can_be_answered:
             reasons[row.uid] = row.reason, row.detail
-    log = FileEntry(path=str(folder / AUDIT), rows=len(known), sha256=sha256_of(folder / AUDIT))
-    return Audited(reasons=reasons, known=frozenset(known), logs=(log,))
+    return Audited(reasons=reasons, known=frozenset(known))
 
 
 def split_audited(
@@ -153,10 +244,7 @@ def split_audited(
     if not audited.known:
         return list(asked), []
     keys = [audit_key(*text_of(each)) for each in asked]
-    if unknown := sum(key not in audited.known for key in keys):
-        if unknown == len(keys):
-            raise InvalidInput("none of these questions was audited: audit this file", field="--audited")
-        _LOG.log(NOTICE, "%d of %d questions were not audited, and are asked", unknown, len(keys))
+    check_known(sum(key not in audited.known for key in keys), len(keys))
     kept, aside = [], []
     for each in asked:
         row = audited.row(each, *text_of(each))
@@ -168,15 +256,23 @@ def split_audited(
     return kept, aside
 
 
+def check_known(unknown: int, total: int, source: Path | None = None) -> None:
+    """Say how many questions an audit does not know, which are asked. Raises `InvalidInput` where it knows none."""
+    if unknown and unknown == total:
+        raise InvalidInput("none of these questions was audited: audit this file", file=source, field="--audited")
+    if unknown:
+        _LOG.log(NOTICE, "%d of %d questions were not audited, and are asked", unknown, total)
+
+
 def count_reasons(rows: Iterable[RejectedRow]) -> str:
     """The reasons of rows with their numbers, most first."""
     counts = Counter(row.reason for row in rows)
     return ", ".join(f"{reason} {count:,}" for reason, count in counts.most_common())
 
 
-def write_set_aside(folder: Path, rows: Sequence[RejectedRow]) -> None:
+def write_set_aside(folder: Path, rows: Sequence[RejectedRow], split: str = "audited") -> None:
     """Keep what is not asked, with its reasons; nothing where there is nothing."""
     if rows:
-        path = folder / SET_ASIDE
+        path = folder / SET_ASIDE / f"part-{split}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, lambda temporary: write_parquet(temporary, RejectedRow, rows))

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from trailforge.pipelines.sources.audited import NOT_AUDITED, Audited, write_set_aside
 from trailforge.protocols import grammar_of
 from trailforge.retrieval.service.client import is_address
 from trailforge.schemas import ClusterError, InvalidInput, RlRow
@@ -45,7 +46,7 @@ from trailforge.training.exports.common import (
     truth_json,
     validation_of,
 )
-from trailforge.training.sets.files import SPLITS, open_set, questions_of
+from trailforge.training.sets.files import SPLITS, open_set, questions_of, set_aside
 
 AGENT = "trailforge_search"
 """The agent loop's name in `agent_name`."""
@@ -300,6 +301,8 @@ class VerlFiles:
     """Of verl's environment."""
     max_steps: int | None = None
     resume: bool = False
+    audited: Audited = NOT_AUDITED
+    """What is set aside."""
 
     def write(self, training_set: Path, out: Path, documents: Sequence[Path], kg: str | None) -> Path:
         """Write to `OUT/verl/` what verl reads and the script that starts it, which is returned.
@@ -316,7 +319,8 @@ class VerlFiles:
         opened = open_set(training_set)
         for split in SPLITS:
             if split == "train" or opened.row_count("rl", split):
-                asked = questions_of(training_set, split, self.recipe.protocol)
+                asked, aside = set_aside(questions_of(training_set, split, self.recipe.protocol), self.audited)
+                write_set_aside(out, aside, split)
                 rows = [rl_row(row, split, number) for number, row in enumerate(asked)]
                 pq.write_table(pa.Table.from_pylist(rows, schema=RL), folder / f"rl/{split}.parquet")
         loop = {"name": AGENT, "_target_": AGENT_LOOP, "search": search}

@@ -5,18 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
 
 from trailforge.pipelines.runs.finished import MANIFEST, RUN, check_hash
+from trailforge.pipelines.sources.audited import Audited, split_audited
 from trailforge.schemas import (
     FileEntry,
     GroundTruth,
     InvalidInput,
     PreferenceRow,
     Question,
+    RejectedRow,
     RlRow,
     SftRow,
     StageCount,
@@ -204,6 +206,11 @@ def make_question(truth: GroundTruth, *, id: str, question: str, dataset: str) -
         num_hops=truth.num_hops,
         supporting=tuple(SupportingDocument(title=title) for title in truth.support_titles if title),
     )
+
+
+def set_aside(rows: Sequence[RlRow], audited: Audited) -> tuple[list[RlRow], list[RejectedRow]]:
+    """The questions that an audit does not set aside, and the others with its reasons. Raises as `split_audited`."""
+    return split_audited(rows, audited, lambda row: (row.question, row.reward_model.ground_truth.target[0]))
 
 
 def questions_of(folder: Path, split: Split, protocol: str) -> list[RlRow]:
