@@ -9,7 +9,7 @@ from pathlib import Path
 from trailforge.audit.verdicts import MEANINGS
 from trailforge.pipelines.cards.plots import COLOURS, DARK, figure_of, png_of, remove_frame, write_figure
 from trailforge.pipelines.engine.files import write_text
-from trailforge.pipelines.sources.audited import AuditedBy, AuditedQuestion, AuditManifest
+from trailforge.pipelines.sources.audited import AuditedBy, AuditedQuestion, AuditManifest, AuditReason
 from trailforge.schemas.text import visible
 
 PLOT = "plots/reasons.png"
@@ -58,7 +58,7 @@ def describe_audit(manifest: AuditManifest, rows: Sequence[AuditedQuestion]) -> 
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _order(rows: Sequence[AuditedQuestion]) -> list[str]:
+def _order(rows: Sequence[AuditedQuestion]) -> list[AuditReason]:
     there = {row.reason for row in rows}
     return [reason for reason in MEANINGS if reason in there]
 

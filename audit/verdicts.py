@@ -200,12 +200,12 @@ def _unstated_hops(question: Question, hops: Sequence[str | None], documents: Se
     """Of those that are looked up, but for the one that has the answer. What is looked up on the way may be said in
     another form, where the document is annotated."""
     looked_up = hops[: question.num_hops] if _works_out(question) else hops[:-1]
-    texts = _texts(documents)
+    own = {n: [each for each in documents if n in each.audited.hops] for n in range(1, len(looked_up) + 1)}
     return [
         number
         for number, quote in enumerate(looked_up, start=1)
         if quote is None
-        and not any(says_in_other_form(text, question.decomposition[number - 1].answer) for text in texts)
+        and not any(says_in_other_form(text, question.decomposition[number - 1].answer) for text in _texts(own[number]))
     ]
 
 

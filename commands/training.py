@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import typer
 
 if TYPE_CHECKING:
+    from trailforge.pipelines.sources.audited import Audited
     from trailforge.training.config import TrainPreset
     from trailforge.training.searched import Environment
 from trailforge.commands.options import (
@@ -23,7 +24,6 @@ from trailforge.commands.options import (
     Retrieval,
     check_training_set,
 )
-from trailforge.pipelines.sources.audited import read_audited
 from trailforge.schemas import InvalidInput, check_packages
 
 _TRAINERS = ("accelerate", "datasets", "peft", "torch", "transformers", "trl")
@@ -205,7 +205,7 @@ def rl(
     check_packages((*_TRAINERS, "openai", *(("rapidfuzz",) if kg else ())), "a training")
     check_training_set(training_set)
     environment = _environment(recipe, documents, kg)  # what is missing is said before anything heavy is loaded
-    known = read_audited(audited)
+    known = _read_audited(audited)
     from trailforge.training.trl.rl import VllmOptions, train_rl
 
     model = train_rl(
@@ -259,6 +259,12 @@ def _environment(recipe: TrainPreset, documents: list[Path] | None, kg: str | No
     return open_environment(recipe.protocol, documents or (), search=recipe.retrieval, kg=kg, top_k=recipe.rl.top_k)
 
 
+def _read_audited(folder: Path | None) -> Audited:
+    from trailforge.pipelines.sources.audited import read_audited
+
+    return read_audited(folder)
+
+
 def _train_on_verl(recipe: TrainPreset, said: Mapping[str, Any]) -> None:
     """`said`: the options of `train rl` by name."""
     from trailforge.training.exports.verl import VerlFiles, VerlOptions, start
@@ -272,7 +278,7 @@ def _train_on_verl(recipe: TrainPreset, said: Mapping[str, Any]) -> None:
         python=said["engine_python"],
         max_steps=said["max_steps"],
         resume=said["resume"],
-        audited=read_audited(said["audited"]),
+        audited=_read_audited(said["audited"]),
     )
     script = files.write(said["training_set"], said["out"], said["documents"] or (), said["kg"])
     print(script)

@@ -135,9 +135,8 @@ def train_rl(
     finally:
         rollouts.close()
     history = [entry for entry in trainer.state.log_history if "reward" in entry]
-    figures = {"questions": len(rows)} | {
-        name: [entry[key] for entry in history] for name, key in (("rewards", "reward"), ("searches", _SEARCHES))
-    }
+    named = {"rewards": "reward", "searches": _SEARCHES}
+    figures = {"questions": len(rows)} | {name: [entry[key] for entry in history] for name, key in named.items()}
     return finish("rl", trainer, tokenizer, out, figures, done.metrics["train_runtime"])
 
 
