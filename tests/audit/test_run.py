@@ -132,7 +132,7 @@ def test_a_model_is_asked_with_the_documents_and_without(questions: Path, tmp_pa
 def test_the_model_of_a_server_is_asked_through_the_ledger_up_to_the_cap(questions: Path, tmp_path: Path) -> None:
     """A judge's scripted verdict is no answer: nothing is decided by it, and the calls are kept."""
     served = ["--model-name", "scripted", "--out", str(tmp_path / "out")]
-    with running(judge=True) as url:
+    with running(judge=1) as url:
         command = ["audit", str(questions), "--paragraphs", "--model", url, *served]
         capped = CliRunner().invoke(app, [*command, "--max-calls", "2"])
         assert isinstance(capped.exception, BudgetExceeded)
