@@ -45,7 +45,7 @@ def audit(
     ],
     index: Annotated[
         Path | None,
-        typer.Argument(help="What is searched: an index, or a file or folder of passages.", metavar="[INDEX]"),
+        typer.Argument(help="What is searched: an index, or a file of passages.", metavar="[INDEX]"),
     ] = None,
     paragraphs: Annotated[bool, typer.Option("--paragraphs", help="Search each question's own paragraphs.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder of the audit. Required except with --dry-run.")] = None,
@@ -101,7 +101,7 @@ def _request(
     from trailforge.audit.run import AuditRequest
     from trailforge.pipelines.sources.jsonl import parse_columns
 
-    if retrieval is not None and index is not None and index.is_dir() and (index / "index.json").exists():
+    if retrieval is not None and index is not None and index.is_dir():
         raise InvalidInput("an index says by itself how it is searched; leave it out", field="--retrieval")
     return AuditRequest(
         questions=questions,
@@ -119,10 +119,9 @@ def _packages(request: AuditRequest, server: ModelServer | None) -> tuple[str, .
     """Modules of extras that the audit imports."""
     from trailforge.retrieval import RetrievalConfig
 
-    scope = RetrievalConfig(kind=request.kind).over(request.searched)
-    if request.searched is not None and request.searched.is_dir():
-        scope = RetrievalConfig().over(request.searched) if (request.searched / "index.json").exists() else scope
-    return ("matplotlib", *scope.packages, *(("openai",) if server else ()))
+    is_index = request.searched is not None and request.searched.is_dir()
+    searched = RetrievalConfig(kind="" if is_index else request.kind).over(request.searched)
+    return ("matplotlib", *searched.packages, *(("openai",) if server else ()))
 
 
 def _run(request: AuditRequest, out: Path, server: ModelServer | None) -> str:

@@ -16,7 +16,7 @@ from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.runs.config import EMBEDDED, RunConfig, read_config
 from trailforge.pipelines.runs.intake import RunInputs, Settings, run_configuration
 from trailforge.presets import datasets_of, load_preset
-from trailforge.schemas import InvalidInput, to_dict
+from trailforge.schemas import InvalidInput, Question, to_dict
 
 C = TypeVar("C", bound=RunConfig)
 
@@ -90,10 +90,15 @@ def _check_model(url: str, name: str | None) -> None:
 def leave_out(
     config: C, inputs: RunInputs, verdicts: Sequence[Path], audited: Path | None, tell: Callable[[str], None]
 ) -> tuple[C, RunInputs]:
-    """A run without what people rejected and what an audit sets aside; the configuration has the audit's hash."""
+    """A run without what people rejected and what an audit sets aside; the configuration has the audit's hash.
+
+    Raises `InvalidInput` as `read_audited`, and for a data set that is not made of questions.
+    """
     if audited is not None:
         from trailforge.pipelines.sources.audited import read_audited
 
+        if load_dataset(inputs.dataset).inputs.record is not Question:
+            raise InvalidInput("is of questions, and none are its input here; leave it out", field="audited")
         inputs = replace(inputs, audited=read_audited(audited))
         config = replace(config, audited=inputs.audited.hash)
     if verdicts:

@@ -33,7 +33,6 @@ AUDIT = "audit.json"
 AUDITED_TABLE = "audited"
 SET_ASIDE = "rejected"
 """In the folder of an evaluation or a training: the questions that it does not ask."""
-STAGE = "audit"
 T = TypeVar("T")
 
 
@@ -184,7 +183,7 @@ class Audited:
             return None
         return RejectedRow(
             uid=getattr(asked, "uid", "") or asked.id,
-            stage=STAGE,
+            stage="read",
             reason=found[0],
             score=0.0,
             detail=found[1],

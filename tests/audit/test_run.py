@@ -18,20 +18,25 @@ from trailforge.audit.reading import read_question
 from trailforge.audit.run import AuditRequest, audit_questions, describe_request
 from trailforge.cli import app
 from trailforge.evaluation.corpora import read_asked, set_aside
+from trailforge.flows.configuration import leave_out
 from trailforge.flows.execute import RunRequest, check_inputs
 from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
 from trailforge.inference import Meter, Request
 from trailforge.inference.asker import Asker
 from trailforge.pipelines.datasets import load_dataset
-from trailforge.pipelines.runs.intake import take_in_questions
+from trailforge.pipelines.runs.config import RunConfig
+from trailforge.pipelines.runs.intake import RunInputs, take_in_questions
+from trailforge.pipelines.sources import read_questions
 from trailforge.pipelines.sources.audited import (
     AUDIT,
     AUDITED_TABLE,
+    NOT_AUDITED,
     AuditedQuestion,
     audit_key,
     read_audit,
     read_audited,
 )
+from trailforge.protocols import REACT
 from trailforge.retrieval.kg import build_kg, open_source
 from trailforge.schemas import (
     BudgetExceeded,
@@ -43,6 +48,8 @@ from trailforge.schemas import (
     read_parquet,
     to_dict,
 )
+from trailforge.training.sets.files import set_aside as set_aside_rows
+from trailforge.training.sets.runs import asked_rows
 
 SAMPLE_KG = Path(__file__).resolve().parents[2] / "sample_data" / "kg"
 
@@ -178,6 +185,24 @@ def test_an_evaluation_asks_what_is_left_and_is_another_one(questions: Path, tmp
     kept, aside = set_aside(asked, tmp_path / "audit")
     assert len(kept.questions) == 4 and [row.reason for row in aside] == ["answer_not_stated"]
     assert kept.sha256 != asked.sha256 and set_aside(asked, None) == (asked, [])
+
+
+def test_a_training_asks_what_is_left(questions: Path, tmp_path: Path) -> None:
+    """Of rows that were made of the same questions, whose targets have more names."""
+    audit(questions, None, tmp_path / "audit")
+    asked = [each for each in read_questions(questions) if isinstance(each, Question)]
+    rows = list(asked_rows(questions, asked, REACT.name))
+    kept, aside = set_aside_rows(rows, read_audited(tmp_path / "audit"))
+    assert len(rows) == 5 and len(kept) == 4
+    assert [(row.uid, row.reason, row.stage) for row in aside] == [(rows[1].uid, "answer_not_stated", "read")]
+    assert set_aside_rows(rows, NOT_AUDITED) == (rows, [])
+
+
+def test_a_data_set_without_questions_takes_no_audit(questions: Path, tmp_path: Path) -> None:
+    audit(questions, None, tmp_path / "audit")
+    inputs = RunInputs(dataset="document_bundles")
+    with pytest.raises(InvalidInput, match="is of questions"):
+        leave_out(RunConfig, inputs, (), tmp_path / "audit", print)  # type: ignore[type-var]
 
 
 def test_an_audit_of_other_questions_or_a_changed_one_is_refused(questions: Path, tmp_path: Path) -> None:
