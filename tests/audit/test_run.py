@@ -44,6 +44,7 @@ from trailforge.schemas import (
     InvalidInput,
     NothingLeft,
     OutputError,
+    Question,
     RejectedRow,
     read_parquet,
     to_dict,
@@ -120,10 +121,10 @@ def test_a_model_is_asked_with_the_documents_and_without(questions: Path, tmp_pa
     rows = audit(questions, None, tmp_path / "audit")
     golds = {row.question: row.golds[0] for row in rows if row.golds}
     answers = {rows[0].question: (golds[rows[0].question], "unknown"), rows[2].question: ("Nowhere", "unknown")}
-    answers[rows[4].question] = (golds[rows[4].question],) * 2
+    answers[rows[4].question] = golds[rows[4].question], golds[rows[4].question]
 
     def script(request: Request) -> str:
-        prompt = request.text if hasattr(request, "text") else str(request.prompt)
+        prompt = str(request.prompt)
         asked = next(each for each in answers if each in prompt)
         return json.dumps({"answer": answers[asked]["documents below" not in prompt]})
 
