@@ -11,7 +11,7 @@ from trailforge.filters.gold_hops import golds_of_hops
 from trailforge.filters.grounding import CHOICE, list_items, says, says_in_other_form, supports
 from trailforge.filters.questions import counted_noun, follows_from_hops, quote_of, stated_count, stated_hops
 from trailforge.mcts.plan import gold_plan, references, resolve
-from trailforge.pipelines.sources.audited import AuditedSearch, AuditReason, QuestionKind
+from trailforge.pipelines.sources.audited import AskedKind, AuditedSearch, AuditReason
 from trailforge.rewards import is_never_quoted, mentions
 from trailforge.schemas import Document, Question
 
@@ -47,7 +47,7 @@ class Evidence:
 class AuditVerdict:
     """What the evidence says."""
 
-    kind: QuestionKind
+    kind: AskedKind
     reason: AuditReason
     detail: str
     documents: tuple[FoundDocument, ...]
@@ -63,7 +63,7 @@ def judge_question(evidence: Evidence) -> AuditVerdict:
     kind = kind_of(question)
     follows = _has_to_follow(question, kind, documents)
     stated, quotes = hops[-1] is not None and not follows, hops
-    if kind in ("fact", "set") and not stated and (members := _members_stated(question, there)):
+    if kind in ("fact", "set") and not stated and (members := _members_stated(question, there or evidence.others)):
         kind, stated, quotes = "set", True, members
     if kind == "count" and not question.decomposition:
         found = stated_count(question.question, question.golds, there or evidence.others)
@@ -90,9 +90,13 @@ def judge_question(evidence: Evidence) -> AuditVerdict:
     return give("derived", _name_derived(kind)) if is_derived else give("stated", "")
 
 
-def kind_of(question: Question) -> QuestionKind:
+def kind_of(question: Question) -> AskedKind:
     """What a question asks for, by its answer, its hops and its words."""
     hops = question.decomposition
+    if question.answer_set:
+        return "set"
+    if question.correct_options:
+        return "comparison"
     compares = _works_out(question)
     if any(map(is_never_quoted, question.golds)):
         return "yes_no"
@@ -105,7 +109,7 @@ def kind_of(question: Question) -> QuestionKind:
     return "reckoned" if hops and follows_from_hops(question) and not CHOICE.search(question.question) else "fact"
 
 
-def _has_to_follow(question: Question, kind: QuestionKind, documents: Sequence[FoundDocument]) -> bool:
+def _has_to_follow(question: Question, kind: AskedKind, documents: Sequence[FoundDocument]) -> bool:
     """Does the answer follow from what documents say, so that its words in one of them are no statement of it?
 
     Not where the data set has the last hop looked up in a document of its own, but for yes and no.
@@ -178,9 +182,10 @@ def _said_by_any(texts: Sequence[Document], golds: Sequence[str]) -> str | None:
 
 def _members_stated(question: Question, texts: Sequence[Document]) -> tuple[str | None, ...]:
     """Of an answer that lists several things the sentence of each; empty where one is missing, or there is one."""
-    items = list_items(question.answer)
+    items = question.answer_set or list_items(question.answer)
     found = tuple(_said_by_any(texts, (item,)) for item in items)
-    return found if len(items) > 1 and all(each is not None for each in found) else ()
+    is_set = bool(question.answer_set) or len(items) > 1
+    return found if is_set and all(each is not None for each in found) else ()
 
 
 def _is_stated_elsewhere(question: Question, others: Sequence[Document]) -> bool:
@@ -233,7 +238,7 @@ def _name_hops(question: Question, numbers: Sequence[int]) -> str:
     return f"no document states: {'; '.join(asked)}"
 
 
-def _name_derived(kind: QuestionKind) -> str:
+def _name_derived(kind: AskedKind) -> str:
     return {
         "yes_no": "yes or no, which no text has to say",
         "comparison": "compares what its documents say",

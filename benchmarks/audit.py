@@ -104,13 +104,14 @@ def _sets(place: Path, data: Path, only: str, lots: Path | None, seed: int) -> N
 
 
 def _read_phantom(path: Path) -> Iterator[Question]:
-    """Its questions, whose answers are sets, in our own form: the members with commas between them."""
+    """Its questions in our own form, those with several answers as sets."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for row in map(json.loads, lines):
             yield Question(
                 id=row["id"],
                 question=row["question"],
                 answer=", ".join(map(str, row["answers"])),
+                answer_set=() if row["aggregation"] else tuple(row["answers"]),
                 num_hops=row["hops"],
                 supporting=tuple(SupportingDocument(title=title) for title in row["supporting_titles"]),
             )

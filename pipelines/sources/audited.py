@@ -57,8 +57,9 @@ that it rests on. `not_answered`: a model that is given the documents does not a
 SETS_ASIDE: frozenset[AuditReason] = frozenset(
     {"invalid_row", "answer_not_stated", "document_missing", "hop_not_stated", "not_found", "not_answered"}
 )
-QuestionKind = Literal["fact", "yes_no", "comparison", "count", "set", "reckoned"]
-"""What a question asks for. Only of a `fact` and of the members of a `set` a text has to say the answer."""
+AskedKind = Literal["fact", "yes_no", "comparison", "count", "set", "reckoned"]
+"""What a question asks for; a choice among options is a `comparison`. Of a `fact` alone, and of the members of a `set`,
+a text has to say the answer."""
 AuditedBy = Literal["question", "sub_question", "best_wording"]
 
 
@@ -108,7 +109,7 @@ class AuditedQuestion:
     golds: tuple[str, ...]
     """The gold answer, then its aliases."""
     num_hops: int | None
-    kind: QuestionKind
+    kind: AskedKind
     reason: AuditReason
     detail: str
     can_be_answered: bool

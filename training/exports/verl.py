@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from trailforge.pipelines.sources.audited import NOT_AUDITED, Audited, write_set_aside
 from trailforge.protocols import grammar_of
 from trailforge.retrieval.service.client import is_address
 from trailforge.schemas import ClusterError, InvalidInput, RlRow
@@ -29,7 +28,6 @@ from trailforge.training.exports.common import (
     SEARCH_NOTE,
     SFT,
     STR,
-    TEMPLATE_NOTE,
     Export,
     Row,
     fence,
@@ -43,10 +41,12 @@ from trailforge.training.exports.common import (
     schema,
     search_settings,
     sft_row,
+    template_note,
     truth_json,
     validation_of,
 )
-from trailforge.training.sets.files import SPLITS, open_set, questions_of, set_aside
+from trailforge.training.frames import CHATML
+from trailforge.training.sets.files import SPLITS, open_set, questions_left
 
 AGENT = "trailforge_search"
 """The agent loop's name in `agent_name`."""
@@ -122,10 +122,13 @@ class VerlOptions:
 
 def write(export: Export) -> str:
     """Write the files; returns the README."""
-    export.parquet("sft", SFT, sft_row)
+    sections = {}
+    if export.frame == CHATML:
+        export.parquet("sft", SFT, sft_row)
+    else:
+        sections["Supervised training"] = _NO_SFT
     export.parquet("rl", RL, rl_row)
     export.template()
-    sections = {}
     if has(export, "sft"):
         sections["Supervised training"] = (
             f"In this folder:\n\n{fence(_sft_command(export))}\n\nverl shuffles the rows, which stand in the order of "
@@ -141,9 +144,13 @@ def write(export: Export) -> str:
     return readme(
         "For verl",
         export,
-        sections | {"Masks and template": TEMPLATE_NOTE},
+        sections | {"Masks and template": template_note(export)},
         truth="reward_model.ground_truth",
     )
+
+
+_NO_SFT = """verl's supervised trainer renders turns one by one, and would put what begins a text before each of them
+in this model's marks: its rows are left out. `trailforge train sft` takes them; verl goes on from what it makes."""
 
 
 def rl_row(row: RlRow, split: str, number: int) -> Row:
@@ -301,8 +308,7 @@ class VerlFiles:
     """Of verl's environment."""
     max_steps: int | None = None
     resume: bool = False
-    audited: Audited = NOT_AUDITED
-    """What is set aside."""
+    audited: Path | None = None
 
     def write(self, training_set: Path, out: Path, documents: Sequence[Path], kg: str | None) -> Path:
         """Write to `OUT/verl/` what verl reads and the script that starts it, which is returned.
@@ -319,8 +325,7 @@ class VerlFiles:
         opened = open_set(training_set)
         for split in SPLITS:
             if split == "train" or opened.row_count("rl", split):
-                asked, aside = set_aside(questions_of(training_set, split, self.recipe.protocol), self.audited)
-                write_set_aside(out, aside, split)
+                asked = questions_left(training_set, split, self.recipe.protocol, self.audited, out)
                 rows = [rl_row(row, split, number) for number, row in enumerate(asked)]
                 pq.write_table(pa.Table.from_pylist(rows, schema=RL), folder / f"rl/{split}.parquet")
         loop = {"name": AGENT, "_target_": AGENT_LOOP, "search": search}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
 
 from trailforge.pipelines.runs.finished import MANIFEST, RUN, check_hash
-from trailforge.pipelines.sources.audited import Audited, split_audited
+from trailforge.pipelines.sources.audited import Audited, read_audited, split_audited, write_set_aside
 from trailforge.schemas import (
     FileEntry,
     GroundTruth,
@@ -169,23 +169,17 @@ def rows_of(folder: Path, table: str, split: Split, record: type[Row]) -> list[R
 
 
 def held_out_questions(folder: Path) -> list[Question]:
-    """The questions of `rl/validation`, each once, for evaluations; says how many with options there are besides.
+    """The questions of `rl/validation`, each once, for evaluations.
 
-    Options are asked for by letter, which no measure of an evaluation compares. Where questions of two runs have
-    one id, all but the first have the row's uid in it. Raises as `rows_of`, and `InvalidInput` when all have options.
+    Where questions of two runs have one id, all but the first have the row's uid in it. Raises as `rows_of`.
     """
     rows = {
         (row.data_source, row.question_id, row.question, row.reward_model.ground_truth.target[:1]): row
         for row in rows_of(folder, "rl", "validation", RlRow)
     }
-    plain = {key: row for key, row in rows.items() if not row.reward_model.ground_truth.correct_options}
-    if not plain:
-        raise InvalidInput("all questions of rl/validation have options, which are not evaluated", file=folder)
-    if len(plain) < len(rows):
-        log(f"rl/validation: {len(rows) - len(plain):,} questions have options, and are left out")
     alike: Counter[tuple[str, str]] = Counter()
     questions = []
-    for (dataset, id, text, _), row in plain.items():
+    for (dataset, id, text, _), row in rows.items():
         alike[dataset, id] += 1
         own = id if alike[dataset, id] == 1 else f"{id} ({row.uid})"
         questions.append(make_question(row.reward_model.ground_truth, id=own, question=text, dataset=dataset))
@@ -205,12 +199,21 @@ def make_question(truth: GroundTruth, *, id: str, question: str, dataset: str) -
         dataset=dataset,
         num_hops=truth.num_hops,
         supporting=tuple(SupportingDocument(title=title) for title in truth.support_titles if title),
+        options=truth.options,
+        correct_options=truth.correct_options,
     )
 
 
 def set_aside(rows: Sequence[RlRow], audited: Audited) -> tuple[list[RlRow], list[RejectedRow]]:
     """The questions that an audit does not set aside, and the others with its reasons. Raises as `split_audited`."""
     return split_audited(rows, audited, lambda row: (row.question, row.reward_model.ground_truth.target[0]))
+
+
+def questions_left(folder: Path, split: Split, protocol: str, audited: Path | None, out: Path) -> list[RlRow]:
+    """`questions_of` without those that an audit sets aside, which are kept in a training's folder with its reasons."""
+    rows, aside = set_aside(questions_of(folder, split, protocol), read_audited(audited))
+    write_set_aside(out, aside, split)
+    return rows
 
 
 def questions_of(folder: Path, split: Split, protocol: str) -> list[RlRow]:
