@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from trailforge.pipelines.sources.audited import AuditedDocument
+from trailforge.pipelines.audited import AuditedDocument
 from trailforge.retrieval.corpus import source_of
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.retrieval.words import ngrams_of, words_of

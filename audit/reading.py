@@ -10,7 +10,7 @@ from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.inference.prompts import Prompts
 from trailforge.inference.structured import object_schema
-from trailforge.pipelines.sources.audited import AuditedQuestion
+from trailforge.pipelines.audited import AuditedQuestion
 from trailforge.rewards import is_near_miss, mcts_reward
 from trailforge.schemas import ITEM_ERRORS, Document, Question
 from trailforge.schemas.text import count_tokens

@@ -16,10 +16,7 @@ from trailforge.audit.report import write_report
 from trailforge.audit.verdicts import Evidence, judge_question, settle_documents
 from trailforge.inference.asker import Asker
 from trailforge.mcts.plan import gold_plan, resolve
-from trailforge.pipelines.engine.files import output_errors, sha256_of, write_atomically, write_text
-from trailforge.pipelines.engine.shards import file_entry
-from trailforge.pipelines.sources import InvalidRow, read_questions
-from trailforge.pipelines.sources.audited import (
+from trailforge.pipelines.audited import (
     AUDIT,
     AUDITED_TABLE,
     SETS_ASIDE,
@@ -30,6 +27,9 @@ from trailforge.pipelines.sources.audited import (
     audit_key,
     read_audit,
 )
+from trailforge.pipelines.engine.files import output_errors, sha256_of, write_atomically, write_text
+from trailforge.pipelines.engine.shards import file_entry
+from trailforge.pipelines.sources import InvalidRow, read_questions
 from trailforge.retrieval import Retrieval, RetrievalConfig, Retriever, open_index, open_retrieval, read_corpus
 from trailforge.retrieval.indexes.manifest import read_manifest
 from trailforge.retrieval.scope import corpus_hash, over_documents

@@ -11,7 +11,7 @@ from trailforge.filters.gold_hops import golds_of_hops
 from trailforge.filters.grounding import CHOICE, list_items, says, says_in_other_form, supports
 from trailforge.filters.questions import counted_noun, follows_from_hops, quote_of, stated_count, stated_hops
 from trailforge.mcts.plan import gold_plan, references, resolve
-from trailforge.pipelines.sources.audited import AskedKind, AuditedSearch, AuditReason
+from trailforge.pipelines.audited import AskedKind, AuditedSearch, AuditReason
 from trailforge.rewards import is_never_quoted, mentions
 from trailforge.schemas import Document, Question
 

@@ -28,8 +28,16 @@ from trailforge.schemas import InvalidInput, check_packages
 
 if TYPE_CHECKING:
     from trailforge.audit.run import AuditRequest
-    from trailforge.pipelines.sources.audited import AuditManifest
+    from trailforge.pipelines.audited import AuditManifest
 
+AuditedFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--audited",
+        help="Folder of an audit of these questions (`trailforge audit`): leave out what cannot be answered.",
+    ),
+]
+"""Of the commands that ask questions."""
 _EPILOG = """Examples:\n
     trailforge audit musique_dev.jsonl indexes/wiki --out audits/musique\n
     trailforge audit worlds/first/questions.jsonl worlds/first/corpus.jsonl --out audits/first\n

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from trailforge.commands.audit import AuditedFolder
 from trailforge.commands.index import documents_of
 from trailforge.commands.options import (
-    AuditedFolder,
     FilterModel,
     KgFilterOption,
     MaxCalls,
@@ -209,9 +209,9 @@ def _run(request: _Request, served: _Served, out: Path, *, redo_refused: bool) -
     from trailforge.evaluation.folder import check_same, claim_folder, forget_refused
     from trailforge.evaluation.grid import plan_grid
     from trailforge.evaluation.report import write_report
+    from trailforge.pipelines.audited import write_set_aside
     from trailforge.pipelines.engine.files import exclusive
     from trailforge.pipelines.engine.progress import show_parts
-    from trailforge.pipelines.sources.audited import write_set_aside
 
     async def work(grid: EvaluationGrid) -> None:
         async with _open_model(request, served, out) as model:

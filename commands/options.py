@@ -113,13 +113,6 @@ Verdicts = Annotated[
         "Repeatable."
     ),
 ]
-AuditedFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--audited",
-        help="Folder of an audit of these questions (`trailforge audit`): leave out what cannot be answered.",
-    ),
-]
 Replace = Annotated[
     bool, typer.Option("--replace", help="Replace a run with other settings in --out; its ledger is kept.")
 ]

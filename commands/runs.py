@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trailforge.commands.audit import AuditedFolder
 from trailforge.commands.options import (
-    AuditedFolder,
     BeamOptions,
     MaxCalls,
     MaxCost,

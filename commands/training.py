@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from trailforge.pipelines.sources.audited import Audited
+    from trailforge.pipelines.audited import Audited
     from trailforge.training.config import TrainPreset
     from trailforge.training.searched import Environment
+from trailforge.commands.audit import AuditedFolder
 from trailforge.commands.options import (
-    AuditedFolder,
     Encoder,
     FilterModel,
     KgFilterOption,
@@ -264,7 +264,7 @@ def _environment(recipe: TrainPreset, documents: list[Path] | None, kg: str | No
 
 
 def _read_audited(folder: Path | None) -> Audited:
-    from trailforge.pipelines.sources.audited import read_audited
+    from trailforge.pipelines.audited import read_audited
 
     return read_audited(folder)
 

@@ -17,9 +17,9 @@ from typing import Any, get_args
 from trailforge.evaluation.folder import INDEXES, BackendChoice
 from trailforge.evaluation.reading_budget import BudgetedRetriever, CountTokens
 from trailforge.inference.provider.urls import check_server_url
+from trailforge.pipelines.audited import read_audited, split_audited
 from trailforge.pipelines.runs.finished import MANIFEST
 from trailforge.pipelines.sources import InvalidRow, read_questions
-from trailforge.pipelines.sources.audited import read_audited, split_audited
 from trailforge.protocols import KG_SEARCH, SEARCH_R1
 from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.environment import (

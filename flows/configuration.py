@@ -95,7 +95,7 @@ def leave_out(
     Raises `InvalidInput` as `read_audited`, and for a data set that is not made of questions.
     """
     if audited is not None:
-        from trailforge.pipelines.sources.audited import read_audited
+        from trailforge.pipelines.audited import read_audited
 
         if load_dataset(inputs.dataset).inputs.record is not Question:
             raise InvalidInput("is of questions, and none are its input here; leave it out", field="audited")

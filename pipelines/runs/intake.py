@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.inference.provider.urls import without_keys
+from trailforge.pipelines.audited import NOT_AUDITED, Audited, check_known
 from trailforge.pipelines.dataset import INPUTS, DataSet, resolve
 from trailforge.pipelines.engine.files import (
     output_errors,
@@ -28,7 +29,6 @@ from trailforge.pipelines.engine.shards import Shard, file_entry
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.config import SHARD_SIZE, RunConfig, read_config
 from trailforge.pipelines.sources import InvalidRow, read_questions
-from trailforge.pipelines.sources.audited import NOT_AUDITED, Audited, check_known
 from trailforge.pipelines.sources.checks import check_invalid, say_unsearched
 from trailforge.pipelines.sources.refused import NONE, Refusals
 from trailforge.schemas import (

@@ -323,11 +323,10 @@ class VerlFiles:
         folder = out.absolute() / "verl"
         (folder / "rl").mkdir(parents=True, exist_ok=True)
         opened = open_set(training_set)
-        for split in SPLITS:
-            if split == "train" or opened.row_count("rl", split):
-                asked = questions_left(training_set, split, self.recipe.protocol, self.audited, out)
-                rows = [rl_row(row, split, number) for number, row in enumerate(asked)]
-                pq.write_table(pa.Table.from_pylist(rows, schema=RL), folder / f"rl/{split}.parquet")
+        for split in (each for each in SPLITS if each == "train" or opened.row_count("rl", each)):
+            asked = enumerate(questions_left(training_set, split, self.recipe.protocol, self.audited, out))
+            rows = [rl_row(row, split, number) for number, row in asked]
+            pq.write_table(pa.Table.from_pylist(rows, schema=RL), folder / f"rl/{split}.parquet")
         loop = {"name": AGENT, "_target_": AGENT_LOOP, "search": search}
         preset = describe_preset(self.recipe)
         for name, content in (("agent_loop.yaml", [loop]), ("preset.yaml", preset)):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
 
+from trailforge.pipelines.audited import Audited, read_audited, split_audited, write_set_aside
 from trailforge.pipelines.runs.finished import MANIFEST, RUN, check_hash
-from trailforge.pipelines.sources.audited import Audited, read_audited, split_audited, write_set_aside
 from trailforge.schemas import (
     FileEntry,
     GroundTruth,

@@ -21,7 +21,7 @@ from typing import Any
 
 from trailforge.inference.judge import judge_desk, read_rubric
 from trailforge.inference.provider.urls import check_server_url
-from trailforge.pipelines.sources.audited import NOT_AUDITED, Audited, write_set_aside
+from trailforge.pipelines.audited import NOT_AUDITED, Audited, write_set_aside
 from trailforge.protocols import grammar_of
 from trailforge.protocols.environment import Environment
 from trailforge.rewards.episode import Reward
