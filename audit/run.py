@@ -268,17 +268,19 @@ def plan_searches(question: Question, documents: Sequence[FoundDocument]) -> tup
 async def search_for(
     queries: Sequence[PlannedQuery], documents: Sequence[FoundDocument], retriever: Retriever, depth: int
 ) -> tuple[tuple[AuditedSearch, ...], tuple[Document, ...]]:
-    """At what rank each search has each document among its first `depth` passages; and the first few, each once.
+    """At what rank each search has each document among its first `depth` passages; and the first few, each once, or all
+    where nothing says what the question rests on.
 
     What none of them finds is searched for by its title alone.
     """
     searches, brought = list[AuditedSearch](), dict[str, Document]()
+    read = _READ if documents else depth
 
     async def search(each: PlannedQuery) -> None:
         passages = await retriever.retrieve(each.query, depth)
         ranks = tuple(_rank_of(document, passages) for document in documents)
         searches.append(AuditedSearch(by=each.by, query=each.query, hop=each.hop, ranks=ranks))
-        brought.update((p.id, Document(id=p.id, title=p.title, text=p.text)) for p in passages[:_READ])
+        brought.update((p.id, Document(id=p.id, title=p.title, text=p.text)) for p in passages[:read])
 
     for each in queries:
         await search(each)
