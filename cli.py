@@ -17,6 +17,7 @@ from trailforge.commands import (
     export,
     index,
     kg,
+    launch,
     look,
     operate,
     runs,
@@ -38,7 +39,7 @@ _PANELS = {
     _MAKE: (),
     "Look and decide": ("show", "inspect", "verify", "status", "curate", "rewards"),
     "Train and evaluate": ("training-set", "export", "train", "evaluate", "compare"),
-    "Operate": ("doctor", "serve-model", "serve-search", "nightly", "retain", "check-bands", "push"),
+    "Operate": ("doctor", "launch", "serve-model", "serve-search", "nightly", "retain", "check-bands", "push"),
 }
 """Headings of `--help`, in order, with their commands; all others make data."""
 
@@ -58,7 +59,7 @@ def _options(
     del version
 
 
-for _each in (runs, curate, index, kg, look, training, export, evaluate, operate, serve):
+for _each in (runs, curate, index, kg, look, training, export, evaluate, operate, launch, serve):
     _each.register(app)
 
 

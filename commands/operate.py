@@ -82,10 +82,13 @@ _Documents = Annotated[
 def serve_model(
     preset: Annotated[str, typer.Option(help="Preset with a section 'server', or a YAML file.")] = "msearcher",
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port. Default: the preset's.")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on. Any but loopback opens it to the network.")
+    ] = None,
     log: Annotated[Path | None, typer.Option(help="File for vLLM's output. Default: a new temporary file.")] = None,
     print_command: Annotated[bool, typer.Option("--print-command", help="Print the command and exit.")] = False,
 ) -> None:
-    """Run the preset's model in vLLM, in the foreground, until Ctrl-C."""
+    """Run the preset's model in vLLM, in the foreground, until Ctrl-C or until it does not answer any more (code 4)."""
     from dataclasses import replace
 
     from trailforge.flows.configuration import datasets_for
@@ -98,7 +101,7 @@ def serve_model(
     dataset = datasets_for(preset)[0]
     content = load_preset(preset, dataset)
     config, name = server_config(content, source=f"preset {preset}", record=resolve(load_dataset(dataset).config))
-    config = replace(config, port=port or config.port)
+    config = replace(config, port=port or config.port, host=host or config.host)
     if print_command:
         print(VllmServer(config, name).command_line)
     else:

@@ -41,6 +41,7 @@ _STARTED = _KNOWLEDGE | {
         "generators",
         "small_model",
         "curation",
+        "launching",
         "training",
         "inspector",
     )
@@ -60,7 +61,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "generators": _MAKING,
     "small_model": _MAKING | {"generators"},
     "curation": frozenset({"schemas", "rewards", "pipelines"}),
-    "training": _KNOWLEDGE | {"presets", "protocols", "pipelines", "evaluation"},
+    "launching": frozenset({"schemas", "presets", "inference", "pipelines"}),
+    "training": _KNOWLEDGE | {"presets", "protocols", "pipelines", "evaluation", "launching"},
     "inspector": frozenset({"schemas", "rewards", "curation", "pipelines", "evaluation"}),
     "flows": _STARTED,
     "commands": _STARTED | {"flows"},

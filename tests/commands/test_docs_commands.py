@@ -12,9 +12,10 @@ import typer
 import yaml
 
 from trailforge import cli
+from trailforge.launching.config import LaunchConfig
+from trailforge.launching.training import render
 from trailforge.schemas import from_dict
 from trailforge.training.exports.verl import VerlOptions
-from trailforge.training.launching.launch import LaunchConfig, render
 
 ROOT = Path(__file__).parents[2]
 GUIDES = (

@@ -62,8 +62,8 @@ def test_locks_that_are_installed_are_there() -> None:
 
 
 def test_settings_of_verl_and_of_launches_are_fields() -> None:
+    from trailforge.launching.config import LaunchConfig
     from trailforge.training.exports.verl import VerlOptions
-    from trailforge.training.launching.launch import LaunchConfig
 
     records = [record for block in blocks("yaml") if (record := record_of(block)) is not None]
     assert [type(each) for each in records] == [LaunchConfig, VerlOptions]
@@ -71,8 +71,8 @@ def test_settings_of_verl_and_of_launches_are_fields() -> None:
 
 def record_of(block: str) -> Any:
     """What a block of YAML is read into; None for a part of a preset."""
+    from trailforge.launching.config import LaunchConfig
     from trailforge.training.exports.verl import VerlOptions
-    from trailforge.training.launching.launch import LaunchConfig
 
     content = yaml.safe_load(block)
     if "judge" in content:

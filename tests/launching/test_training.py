@@ -16,8 +16,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trailforge.launching.config import LaunchConfig, Launcher, Sharding
+from trailforge.launching.training import accelerate_config, render
 from trailforge.schemas import InvalidInput
-from trailforge.training.launching.launch import LaunchConfig, Launcher, Sharding, accelerate_config, render
 
 COMMAND = ["train", "rl", "data set", "--preset", "it's mine", "--out", "runs/a"]
 ODD = "two words, $HOME, `id`, 'quotes' and \"more\""
