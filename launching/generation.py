@@ -143,8 +143,8 @@ def _kubernetes(run: RunToLaunch, config: LaunchConfig) -> str:
 
 _ABOUT = """\
 # kubectl apply -f generate.yaml
-# Pods listen on all addresses of the cluster's own network. Nothing is reachable from outside, and the policy keeps other
-# pods out where the cluster's network honours policies. Keys come from the Secret.
+# Pods listen on all addresses of the cluster's own network. Nothing is reachable from outside, and the policy keeps
+# other pods out where the network honours policies. Keys come from the Secret.
 """
 
 
