@@ -117,7 +117,16 @@ Verdicts = Annotated[
 Replace = Annotated[
     bool, typer.Option("--replace", help="Replace a run with other settings in --out; its ledger is kept.")
 ]
-Runner = Annotated[str, typer.Option(help="Apache Beam's runner: FnApiRunner (here), PortableRunner, …")]
+Runner = Annotated[str, typer.Option(help="Apache Beam's runner: FnApiRunner (here), dask, PortableRunner, …")]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        help="Run on Dask: local:N (worker processes here), tls://HOST:PORT (a scheduler), or a YAML file (Slurm)."
+    ),
+]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Use a cluster without TLS on a network: it runs what anybody sends it.")
+]
 BeamOptions = Annotated[
     list[str] | None,
     typer.Option(help="Option of the runner as KEY=VALUE, e.g. job_endpoint=127.0.0.1:8099. Repeatable."),

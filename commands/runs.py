@@ -15,6 +15,8 @@ import typer
 
 from trailforge.commands.options import (
     BeamOptions,
+    Cluster,
+    Insecure,
     MaxCalls,
     MaxCost,
     MaxTokens,
@@ -159,6 +161,8 @@ def _shared(
     replace: Replace = False,
     runner: Runner = "FnApiRunner",
     beam_option: BeamOptions = None,
+    cluster: Cluster = None,
+    insecure: Insecure = False,
     prefect: _Prefect = False,
 ) -> None:
     """What every run takes."""
@@ -199,6 +203,8 @@ def _request(dataset: DataSet, own: Mapping[str, Any], *, look: str, out: Path |
         redo_refused=given["redo"] is Redo.REFUSED,
         runner=given["runner"],
         runner_options=tuple(given["beam_option"] or ()),
+        cluster=given["cluster"] or "",
+        insecure=given["insecure"],
     )
 
 

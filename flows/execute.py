@@ -29,10 +29,11 @@ from trailforge.inference import Caps
 from trailforge.inference.packaged import EMBEDDED_CONTEXT, EMBEDDED_SLOTS, open_server
 from trailforge.pipelines.dataset import DataSet, Stage, StageRun, resolve
 from trailforge.pipelines.datasets import dataset_of, load_dataset
+from trailforge.pipelines.engine.cluster import check_workers, open_cluster, read_cluster
 from trailforge.pipelines.engine.files import exclusive, output_errors
 from trailforge.pipelines.engine.model_stage import check_servers
 from trailforge.pipelines.engine.progress import begin_progress, count_shown, show_progress
-from trailforge.pipelines.engine.runners import LOCAL, beam_options, check_runner
+from trailforge.pipelines.engine.runners import LOCAL, beam_options, check_runner, is_dask
 from trailforge.pipelines.engine.shards import Shard, missing_shards
 from trailforge.pipelines.runs.config import EMBEDDED, RunConfig
 from trailforge.pipelines.runs.finish import MANIFEST, finish_run, read_manifest
@@ -110,6 +111,10 @@ class RunRequest:
     """One of Beam's."""
     runner_options: tuple[str, ...] = ()
     """Its options, as `KEY=VALUE`."""
+    cluster: str = ""
+    """Of Dask: `tls://host:8786`, `local:4` or a YAML file for Slurm."""
+    insecure: bool = False
+    """An open scheduler on a network is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +158,8 @@ def execute(request: RunRequest, driver: Driver | None = None) -> Manifest:
     No server is needed when every shard is finished and only manifest, card or figures are to be written.
     """
     started, out, driver = time.monotonic(), request.out, driver or Driver()
-    dataset, arguments = load_dataset(request.dataset), beam_options(request.runner, request.runner_options)
+    dataset, runner = load_dataset(request.dataset), beam_options(request.runner, request.runner_options)
+    cluster = read_cluster(request.cluster, runner, insecure=request.insecure)
     config, inputs = check_request(request, dataset)
     with exclusive(out):
         remove_leftovers(out, dataset)
@@ -165,9 +171,10 @@ def execute(request: RunRequest, driver: Driver | None = None) -> Manifest:
             return finished
         if not is_complete(dataset, out, settings):
             stages = [planned.stage for planned in planned_stages(dataset, out, settings)]
-            check_reachable(config, arguments, asks_model=any(stage.asks_model for stage in stages))
             with contextlib.ExitStack() as serving:
                 serving.enter_context(at_once())
+                arguments = serving.enter_context(open_cluster(cluster, out.absolute())) if cluster else runner
+                check_reachable(config, arguments, asks_model=any(stage.asks_model for stage in stages))
                 for stage in stages:
                     if stage.asks_model and config.model.url == EMBEDDED:
                         config = serving.enter_context(embedded_model(config))
@@ -221,6 +228,8 @@ def check_inputs(request: RunRequest, dataset: DataSet, *, is_run: bool = False)
 def check_reachable(config: RunConfig, arguments: tuple[str, ...], *, asks_model: bool) -> None:
     """Raise at once when runner, model server or ledger is not there: no retry helps, and no work is done in vain."""
     check_runner(arguments)
+    if is_dask(arguments):
+        check_workers(arguments, config.ledger if asks_model else "none is used")
     if asks_model and config.model.url != EMBEDDED:
         asyncio.run(check_servers(config))
 

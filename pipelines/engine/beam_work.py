@@ -12,7 +12,9 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import AsList, AsSingleton
 
-from trailforge.pipelines.engine.runners import check_runner, has_one_worker, is_local, telling_line
+from trailforge.pipelines.engine.attempts import Patience
+from trailforge.pipelines.engine.cluster import partitions, run_on_dask
+from trailforge.pipelines.engine.runners import check_runner, has_one_worker, is_dask, is_local, telling_line
 from trailforge.pipelines.engine.worker_errors import clear_errors, noted_error, noting
 from trailforge.schemas import ClusterError, TrailforgeError
 
@@ -25,12 +27,16 @@ def beam_pipeline(folder: Path, beam_options: Sequence[str]) -> Iterator[Begin]:
     """
     clear_errors(folder)
     # Its check of types reads the signature of `noting`, not that of the function behind it.
-    pipeline = beam.Pipeline(options=PipelineOptions([*beam_options, "--no_pipeline_type_check"]))
+    options = [*beam_options, "--no_pipeline_type_check", *([partitions()] if is_dask(beam_options) else [])]
+    pipeline = beam.Pipeline(options=PipelineOptions(options))
     yield Begin(folder, pipeline, has_one_worker(beam_options))
     try:
         if not is_local(beam_options):
             check_runner(beam_options)
-        pipeline.run().wait_until_finish()
+        if is_dask(beam_options):
+            run_on_dask(pipeline, folder, Patience())
+        else:
+            pipeline.run().wait_until_finish()
     except Exception as error:
         found = noted_error(folder)
         if found is None and not is_local(beam_options) and not isinstance(error, TrailforgeError):

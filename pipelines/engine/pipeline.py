@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,17 +26,37 @@ from apache_beam.utils.windowed_value import WindowedValue
 from trailforge.inference import ModelClient, Usage, metering
 from trailforge.inference.threads import LoopThread, all_or_error
 from trailforge.pipelines.curated import uid_of
-from trailforge.pipelines.engine.attempts import Patience, Superseded, begin_attempt, is_current, watching
+from trailforge.pipelines.engine.attempts import (
+    Patience,
+    Superseded,
+    begin_attempt,
+    claim_shard,
+    drop_claim,
+    end_attempt,
+    holds_claim,
+    is_current,
+    watching,
+)
 from trailforge.pipelines.engine.beam_work import spread_elements
+from trailforge.pipelines.engine.cluster import check_one_machine, machine, make_room, partitions, run_on_dask
+from trailforge.pipelines.engine.files import writing_by_leave
 from trailforge.pipelines.engine.model_stage import ModelWork, failed_row
 from trailforge.pipelines.engine.progress import SUPPORT_FOUND, SUPPORT_SOUGHT, ProgressFile
-from trailforge.pipelines.engine.runners import check_runner, has_one_worker, is_local, telling_line
-from trailforge.pipelines.engine.shards import ItemResult, Shard, SupportCount, finish_shard, missing_shards
+from trailforge.pipelines.engine.runners import check_runner, has_one_worker, is_dask, is_local, telling_line
+from trailforge.pipelines.engine.shards import (
+    ItemResult,
+    Shard,
+    SupportCount,
+    finish_shard,
+    finished_receipt,
+    missing_shards,
+)
 from trailforge.pipelines.engine.worker_errors import clear_errors, note_error, noted_error
 from trailforge.pipelines.runs.accounting import add_up, stage
 from trailforge.schemas import ITEM_ERRORS, ClusterError, PromptRefused, TrailforgeError, read_parquet, to_dict
 
 _PROGRESS_EVERY_S = 0.5
+_LOOK_EVERY_S = 0.2
 _DEFAULT_PATIENCE = Patience()
 T = TypeVar("T")
 
@@ -51,8 +74,10 @@ def run_pipeline(
         return
     folder = folder.absolute()  # workers may stand elsewhere
     clear_errors(folder)
-    do_fn = RunShards(work, str(folder), begin_attempt(folder))
-    pipeline = beam.Pipeline(options=PipelineOptions(list(beam_options)))
+    on_dask, attempt = is_dask(beam_options), begin_attempt(folder)
+    do_fn = RunShards(work, str(folder), attempt, of_driver=machine() if on_dask else "")
+    options = [*beam_options, *([partitions(len(missing))] if on_dask else [])]
+    pipeline = beam.Pipeline(options=PipelineOptions(options))
     spread = spread_elements(pipeline, "Shards", missing, "Spread", is_alone=has_one_worker(beam_options))
     _ = spread | "Run" >> beam.ParDo(do_fn)
     try:
@@ -60,9 +85,16 @@ def run_pipeline(
             pipeline.run().wait_until_finish()
         else:
             check_runner(beam_options)  # it may have gone since the last try, and Beam asks it for minutes
-            _run_elsewhere(pipeline, folder, patience)
+            if on_dask:
+                run_on_dask(pipeline, folder, patience, asks_model=True)
+            else:
+                _run_elsewhere(pipeline, folder, patience)
+            _check_finished(folder, shards)
     except Exception as error:
         raise noted_error(folder) or error from error
+    finally:
+        if not is_local(beam_options):
+            end_attempt(folder)
 
 
 def _run_elsewhere(pipeline: beam.Pipeline, folder: Path, patience: Patience) -> None:
@@ -78,46 +110,87 @@ def _run_elsewhere(pipeline: beam.Pipeline, folder: Path, patience: Patience) ->
         raise ClusterError(f"the runner says: {what}; see its log, then run the same command again") from error
 
 
+def _check_finished(folder: Path, shards: Sequence[Shard]) -> None:
+    """A runner that says it is done has to have done all."""
+    if missing := missing_shards(folder, shards):
+        raise ClusterError(
+            f"the runner reports success, but {len(missing)} of {len(shards)} shards have no receipt (the first: "
+            f"{missing[0].name}); run the same command again, and report it if it comes again"
+        )
+
+
 class RunShards(beam.DoFn):
     """Runs shards: all of a bundle at once on one event loop, so that the server does not idle at a shard's end."""
 
-    def __init__(self, work: ModelWork, folder: str, attempt: str = "") -> None:
-        """`attempt`: stop when another one begins; without a name, never."""
-        self._work, self._folder, self._attempt = work, Path(folder), attempt
+    def __init__(self, work: ModelWork, folder: str, attempt: str = "", *, of_driver: str = "") -> None:
+        """`attempt`: stop when another one begins; without a name, never.
+
+        `of_driver`: the machine of who runs it on Dask. There each shard is a task, and all tasks of a process share
+        loop and worker, which stay until the attempt ends.
+        """
+        self._work, self._folder, self._attempt, self._of_driver = work, Path(folder), attempt, of_driver
 
     def setup(self) -> None:
         """Start the loop. The client opens with the first bundle, whose errors Beam reports."""
-        self._loop = LoopThread("loop")
         self._worker: _Worker | None = None
+        if not self._of_driver:
+            self._loop = LoopThread("loop")
 
     def start_bundle(self) -> None:
         """Connect if need be."""
         self._running: list[Future[str]] = []
         if self._worker is None:
-            self._worker = self._noting(_Worker.open(self._work, self._folder, self._attempt))
+            self._worker = self._noting(self._open_shared if self._of_driver else self._open)
 
     def process(self, shard: Shard) -> None:
         """Start a shard."""
         assert self._worker is not None
-        self._running.append(asyncio.run_coroutine_threadsafe(self._worker.run_shard(shard), self._loop.loop))
+        self._running.append(self._loop.soon(self._worker.run_shard(shard)))
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Wait for the bundle's shards. An error cancels the others: the ledger keeps what they paid for."""
-        assert self._worker is not None
-        names = self._noting(all_or_error([asyncio.wrap_future(f, loop=self._loop.loop) for f in self._running]))
-        for name in names:
+        for name in self._noting(self._wait_shared if self._of_driver else self._wait):
             yield WindowedValue(name, MIN_TIMESTAMP, (GlobalWindow(),))
 
     def teardown(self) -> None:
         """Disconnect and stop the loop."""
-        if self._worker is not None:
-            self._loop.call(self._worker.close())
-        self._loop.end()
+        if not self._of_driver:
+            if self._worker is not None:
+                self._loop.call(self._worker.close())
+            self._loop.end()
 
-    def _noting(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run on the loop; a typed error is noted in the run's folder, since runners pass on its text at best."""
+    def _open(self) -> _Worker:
+        return self._loop.call(_Worker.open(self._work, self._folder, self._attempt))
+
+    def _open_shared(self) -> _Worker:
+        """Whoever is first opens it for all."""
+        check_one_machine(self._of_driver, self._work.config.ledger)
+        with _opening:
+            here = _shared.get((self._folder, self._attempt))
+            if here is None or here.worker.has_ended:
+                loop = here.loop if here else LoopThread("loop")
+                worker = loop.call(_Worker.open(self._work, self._folder, self._attempt))
+                here = _shared[self._folder, self._attempt] = _Shared(loop, worker)
+                for key in [key for key, each in _shared.items() if each.worker.has_ended]:
+                    _shared.pop(key).loop.end()
+        self._loop = here.loop
+        return here.worker
+
+    def _wait(self) -> list[str]:
+        return self._loop.call(all_or_error([asyncio.wrap_future(f, loop=self._loop.loop) for f in self._running]))
+
+    def _wait_shared(self) -> list[str]:
+        """Dask may begin another task here while there is room for its items."""
+        assert self._worker is not None
+        is_made = False
+        while wait(self._running, _LOOK_EVERY_S).not_done:
+            is_made = is_made or make_room(self._worker.has_room)
+        return [each.result() for each in self._running]
+
+    def _noting(self, work: Callable[[], T]) -> T:
+        """Do it; a typed error is noted in the run's folder, since runners pass on its text at best."""
         try:
-            return self._loop.call(coroutine)
+            return work()
         except TrailforgeError as error:
             note_error(self._folder, error)
             raise
@@ -126,12 +199,16 @@ class RunShards(beam.DoFn):
 class _Worker:
     """A client and what all items share, with limits and a progress file. Lives on the worker's event loop."""
 
+    has_ended = False
+    """It has seen that its attempt is over."""
+
     def __init__(self, work: ModelWork, folder: Path, attempt: str, client: ModelClient, context: object) -> None:
         self._work, self._folder, self._attempt = work, folder, attempt
         self._client, self._context = client, context
         in_flight = work.config.schedule.questions_in_flight
         self._items, self._shards = asyncio.Semaphore(in_flight), asyncio.Semaphore(in_flight + 1)
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: dict[asyncio.Task[Any], tuple[str, str]] = {}
+        """What runs a shard; its name, and our claim on it once there is one."""
         self._done: Counter[str] = Counter()
         self._is_superseded = False
         self._progress = ProgressFile(folder)
@@ -153,14 +230,22 @@ class _Worker:
         self._progress.close(self._counters())
         await self._client.aclose()
 
+    def has_room(self) -> bool:
+        """Whether items of another shard would not have to wait for their turn. For any thread."""
+        return not self._items.locked()
+
     async def run_shard(self, shard: Shard) -> str:
         """Run a shard's items and write its files; its name when done. Raises `Superseded` for another attempt."""
         this = asyncio.current_task()
         assert this is not None
-        self._running.add(this)
+        self._running[this] = (shard.name, "")
         try:
             async with self._shards:
                 self._check_attempt()
+                if finished_receipt(self._folder, shard) is not None:
+                    return shard.name  # of a worker that was lost after it had finished
+                claim = claim_shard(self._folder, shard.name)
+                self._running[this] = (shard.name, claim)
                 items = read_parquet(self._folder / shard.input, self._work.stage.item)
                 results = await all_or_error([asyncio.ensure_future(self._run_item(item)) for item in items])
                 # A prompt may have been refused for a time only: its item is run once more, after all others.
@@ -170,14 +255,18 @@ class _Worker:
                         self._count(results[number])
                 self._client.check_replies()
                 self._check_attempt()
-                await asyncio.to_thread(write_shard, self._work, self._folder, shard, results)
+                with writing_by_leave(partial(self._check_claim, shard.name, claim)):
+                    await asyncio.to_thread(write_shard, self._work, self._folder, shard, results)
+                self._running[this] = (shard.name, "")
+                drop_claim(self._folder, shard.name)
+                self._progress.write(self._counters(), self._client.trouble)
             return shard.name
         except asyncio.CancelledError:
-            if self._is_superseded:
+            if self._is_superseded or self._has_lost(*self._running[this]):
                 raise Superseded from None
             raise
         finally:
-            self._running.discard(this)
+            self._running.pop(this, None)
 
     async def _run_item(self, item: Any) -> ItemResult:
         work = self._work
@@ -207,16 +296,43 @@ class _Worker:
         if self._is_superseded:
             raise Superseded
 
+    def _check_claim(self, shard: str, claim: str) -> None:
+        """Raises `Superseded` when another worker has begun the shard: ours stood still, and was given up."""
+        if self._has_lost(shard, claim):
+            raise Superseded
+
+    def _has_lost(self, shard: str, claim: str) -> bool:
+        return bool(claim) and not holds_claim(self._folder, shard, claim)
+
     async def _report(self) -> None:
-        """Counters and a sign of life, as long as no other attempt begins: then nothing more is to be paid for."""
+        """Counters and a sign of life, as long as no other attempt begins: then nothing more is to be paid for. Nor is
+        it for a shard that another worker has begun."""
         with contextlib.suppress(Superseded):
             while True:
                 self._check_attempt()
+                for running, (shard, claim) in list(self._running.items()):
+                    if self._has_lost(shard, claim):
+                        running.cancel()
                 self._progress.write(self._counters(), self._client.trouble)
                 await asyncio.sleep(_PROGRESS_EVERY_S)
+        self.has_ended = True
         for running in self._running:
             running.cancel()
+        self._progress.close()
         await self._client.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What the tasks of one attempt share in a worker process of Dask."""
+
+    loop: LoopThread
+    worker: _Worker
+
+
+_shared: dict[tuple[Path, str], _Shared] = {}
+"""By folder and attempt."""
+_opening = threading.Lock()
 
 
 def write_shard(work: ModelWork, folder: Path, shard: Shard, results: Sequence[ItemResult]) -> None:
