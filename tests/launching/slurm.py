@@ -1,4 +1,4 @@
-"""Plays Slurm on this machine for one job: two hosts on loopback, programs of its name, a time limit, a next allocation.
+"""Plays Slurm on this machine for one job: two hosts on loopback, its programs, a time limit, a next allocation.
 
 The job's own script runs as it was written. What it starts is real (Dask, PostgreSQL, the command) but for vLLM, whose
 place a scripted model takes; PostgreSQL, which refuses to run as root, is run as `nobody` then.
@@ -46,7 +46,7 @@ assert os.environ["VLLM_API_KEY"] and "--served-model-name" in given
 open({pids!r}, "a").write(f"{{os.getpid()}}\\n")
 reader, writer = os.pipe()
 sys.stdin = open(reader)  # never at its end
-sys.argv = ["vllm", "--host", given["--host"], "--port", given["--port"], "--log", {log!r}, "--latency", "0.5"]
+sys.argv = ["vllm", "--host", given["--host"], "--port", given["--port"], "--log", {log!r}, "--latency", "0.3"]
 asyncio.run(main())
 """
 
@@ -66,9 +66,9 @@ class Slurm:
             "sbatch": f'echo "sbatch $*" >> {self.log}',
         }
         for name, body in (shell | _postgres()).items():
-            _write(programs / name, f"#!/usr/bin/env bash\n{body}\n")
+            write_program(programs / name, body)
         fields = {"root": str(_ROOT), "pids": str(self.servers), "log": str(self.calls)}
-        _write(programs / "vllm", f"#!{sys.executable}\n{_VLLM.format(**fields)}")
+        write_program(programs / "vllm", _VLLM.format(**fields), sys.executable)
         self.id = _free_job()
         path = [programs, Path(sys.executable).parent, programs_folder() or "", "/usr/bin", "/bin"]
         self.environment = {
@@ -124,8 +124,9 @@ def kill_all(job: subprocess.Popen[bytes]) -> None:
             continue
 
 
-def _write(file: Path, text: str) -> None:
-    file.write_text(text)
+def write_program(file: Path, body: str, interpreter: str = "/usr/bin/env bash") -> None:
+    """A program that stands for another one."""
+    file.write_text(f"#!{interpreter}\n{body}\n")
     file.chmod(0o755)
 
 

@@ -23,7 +23,7 @@ PRESET = {
     "model": {"name": "scripted", "max_in_flight": IN_FLIGHT},
     "generator": {"rollout": {"top_k": 2}},
     "retrieval": {"kind": "bm25"},
-    "output": {"shard_size": 3},
+    "output": {"shard_size": 2},
     "server": {"model": "scripted", "silence_s": 20},
 }
 SETTINGS = {
@@ -45,7 +45,7 @@ def written(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The job's script, as the command writes it."""
     monkeypatch.chdir(home)
     monkeypatch.setattr("trailforge.launching.generation._PAUSE_S", 1)
-    write_questions(home / "questions.jsonl", 15)
+    write_questions(home / "questions.jsonl", 10)
     (home / "preset.yaml").write_text(yaml.safe_dump(PRESET))
     (home / "cluster.yaml").write_text(yaml.safe_dump(SETTINGS))
     words = ["launch", "slurm", "--settings", "cluster.yaml", "mcts-trajectories", "--questions", "questions.jsonl"]
