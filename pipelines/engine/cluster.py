@@ -191,8 +191,10 @@ def check_one_machine(of_driver: str, ledger: str) -> None:
         )
 
 
-def check_workers(arguments: Sequence[str], ledger: str) -> None:
+def check_workers(arguments: Sequence[str], ledger: str, *, asks_model: bool) -> None:
     """Raises `ClusterError` when a scheduler cannot be used, and as `check_one_machine` for the workers it has."""
+    if not is_dask(arguments):
+        return
     with connected(arguments) as client:
         try:
             machines = set(client.run(machine).values())
@@ -202,7 +204,7 @@ def check_workers(arguments: Sequence[str], ledger: str) -> None:
                 f"the cluster cannot run what is ours ({telling_line(error)}): scheduler and workers need this "
                 "environment, with trailforge in it"
             ) from error
-    if not ledger and machines - {machine()}:
+    if asks_model and not ledger and machines - {machine()}:
         raise InvalidInput(
             "workers are on other machines than the command, and SQLite's file is for one: name a ledger in PostgreSQL "
             "(docs/operator.md, The ledger)",
