@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any
 
 from rich.console import Console
 
 from trailforge.flows import stop_server
-from trailforge.flows.configuration import configuration_of, find_begun_as
+from trailforge.flows.configuration import configuration_of, find_begun_as, manifest_of, with_redo
 from trailforge.flows.given import check_given, check_out
 from trailforge.inference import Caps
 from trailforge.inference.packaged import EMBEDDED_CONTEXT, EMBEDDED_SLOTS, open_server
@@ -33,10 +33,10 @@ from trailforge.pipelines.engine.cluster import check_workers, open_cluster, rea
 from trailforge.pipelines.engine.files import exclusive, output_errors
 from trailforge.pipelines.engine.model_stage import check_servers
 from trailforge.pipelines.engine.progress import begin_progress, count_shown, show_progress
-from trailforge.pipelines.engine.runners import LOCAL, beam_options, check_runner, is_dask
+from trailforge.pipelines.engine.runners import LOCAL, beam_options, check_runner
 from trailforge.pipelines.engine.shards import Shard, missing_shards
 from trailforge.pipelines.runs.config import EMBEDDED, RunConfig
-from trailforge.pipelines.runs.finish import MANIFEST, finish_run, read_manifest
+from trailforge.pipelines.runs.finish import MANIFEST, finish_run
 from trailforge.pipelines.runs.intake import (
     STAGED,
     RunInputs,
@@ -228,8 +228,7 @@ def check_inputs(request: RunRequest, dataset: DataSet, *, is_run: bool = False)
 def check_reachable(config: RunConfig, arguments: tuple[str, ...], *, asks_model: bool) -> None:
     """Raise at once when runner, model server or ledger is not there: no retry helps, and no work is done in vain."""
     check_runner(arguments)
-    if is_dask(arguments):
-        check_workers(arguments, config.ledger if asks_model else "none is used")
+    check_workers(arguments, config.ledger, asks_model=asks_model)
     if asks_model and config.model.url != EMBEDDED:
         asyncio.run(check_servers(config))
 
@@ -317,27 +316,9 @@ def _leave(number: int, _: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-C = TypeVar("C", bound=RunConfig)
-
-
 def print_note(line: str) -> None:
     """Print a line for people, who may pipe what a command prints elsewhere."""
     print(line, file=sys.stderr, flush=True)
-
-
-def with_redo(out: Path, config: C, is_asked: bool) -> C:
-    """How often cut replies were asked for anew: as the folder's run says, and once more if that is asked.
-
-    A run that was stopped in the middle of it goes on with the same number.
-    """
-    earlier = read_settings(out)
-    if earlier is None:
-        if is_asked:
-            raise InvalidInput("holds no run, so there are no replies to ask for anew; leave out --redo", file=out)
-        return config
-    number = config_of(earlier).get("redo", 0)
-    begins = is_asked and (number == 0 or _finished(out, earlier) is not None)
-    return replace(config, redo=number + begins)
 
 
 def prepare(
@@ -366,7 +347,7 @@ def prepare(
         if earlier is not None and earlier.run_id == settings.run_id:
             is_damaged = drop_damaged(out, dataset, earlier, print_note)
             is_damaged |= redo_refused and drop_refused(out, dataset, earlier, print_note)
-            finished = _finished(out, earlier)
+            finished = manifest_of(out, earlier)
             if finished is not None and not is_damaged and is_complete(dataset, out, earlier):
                 return earlier, finished  # not a byte of it changes
         elif earlier is not None and not settings.begun_as:  # what a first half made stays
@@ -380,12 +361,6 @@ def prepare(
         return settings, None
     finally:
         discard_staged(out)
-
-
-def _finished(out: Path, settings: Settings) -> Manifest | None:
-    """The manifest of this very run. Raises as `read_manifest`."""
-    manifest = read_manifest(out)
-    return manifest if manifest is not None and manifest.run_id == settings.run_id else None
 
 
 def _is_redo_of(out: Path, dataset: DataSet, earlier: Settings, settings: Settings, config: RunConfig) -> bool:

@@ -1,8 +1,8 @@
 """Clusters of Dask: which one a run is given, whether it may be used, and what a run asks of its scheduler.
 
 Dask moves the work of a lost worker to others by itself. What it leaves to its users is here: a scheduler runs what it
-is sent, so an open one on a network is refused; a worker that stands still is taken from the cluster, so that its work
-moves, too; and Beam's runner computes the last collection of a pipeline alone, so that several are made one.
+is sent, so an open one on a network is refused; and a worker that stands still is taken from the cluster, so that its
+work moves, too.
 """
 
 from __future__ import annotations
@@ -16,20 +16,23 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from trailforge.pipelines.engine.attempts import Patience, watching
 from trailforge.pipelines.engine.runners import DASK, check_runner, dask_address, is_dask, is_local, telling_line
-from trailforge.schemas import ClusterError, InvalidInput, check_packages
+from trailforge.schemas import ClusterError, InvalidInput, TrailforgeError, check_packages
 
+T = TypeVar("T")
+_LOOK_EVERY_S = 0.2
 _OPEN = ("tcp", "ws")
 _SEALED = ("tls", "wss")
 _LOOKS_PER_SILENCE = 10
-_MOST_PARTITIONS = 64
-"""Of the collections of a stage that asks no model."""
+_MOST_AT_ONCE = 10_000
+"""Tasks sent to the scheduler together."""
 _OF_OUR_OWN = {
     "distributed.scheduler.allowed-failures": 20,  # workers may die more often than three times in a long run
     "distributed.worker.multiprocessing-method": "forkserver",  # what all import is imported once
@@ -114,7 +117,7 @@ def _is_loopback(host: str) -> bool:
 
 @contextlib.contextmanager
 def open_cluster(place: ClusterPlace, folder: Path) -> Iterator[tuple[str, ...]]:
-    """Beam's command line for a cluster, which is begun here unless it runs. `folder`: that workers see, too."""
+    """The command line of a cluster, which is begun here unless it runs. `folder`: that workers see, too."""
     from dask import config
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what is lost is told in a line of ours
@@ -126,7 +129,7 @@ def open_cluster(place: ClusterPlace, folder: Path) -> Iterator[tuple[str, ...]]
         else:
             stack.enter_context(config.set(_OF_OUR_OWN))
             address = stack.enter_context(_workers_here(place.workers))
-        arguments = (f"--runner={DASK}", f"--dask_client_address={address}")
+        arguments = (f"--runner={DASK}", f"--scheduler={address}")
         check_runner(arguments)
         yield arguments
 
@@ -188,8 +191,10 @@ def check_one_machine(of_driver: str, ledger: str) -> None:
         )
 
 
-def check_workers(arguments: Sequence[str], ledger: str) -> None:
+def check_workers(arguments: Sequence[str], ledger: str, *, asks_model: bool) -> None:
     """Raises `ClusterError` when a scheduler cannot be used, and as `check_one_machine` for the workers it has."""
+    if not is_dask(arguments):
+        return
     with connected(arguments) as client:
         try:
             machines = set(client.run(machine).values())
@@ -199,7 +204,7 @@ def check_workers(arguments: Sequence[str], ledger: str) -> None:
                 f"the cluster cannot run what is ours ({telling_line(error)}): scheduler and workers need this "
                 "environment, with trailforge in it"
             ) from error
-    if not ledger and machines - {machine()}:
+    if asks_model and not ledger and machines - {machine()}:
         raise InvalidInput(
             "workers are on other machines than the command, and SQLite's file is for one: name a ledger in PostgreSQL "
             "(docs/operator.md, The ledger)",
@@ -219,55 +224,55 @@ def connected(arguments: Sequence[str]) -> Iterator[Any]:
         raise ClusterError(
             f"no scheduler of Dask at {address} ({telling_line(error)}); start it, then run the same command again"
         ) from error
-    with client:
+    with client, client.as_current():
         yield client
 
 
-def run_on_dask(pipeline: Any, folder: Path, patience: Patience, *, asks_model: bool = False) -> None:
-    """Run a pipeline of Beam whose options name Dask. Whatever the cluster says becomes a `ClusterError`.
+def run_graph(arguments: Sequence[str], tasks: Sequence[Any]) -> None:
+    """Compute some delayed values for what their functions do, and wait for all. Raises as `run_tasks`."""
+    with connected(arguments) as client, _cluster_errors(), _removing_silent(client, Patience().silence_s):
+        _wait_for_all(client, client.compute(list(tasks), optimize_graph=False))
 
-    `asks_model`: its workers show progress, and end the job where nothing moves.
+
+def run_tasks(
+    arguments: Sequence[str], folder: Path, function: Callable[[Any], object], items: Sequence[Any], patience: Patience
+) -> None:
+    """Call a function for each item on the workers of a cluster, again for those of a worker that is lost.
+
+    It may have been called before for an item, by a worker that was lost only then, or still stands still somewhere.
+    Workers show progress in `folder`. Raises the first error of a call, or `ClusterError` where the cluster fails.
     """
-    join_leaves(pipeline)
+    with connected(arguments) as client, _cluster_errors():
+        futures = client.map(function, list(items), pure=False, batch_size=_MOST_AT_ONCE)
+        watched = watching(folder, lambda: client.cancel(futures), replace(patience, silence_s=math.inf))
+        with watched, _removing_silent(client, patience.silence_s):
+            _wait_for_all(client, futures)
+
+
+def _wait_for_all(client: Any, futures: Sequence[Any]) -> None:
+    """The first error is raised, and nothing more is begun."""
+    from distributed import as_completed
+
     try:
-        job = pipeline.run()
-        with contextlib.closing(job.client), contextlib.ExitStack() as stack:
-            if asks_model:
-                stack.enter_context(watching(folder, job.cancel, replace(patience, silence_s=math.inf)))
-            stack.enter_context(_removing_silent(job.client, patience.silence_s))
-            job.wait_until_finish()
-    except ClusterError:
+        for future in as_completed(futures):
+            future.result()
+    except BaseException:
+        with contextlib.suppress(Exception):
+            client.cancel(list(futures), force=True)
+        raise
+
+
+@contextlib.contextmanager
+def _cluster_errors() -> Iterator[None]:
+    """What Dask says of itself becomes a `ClusterError`."""
+    try:
+        yield
+    except TrailforgeError:
         raise
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt | SystemExit):
+        if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
             raise
         raise ClusterError(f"the cluster says: {telling_line(error)}; run the same command again") from error
-
-
-def join_leaves(pipeline: Any) -> None:
-    """Make one collection of all that nothing is made of: Beam's runner for Dask computes the last one alone."""
-    from apache_beam import Flatten
-    from apache_beam.pipeline import PipelineVisitor
-
-    class Leaves(PipelineVisitor):
-        def __init__(self) -> None:
-            self.made: dict[Any, None] = {}
-            self.used: set[Any] = set()
-
-        def visit_transform(self, transform_node: Any) -> None:
-            self.made.update(dict.fromkeys(transform_node.outputs.values()))
-            self.used.update(transform_node.inputs, (side.pvalue for side in transform_node.side_inputs))
-
-    leaves = Leaves()
-    pipeline.visit(leaves)
-    ends = [each for each in leaves.made if each not in leaves.used]
-    if len(ends) > 1:
-        _ = tuple(ends) | "All that is made" >> Flatten()
-
-
-def partitions(count: int | None = None) -> str:
-    """Beam's option for so many tasks; None: for a stage that asks no model."""
-    return f"--dask_npartitions={max(1, _MOST_PARTITIONS if count is None else count)}"
 
 
 @contextlib.contextmanager
@@ -302,15 +307,13 @@ async def _remove(address: str, dask_scheduler: Any) -> None:
     await dask_scheduler.remove_worker(address, stimulus_id=f"trailforge-silent-{time.time()}", close=True)
 
 
-def make_room(has_room: Callable[[], bool]) -> bool:
-    """Let this worker of Dask begin another task beside this one, if that says so. Whether it did, or is none."""
-    from distributed import get_worker, secede
+def wait_here(running: Future[T], has_room: Callable[[], bool]) -> T:
+    """The result of what runs in this process, in a task of Dask. Another task may begin while there is room for it."""
+    from distributed import secede
 
-    try:
-        get_worker()
-    except ValueError:
-        return True
-    if not has_room():
-        return False
-    secede()
-    return True
+    is_alone = True
+    while not wait([running], _LOOK_EVERY_S).done:
+        if is_alone and has_room():
+            secede()
+            is_alone = False
+    return running.result()

@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ from trailforge.pipelines.engine.attempts import (
     watching,
 )
 from trailforge.pipelines.engine.beam_work import spread_elements
-from trailforge.pipelines.engine.cluster import check_one_machine, machine, make_room, partitions, run_on_dask
+from trailforge.pipelines.engine.cluster import check_one_machine, machine, run_tasks, wait_here
 from trailforge.pipelines.engine.files import writing_by_leave
 from trailforge.pipelines.engine.model_stage import ModelWork, failed_row
 from trailforge.pipelines.engine.progress import SUPPORT_FOUND, SUPPORT_SOUGHT, ProgressFile
@@ -56,7 +56,6 @@ from trailforge.pipelines.runs.accounting import add_up, stage
 from trailforge.schemas import ITEM_ERRORS, ClusterError, PromptRefused, TrailforgeError, read_parquet, to_dict
 
 _PROGRESS_EVERY_S = 0.5
-_LOOK_EVERY_S = 0.2
 _DEFAULT_PATIENCE = Patience()
 T = TypeVar("T")
 
@@ -74,27 +73,32 @@ def run_pipeline(
         return
     folder = folder.absolute()  # workers may stand elsewhere
     clear_errors(folder)
-    on_dask, attempt = is_dask(beam_options), begin_attempt(folder)
-    do_fn = RunShards(work, str(folder), attempt, of_driver=machine() if on_dask else "")
-    options = [*beam_options, *([partitions(len(missing))] if on_dask else [])]
-    pipeline = beam.Pipeline(options=PipelineOptions(options))
-    spread = spread_elements(pipeline, "Shards", missing, "Spread", is_alone=has_one_worker(beam_options))
-    _ = spread | "Run" >> beam.ParDo(do_fn)
+    attempt = begin_attempt(folder)
     try:
-        if is_local(beam_options):
-            pipeline.run().wait_until_finish()
+        if is_dask(beam_options):
+            run = partial(run_shard_here, work, folder, attempt, machine())
+            run_tasks(beam_options, folder, run, missing, patience)
         else:
-            check_runner(beam_options)  # it may have gone since the last try, and Beam asks it for minutes
-            if on_dask:
-                run_on_dask(pipeline, folder, patience, asks_model=True)
-            else:
-                _run_elsewhere(pipeline, folder, patience)
-            _check_finished(folder, shards)
+            _run_on_beam(RunShards(work, str(folder), attempt), folder, missing, beam_options, patience)
+        _check_finished(folder, shards)
     except Exception as error:
         raise noted_error(folder) or error from error
     finally:
         if not is_local(beam_options):
             end_attempt(folder)
+
+
+def _run_on_beam(
+    do_fn: RunShards, folder: Path, shards: Sequence[Shard], beam_options: Sequence[str], patience: Patience
+) -> None:
+    pipeline = beam.Pipeline(options=PipelineOptions(list(beam_options)))
+    spread = spread_elements(pipeline, "Shards", shards, "Spread", is_alone=has_one_worker(beam_options))
+    _ = spread | "Run" >> beam.ParDo(do_fn)
+    if is_local(beam_options):
+        pipeline.run().wait_until_finish()
+    else:
+        check_runner(beam_options)  # it may have gone since the last try, and Beam asks it for minutes
+        _run_elsewhere(pipeline, folder, patience)
 
 
 def _run_elsewhere(pipeline: beam.Pipeline, folder: Path, patience: Patience) -> None:
@@ -122,25 +126,20 @@ def _check_finished(folder: Path, shards: Sequence[Shard]) -> None:
 class RunShards(beam.DoFn):
     """Runs shards: all of a bundle at once on one event loop, so that the server does not idle at a shard's end."""
 
-    def __init__(self, work: ModelWork, folder: str, attempt: str = "", *, of_driver: str = "") -> None:
-        """`attempt`: stop when another one begins; without a name, never.
-
-        `of_driver`: the machine of who runs it on Dask. There each shard is a task, and all tasks of a process share
-        loop and worker, which stay until the attempt ends.
-        """
-        self._work, self._folder, self._attempt, self._of_driver = work, Path(folder), attempt, of_driver
+    def __init__(self, work: ModelWork, folder: str, attempt: str = "") -> None:
+        """`attempt`: stop when another one begins; without a name, never."""
+        self._work, self._folder, self._attempt = work, Path(folder), attempt
 
     def setup(self) -> None:
         """Start the loop. The client opens with the first bundle, whose errors Beam reports."""
+        self._loop = LoopThread("loop")
         self._worker: _Worker | None = None
-        if not self._of_driver:
-            self._loop = LoopThread("loop")
 
     def start_bundle(self) -> None:
         """Connect if need be."""
         self._running: list[Future[str]] = []
         if self._worker is None:
-            self._worker = self._noting(self._open_shared if self._of_driver else self._open)
+            self._worker = self._noting(_Worker.open(self._work, self._folder, self._attempt))
 
     def process(self, shard: Shard) -> None:
         """Start a shard."""
@@ -149,51 +148,67 @@ class RunShards(beam.DoFn):
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Wait for the bundle's shards. An error cancels the others: the ledger keeps what they paid for."""
-        for name in self._noting(self._wait_shared if self._of_driver else self._wait):
+        assert self._worker is not None
+        names = self._noting(all_or_error([asyncio.wrap_future(f, loop=self._loop.loop) for f in self._running]))
+        for name in names:
             yield WindowedValue(name, MIN_TIMESTAMP, (GlobalWindow(),))
 
     def teardown(self) -> None:
         """Disconnect and stop the loop."""
-        if not self._of_driver:
-            if self._worker is not None:
-                self._loop.call(self._worker.close())
-            self._loop.end()
+        if self._worker is not None:
+            self._loop.call(self._worker.close())
+        self._loop.end()
 
-    def _open(self) -> _Worker:
-        return self._loop.call(_Worker.open(self._work, self._folder, self._attempt))
+    def _noting(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run on the loop; a typed error is noted in the run's folder, since runners pass on its text at best."""
+        with _noting_errors(self._folder):
+            return self._loop.call(coroutine)
 
-    def _open_shared(self) -> _Worker:
-        """Whoever is first opens it for all."""
-        check_one_machine(self._of_driver, self._work.config.ledger)
-        with _opening:
-            here = _shared.get((self._folder, self._attempt))
-            if here is None or here.worker.has_ended:
-                loop = here.loop if here else LoopThread("loop")
-                worker = loop.call(_Worker.open(self._work, self._folder, self._attempt))
-                here = _shared[self._folder, self._attempt] = _Shared(loop, worker)
-                for key in [key for key, each in _shared.items() if each.worker.has_ended]:
-                    _shared.pop(key).loop.end()
-        self._loop = here.loop
-        return here.worker
 
-    def _wait(self) -> list[str]:
-        return self._loop.call(all_or_error([asyncio.wrap_future(f, loop=self._loop.loop) for f in self._running]))
+@contextlib.contextmanager
+def _noting_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except TrailforgeError as error:
+        note_error(folder, error)
+        raise
 
-    def _wait_shared(self) -> list[str]:
-        """Dask may begin another task here while there is room for its items."""
-        assert self._worker is not None
-        is_made = False
-        while wait(self._running, _LOOK_EVERY_S).not_done:
-            is_made = is_made or make_room(self._worker.has_room)
-        return [each.result() for each in self._running]
 
-    def _noting(self, work: Callable[[], T]) -> T:
-        """Do it; a typed error is noted in the run's folder, since runners pass on its text at best."""
-        try:
-            return work()
-        except TrailforgeError as error:
-            note_error(self._folder, error)
-            raise
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What the tasks of one attempt share in a worker process of Dask, until the attempt ends."""
+
+    loop: LoopThread
+    worker: _Worker
+
+
+_shared: dict[tuple[Path, str], _Shared] = {}
+"""By folder and attempt."""
+_opening = threading.Lock()
+
+
+def run_shard_here(work: ModelWork, folder: Path, attempt: str, of_driver: str, shard: Shard) -> str:
+    """Run a shard in a task of Dask, as `RunShards` does. `of_driver`: the machine of the run's command."""
+    with _noting_errors(folder):
+        check_one_machine(of_driver, work.config.ledger)
+        here = _share(work, folder, attempt)
+        return wait_here(here.loop.soon(here.worker.run_shard(shard)), here.worker.has_room)
+
+
+def _share(work: ModelWork, folder: Path, attempt: str) -> _Shared:
+    """What is shared here; whoever comes first opens it."""
+    with _opening:
+        here = _shared.get((folder, attempt))
+        if here is None:
+            for key in [key for key, each in _shared.items() if each.worker.has_ended]:
+                _shared.pop(key).loop.end()
+            loop = LoopThread("loop")
+            try:
+                here = _shared[folder, attempt] = _Shared(loop, loop.call(_Worker.open(work, folder, attempt)))
+            except BaseException:
+                loop.end()
+                raise
+        return here
 
 
 class _Worker:
@@ -320,19 +335,6 @@ class _Worker:
             running.cancel()
         self._progress.close()
         await self._client.aclose()
-
-
-@dataclass(frozen=True, slots=True)
-class _Shared:
-    """What the tasks of one attempt share in a worker process of Dask."""
-
-    loop: LoopThread
-    worker: _Worker
-
-
-_shared: dict[tuple[Path, str], _Shared] = {}
-"""By folder and attempt."""
-_opening = threading.Lock()
 
 
 def write_shard(work: ModelWork, folder: Path, shard: Shard, results: Sequence[ItemResult]) -> None:

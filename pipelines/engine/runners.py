@@ -9,11 +9,12 @@ from trailforge.schemas import ClusterError, InvalidInput
 
 LOCAL = "FnApiRunner"
 """In this process."""
-DASK = "apache_beam.runners.dask.dask_runner.DaskRunner"
-"""On a cluster of Dask, which Beam knows by no shorter name."""
+DASK = "dask"
+"""A cluster of Dask, without Beam: see `beam_work`."""
 _ANSWERS_WITHIN_S = 10.0
 _DOWNLOADS = f"it downloads a program at its start; take {LOCAL}, which needs none"
 _REFUSED = {
+    "daskrunner": "Beam's own loses rows and doubles others without a word; take --cluster, which does without it",
     "directrunner": _DOWNLOADS,
     "switchingdirectrunner": _DOWNLOADS,
     "prismrunner": _DOWNLOADS,
@@ -65,7 +66,7 @@ def is_dask(arguments: Sequence[str]) -> bool:
 
 def dask_address(arguments: Sequence[str]) -> str:
     """Of the scheduler that a command line names; empty where it names none."""
-    named = [each.partition("=")[2] for each in arguments if each.startswith("--dask_client_address=")]
+    named = [each.partition("=")[2] for each in arguments if each.startswith("--scheduler=")]
     return named[-1] if named else ""
 
 
@@ -79,10 +80,10 @@ def _known(runner: str) -> str:
     from apache_beam.options.pipeline_options import StandardOptions
 
     plain = runner.strip().rpartition(".")[2].lower().removesuffix("runner") + "runner"
+    if runner.strip().lower() == DASK:
+        return DASK
     if plain in _REFUSED:
         raise InvalidInput(f"{runner} is refused: {_REFUSED[plain]}", field="--runner")
-    if plain == "daskrunner":
-        return DASK
     known = {name.lower(): name for name in StandardOptions.KNOWN_RUNNER_NAMES if name.lower() not in _REFUSED}
     if "." not in runner and plain not in known:
         raise InvalidInput(f"no runner {runner!r}; there are dask, {', '.join(known.values())}", field="--runner")

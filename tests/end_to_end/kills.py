@@ -221,10 +221,10 @@ class Site:
     options: dict[str, Path]
     environment: dict[str, str]
 
-    def start(self, out: Path) -> Running:
+    def start(self, out: Path, *more: str) -> Running:
         """The command in a process group of its own."""
         options = {**self.options, "--preset": self.folder / "preset.yaml", "--model": self.url, "--out": out}
-        arguments = [str(part) for option in options.items() for part in option]
+        arguments = [*(str(part) for option in options.items() for part in option), *more]
         log = self.folder / f"{out.name}.log"
         return Running([self.case.command, *arguments], {**os.environ, **self.environment}, log, log)
 
