@@ -129,7 +129,7 @@ BESIDE_ROOMS = frozenset(
     {
         *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "MANIFEST.in", "Makefile"),
         *("pyproject.toml", "requirements.lock", "prefect.toml", "prefect.yaml", "cli.py"),
-        *("benchmarks", "datasets_out", "docs", "locks", "sample_data", "tests", "trailforge"),
+        *("benchmarks", "containers", "datasets_out", "docs", "locks", "sample_data", "tests", "trailforge"),
     }
 )
 """What lies at the root beside the rooms; names with a dot before them are for tools."""

@@ -59,6 +59,11 @@ def test_is_taken(words: list[str]) -> None:
     assert taken(words).params
 
 
+def test_what_is_launched_is_taken_too() -> None:
+    launched = [taken(words).params["command"] for words in commands() if words[0] == "launch"]
+    assert len(launched) >= 4 and all(taken(words).params for words in launched)
+
+
 def test_there_are_some() -> None:
     assert len(commands()) >= 60
 

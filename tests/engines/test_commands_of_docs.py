@@ -23,6 +23,10 @@ ELSEWHERE = "sets/all --preset msearcher --out trained/x"
 """What `…` stands for."""
 
 
+OF_THE_SYSTEM = {"cp", "docker", "done", "export", "for", "kubectl", "openssl"}
+"""Of shells and clusters, which no engine brings."""
+
+
 def blocks(language: str) -> list[str]:
     """Code of both guides in a language."""
     texts = [(ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in GUIDES]
@@ -39,7 +43,8 @@ def commands(program: str) -> list[list[str]]:
 def test_no_program_is_named_that_nobody_reads_for() -> None:
     lines = [line for block in blocks("bash") for line in block.replace("\\\n", " ").splitlines()]
     programs = {shlex.split(line, comments=True)[0] for line in lines}
-    assert programs == {"trailforge", "vf-eval", "ray", "python3.11", ".venv-verl/bin/pip"}
+    read = {"trailforge", "vf-eval", "ray", "python3.11", ".venv-verl/bin/pip", "dask"}
+    assert programs - OF_THE_SYSTEM == read and programs >= OF_THE_SYSTEM
 
 
 @pytest.mark.parametrize("words", commands("trailforge"), ids=" ".join)
@@ -78,6 +83,13 @@ def record_of(block: str) -> Any:
     if "judge" in content:
         return None
     return from_dict(VerlOptions if "overrides" in content else LaunchConfig, content)
+
+
+@pytest.mark.parametrize("words", commands("dask"), ids=" ".join)
+def test_dask(words: list[str]) -> None:
+    """By Dask's own commands."""
+    command: Any = pytest.importorskip(f"distributed.cli.dask_{words[0]}").main
+    assert command.make_context(words[0], list(words[1:])).params
 
 
 @pytest.mark.parametrize("words", commands("ray"), ids=" ".join)
