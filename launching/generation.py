@@ -24,6 +24,9 @@ SBATCH, NODE, MANIFESTS = "generate.sbatch", "node.sh", "generate.yaml"
 _OURS = ("--runner", "--cluster", "--insecure", "--beam-option", "--prefect")
 """Options of a run that say where it works."""
 _PAUSE_S = 10
+"""Before something that ended is started again."""
+_PATIENCE_S = 600
+"""For ledger and scheduler, which begin within seconds where disk and processors are not busy."""
 _LEDGER_PROGRAMS = ("initdb", "postgres", "pg_isready")
 _MOST_SERVERS_PER_NODE = 38
 """A job has forty ports on each host, two of them for scheduler and ledger."""
@@ -114,6 +117,8 @@ def _slurm(run: RunToLaunch, config: LaunchConfig, folder: str, workdir: str) ->
         "preset": shlex.quote(run.preset),
         "tries": str(wanted.tries),
         "pause": str(_PAUSE_S),
+        "patience": str(_PATIENCE_S),
+        "ready": str(math.ceil((run.server or VllmConfig()).ready_within_s)),
     }
     return {SBATCH: fill(read_template("generate_slurm.txt"), values)} | {
         NODE: fill(read_template("generate_node.txt"), values)

@@ -54,23 +54,24 @@ asyncio.run(main())
 class Slurm:
     """One job. `can_requeue`: whether the cluster lets jobs be requeued."""
 
-    def __init__(self, folder: Path, *, can_requeue: bool = True) -> None:
+    def __init__(self, folder: Path, *, can_requeue: bool = True, **programs: str) -> None:
+        """`programs`: further ones, by name and shell text."""
         self.folder, self.log, self.calls = folder, folder / "slurm.log", folder / "calls.log"
         self.servers = folder / "vllm.pids"
-        programs = folder / "bin"
-        programs.mkdir()
+        home = folder / "bin"
+        home.mkdir()
         told = {"log": self.log, "hosts": " ".join(HOSTS), "requeue": "" if can_requeue else "exit 1"}
         shell = {
             "scontrol": _SCONTROL.format(**told).replace("; ; fi", "; fi"),
             "srun": _SRUN.format(**told),
             "sbatch": f'echo "sbatch $*" >> {self.log}',
         }
-        for name, body in (shell | _postgres()).items():
-            write_program(programs / name, body)
+        for name, body in (shell | _postgres() | programs).items():
+            write_program(home / name, body)
         fields = {"root": str(_ROOT), "pids": str(self.servers), "log": str(self.calls)}
-        write_program(programs / "vllm", _VLLM.format(**fields), sys.executable)
+        write_program(home / "vllm", _VLLM.format(**fields), sys.executable)
         self.id = _free_job()
-        path = [programs, Path(sys.executable).parent, programs_folder() or "", "/usr/bin", "/bin"]
+        path = [home, Path(sys.executable).parent, programs_folder() or "", "/usr/bin", "/bin"]
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("TRAILFORGE_")},
             **{"PATH": os.pathsep.join(map(str, path)), "LISTEN": HOSTS[0], "SLURM_JOB_ID": str(self.id)},
