@@ -1,7 +1,7 @@
 """Plays Kubernetes on this machine for one run: what its pods run, with loopback for the names of services.
 
-Commands, arguments, variables and secrets are those of the manifests. PostgreSQL's image has a server of the tests in its
-place, vLLM's a scripted model. A Job is tried again as its failure policy says.
+Commands, arguments, variables and secrets are those of the manifests. PostgreSQL's image has a server of the tests in
+its place, vLLM's a scripted model. A Job is tried again as its failure policy says.
 """
 
 from __future__ import annotations
@@ -18,6 +18,12 @@ from typing import Any
 import yaml
 
 from tests.launching.slurm import kill_all, scripted_vllm
+
+BESIDE = (
+    ("StatefulSet", "trailforge-vllm"),
+    ("Deployment", "trailforge-scheduler"),
+    ("Deployment", "trailforge-worker"),
+)
 
 
 class Pods:
@@ -46,17 +52,12 @@ class Pods:
         }.items():
             assert name in text, name
             text = text.replace(name, here)
-        self._objects = {
-            (each["kind"], each["metadata"]["name"]): each["spec"] for each in yaml.safe_load_all(text)
-        }
+        self._objects = {(each["kind"], each["metadata"]["name"]): each["spec"] for each in yaml.safe_load_all(text)}
         self._running: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
         """All that runs beside the Job; as many workers as are asked for."""
-        for kind, name in [
-            ("StatefulSet", "trailforge-vllm"), ("Deployment", "trailforge-scheduler"), ("Deployment", "trailforge-worker")
-        ]:  # fmt: skip
-            spec = self._objects[kind, name]
+        for spec in (self._objects[each] for each in BESIDE):
             (container,) = spec["template"]["spec"]["containers"]
             self._running += [self._run(container) for _ in range(spec["replicas"])]
 

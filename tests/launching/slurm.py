@@ -68,8 +68,7 @@ class Slurm:
         }
         for name, body in (shell | _postgres() | programs).items():
             write_program(home / name, body)
-        fields = {"root": str(_ROOT), "pids": str(self.servers), "log": str(self.calls)}
-        write_program(home / "vllm", _VLLM.format(**fields), sys.executable)
+        scripted_vllm(home / "vllm", self.servers, self.calls)
         self.id = _free_job()
         path = [home, Path(sys.executable).parent, programs_folder() or "", "/usr/bin", "/bin"]
         self.environment = {
@@ -123,6 +122,12 @@ def kill_all(job: subprocess.Popen[bytes]) -> None:
                 os.kill(int(entry.name), signal.SIGKILL)
         except ProcessLookupError:
             continue
+
+
+def scripted_vllm(file: Path, pids: Path, calls: Path) -> None:
+    """A `vllm` that answers by script, and writes its process ids and the calls that it is sent to these files."""
+    fields = {"root": str(_ROOT), "pids": str(pids), "log": str(calls)}
+    write_program(file, _VLLM.format(**fields), sys.executable)
 
 
 def write_program(file: Path, body: str, interpreter: str = "/usr/bin/env bash") -> None:
