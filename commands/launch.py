@@ -56,6 +56,11 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     help="Write or submit what a run or a training needs on a cluster: model servers, workers, ledger, the command.",
+    epilog="""Examples:\n
+    trailforge launch slurm --settings cluster.yaml mcts-trajectories --questions train.jsonl.gz \\\n
+        --preset msearcher --out runs/musique                            writes the files\n
+    trailforge launch k8s --settings cluster.yaml --submit kg-questions --kg kgs/wikidata5m --out runs/kg\n
+    On one machine no launch is needed: trailforge mcts-trajectories … --cluster local:4""",
 )
 
 
@@ -139,7 +144,8 @@ def _render(
 
     if "launcher" in given:
         return render(words, cluster, config, folder)
-    return render_run(_run_to_launch(words, given), cluster, config, str(folder), str(Path.cwd()))
+    run = _run_to_launch(words, given, is_here=cluster == "slurm")
+    return render_run(run, cluster, config, str(folder), str(Path.cwd()))
 
 
 def _read_command(context: typer.Context, words: list[str]) -> dict[str, Any]:
@@ -164,15 +170,22 @@ def _read_command(context: typer.Context, words: list[str]) -> dict[str, Any]:
 _WANTED = "give one that makes data, or train sft, dpo or rl"
 
 
-def _run_to_launch(words: list[str], given: dict[str, Any]) -> RunToLaunch:
-    """What the preset says of models is read here, so that a fault in it shows now and not in the queue."""
+def _run_to_launch(words: list[str], given: dict[str, Any], *, is_here: bool) -> RunToLaunch:
+    """What the preset says of models is read here, so that a fault in it shows now and not in the queue.
+
+    `is_here`: whether its files are those of this machine.
+    """
     from trailforge.flows.configuration import configuration_of
+    from trailforge.flows.given import check_given
     from trailforge.launching.generation import RunToLaunch
     from trailforge.pipelines.dataset import resolve
     from trailforge.pipelines.runs.config import preset_server, server_config
     from trailforge.presets import load_preset
 
     dataset, preset = _dataset_of(words[0]), given["preset"]
+    if is_here:
+        files, options = dataset.read({name: getattr(given[name], "value", given[name]) for name in dataset.given})
+        check_given(dataset.name, preset, files, options)
     model = configuration_of(dataset, preset, given["model"], given["model_name"]).model
     content, source = load_preset(preset, dataset.name), f"preset {preset}"
     server = None

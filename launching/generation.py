@@ -27,6 +27,8 @@ _PAUSE_S = 10
 """Before something that ended is started again."""
 _PATIENCE_S = 600
 """For ledger and scheduler, which begin within seconds where disk and processors are not busy."""
+_LEAST_MINUTES = 10
+"""Of an allocation in which servers load and a run gets on."""
 _LEDGER_PROGRAMS = ("initdb", "postgres", "pg_isready")
 _MOST_SERVERS_PER_NODE = 38
 """A job has forty ports on each host, two of them for scheduler and ledger."""
@@ -85,6 +87,9 @@ _OF_SERVERS = "generation.servers"
 
 def _slurm(run: RunToLaunch, config: LaunchConfig, folder: str, workdir: str) -> dict[str, str]:
     wanted = config.generation
+    if config.minutes <= _LEAST_MINUTES:
+        problem = f"five minutes before its end a run is stopped: give it more than {_LEAST_MINUTES} minutes"
+        raise InvalidInput(problem, field="time")
     per_node = math.ceil(wanted.servers / wanted.nodes)
     devices = run.server.tensor_parallel_size if run.server and wanted.servers and not config.use_cpu else 0
     if per_node > _MOST_SERVERS_PER_NODE:

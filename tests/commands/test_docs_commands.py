@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer
 import yaml
 
 from trailforge import cli
-from trailforge.launching.config import LaunchConfig
+from trailforge.inference.vllm.server import VllmConfig
+from trailforge.launching.config import Cluster, LaunchConfig
+from trailforge.launching.generation import RunToLaunch, render_run
 from trailforge.launching.training import render
 from trailforge.schemas import from_dict
 from trailforge.training.exports.verl import VerlOptions
@@ -76,3 +78,7 @@ def test_the_file_of_a_cluster_is_one() -> None:
     for words in commands():
         if words[:2] in (["train", "sft"], ["train", "rl"]):
             assert render(words, "slurm", config) and render(words, "k8s", config)
+    server = VllmConfig(tensor_parallel_size=2)
+    run = RunToLaunch(command=("mcts-trajectories",), out="runs/musique", preset="msearcher", server=server, served="m")
+    for cluster in get_args(Cluster):
+        assert render_run(run, cluster, config, "/shared/files", "/shared")

@@ -319,6 +319,7 @@ def test_settings_that_cannot_be_are_refused_by_name(changes: dict[str, Any], fi
         ("slurm", replace(RUN, model="embedded"), NO_SERVER, "generation.servers"),
         ("slurm", replace(RUN, command=(*COMMAND, "--cluster=local:4")), TWO_HOSTS, "--cluster=local:4"),
         ("slurm", RUN, replace(TWO_HOSTS, generation=GenerationConfig(servers=50)), "generation.servers"),
+        ("slurm", RUN, replace(TWO_HOSTS, time="0:10:00"), "time"),
     ],
 )  # fmt: skip
 def test_runs_that_cannot_be_are_refused(cluster: Cluster, run: RunToLaunch, config: LaunchConfig, field: str) -> None:
@@ -402,6 +403,7 @@ def test_they_are_submitted_where_that_is_said(
         (("slurm", *LAUNCHED), "--out"),
         (("slurm", "status", "runs/a"), "status is not launched"),
         (("slurm", "nothing"), "no command 'nothing'"),
+        (("slurm", "mcts-trajectories", "--questions", "none.jsonl", "--out", "a"), "none.jsonl: no such file"),
         (("slurm", *LAUNCHED, "--out", "a", "--dry-run"), "--dry-run"),
         (("slurm", "--settings", "none.yaml", *LAUNCHED, "--out", "a"), "no such file"),
         (("slurm", *LAUNCHED, "--out", "a", "--cluster", "local:2"), "leave it out"),
