@@ -151,20 +151,19 @@ def _render(
 def _read_command(context: typer.Context, words: list[str]) -> dict[str, Any]:
     """The command's options by name. Nothing is run; what the command does not take is said as it says it itself."""
     command: Any = context.find_root().command
-    above: Any = context.find_root()
     rest = list(words)
     while hasattr(command, "commands"):
         name = rest.pop(0) if rest else ""
         if name not in command.commands:
             raise InvalidInput(f"no command {name!r}; {_WANTED}", field="COMMAND")
         command = command.commands[name]
-        above = command.make_context(name, rest, parent=above) if not hasattr(command, "commands") else above
-    if not {"preview", "launcher"} & above.params.keys():
+    if not {"preview", "launcher"} & {parameter.name for parameter in command.params}:
         raise InvalidInput(f"{words[0]} is not launched; {_WANTED}", field="COMMAND")
+    given: dict[str, Any] = command.make_context(" ".join(words[: len(words) - len(rest)]), rest).params
     for name in ("dry_run", "preview", "launcher", "launch", "print_files"):
-        if above.params.get(name):
+        if given.get(name):
             raise InvalidInput("has no place in what is launched", field=f"--{name.replace('_', '-')}")
-    return above.params
+    return given
 
 
 _WANTED = "give one that makes data, or train sft, dpo or rl"

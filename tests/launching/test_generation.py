@@ -402,6 +402,8 @@ def test_they_are_submitted_where_that_is_said(
     [
         (("slurm", *LAUNCHED), "--out"),
         (("slurm", "status", "runs/a"), "status is not launched"),
+        (("slurm", "evaluate"), "evaluate is not launched"),
+        (("slurm", "train"), "no command ''; give one that makes data, or train sft, dpo or rl"),
         (("slurm", "nothing"), "no command 'nothing'"),
         (("slurm", "mcts-trajectories", "--questions", "none.jsonl", "--out", "a"), "none.jsonl: no such file"),
         (("slurm", *LAUNCHED, "--out", "a", "--dry-run"), "--dry-run"),
