@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from trailforge.pipelines.engine.attempts import Patience, watching
+from trailforge.pipelines.engine.attempts import Patience, Superseded, watching
 from trailforge.pipelines.engine.runners import DASK, check_runner, dask_address, is_dask, is_local, telling_line
 from trailforge.schemas import ClusterError, InvalidInput, TrailforgeError, check_packages
 
@@ -308,12 +308,26 @@ async def _remove(address: str, dask_scheduler: Any) -> None:
 
 
 def wait_here(running: Future[T], has_room: Callable[[], bool]) -> T:
-    """The result of what runs in this process, in a task of Dask. Another task may begin while there is room for it."""
+    """The result of what runs in this process, in a task of Dask. Another task may begin while there is room for it.
+
+    Raises `Superseded` when the worker leaves the cluster: then whatever goes wrong here is nobody's matter.
+    """
     from distributed import secede
 
     is_alone = True
     while not wait([running], _LOOK_EVERY_S).done:
+        if is_leaving():
+            running.cancel()
+            raise Superseded
         if is_alone and has_room():
             secede()
             is_alone = False
     return running.result()
+
+
+def is_leaving() -> bool:
+    """Whether the worker of Dask whose task this is leaves the cluster, as it does when the scheduler is lost."""
+    from distributed import get_worker
+    from distributed.core import Status
+
+    return get_worker().status in (Status.closing, Status.closed, Status.failed)

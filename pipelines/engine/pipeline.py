@@ -38,7 +38,7 @@ from trailforge.pipelines.engine.attempts import (
     watching,
 )
 from trailforge.pipelines.engine.beam_work import spread_elements
-from trailforge.pipelines.engine.cluster import check_one_machine, machine, run_tasks, wait_here
+from trailforge.pipelines.engine.cluster import check_one_machine, is_leaving, machine, run_tasks, wait_here
 from trailforge.pipelines.engine.files import writing_by_leave
 from trailforge.pipelines.engine.model_stage import ModelWork, failed_row
 from trailforge.pipelines.engine.progress import SUPPORT_FOUND, SUPPORT_SOUGHT, ProgressFile
@@ -161,17 +161,11 @@ class RunShards(beam.DoFn):
 
     def _noting(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run on the loop; a typed error is noted in the run's folder, since runners pass on its text at best."""
-        with _noting_errors(self._folder):
+        try:
             return self._loop.call(coroutine)
-
-
-@contextlib.contextmanager
-def _noting_errors(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except TrailforgeError as error:
-        note_error(folder, error)
-        raise
+        except TrailforgeError as error:
+            note_error(self._folder, error)
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +183,15 @@ _opening = threading.Lock()
 
 def run_shard_here(work: ModelWork, folder: Path, attempt: str, of_driver: str, shard: Shard) -> str:
     """Run a shard in a task of Dask, as `RunShards` does. `of_driver`: the machine of the run's command."""
-    with _noting_errors(folder):
+    try:
         check_one_machine(of_driver, work.config.ledger)
         here = _share(work, folder, attempt)
         return wait_here(here.loop.soon(here.worker.run_shard(shard)), here.worker.has_room)
+    except TrailforgeError as error:
+        if is_leaving():
+            raise Superseded from error
+        note_error(folder, error)
+        raise
 
 
 def _share(work: ModelWork, folder: Path, attempt: str) -> _Shared:

@@ -240,10 +240,11 @@ def test_tasks_of_one_process_share_a_client_until_their_attempt_ends(tmp_path: 
     assert (tmp_path / "closed.log").read_text() == "closed\n"
 
 
-def test_a_worker_of_another_machine_writes_into_no_file_of_sqlite(tmp_path: Path) -> None:
+def test_a_worker_of_another_machine_writes_into_no_file_of_sqlite(tmp_path: Path, on_dask: tuple[str, ...]) -> None:
     (shard,) = spooled(tmp_path, 2)
     with pytest.raises(InvalidInput, match="is for one"):
-        pipeline.run_shard_here(echo_work(tmp_path), tmp_path, begin_attempt(tmp_path), "another", shard)
+        run = partial(pipeline.run_shard_here, echo_work(tmp_path), tmp_path, begin_attempt(tmp_path), "another")
+        run_tasks(on_dask, tmp_path, run, [shard], Patience())
     assert not runs(tmp_path)
 
 
