@@ -44,8 +44,8 @@ _RATE_CUT, _DEEPEST_RATE_CUT = 0.95, 0.8
 _RESERVE_USED = 0.7
 """Share of the server's reserve that is sent at once after a pause."""
 _DOUBLINGS_PER_S = 2.0
-_SURE_S, _UNSURE_S = 30.0, 6.0
-"""After so long without a refusal the pace has doubled, by how good the estimate was."""
+_SURE_S, _UNSURE_S, _SUREST_S = 30.0, 6.0, 240.0
+"""After so long without a refusal the pace has doubled, by how good the estimate was; longer with each that agrees."""
 _LONGEST_GROWTH_S = 300.0
 
 
@@ -182,7 +182,7 @@ class Pacer:
         Of a short spell, or one that ended in a heap of refusals (a hiccup on the way: calls arrived together), the
         reserve is most. Then a known rate is lowered by little, and one that is sought is sought once more.
         """
-        beyond = spell.admitted - self._reserve
+        beyond, before = spell.admitted - self._reserve, self._rate
         is_sure = beyond >= self._reserve and spell.refused <= _FEW * spell.sent
         rate = _KEPT_BELOW * beyond / spell.seconds if spell.seconds > 0 else math.inf
         rate = min(rate, _RATE_CUT * self._rate_at_refusal)
@@ -190,8 +190,9 @@ class Pacer:
             rate = max(rate, self._rate * (_DEEPEST_RATE_CUT if is_sure else _RATE_CUT))
         with_pause = spell.last - spell.refused_before
         self._rate = max(rate, spell.admitted / with_pause) if with_pause > 0 else rate
+        agrees = is_sure and not self._searching and _RATE_CUT * before <= self._rate
         self._searching = self._searching and not is_sure
-        self._doubles_s = _SURE_S if is_sure else _UNSURE_S
+        self._doubles_s = min(_SUREST_S, 2 * self._doubles_s) if agrees else _SURE_S if is_sure else _UNSURE_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

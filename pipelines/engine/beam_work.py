@@ -18,7 +18,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import AsList, AsSingleton
 
-from trailforge.pipelines.engine.cluster import run_graph
+from trailforge.pipelines.engine.dask_jobs import run_graph
 from trailforge.pipelines.engine.runners import check_runner, has_one_worker, is_dask, is_local, telling_line
 from trailforge.pipelines.engine.worker_errors import clear_errors, noted_error, noting
 from trailforge.schemas import ClusterError, TrailforgeError

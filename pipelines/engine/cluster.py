@@ -10,21 +10,16 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import logging
-import math
 import os
 import platform
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, wait
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from trailforge.pipelines.engine.attempts import Patience, watching
 from trailforge.pipelines.engine.runners import DASK, check_runner, dask_address, is_dask, is_local, telling_line
-from trailforge.schemas import ClusterError, InvalidInput, TrailforgeError, check_packages
+from trailforge.schemas import ClusterError, InvalidInput, check_packages
 
 T = TypeVar("T")
 _LOOK_EVERY_S = 0.2
@@ -226,94 +221,3 @@ def connected(arguments: Sequence[str]) -> Iterator[Any]:
         ) from error
     with client, client.as_current():
         yield client
-
-
-def run_graph(arguments: Sequence[str], tasks: Sequence[Any]) -> None:
-    """Compute some delayed values for what their functions do, and wait for all. Raises as `run_tasks`."""
-    with connected(arguments) as client, _cluster_errors(), _removing_silent(client, Patience().silence_s):
-        _wait_for_all(client, client.compute(list(tasks), optimize_graph=False))
-
-
-def run_tasks(
-    arguments: Sequence[str], folder: Path, function: Callable[[Any], object], items: Sequence[Any], patience: Patience
-) -> None:
-    """Call a function for each item on the workers of a cluster, again for those of a worker that is lost.
-
-    It may have been called before for an item, by a worker that was lost only then, or still stands still somewhere.
-    Workers show progress in `folder`. Raises the first error of a call, or `ClusterError` where the cluster fails.
-    """
-    with connected(arguments) as client, _cluster_errors():
-        futures = client.map(function, list(items), pure=False, batch_size=_MOST_AT_ONCE)
-        watched = watching(folder, lambda: client.cancel(futures), replace(patience, silence_s=math.inf))
-        with watched, _removing_silent(client, patience.silence_s):
-            _wait_for_all(client, futures)
-
-
-def _wait_for_all(client: Any, futures: Sequence[Any]) -> None:
-    """The first error is raised, and nothing more is begun."""
-    from distributed import as_completed
-
-    try:
-        for future in as_completed(futures):
-            future.result()
-    except BaseException:
-        with contextlib.suppress(Exception):
-            client.cancel(list(futures), force=True)
-        raise
-
-
-@contextlib.contextmanager
-def _cluster_errors() -> Iterator[None]:
-    """What Dask says of itself becomes a `ClusterError`."""
-    try:
-        yield
-    except TrailforgeError:
-        raise
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
-            raise
-        raise ClusterError(f"the cluster says: {telling_line(error)}; run the same command again") from error
-
-
-@contextlib.contextmanager
-def _removing_silent(client: Any, silence_s: float) -> Iterator[None]:
-    """In the block, workers that give no sign of life for so long are taken from the cluster."""
-    stop, seen = threading.Event(), dict[str, tuple[float, float]]()
-
-    def look() -> None:
-        while not stop.wait(silence_s / _LOOKS_PER_SILENCE):
-            with contextlib.suppress(Exception):  # of a scheduler that is lost, whoever waits for the job is told
-                for address in _silent(client.scheduler_info()["workers"], seen, silence_s, time.monotonic()):
-                    client.run_on_scheduler(_remove, address=address)
-
-    watcher = threading.Thread(target=look, name="trailforge-silent", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        stop.set()
-
-
-def _silent(workers: Any, seen: dict[str, tuple[float, float]], silence_s: float, now: float) -> list[str]:
-    """Addresses of workers last heard of so long ago. `seen`: by address, when that was by the scheduler's clock, and
-    when it was learned."""
-    for address, info in workers.items():
-        if seen.get(address, (None,))[0] != info["last_seen"]:
-            seen[address] = (info["last_seen"], now)
-    return [address for address in workers if now - seen[address][1] > silence_s]
-
-
-async def _remove(address: str, dask_scheduler: Any) -> None:
-    await dask_scheduler.remove_worker(address, stimulus_id=f"trailforge-silent-{time.time()}", close=True)
-
-
-def wait_here(running: Future[T], has_room: Callable[[], bool]) -> T:
-    """The result of what runs in this process, in a task of Dask. Another task may begin while there is room for it."""
-    from distributed import secede
-
-    is_alone = True
-    while not wait([running], _LOOK_EVERY_S).done:
-        if is_alone and has_room():
-            secede()
-            is_alone = False
-    return running.result()

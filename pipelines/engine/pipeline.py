@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,8 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
-from trailforge.inference import ModelClient, Usage, metering
+from trailforge.inference import ClientConfig, ModelClient, Usage, metering
+from trailforge.inference.shared_limits.link import Link
 from trailforge.inference.threads import LoopThread, all_or_error
 from trailforge.pipelines.curated import uid_of
 from trailforge.pipelines.engine.attempts import (
@@ -38,7 +40,15 @@ from trailforge.pipelines.engine.attempts import (
     watching,
 )
 from trailforge.pipelines.engine.beam_work import spread_elements
-from trailforge.pipelines.engine.cluster import check_one_machine, machine, run_tasks, wait_here
+from trailforge.pipelines.engine.cluster import check_one_machine, machine
+from trailforge.pipelines.engine.dask_jobs import (
+    close_link,
+    holding_limits,
+    is_leaving,
+    open_link,
+    run_tasks,
+    wait_here,
+)
 from trailforge.pipelines.engine.files import writing_by_leave
 from trailforge.pipelines.engine.model_stage import ModelWork, failed_row
 from trailforge.pipelines.engine.progress import SUPPORT_FOUND, SUPPORT_SOUGHT, ProgressFile
@@ -76,8 +86,7 @@ def run_pipeline(
     attempt = begin_attempt(folder)
     try:
         if is_dask(beam_options):
-            run = partial(run_shard_here, work, folder, attempt, machine())
-            run_tasks(beam_options, folder, run, missing, patience)
+            _run_on_dask(work, folder, attempt, missing, beam_options, patience)
         else:
             _run_on_beam(RunShards(work, str(folder), attempt), folder, missing, beam_options, patience)
         _check_finished(folder, shards)
@@ -86,6 +95,32 @@ def run_pipeline(
     finally:
         if not is_local(beam_options):
             end_attempt(folder)
+
+
+def _run_on_dask(
+    work: ModelWork, folder: Path, attempt: str, shards: Sequence[Shard], arguments: Sequence[str], patience: Patience
+) -> None:
+    """A task for each shard. Limits on calls hold over all workers."""
+    config: ClientConfig = work.config.client
+    limits = config.limits(asyncio.run(_read_spent(work)) if config.caps else Usage())
+    with holding_limits(arguments, attempt, limits, lambda keys: asyncio.run(_look_up(work, keys))):
+        run = partial(run_shard_here, work, folder, attempt, machine())
+        run_tasks(arguments, folder, run, shards, patience)
+
+
+async def _read_spent(work: ModelWork) -> Usage:
+    async with aclosing(work.ledger()) as ledger:
+        return await ledger.spent()
+
+
+async def _look_up(work: ModelWork, keys: Sequence[str]) -> dict[str, Usage | None]:
+    """What calls have used, of those that are in the ledger."""
+    async with aclosing(work.ledger()) as ledger:
+        found = {key: await ledger.find(key) for key in keys}
+    return {
+        key: reply and Usage(calls=1, prompt_tokens=reply.prompt_tokens, completion_tokens=reply.completion_tokens)
+        for key, reply in found.items()
+    }
 
 
 def _run_on_beam(
@@ -161,17 +196,11 @@ class RunShards(beam.DoFn):
 
     def _noting(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run on the loop; a typed error is noted in the run's folder, since runners pass on its text at best."""
-        with _noting_errors(self._folder):
+        try:
             return self._loop.call(coroutine)
-
-
-@contextlib.contextmanager
-def _noting_errors(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except TrailforgeError as error:
-        note_error(folder, error)
-        raise
+        except TrailforgeError as error:
+            note_error(self._folder, error)
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +218,15 @@ _opening = threading.Lock()
 
 def run_shard_here(work: ModelWork, folder: Path, attempt: str, of_driver: str, shard: Shard) -> str:
     """Run a shard in a task of Dask, as `RunShards` does. `of_driver`: the machine of the run's command."""
-    with _noting_errors(folder):
+    try:
         check_one_machine(of_driver, work.config.ledger)
         here = _share(work, folder, attempt)
         return wait_here(here.loop.soon(here.worker.run_shard(shard)), here.worker.has_room)
+    except TrailforgeError as error:
+        if is_leaving():
+            raise Superseded from error
+        note_error(folder, error)
+        raise
 
 
 def _share(work: ModelWork, folder: Path, attempt: str) -> _Shared:
@@ -201,10 +235,12 @@ def _share(work: ModelWork, folder: Path, attempt: str) -> _Shared:
         here = _shared.get((folder, attempt))
         if here is None:
             for key in [key for key, each in _shared.items() if each.worker.has_ended]:
+                close_link(key[1])
                 _shared.pop(key).loop.end()
             loop = LoopThread("loop")
+            link = open_link(attempt, work.config.client.limits(Usage()), loop.loop)
             try:
-                here = _shared[folder, attempt] = _Shared(loop, loop.call(_Worker.open(work, folder, attempt)))
+                here = _shared[folder, attempt] = _Shared(loop, loop.call(_Worker.open(work, folder, attempt, link)))
             except BaseException:
                 loop.end()
                 raise
@@ -230,9 +266,9 @@ class _Worker:
         self._reporter = asyncio.create_task(self._report())
 
     @classmethod
-    async def open(cls, work: ModelWork, folder: Path, attempt: str) -> _Worker:
-        """Fails at once when ledger, model, or what items need besides is not there."""
-        client = await work.client()
+    async def open(cls, work: ModelWork, folder: Path, attempt: str, link: Link | None = None) -> _Worker:
+        """Fails at once when ledger, model, or what items need besides is not there. `link`: see `ModelWork.client`."""
+        client = await work.client(link)
         try:
             context = work.stage.open_context(work, client)
         except BaseException:

@@ -59,6 +59,22 @@ class DaskCluster:
         self.workers.append(self._start("dask_worker", arguments, f"worker-{number}"))
         return self.workers[-1]
 
+    def alive(self) -> list[Running]:
+        """The workers that have not ended."""
+        return [worker for worker in self.workers if worker.poll() is None]
+
+    def retire(self, worker: Running) -> None:
+        """Another one takes its place."""
+        worker.end_group()
+        self.add_worker()
+
+    def renew(self) -> None:
+        """A scheduler and two workers in the place of a lost one."""
+        self.end()
+        self.start_scheduler()
+        for _ in range(2):
+            self.add_worker()
+
     def end(self) -> None:
         """All of it."""
         for process in (*self.workers, *([self.scheduler] if self.scheduler else [])):

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from tests.pipelines.engine.test_shards import echo_work, runs, spooled
-from trailforge.pipelines.engine import cluster, pipeline
+from trailforge.pipelines.engine import cluster, dask_jobs, pipeline
 from trailforge.pipelines.engine.attempts import Patience, begin_attempt
 from trailforge.pipelines.engine.beam_work import Begin, beam_pipeline
-from trailforge.pipelines.engine.cluster import ClusterPlace, check_one_machine, parse_cluster, read_cluster, run_tasks
+from trailforge.pipelines.engine.cluster import ClusterPlace, check_one_machine, parse_cluster, read_cluster
+from trailforge.pipelines.engine.dask_jobs import run_tasks
 from trailforge.pipelines.engine.runners import LOCAL, beam_options
 from trailforge.pipelines.engine.shards import receipt_path
 from trailforge.schemas import ClusterError, InvalidInput, OutputError
@@ -99,11 +100,11 @@ def test_workers_on_another_machine_refuse_a_file_for_a_ledger(
 def test_a_worker_is_silent_when_the_scheduler_has_not_heard_of_it_for_so_long() -> None:
     seen: dict[str, tuple[float, float]] = {}
     workers = {"a": {"last_seen": 5.0}, "b": {"last_seen": 900.0}}  # by another clock than ours
-    assert cluster._silent(workers, seen, 10, 0.0) == []
+    assert dask_jobs._silent(workers, seen, 10, 0.0) == []
     workers["b"]["last_seen"] = 901.0
-    assert cluster._silent(workers, seen, 10, 9.0) == []
-    assert cluster._silent(workers, seen, 10, 10.5) == ["a"]
-    assert cluster._silent({"c": {"last_seen": 1.0}}, seen, 10, 20.0) == []
+    assert dask_jobs._silent(workers, seen, 10, 9.0) == []
+    assert dask_jobs._silent(workers, seen, 10, 10.5) == ["a"]
+    assert dask_jobs._silent({"c": {"last_seen": 1.0}}, seen, 10, 20.0) == []
 
 
 def _note(item: int, log: Path) -> int:
@@ -162,7 +163,7 @@ def test_a_runner_that_leaves_shards_out_and_reports_success_is_found_out(
         list(do_fn.finish_bundle())
         do_fn.teardown()
 
-    monkeypatch.setattr(pipeline, "run_tasks", do_less)
+    monkeypatch.setattr(pipeline, "_run_on_dask", do_less)
     monkeypatch.setattr(pipeline, "_run_on_beam", do_less)
     with pytest.raises(ClusterError, match=f"reports success, but 1 of {len(shards)} shards have no receipt"):
         pipeline.run_pipeline(echo_work(tmp_path), tmp_path, shards, runner)
@@ -240,10 +241,11 @@ def test_tasks_of_one_process_share_a_client_until_their_attempt_ends(tmp_path: 
     assert (tmp_path / "closed.log").read_text() == "closed\n"
 
 
-def test_a_worker_of_another_machine_writes_into_no_file_of_sqlite(tmp_path: Path) -> None:
+def test_a_worker_of_another_machine_writes_into_no_file_of_sqlite(tmp_path: Path, on_dask: tuple[str, ...]) -> None:
     (shard,) = spooled(tmp_path, 2)
     with pytest.raises(InvalidInput, match="is for one"):
-        pipeline.run_shard_here(echo_work(tmp_path), tmp_path, begin_attempt(tmp_path), "another", shard)
+        run = partial(pipeline.run_shard_here, echo_work(tmp_path), tmp_path, begin_attempt(tmp_path), "another")
+        run_tasks(on_dask, tmp_path, run, [shard], Patience())
     assert not runs(tmp_path)
 
 
