@@ -40,15 +40,25 @@ exec {run} {program} "$@" """
 _VLLM = """\
 import asyncio, os, sys
 sys.path.insert(0, {root!r})
-from tests.support.model_server import main
+from tests.support.model_server import Server, main
+serve = Server._serve
+async def serve_if_permitted(self, key):
+    while os.path.exists({permits!r}) and open({log!r}).read().count("out ") >= int(open({permits!r}).read() or 0):
+        await asyncio.sleep(0.05)
+    await serve(self, key)
+Server._serve = serve_if_permitted
 given = dict(zip(sys.argv, sys.argv[1:]))
 assert os.environ["VLLM_API_KEY"] and "--served-model-name" in given
 open({pids!r}, "a").write(f"{{os.getpid()}}\\n")
 reader, writer = os.pipe()
 sys.stdin = open(reader)  # never at its end
-sys.argv = ["vllm", "--host", given["--host"], "--port", given["--port"], "--log", {log!r}, "--latency", "0.3"]
+sys.argv = ["vllm", "--host", given["--host"], "--port", given["--port"], "--log", {log!r}]
 asyncio.run(main())
 """
+
+
+STARTED: list[subprocess.Popen[bytes]] = []
+"""Jobs that a test has begun, all of which end with it (`kill_started`)."""
 
 
 class Slurm:
@@ -80,10 +90,12 @@ class Slurm:
     def start(self, script: Path) -> subprocess.Popen[bytes]:
         """An allocation for this script."""
         with (self.folder / "job.log").open("ab") as log:
-            return subprocess.Popen(
+            job = subprocess.Popen(
                 ["bash", script], env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True, cwd=self.folder,
             )  # fmt: skip
+        STARTED.append(job)
+        return job
 
     def end_of_time(self, job: subprocess.Popen[bytes]) -> int:
         """The signal of --signal=B:USR1, and the end of all that the job leaves; the script's code."""
@@ -114,6 +126,14 @@ class Slurm:
             time.sleep(0.1)
 
 
+def kill_started() -> None:
+    """End what tests have begun."""
+    while STARTED:
+        job = STARTED.pop()
+        kill_all(job)
+        job.wait()
+
+
 def kill_all(job: subprocess.Popen[bytes]) -> None:
     """What is left of a job: of its session, whatever its process groups."""
     for entry in Path("/proc").glob("[0-9]*"):
@@ -125,9 +145,35 @@ def kill_all(job: subprocess.Popen[bytes]) -> None:
 
 
 def scripted_vllm(file: Path, pids: Path, calls: Path) -> None:
-    """A `vllm` that answers by script, and writes its process ids and the calls that it is sent to these files."""
-    fields = {"root": str(_ROOT), "pids": str(pids), "log": str(calls)}
+    """A `vllm` that answers by script, and writes its process ids and the calls that it is sent to these files.
+
+    It answers no more calls than `answer_until` permits, if that was asked.
+    """
+    fields = {"root": str(_ROOT), "pids": str(pids), "log": str(calls), "permits": str(_permits(calls))}
     write_program(file, _VLLM.format(**fields), sys.executable)
+
+
+def _permits(calls: Path) -> Path:
+    return calls.with_suffix(".permits")
+
+
+def answer_until(calls: Path, happens: Callable[[], object], within_s: float = _PATIENCE_S) -> None:
+    """Let servers answer one call after the other until something happens, and then none: however slow a machine is,
+    a run gets no further."""
+    file, deadline = _permits(calls), time.monotonic() + within_s
+    permitted = int(file.read_text()) if file.exists() else 0
+    while not happens():
+        assert time.monotonic() < deadline, permitted
+        if not file.exists() or (calls.exists() and calls.read_text().count("out ") >= permitted):
+            permitted += 1
+            file.with_suffix(".new").write_text(str(permitted))
+            file.with_suffix(".new").replace(file)
+        time.sleep(0.02)
+
+
+def answer_all(calls: Path) -> None:
+    """Let servers answer all calls again."""
+    _permits(calls).unlink()
 
 
 def write_program(file: Path, body: str, interpreter: str = "/usr/bin/env bash") -> None:

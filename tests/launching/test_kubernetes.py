@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 from tests.launching.kubernetes import Pods, kill
+from tests.launching.slurm import answer_all, answer_until
 from tests.launching.test_slurm import IN_FLIGHT, PRESET, WORKERS
 from tests.support import postgres
 from tests.support.world import write_questions
@@ -43,12 +43,11 @@ def test_a_run_goes_on_in_another_pod_and_pays_for_nothing_twice(
         pods = Pods(tmp_path / "trailforge-launch" / "generate.yaml", tmp_path, secret, database.url)
         try:
             pods.start()
-            job, deadline = pods.start_job(), time.monotonic() + _PATIENCE_S
-            while not list((run / "shards").rglob("*.json")):
-                assert job.poll() is None and time.monotonic() < deadline, (tmp_path / "pods.log").read_text()[-6000:]
-                time.sleep(0.1)
+            job = pods.start_job()
+            answer_until(pods.calls, lambda: list((run / "shards").rglob("*.json")))
             assert pods.goes_on_after(kill(job)) and not (run / "manifest.json").exists()
             receipts = {path: path.stat().st_ino for path in (run / "shards").rglob("*.json")}
+            answer_all(pods.calls)
             assert pods.start_job().wait(_PATIENCE_S) == 0, (tmp_path / "pods.log").read_text()[-6000:]
         finally:
             pods.stop()

@@ -16,7 +16,7 @@ import yaml
 from typer.testing import CliRunner
 
 from tests.commands.test_docs_commands import taken
-from tests.launching.slurm import Slurm, write_program
+from tests.launching.slurm import Slurm, answer_all, answer_until, kill_started, write_program
 from tests.support.postgres import programs_folder
 from tests.support.world import write_questions
 from trailforge import cli
@@ -40,9 +40,10 @@ SETTINGS = {
 @pytest.fixture
 def home() -> Iterator[Path]:
     """A folder that another user may enter, as PostgreSQL is run by one for root."""
-    with tempfile.TemporaryDirectory(prefix="trailforge-slurm-") as name:
+    with tempfile.TemporaryDirectory(prefix="trailforge-slurm-", ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o755)
         yield Path(name)
+        kill_started()
 
 
 def written(home: Path, monkeypatch: pytest.MonkeyPatch, settings: Mapping[str, Any], *more: str) -> Path:
@@ -69,18 +70,19 @@ def test_a_run_goes_on_in_the_next_allocation_and_pays_for_nothing_twice(
     script, slurm = written(home, monkeypatch, SETTINGS), Slurm(home)
     run = home / "run"
     job = slurm.start(script)
-    slurm.until(job, lambda: len(slurm.asked()) > 40)
+    answer_until(slurm.calls, lambda: len(slurm.asked()) > 40)
     # A server dies under way: it is started again, and the run goes on.
     first = slurm.servers.read_text().split()
     assert len(first) == 2
     os.kill(int(first[0]), signal.SIGKILL)
     slurm.until(job, lambda: len(slurm.servers.read_text().split()) == 3)
-    slurm.until(job, lambda: list((run / "shards").rglob("*.json")))
+    answer_until(slurm.calls, lambda: list((run / "shards").rglob("*.json")))
     assert not (run / "manifest.json").exists()
     assert slurm.end_of_time(job) == 0
     assert slurm.said()[-1] == f"requeue {slurm.id}"
     receipts = {path: path.stat().st_ino for path in (run / "shards").rglob("*.json")}
 
+    answer_all(slurm.calls)
     assert slurm.wait(slurm.start(script)) == 0, (home / "job.log").read_text()[-6000:]
     assert (run / "manifest.json").exists() and not verify_run(run).problems
     assert {path: path.stat().st_ino for path in receipts} == receipts
