@@ -163,6 +163,8 @@ def _read_command(context: typer.Context, words: list[str]) -> dict[str, Any]:
     for name in ("dry_run", "preview", "launcher", "launch", "print_files"):
         if given.get(name):
             raise InvalidInput("has no place in what is launched", field=f"--{name.replace('_', '-')}")
+    if given.get("redo"):
+        raise InvalidInput("each start of what is launched would ask, and pay, again: run it by hand", field="--redo")
     return given
 
 

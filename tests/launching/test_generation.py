@@ -407,6 +407,7 @@ def test_they_are_submitted_where_that_is_said(
         (("slurm", "nothing"), "no command 'nothing'"),
         (("slurm", "mcts-trajectories", "--questions", "none.jsonl", "--out", "a"), "none.jsonl: no such file"),
         (("slurm", *LAUNCHED, "--out", "a", "--dry-run"), "--dry-run"),
+        (("slurm", *LAUNCHED, "--out", "a", "--redo", "truncated"), "would ask, and pay, again"),
         (("slurm", "--settings", "none.yaml", *LAUNCHED, "--out", "a"), "no such file"),
         (("slurm", *LAUNCHED, "--out", "a", "--cluster", "local:2"), "leave it out"),
         (("k8s", *LAUNCHED, "--out", "a"), "name a Secret"),
