@@ -148,7 +148,10 @@ def test_a_dockerfile_builds_from_what_is_here(file: Path) -> None:
             assert set(by_stage) <= stages
             assert by_stage or (ROOT / source).exists()
     users = [rest for word, rest in steps if word == "USER"]
-    assert users and int(users[-1]) > 0
+    # Whose group Kubernetes gives the volume, in the files of both launches.
+    assert users == ["1000"]
+    for name in ("generate_kubernetes.yaml", "train_kubernetes.yaml"):
+        assert f"fsGroup: {users[-1]}" in (ROOT / "launching" / name).read_text()
     assert all(before[0] != "USER" or after[0] != "RUN" for before, after in pairwise(steps))
 
 
