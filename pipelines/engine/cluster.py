@@ -12,6 +12,7 @@ import ipaddress
 import logging
 import os
 import platform
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,7 +137,9 @@ def _workers_here(count: int) -> Iterator[str]:
 
     get_mp_context().set_forkserver_preload(["distributed", *PRELOADED])
     options: dict[str, Any] = {"host": "127.0.0.1", "dashboard_address": None, "memory_limit": 0}
-    cluster: Any = LocalCluster(n_workers=count, threads_per_worker=1, silence_logs=logging.CRITICAL, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that its page is at another port, which nobody looks at
+        cluster: Any = LocalCluster(n_workers=count, threads_per_worker=1, silence_logs=logging.CRITICAL, **options)
     with cluster:
         yield cluster.scheduler_address
 
@@ -154,18 +157,23 @@ def _slurm(file: Path, folder: Path, *, insecure: bool) -> Iterator[str]:
         workers = int(options.pop("workers"))
     except (yaml.YAMLError, OSError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"expected options of SLURMCluster, and workers: N ({error})", file=file) from None
+    options = {"scheduler_options": {"dashboard_address": "127.0.0.1:8787"}, **options}
     if not insecure:
         options = {"security": True, "shared_temp_directory": str(folder), "protocol": "tls://", **options}
     try:
         cluster = SLURMCluster(**options)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"dask-jobqueue says: {error}", file=file) from None
-    keys = cluster.security.get_tls_config_for_role("client") if cluster.security else {}
-    named = {"tls_ca_file": "ca-file", "tls_client_cert": "client.cert", "tls_client_key": "client.key"}
-    given = {f"distributed.comm.tls.{named[name]}": value for name, value in keys.items() if name in named}
-    with cluster, config.set(given):
+    with cluster, config.set(client_keys(cluster.security) if cluster.security else {}):
         cluster.adapt(minimum_jobs=workers, maximum_jobs=workers)
         yield cluster.scheduler_address
+
+
+def client_keys(security: Any) -> dict[str, str]:
+    """Dask's configuration by which clients of this process speak to a cluster with that `Security`."""
+    places = {"ca-file": "tls_ca_file", "client.cert": "tls_client_cert", "client.key": "tls_client_key"}
+    keys = {name: getattr(security, attribute) for name, attribute in places.items()}
+    return {f"distributed.comm.tls.{name}": value for name, value in keys.items() if value}
 
 
 def machine() -> str:

@@ -116,13 +116,14 @@ async def _remove(address: str, dask_scheduler: Any) -> None:
 def wait_here(running: Future[T], has_room: Callable[[], bool]) -> T:
     """The result of what runs in this process, in a task of Dask. Another task may begin while there is room for it.
 
-    Raises `Superseded` when the worker leaves the cluster: then whatever goes wrong here is nobody's matter.
+    Raises `Superseded` when the worker leaves the cluster, or nobody wants the result any more: then whatever goes
+    wrong here is nobody's matter.
     """
     from distributed import secede
 
     is_alone = True
     while not wait([running], _LOOK_EVERY_S).done:
-        if is_leaving():
+        if is_leaving() or _is_unwanted():
             running.cancel()
             raise Superseded
         if is_alone and has_room():
@@ -137,6 +138,16 @@ def is_leaving() -> bool:
     from distributed.core import Status
 
     return get_worker().status in (Status.closing, Status.closed, Status.failed)
+
+
+def _is_unwanted() -> bool:
+    """Whether the scheduler has taken this task back: the command was killed, or has failed."""
+    from dask.context import thread_state
+    from distributed import get_worker
+
+    worker: Any = get_worker()
+    task = worker.state.tasks.get(thread_state.key)
+    return task is None or task.state == "cancelled"
 
 
 @contextlib.contextmanager
@@ -156,7 +167,7 @@ def holding_limits(
                     client.run_on_scheduler(_resolve_orphans, run=run, kept=dict(look_up(keys)))
 
     with connected(arguments) as client:
-        client.run_on_scheduler(_begin_center, run=run, limits=limits)
+        client.run_on_scheduler(_begin_center, run=run, limits=limits, client=client.id)
         settling = threading.Thread(target=settle_lost, name="trailforge-orphans", daemon=True)
         if limits.caps:
             settling.start()
@@ -174,15 +185,21 @@ class _Centers:
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
         self.by_run: dict[str, Center] = {}
+        self._clients: dict[str, str] = {}
 
-    def add(self, run: str, limits: Limits) -> None:
-        """A run begins."""
+    def add(self, run: str, limits: Limits, client: str) -> None:
+        """A client of the scheduler begins a run."""
 
         def send(worker: str, messages: list[Message]) -> None:
             if worker in self._scheduler.stream_comms:
                 self._scheduler.worker_send(worker, {"op": _STREAM, "run": run, "messages": messages})
 
-        self.by_run[run] = Center(limits, send)
+        self.by_run[run], self._clients[run] = Center(limits, send), client
+
+    def end(self, run: str) -> None:
+        """A run has ended."""
+        self.by_run.pop(run, None)
+        self._clients.pop(run, None)
 
     def handle(self, worker: str, run: str, messages: Sequence[Mapping[str, Any]]) -> None:
         """A worker says something; of no interest when its run has ended."""
@@ -193,6 +210,11 @@ class _Centers:
         """A worker has gone."""
         for center in self.by_run.values():
             center.lose(worker)
+
+    def lose_client(self, client: str) -> None:
+        """A client has gone, and with it the runs that it began."""
+        for run in [run for run, by in self._clients.items() if by == client]:
+            self.end(run)
 
 
 def _centers(scheduler: Any) -> _Centers:
@@ -208,6 +230,9 @@ def _centers(scheduler: Any) -> _Centers:
         def remove_worker(self, scheduler: Any, worker: str, **_: Any) -> None:
             self.centers.lose(worker)
 
+        def remove_client(self, scheduler: Any, client: str) -> None:
+            self.centers.lose_client(client)
+
     if _STREAM not in scheduler.plugins:
         plugin = Plugin()
         scheduler.add_plugin(plugin)
@@ -215,12 +240,12 @@ def _centers(scheduler: Any) -> _Centers:
     return scheduler.plugins[_STREAM].centers
 
 
-def _begin_center(run: str, limits: Limits, dask_scheduler: Any) -> None:
-    _centers(dask_scheduler).add(run, limits)
+def _begin_center(run: str, limits: Limits, client: str, dask_scheduler: Any) -> None:
+    _centers(dask_scheduler).add(run, limits, client)
 
 
 def _end_center(run: str, dask_scheduler: Any) -> None:
-    _centers(dask_scheduler).by_run.pop(run, None)
+    _centers(dask_scheduler).end(run)
 
 
 def _find_orphans(run: str, dask_scheduler: Any) -> list[str]:

@@ -85,6 +85,32 @@ def test_a_killed_worker_costs_its_own_shards_and_a_late_one_gets_work(
     assert verify_run(out).problems == []
 
 
+def test_workers_of_a_killed_command_stop_and_the_same_command_goes_on(
+    site: Site, cluster: dask_cluster.DaskCluster
+) -> None:
+    """Nothing more is paid for, though nobody tells them."""
+    out = site.folder / "driver-killed"
+    process = site.start(out, *cluster.options)
+    try:
+        while len(set(site.asked())) < 60:
+            assert process.poll() is None, site.log(out)
+            time.sleep(0.02)
+    finally:
+        process.end_group()
+    time.sleep(2.0)  # on a busy machine it takes a moment until all have seen it
+    asked = len(site.asked())
+    time.sleep(2.0)
+    assert len(site.asked()) == asked
+    assert asked < 300, "they went on as if nothing had been"
+    process = site.start(out, *cluster.options)
+    try:
+        assert process.wait(300) == 0, site.log(out) + cluster.log()
+    finally:
+        process.end_group()
+    assert len(site.asked()) - len(set(site.asked())) <= 2 * site.case.in_flight
+    assert verify_run(out).problems == []
+
+
 def test_bundles_are_those_of_a_local_run(cluster: dask_cluster.DaskCluster, tmp_path: Path) -> None:
     """Their stages ask no model, and meet by key. The run's folder is named from where the command stands."""
     preset, source, out = tmp_path / "preset.yaml", tmp_path / "documents.jsonl", tmp_path / "clustered"

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.pipelines.engine.test_shards import echo_work, runs, spooled
+from trailforge.inference import Usage
 from trailforge.pipelines.engine import cluster, dask_jobs, pipeline
 from trailforge.pipelines.engine.attempts import Patience, begin_attempt
 from trailforge.pipelines.engine.beam_work import Begin, beam_pipeline
@@ -261,3 +262,39 @@ def test_a_shard_that_was_finished_before_its_worker_was_lost_is_not_run_again(
         [shard], Patience(),
     )  # fmt: skip
     assert runs(tmp_path) == before
+
+
+def test_a_scheduler_behind_tls_is_used_by_dask_s_own_configuration(tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    from dask import config
+    from distributed.security import Security
+
+    security = Security.temporary()
+    place: dict[str, Any] = {"processes": False, "dashboard_address": None, "host": "127.0.0.1", "protocol": "tls://"}
+    place |= {"n_workers": 1, "threads_per_worker": 1, "silence_logs": 50}
+    with distributed.LocalCluster(security=security, **place) as here:
+        assert here.scheduler_address.startswith("tls://")
+        arguments = ("--runner=dask", f"--scheduler={here.scheduler_address}")
+        with config.set(cluster.client_keys(security)):
+            shards = spooled(tmp_path, 2, 1)
+            pipeline.run_pipeline(echo_work(tmp_path), tmp_path, shards, arguments)
+        with pytest.raises(ClusterError, match="no scheduler of Dask at tls://"):
+            cluster.check_workers(arguments, "", asks_model=False)  # without keys
+    assert all(receipt_path(tmp_path, shard).exists() for shard in shards)
+
+
+def test_limits_of_a_run_go_with_the_client_that_began_it(on_dask: tuple[str, ...]) -> None:
+    limits = echo_work(Path()).config.client.limits(Usage())
+
+    def runs_held(dask_scheduler: Any) -> list[str]:
+        return sorted(dask_jobs._centers(dask_scheduler).by_run)
+
+    with distributed.Client(on_dask[1].partition("=")[2], set_as_default=False) as watcher:
+        with dask_jobs.holding_limits(on_dask, "a", limits, lambda keys: {}):
+            assert watcher.run_on_scheduler(runs_held) == ["a"]
+        assert watcher.run_on_scheduler(runs_held) == []
+        with distributed.Client(on_dask[1].partition("=")[2], set_as_default=False) as killed:
+            killed.run_on_scheduler(dask_jobs._begin_center, run="b", limits=limits, client=killed.id)
+            assert watcher.run_on_scheduler(runs_held) == ["b"]
+        while watcher.run_on_scheduler(runs_held):
+            time.sleep(0.05)
