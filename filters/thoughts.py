@@ -23,6 +23,7 @@ from trailforge.schemas import MalformedReply, TextSpan, Trajectory, Verdict
 _TOKEN = re.compile(r"\d+(?:[.,:/]\d+)*(?:st|nd|rd|th|s)?(?![^\W\d_])|[^\W_](?:[\w.'’&-]*\w)?", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*(?:st|nd|rd|th|s)?", re.IGNORECASE)
 _COUNTED = r"steps?|sub-?questions?|questions?|passages?|results?|numbers?|parts?|hops?|documents?|search(?:es)?|facts?"
+_COUNTED += r"|things?"
 _POSITIONS = re.compile(
     rf"\b(?:{_COUNTED}) +#?\d{{1,2}}\b(?:(?: *,| and| to| or|-|–) *#?\d{{1,2}}\b)*"
     rf"|#\d+|\(\d{{1,2}}\)|(?:^|\s)\d{{1,2}}[.)](?=\s)|\b\d{{1,2}} +(?:{_COUNTED})\b",
@@ -192,8 +193,8 @@ def find_unseen_names(thought: str, known: Sequence[str]) -> Iterator[str]:
         elif word != word.lower() and not any(map(seen.has_word, _readings(word))):
             around = [token[0] for token in tokens[max(0, at - 1) : at + 2]]
             begins = bool(_SENTENCE_END.search(text[: found.start()]))
-            is_verb = begins and _is_verbal(word, text[found.end() :].strip().split(" ")[0])
-            if not (is_verb or any(map(seen.has_initials, pairwise(around)))):
+            is_plain = begins and _is_plain(word, text[found.end() :].strip().split(" ")[0])
+            if not (is_plain or any(map(seen.has_initials, pairwise(around)))):
                 yield f"{word!r} stands in nothing it has seen"
 
 
@@ -216,10 +217,21 @@ def find_unseen_facts(thought: str, known: Sequence[str]) -> Iterator[str]:
                 yield f"{word!r} is said of something in nothing it has seen"
 
 
-def _is_verbal(word: str, following: str) -> bool:
-    """A participle or adverb, as sentences begin with them: "Having", "Fortunately", "Armed"."""
-    has_ending = word.lower().endswith(("ing", "ed", "ly")) and word[1:].islower()
+def _is_plain(word: str, following: str) -> bool:
+    """No name, as sentences begin: a participle or adverb ("Having", "Fortunately"), or what searches are said of
+    ("Words such as …")."""
+    is_search_word = not _SAID_OF_SEARCHES.isdisjoint((word.lower(), word.lower().removesuffix("s")))
+    has_ending = (word.lower().endswith(("ing", "ed", "ly")) or is_search_word) and word[1:].islower()
     return has_ending and following == following.lower() and following not in _WHAT_NAMES_DO
+
+
+def _uncompared(word: str) -> list[str]:
+    """What a comparative or superlative may be of, as adjective and adverb: "newest" of "new" and "newly"."""
+    match = re.fullmatch(r"(\w{3,}?)(i?)(?:er|est)", word)
+    if match is None:
+        return []
+    stem = match[1] + ("y" if match[2] else "")
+    return [stem, f"{stem}e", f"{stem}ly", stem[:-1] if stem[-1] == stem[-2] else stem]
 
 
 def _readings(word: str) -> list[str]:
@@ -261,7 +273,9 @@ class _Seen:
         """As it is, in another form, or as a common word."""
         parts = re.split(r"[-'’]", _folded(word))
         return self.has_word(word) or all(
-            part in COMMON_WORDS or any(each.startswith(part[:_LETTERS_OF_STEM]) for each in self._words)
+            part in COMMON_WORDS
+            or any(each.startswith(part[:_LETTERS_OF_STEM]) for each in self._words)
+            or any(form in self._words or form in COMMON_WORDS for form in _uncompared(part))
             for part in parts
         )
 

@@ -30,7 +30,7 @@ from trailforge.generators.mcts_trajectories.thoughts import (
     doubts_of,
     reply_schema,
 )
-from trailforge.inference import Prices, Request, Usage
+from trailforge.inference import Meter, Prices, Request
 from trailforge.retrieval import RetrievalConfig, open_retrieval
 from trailforge.schemas import Trajectory, Verdict
 from trailforge.schemas.text import count_conversation
@@ -44,7 +44,7 @@ def run(
     *rows: Trajectory,
     config: ThoughtsConfig = THOUGHTS,
     filters: FilterConfig = FILTERS,
-) -> tuple[list[Trajectory], Usage, ScriptedModel]:
+) -> tuple[list[Trajectory], Meter, ScriptedModel]:
     """The rows as they are told, what it took, and the model that was asked; none is rejected."""
     told, rejected, usage, model = check(script, *rows, config=config, filters=filters)
     assert rejected == []
@@ -56,7 +56,7 @@ def check(
     *rows: Trajectory,
     config: ThoughtsConfig = THOUGHTS,
     filters: FilterConfig = FILTERS,
-) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]], Usage, ScriptedModel]:
+) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]], Meter, ScriptedModel]:
     """The rows as they are told, those that are rejected, what it took, and the model that was asked."""
     model = ScriptedModel(script)
     mode = "reread" if any(map(rereads, rows)) else "search"
@@ -106,6 +106,22 @@ def test_a_row_is_told_in_the_models_words(name: str) -> None:
     assert sft_row(told).spans == told.spans
 
 
+def test_a_reply_that_cannot_be_used_is_written_again_with_the_reason() -> None:
+    good = json.dumps(REPLIES["campuses"])
+    bad = good.replace("Let me start with", "I know it is 12, but check")
+
+    def script(request: Request) -> str:
+        return good if "cannot be used" in prompt_text(request) else bad
+
+    (told,), usage, model = run(script, ROWS["campuses"], config=replace(THOUGHTS, tries=2))
+    assert told.thoughts == "model" and usage.calls == 2
+    first, second = map(prompt_text, model.requests)
+    assert second.startswith(first) and "turn 2: the number 12" in second.removeprefix(first)
+    assert told.provenance.call_keys[-2:] == tuple(request.key for request in model.requests)
+    (kept,), usage, _ = run(lambda request: bad, ROWS["campuses"], config=replace(THOUGHTS, tries=2))
+    assert kept.thoughts == "templates" and usage.calls == 2
+
+
 @pytest.mark.parametrize(
     ("reply", "calls"),
     [
@@ -113,7 +129,6 @@ def test_a_row_is_told_in_the_models_words(name: str) -> None:
         ("{}", 2),
         (json.dumps(REPLIES["campuses"] | {"turn_9": {}}), 2),
         (json.dumps(REPLIES["campuses"]).replace("Let me start with", "I know it is 12, but check"), 1),
-        (json.dumps(REPLIES["director"]), 1),
     ],
 )
 def test_what_does_not_hold_keeps_the_sentences_from_pools(reply: str, calls: int) -> None:
@@ -143,6 +158,16 @@ def test_a_row_whose_claim_is_not_stated_by_the_models_own_word_is_rejected(
     assert row.steps[step].query in verdict.detail and row.steps[step].answer in verdict.detail
     keys = (*row.provenance.call_keys, model.requests[0].key)
     assert rejected == replace(row, provenance=replace(row.provenance, call_keys=keys))
+
+
+@pytest.mark.parametrize(
+    "quote", ["", "She was its head for years.", ROWS["director"].steps[1].passages[-1].text.partition(".")[0]]
+)
+def test_a_claim_is_not_stated_where_the_words_that_are_cited_do_not_show_it(quote: str) -> None:
+    """None, words that nothing says, and words of a passage that lack the answer; whatever the model says of them."""
+    row, reply = ROWS["director"], saying("director", ("turn_3", "quote", quote), ("turn_3", "stated", True))
+    told, ((_, verdict),), _, _ = check(lambda request: reply, row)
+    assert told == [] and verdict.reason == "unsupported_claim" and row.steps[1].query in verdict.detail
 
 
 def test_rows_that_rest_on_a_claim_that_is_not_stated_in_the_first_are_not_told() -> None:
@@ -268,7 +293,7 @@ def test_each_row_has_its_own_call_and_none_is_made_where_pools_are_asked_for() 
     )
     assert [row.thoughts for row in told] == ["model", "model"] and usage.calls == 2
     told, usage, model = run(says("campuses"), *rows, config=ThoughtsConfig())
-    assert told == rows and usage == Usage() and not model.requests
+    assert told == rows and usage.calls == 0 and not model.requests
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -16,7 +16,7 @@ from tests.support.scripted import prompt_text
 from trailforge.generators.kg_trajectories.config import KgContext, KgGeneratorConfig, KgRunConfig
 from trailforge.generators.kg_trajectories.reading import find_asked_facts, find_conflict
 from trailforge.generators.kg_trajectories.rows import graph_names
-from trailforge.generators.kg_trajectories.work import episodes_of, generate, hold_against_documents
+from trailforge.generators.kg_trajectories.work import LIFE, generate, hold_against_documents
 from trailforge.inference import Meter, Reply, Request
 from trailforge.inference.judge import JudgeOptions
 from trailforge.retrieval.kg import KgStore
@@ -98,7 +98,7 @@ async def test_selected_episodes_alone_are_checked_and_share_their_calls(graph: 
     wrong = (DIRECTOR, DIED, turn("It is Beverly Hills.", answer="Beverly Hills"))
     said = Noted(GOOD, wrong, wrong, GOOD)
     config = KgRunConfig(generator=replace(FREE, episodes=4))
-    result = await episodes_of(VAGUE, context(graph, said, config.generator), config)
+    result = await LIFE.run_item(VAGUE, context(graph, said, config.generator), config)
     assert len(result.rows["kg_trajectories"]) == 1
     assert len(said.asked) == 2 and not any("death" in asked for asked in said.asked)
     assert {count.purpose: count.calls for count in result.usage.by_purpose}["self_check"] == 2
@@ -188,6 +188,30 @@ def test_the_graphs_names_of_the_answer_are_right_answers(tmp_path: Path) -> Non
     assert graph_names(by_id, named) == ("Vienna", "Wien", "The City")
     assert graph_names(replace(by_id, answer_id="Q0"), named) == ()
     assert graph_names(replace(by_id, answer="yes"), named) == ()
+
+
+@pytest.mark.parametrize(
+    ("label", "names", "answer", "right"),
+    [
+        ("Canada", ("Dominion of Canada", "Russian", "American"), "Canadian", ("Canada", "Dominion of Canada")),
+        ("United States of America", ("Ecuador", "the States", "French"), "American", (None, "the States")),
+        ("Byzantine Empire", ("Romania", "Byzantium"), "Byzantine", ("Byzantine Empire", "Byzantium")),
+        (
+            "Russian Empire",
+            ("Russia", "American", "Tsarist Russia"),
+            "Imperial Russia",
+            (None, "Russia", "Tsarist Russia"),
+        ),
+        ("Odisha", ("Orissa", "Indian"), "Orissa", ("Odisha",)),
+    ],
+)
+def test_another_country_is_no_name_of_the_answer(
+    tmp_path: Path, label: str, names: tuple[str, ...], answer: str, right: tuple[str | None, ...]
+) -> None:
+    """As a graph made from questions names these entities."""
+    named = store(tmp_path, entities=(*ENTITIES, ("place", label, *names)))
+    question = replace(QUESTION, answer=answer, answer_aliases=(), answer_id="place")
+    assert graph_names(question, named) == tuple(each or label for each in right)
 
 
 def test_a_name_that_two_entities_have_says_nothing(tmp_path: Path) -> None:
