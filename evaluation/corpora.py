@@ -12,13 +12,15 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from trailforge.evaluation.folder import INDEXES, BackendChoice
+from trailforge.evaluation.reading_budget import BudgetedRetriever, CountTokens
 from trailforge.inference.provider.urls import check_server_url
 from trailforge.pipelines.runs.finished import MANIFEST
 from trailforge.pipelines.sources import InvalidRow, read_questions
 from trailforge.protocols import KG_SEARCH, SEARCH_R1
+from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.environment import (
     Environment,
     EnvironmentConfig,
@@ -37,7 +39,7 @@ from trailforge.retrieval.scope import ask_server, corpus_hash
 from trailforge.retrieval.seals import describe_files, file_hash
 from trailforge.retrieval.service.client import NO_KEY, is_address
 from trailforge.rewards.r_search import TOOLS
-from trailforge.schemas import Document, InvalidInput, Question, to_dict
+from trailforge.schemas import Document, InvalidInput, Question, QuestionKind, to_dict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +130,8 @@ def read_asked(
     """The first `limit` valid questions of a file. Raises as `read_questions`, and for a file without any."""
     if not path.is_file():
         raise InvalidInput("no such file", file=path)
-    rows = list(read_questions(path, format=format, limit=limit, column_map=column_map))
+    kinds = get_args(QuestionKind)
+    rows = list(read_questions(path, format=format, limit=limit, column_map=column_map, kinds=kinds))
     invalid = [row for row in rows if isinstance(row, InvalidRow)]
     questions = [row for row in rows if not isinstance(row, InvalidRow)]
     problem = f"{path}: {len(invalid):,} rows are no questions" if invalid else ""
@@ -152,6 +155,14 @@ def gather_paragraphs(questions: Sequence[Question]) -> Iterator[Document]:
         raise InvalidInput(
             "the questions bring no paragraphs to build back ends over; give --documents, or --backend NAME=FOLDER"
         )
+
+
+def check_places(documents: Path | None, kg: str | None) -> None:
+    """Raises `InvalidInput` for a place that is not there, or an address with a key in it."""
+    for place, name in ((documents, "--documents"), (kg, "--kg")):
+        check_server_url(str(place or ""), name, NO_KEY)
+        if place is not None and not is_address(str(place)) and not Path(place).exists():
+            raise InvalidInput("no such file or folder", file=place, field=name)
 
 
 def hash_place(place: Path | str | None) -> str:
@@ -185,6 +196,9 @@ class Corpora:
     kg: Path | str | None = None
     """A graph's folder, or the URL of a server of one."""
     top_k: int = 5
+    context_tokens: int | None = None
+    """Tokens of passages that a search shows, by `count`; None: `top_k` passages, however long."""
+    count: CountTokens = estimate_tokens
 
     def check(self) -> None:
         """Whether all can be searched or built, as far as can be said without loading it.
@@ -219,6 +233,12 @@ class Corpora:
         )
         documents = environment.documents
         assert documents is not None
+        if self.context_tokens is not None:
+            pays = source.place == WEB
+            documents = BudgetedRetriever(
+                retriever=documents, tokens=self.context_tokens, count=self.count, asks_once=pays
+            )
+            environment = replace(environment, documents=documents)
         return replace(environment, plan_tools=dict.fromkeys(TOOLS, documents))
 
     def _check(self, source: BackendSource) -> None:

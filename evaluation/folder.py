@@ -37,6 +37,11 @@ EPISODES, INDEXES = "episodes", "indexes"
 STEP_FILES = "step-*.parquet"
 """In `episodes/` of a training's folder, which has no cells: the episodes of a step, by their names in its order."""
 FORMAT = 1
+_FIXED = (
+    *("questions_sha256", "num_questions", "dataset"),
+    *("top_k", "context_tokens", "tokenizer", "documents", "kg", "judge"),
+)
+"""Fields in which a folder goes on with the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +89,10 @@ class Evaluation:
     """As the episodes name them."""
     seeds: tuple[int, ...]
     top_k: int
+    context_tokens: int | None = None
+    """Tokens of passages of a search, instead of `top_k` passages; None: these."""
+    tokenizer: str = ""
+    """That counted what was read; empty: it is estimated."""
     shard_size: int = 20
     """Questions of a shard."""
     documents: str = ""
@@ -140,7 +149,7 @@ def _refuse_strangers(folder: Path) -> None:
 
 
 def _join(folder: Path, earlier: Evaluation, wanted: Evaluation) -> Evaluation:
-    for name in ("questions_sha256", "num_questions", "dataset", "top_k", "documents", "kg", "judge"):
+    for name in _FIXED:
         before, now = getattr(earlier, name), getattr(wanted, name)
         if before != now:
             _refuse(folder, name, before, now)

@@ -99,7 +99,10 @@ SEARCH_ONLY = frozenset(
 )
 """These import schemas and each other alone; the model reaches them as callables."""
 
-AT_HOME = {"apache_beam": "pipelines/engine", "prefect": "flows", "openai": "inference"}
+AT_HOME = {
+    **dict.fromkeys(("apache_beam", "dask", "dask_jobqueue", "distributed"), "pipelines/engine"),
+    **{"prefect": "flows", "openai": "inference"},
+}
 """Distributions that one folder alone imports."""
 
 HEAVY = frozenset(
