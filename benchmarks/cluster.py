@@ -29,7 +29,7 @@ from distributed import Client, LocalCluster
 from tests.support import model_server, postgres
 from trailforge.inference import Caps, ChatTurn, ClientConfig, ModelClient, Request, Sampling, Usage, open_ledger
 from trailforge.inference.ledgers import PASSWORD_VARIABLE
-from trailforge.inference.shared_limits.link import Link
+from trailforge.inference.shared_limits.link import LimitsLink
 from trailforge.inference.threads import LoopThread
 from trailforge.pipelines.engine.dask_jobs import close_link, holding_limits, open_link
 
@@ -77,7 +77,7 @@ def _measure(options: argparse.Namespace, workers: int, ledger: str) -> str:
         with holding_limits(arguments, name, config.limits(Usage()), lambda keys: dict.fromkeys(keys)):
             client.gather(client.map(_warm_up, range(workers), pure=False))
             began, cpu = time.monotonic(), time.process_time()
-            done = client.gather(client.map(ask, [(n, prompts // workers) for n in range(workers)], pure=False))
+            done: Any = client.gather(client.map(ask, [(n, prompts // workers) for n in range(workers)], pure=False))
             seconds, cpu = time.monotonic() - began, time.process_time() - cpu
         times, seen = model_server.reply_times(url), model_server.stats(url)
     calls, worker_cpu = sum(each[0] for each in done), sum(each[1] for each in done)
@@ -94,11 +94,9 @@ def _measure(options: argparse.Namespace, workers: int, ledger: str) -> str:
 
 @contextlib.contextmanager
 def _cluster(workers: int) -> Iterator[tuple[Client, tuple[str, ...]]]:
-    options: Any = {"dashboard_address": None}
-    with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, silence_logs=50, **options) as cluster,
-        Client(cluster) as client,
-    ):
+    options: Any = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+    cluster: Any = LocalCluster(silence_logs=50, **options)
+    with cluster, Client(cluster) as client:
         yield client, ("--runner=dask", f"--scheduler={cluster.scheduler_address}")
 
 
@@ -119,7 +117,9 @@ def _ask(config: ClientConfig, folder: str, ledger: str, run: str, part: tuple[i
     return answered, time.process_time() - cpu
 
 
-async def _ask_all(config: ClientConfig, folder: str, ledger: str, link: Link | None, part: int, prompts: int) -> int:
+async def _ask_all(
+    config: ClientConfig, folder: str, ledger: str, link: LimitsLink | None, part: int, prompts: int
+) -> int:
     kept = open_ledger(ledger, Path(folder) / "calls.sqlite", run=folder)
     async with aclosing(ModelClient(config, kept, link)) as client:
         asked = (client.complete(_request(f"{part}.{number}")) for number in range(prompts))

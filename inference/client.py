@@ -24,7 +24,7 @@ from trailforge.inference.provider.parameters import Parameters
 from trailforge.inference.provider.urls import check_server_url
 from trailforge.inference.request import Reply, Request
 from trailforge.inference.shared_limits.center import Limits
-from trailforge.inference.shared_limits.link import Link, SharedBudget, SharedThrottle
+from trailforge.inference.shared_limits.link import LimitsLink, SharedBudget, SharedThrottle
 from trailforge.inference.thoughts import Reasoning, ThoughtReader
 from trailforge.inference.throttle import Permit, Throttle, ThrottleConfig
 from trailforge.schemas import (
@@ -118,7 +118,7 @@ def split_urls(urls: str) -> list[str]:
 class ModelClient:
     """Answers requests. Use it on one event loop."""
 
-    def __init__(self, config: ClientConfig, ledger: Ledger | None = None, link: Link | None = None) -> None:
+    def __init__(self, config: ClientConfig, ledger: Ledger | None = None, link: LimitsLink | None = None) -> None:
         """`link`: to who holds the limits for several processes; without it this client alone does."""
         if not config.urls:
             raise InvalidInput("no URL of a model server", field="model.url")

@@ -1,6 +1,6 @@
 """A process's end of limits that it shares with others: what a `ModelClient` uses in place of its own.
 
-`Link` carries what is asked to the center and back, and knows whether the center may take this process for lost.
+`LimitsLink` carries what is asked to the center and back, and knows whether the center may take this process for lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SPARE_S = 5.0
 """Of a lease, that a process does not use: messages take their time."""
 
 
-class Link:
+class LimitsLink:
     """A process's end of the way to a center. Use it on one event loop."""
 
     def __init__(self, limits: Limits, send: Callable[[list[Message]], None]) -> None:
@@ -118,7 +118,7 @@ class _SharedPermit(Permit):
 class SharedThrottle(Throttle):
     """Asks a center for leave to send. That nothing is answered to anybody is watched here."""
 
-    def __init__(self, link: Link, on_stall: Callable[[Stalled], None]) -> None:
+    def __init__(self, link: LimitsLink, on_stall: Callable[[Stalled], None]) -> None:
         super().__init__(link.limits.urls, link.limits.throttle, on_stall)
         self._link = link
         self._asking: set[asyncio.Task[tuple[int, str]]] = set()
@@ -183,7 +183,7 @@ class SharedThrottle(Throttle):
 class _LeasedReservation(Reservation):
     """Of a process that may be taken for lost."""
 
-    def __init__(self, worst: Usage, link: Link) -> None:
+    def __init__(self, worst: Usage, link: LimitsLink) -> None:
         super().__init__(worst)
         self._link = link
 
@@ -197,7 +197,7 @@ class _LeasedReservation(Reservation):
 class SharedBudget(Budget):
     """Asks a center for leave to spend."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: LimitsLink) -> None:
         super().__init__(link.limits.caps, link.limits.prices, None)
         self._link = link
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from trailforge.inference import Usage
 from trailforge.inference.shared_limits.center import Center, Limits, Message
-from trailforge.inference.shared_limits.link import Link
+from trailforge.inference.shared_limits.link import LimitsLink
 from trailforge.pipelines.engine.attempts import Patience, Superseded, watching
 from trailforge.pipelines.engine.cluster import connected
 from trailforge.pipelines.engine.runners import telling_line
@@ -256,11 +256,11 @@ def _resolve_orphans(run: str, kept: Mapping[str, Usage | None], dask_scheduler:
     _centers(dask_scheduler).by_run[run].resolve(kept)
 
 
-_links: dict[str, tuple[Link, asyncio.AbstractEventLoop]] = {}
+_links: dict[str, tuple[LimitsLink, asyncio.AbstractEventLoop]] = {}
 """Of this worker, by run."""
 
 
-def open_link(run: str, limits: Limits, loop: asyncio.AbstractEventLoop) -> Link:
+def open_link(run: str, limits: Limits, loop: asyncio.AbstractEventLoop) -> LimitsLink:
     """A worker's end of a run's limits, for a client on that loop. In a task of Dask."""
     from distributed import get_worker
 
@@ -270,7 +270,7 @@ def open_link(run: str, limits: Limits, loop: asyncio.AbstractEventLoop) -> Link
         with contextlib.suppress(Exception):  # of a scheduler that is lost, so that this worker leaves, too
             worker.batched_stream.send({"op": _STREAM, "run": run, "messages": messages})
 
-    link = Link(limits, lambda messages: worker.loop.add_callback(send_now, messages))
+    link = LimitsLink(limits, lambda messages: worker.loop.add_callback(send_now, messages))
     _links[run] = (link, loop)
     worker.stream_handlers[_STREAM] = _receive
     return link

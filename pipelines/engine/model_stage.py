@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trailforge.inference import Client, Ledger, Meter, ModelClient, Prices, check_ledger, open_ledger
 from trailforge.inference.asker import Asker, Style
-from trailforge.inference.shared_limits.link import Link
+from trailforge.inference.shared_limits.link import LimitsLink
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.config import RunConfig
@@ -73,7 +73,7 @@ class ModelWork:
         """Of the run. Nothing is opened before its first use."""
         return open_ledger(self.config.ledger, Path(self.folder) / LEDGER, run=self.run_id)
 
-    async def client(self, link: Link | None = None) -> ModelClient:
+    async def client(self, link: LimitsLink | None = None) -> ModelClient:
         """Connected to ledger and model. Fails at once when one of them is not there.
 
         `link`: to who holds the limits, where that are several workers'.

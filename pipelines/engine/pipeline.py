@@ -25,7 +25,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
 from trailforge.inference import ClientConfig, ModelClient, Usage, metering
-from trailforge.inference.shared_limits.link import Link
+from trailforge.inference.shared_limits.link import LimitsLink
 from trailforge.inference.threads import LoopThread, all_or_error
 from trailforge.pipelines.curated import uid_of
 from trailforge.pipelines.engine.attempts import (
@@ -266,9 +266,9 @@ class _Worker:
         self._reporter = asyncio.create_task(self._report())
 
     @classmethod
-    async def open(cls, work: ModelWork, folder: Path, attempt: str, link: Link | None = None) -> _Worker:
+    async def open(cls, work: ModelWork, folder: Path, attempt: str, link: LimitsLink | None = None) -> _Worker:
         """Fails at once when ledger, model, or what items need besides is not there. `link`: see `ModelWork.client`."""
-        client = await work.client(link)
+        client = await (work.client() if link is None else work.client(link))
         try:
             context = work.stage.open_context(work, client)
         except BaseException:

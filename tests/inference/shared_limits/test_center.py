@@ -14,7 +14,7 @@ from trailforge.inference.request import Reply
 from trailforge.inference.shared_limits import center as center_module
 from trailforge.inference.shared_limits import link as link_module
 from trailforge.inference.shared_limits.center import Center, Limits, Message
-from trailforge.inference.shared_limits.link import Link, SharedBudget, SharedThrottle
+from trailforge.inference.shared_limits.link import LimitsLink, SharedBudget, SharedThrottle
 from trailforge.inference.throttle import ThrottleConfig
 from trailforge.schemas import BudgetExceeded, ClusterError, Stalled
 
@@ -33,13 +33,13 @@ class Site:
 
     def __init__(self, limits: Limits = LIMITS) -> None:
         self.center = Center(limits, self._carry)
-        self.limits, self.links, self.still = limits, dict[str, Link](), set[str]()
+        self.limits, self.links, self.still = limits, dict[str, LimitsLink](), set[str]()
         self.seen: Counter[str] = Counter()
         """Messages to the center, by what is asked."""
 
-    def join(self, name: str) -> Link:
+    def join(self, name: str) -> LimitsLink:
         """One more process."""
-        self.links[name] = Link(self.limits, lambda messages: self._bring(name, messages))
+        self.links[name] = LimitsLink(self.limits, lambda messages: self._bring(name, messages))
         return self.links[name]
 
     def throttle(self, name: str, on_stall: Callable[[Stalled], None] = print) -> SharedThrottle:
@@ -297,4 +297,4 @@ async def test_who_leaves_says_so() -> None:
     await site.links["a"].aclose()
     other = site.throttle("b")
     other.replied(await asyncio.wait_for(other.acquire(), 10))
-    await Link(LIMITS, print).aclose()
+    await LimitsLink(LIMITS, print).aclose()
