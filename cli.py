@@ -18,6 +18,7 @@ from trailforge.commands import (
     export,
     index,
     kg,
+    launch,
     look,
     operate,
     runs,
@@ -39,7 +40,7 @@ _PANELS = {
     _MAKE: (),
     "Look and decide": ("show", "inspect", "verify", "status", "curate", "rewards"),
     "Train and evaluate": ("training-set", "export", "train", "evaluate", "compare", "audit"),
-    "Operate": ("doctor", "serve-model", "serve-search", "nightly", "retain", "check-bands", "push"),
+    "Operate": ("doctor", "launch", "serve-model", "serve-search", "nightly", "retain", "check-bands", "push"),
 }
 """Headings of `--help`, in order, with their commands; all others make data."""
 
@@ -59,7 +60,7 @@ def _options(
     del version
 
 
-for _each in (runs, curate, index, kg, look, training, export, evaluate, audit, operate, serve):
+for _each in (runs, curate, index, kg, look, training, export, evaluate, audit, operate, launch, serve):
     _each.register(app)
 
 

@@ -16,6 +16,8 @@ import typer
 from trailforge.commands.audit import AuditedFolder
 from trailforge.commands.options import (
     BeamOptions,
+    Cluster,
+    Insecure,
     MaxCalls,
     MaxCost,
     MaxTokens,
@@ -164,6 +166,8 @@ def _shared(
     replace: Replace = False,
     runner: Runner = "FnApiRunner",
     beam_option: BeamOptions = None,
+    cluster: Cluster = None,
+    insecure: Insecure = False,
     prefect: _Prefect = False,
 ) -> None:
     """What every run takes."""
@@ -205,6 +209,8 @@ def _request(dataset: DataSet, own: Mapping[str, Any], *, look: str, out: Path |
         redo_refused=given["redo"] is Redo.REFUSED,
         runner=given["runner"],
         runner_options=tuple(given["beam_option"] or ()),
+        cluster=given["cluster"] or "",
+        insecure=given["insecure"],
     )
 
 

@@ -14,9 +14,10 @@ from trailforge.inference.provider.urls import check_server_url
 from trailforge.pipelines.dataset import DataSet, resolve
 from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.runs.config import EMBEDDED, RunConfig, read_config
-from trailforge.pipelines.runs.intake import RunInputs, Settings, run_configuration
+from trailforge.pipelines.runs.finish import read_manifest
+from trailforge.pipelines.runs.intake import RunInputs, Settings, config_of, read_settings, run_configuration
 from trailforge.presets import datasets_of, load_preset
-from trailforge.schemas import InvalidInput, Question, to_dict
+from trailforge.schemas import InvalidInput, Manifest, Question, to_dict
 
 C = TypeVar("C", bound=RunConfig)
 
@@ -121,3 +122,24 @@ def find_begun_as(dataset: DataSet, earlier: Settings | None, config: RunConfig)
         return earlier.begun_as
     is_second_half = resolve(dataset.goes_on)(config, run_configuration(dataset, earlier))
     return earlier.config_hash if is_second_half else ""
+
+
+def with_redo(out: Path, config: C, is_asked: bool) -> C:
+    """How often cut replies were asked for anew: as the folder's run says, and once more if that is asked.
+
+    A run that was stopped in the middle of it goes on with the same number.
+    """
+    earlier = read_settings(out)
+    if earlier is None:
+        if is_asked:
+            raise InvalidInput("holds no run, so there are no replies to ask for anew; leave out --redo", file=out)
+        return config
+    number = config_of(earlier).get("redo", 0)
+    begins = is_asked and (number == 0 or manifest_of(out, earlier) is not None)
+    return replace(config, redo=number + begins)
+
+
+def manifest_of(out: Path, settings: Settings) -> Manifest | None:
+    """The manifest of this very run, if it is finished. Raises as `read_manifest`."""
+    manifest = read_manifest(out)
+    return manifest if manifest is not None and manifest.run_id == settings.run_id else None

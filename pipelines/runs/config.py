@@ -46,7 +46,7 @@ class ModelConfig:
     parser). `inline`: in the reply, up to `</think>`; a thought that begins an agent's turn is then read as one that
     came beside it."""
     max_in_flight: int = 64
-    """Calls at a time, per worker."""
+    """Calls at a time; on one of Beam's distributed runners, per worker."""
     timeout_s: float = 900.0
     stall_s: float = 900.0
     """Without any reply for so long while one is wanted, the run ends (and can go on later)."""

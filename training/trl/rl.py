@@ -21,6 +21,7 @@ from typing import Any
 
 from trailforge.inference.judge import judge_desk, read_rubric
 from trailforge.inference.provider.urls import check_server_url
+from trailforge.launching.config import NO_SEQUENCE_PARALLEL
 from trailforge.pipelines.audited import NOT_AUDITED, Audited, write_set_aside
 from trailforge.protocols import grammar_of
 from trailforge.protocols.environment import Environment
@@ -35,7 +36,6 @@ from trailforge.training.generation import (
     VllmServerGenerator,
 )
 from trailforge.training.kept_episodes import EpisodeWriter, make_place
-from trailforge.training.launching.launch import NO_SEQUENCE_PARALLEL
 from trailforge.training.masks import prompt_ids
 from trailforge.training.processes import is_main_process, log, process_rank, processes
 from trailforge.training.rollouts import TokenEpisode, limits_of
