@@ -25,6 +25,7 @@ from trailforge.training.exports.common import (
     FLOAT,
     INT,
     MESSAGES,
+    NO_VERL_SFT,
     SEARCH_NOTE,
     SFT,
     STR,
@@ -126,7 +127,7 @@ def write(export: Export) -> str:
     if export.frame == CHATML:
         export.parquet("sft", SFT, sft_row)
     else:
-        sections["Supervised training"] = _NO_SFT
+        sections["Supervised training"] = NO_VERL_SFT
     export.parquet("rl", RL, rl_row)
     export.template()
     if has(export, "sft"):
@@ -147,10 +148,6 @@ def write(export: Export) -> str:
         sections | {"Masks and template": template_note(export)},
         truth="reward_model.ground_truth",
     )
-
-
-_NO_SFT = """verl's supervised trainer renders turns one by one, and would put what begins a text before each of them
-in this model's marks: its rows are left out. `trailforge train sft` takes them; verl goes on from what it makes."""
 
 
 def rl_row(row: RlRow, split: str, number: int) -> Row:
