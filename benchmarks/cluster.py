@@ -122,7 +122,7 @@ async def _ask_all(
 ) -> int:
     kept = open_ledger(ledger, Path(folder) / "calls.sqlite", run=folder)
     async with aclosing(ModelClient(config, kept, link)) as client:
-        asked = (client.complete(_request(f"{part}.{number}")) for number in range(prompts))
+        asked = (client.complete(_request(f"{folder}.{part}.{number}")) for number in range(prompts))
         replies = await asyncio.gather(*asked, return_exceptions=True)
     return sum(not isinstance(reply, BaseException) for reply in replies)
 
