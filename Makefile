@@ -50,10 +50,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-core test-vllm test-engine kills fuzz properties lint types check bench golden lock clean
+.PHONY: help install demo test test-core test-vllm test-engine kills kills-cluster fuzz properties lint types check bench golden lock clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP)  ## .venv with all that demo and tests need, at locked versions (about 3 minutes, 3 GB)
 
@@ -128,6 +128,9 @@ $(VLLM_WEIGHTS): $(VLLM_STAMP) tests/support/gguf_to_safetensors.py | $(STAMP)
 
 kills: install  ## kill -9 of real runs, 20 a data set, and go on: half an hour; ARGS="kg-questions --kills 5 --seed 1"
 	@$(BIN)/python -m tests.end_to_end.kills $(ARGS)
+
+kills-cluster: install  ## workers killed and stopped, schedulers killed, on a cluster; ARGS="kg-questions --kills 3 --fault worker"
+	@$(BIN)/python -m tests.end_to_end.cluster_kills $(ARGS)
 
 lint: install  ## ruff: rules and format
 	@$(BIN)/ruff check .

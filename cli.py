@@ -12,11 +12,13 @@ import typer
 from typer.models import CommandInfo, TyperInfo
 
 from trailforge.commands import (
+    audit,
     curate,
     evaluate,
     export,
     index,
     kg,
+    launch,
     look,
     operate,
     runs,
@@ -37,8 +39,8 @@ _MAKE = "Make data"
 _PANELS = {
     _MAKE: (),
     "Look and decide": ("show", "inspect", "verify", "status", "curate", "rewards"),
-    "Train and evaluate": ("training-set", "export", "train", "evaluate", "compare"),
-    "Operate": ("doctor", "serve-model", "serve-search", "nightly", "retain", "check-bands", "push"),
+    "Train and evaluate": ("training-set", "export", "train", "evaluate", "compare", "audit"),
+    "Operate": ("doctor", "launch", "serve-model", "serve-search", "nightly", "retain", "check-bands", "push"),
 }
 """Headings of `--help`, in order, with their commands; all others make data."""
 
@@ -58,7 +60,7 @@ def _options(
     del version
 
 
-for _each in (runs, curate, index, kg, look, training, export, evaluate, operate, serve):
+for _each in (runs, curate, index, kg, look, training, export, evaluate, audit, operate, launch, serve):
     _each.register(app)
 
 

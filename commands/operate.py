@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trailforge.commands.options import Model, ModelName, RunFolder
+from trailforge.commands.options import Cluster, Model, ModelName, RunFolder
 from trailforge.schemas import InvalidInput, NotReady
 from trailforge.schemas.text import visible
 
@@ -69,6 +69,7 @@ _Decisions = Annotated[
     ),
 ]
 _Benchmark = Annotated[list[Path] | None, typer.Option(help="File of questions to keep out of the data. Repeatable.")]
+_Kg = Annotated[Path | None, typer.Option(help="Folder of a graph. Without one, data sets that need it are skipped.")]
 _Replan = Annotated[
     list[str] | None,
     typer.Option(help="Entry of the window with paid calls and no row, to go by other parameters. Repeatable."),
@@ -82,10 +83,13 @@ _Documents = Annotated[
 def serve_model(
     preset: Annotated[str, typer.Option(help="Preset with a section 'server', or a YAML file.")] = "msearcher",
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port. Default: the preset's.")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on. Any but loopback opens it to the network.")
+    ] = None,
     log: Annotated[Path | None, typer.Option(help="File for vLLM's output. Default: a new temporary file.")] = None,
     print_command: Annotated[bool, typer.Option("--print-command", help="Print the command and exit.")] = False,
 ) -> None:
-    """Run the preset's model in vLLM, in the foreground, until Ctrl-C."""
+    """Run the preset's model in vLLM, in the foreground, until Ctrl-C or until it does not answer any more (code 4)."""
     from dataclasses import replace
 
     from trailforge.flows.configuration import datasets_for
@@ -98,7 +102,7 @@ def serve_model(
     dataset = datasets_for(preset)[0]
     content = load_preset(preset, dataset)
     config, name = server_config(content, source=f"preset {preset}", record=resolve(load_dataset(dataset).config))
-    config = replace(config, port=port or config.port)
+    config = replace(config, port=port or config.port, host=host or config.host)
     if print_command:
         print(VllmServer(config, name).command_line)
     else:
@@ -157,9 +161,7 @@ def nightly_command(
     makes: Annotated[
         str, typer.Option(help="nightly, or a YAML file that lists data sets with their presets.")
     ] = "nightly",
-    kg: Annotated[
-        Path | None, typer.Option(help="Folder of a graph. Without one, data sets that need it are skipped.")
-    ] = None,
+    kg: _Kg = None,
     model: Model = None,
     model_name: ModelName = None,
     most_documents: Annotated[int | None, typer.Option(min=1, help="Only the first N documents.")] = None,
@@ -179,6 +181,7 @@ def nightly_command(
     curated: Curated = None,
     seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
     replan: _Replan = None,
+    cluster: Cluster = None,
 ) -> None:
     """Make the data sets of one window of days, after finishing those of earlier windows."""
     from trailforge.flows.nightly import nightly
@@ -206,6 +209,7 @@ def nightly_command(
             curated=curated,
             seed=seed,
             replan=replan,
+            cluster=cluster or "",
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trailforge.inference.provider.parameters import Parameters
     from trailforge.pipelines.runs.config import ModelConfig
 
+T = TypeVar("T")
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DIR")]
 
 
@@ -116,7 +117,16 @@ Verdicts = Annotated[
 Replace = Annotated[
     bool, typer.Option("--replace", help="Replace a run with other settings in --out; its ledger is kept.")
 ]
-Runner = Annotated[str, typer.Option(help="Apache Beam's runner: FnApiRunner (here), PortableRunner, …")]
+Runner = Annotated[str, typer.Option(help="Apache Beam's runner: FnApiRunner (here), dask, PortableRunner, …")]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        help="Run on Dask: local:N (worker processes here), tls://HOST:PORT (a scheduler), or a YAML file (Slurm)."
+    ),
+]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Use a cluster without TLS on a network: it runs what anybody sends it.")
+]
 BeamOptions = Annotated[
     list[str] | None,
     typer.Option(help="Option of the runner as KEY=VALUE, e.g. job_endpoint=127.0.0.1:8099. Repeatable."),
@@ -225,17 +235,43 @@ def prices_of(server: ModelServer | None) -> Prices | None:
 @contextlib.asynccontextmanager
 async def ask_server(server: ModelServer | None, folder: Path) -> AsyncIterator[Asker | None]:
     """Who asks the model, with the ledger beside the index. Fails at once when the server is not there."""
+    async with open_asker(server, folder.with_name(f"{folder.name}.ledger.sqlite"), run=folder.name) as asker:
+        yield asker
+
+
+@contextlib.asynccontextmanager
+async def open_asker(server: ModelServer | None, file: Path, *, run: str) -> AsyncIterator[Asker | None]:
+    """The same with its ledger in a file; None without a server."""
     if server is None:
         yield None
         return
     from trailforge.inference import Meter, ModelClient, ledger_url, open_ledger
     from trailforge.inference.asker import Asker
 
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    ledger = open_ledger(ledger_url(""), folder.with_name(f"{folder.name}.ledger.sqlite"), run=folder.name)
-    client = ModelClient(server.config.client(server.caps), ledger)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    client = ModelClient(server.config.client(server.caps), open_ledger(ledger_url(""), file, run=run))
     try:
         await client.check()
         yield Asker(client=client, model=server.config.name, style="chat", seed=server.seed, meter=Meter())
     finally:
         await client.aclose()
+
+
+def read_settings(record: type[T], path: Path | None) -> T:
+    """A record from a YAML file; without one its defaults."""
+    import yaml
+
+    from trailforge.schemas import from_dict, located
+
+    if path is None:
+        return record()
+    if not path.is_file():
+        raise InvalidInput("no such file", file=path)
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except yaml.YAMLError as error:
+        raise InvalidInput(f"not valid YAML: {str(error).splitlines()[0]}", file=path) from error
+    if not isinstance(content, dict):
+        raise InvalidInput("expected a mapping of settings", file=path)
+    with located(file=path):
+        return from_dict(record, content)

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trailforge.commands.audit import AuditedFolder
 from trailforge.commands.options import (
     BeamOptions,
+    Cluster,
+    Insecure,
     MaxCalls,
     MaxCost,
     MaxTokens,
@@ -26,6 +29,7 @@ from trailforge.commands.options import (
     Runner,
     Verdicts,
 )
+from trailforge.schemas import Question
 
 if TYPE_CHECKING:
     from trailforge.flows.execute import RunRequest
@@ -105,6 +109,8 @@ def _shared_parameters(dataset: DataSet) -> Iterator[inspect.Parameter]:
     presets = [f"{dataset.preset} (production)", *([f"{dataset.demo} (embedded model)"] if dataset.demo else [])]
     preset = Annotated[str, typer.Option(help=f"{', '.join(presets)}, or a YAML file.")]
     for each in inspect.signature(_shared, eval_str=True).parameters.values():
+        if each.name == "audited" and dataset.inputs.record is not Question:
+            continue
         is_preset = each.name == "preset"
         yield _parameter(
             each.name, preset if is_preset else each.annotation, dataset.preset if is_preset else each.default
@@ -148,6 +154,7 @@ def _shared(
     model_name: ModelName = None,
     seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
     verdicts: Verdicts = None,
+    audited: AuditedFolder = None,
     max_cost: MaxCost = None,
     max_calls: MaxCalls = None,
     max_tokens: MaxTokens = None,
@@ -159,6 +166,8 @@ def _shared(
     replace: Replace = False,
     runner: Runner = "FnApiRunner",
     beam_option: BeamOptions = None,
+    cluster: Cluster = None,
+    insecure: Insecure = False,
     prefect: _Prefect = False,
 ) -> None:
     """What every run takes."""
@@ -194,11 +203,14 @@ def _request(dataset: DataSet, own: Mapping[str, Any], *, look: str, out: Path |
         seed=given["seed"],
         caps=Caps(max_cost=given["max_cost"], max_calls=given["max_calls"], max_tokens=given["max_tokens"]),
         verdicts=tuple(given["verdicts"] or ()),
+        audited=given.get("audited"),
         replace_run=given["replace"],
         redo_truncated=given["redo"] is Redo.TRUNCATED,
         redo_refused=given["redo"] is Redo.REFUSED,
         runner=given["runner"],
         runner_options=tuple(given["beam_option"] or ()),
+        cluster=given["cluster"] or "",
+        insecure=given["insecure"],
     )
 
 

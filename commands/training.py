@@ -6,13 +6,16 @@ import dataclasses
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 if TYPE_CHECKING:
+    from trailforge.pipelines.audited import Audited
     from trailforge.training.config import TrainPreset
     from trailforge.training.searched import Environment
+from trailforge.commands.audit import AuditedFolder
+from trailforge.commands.launch import LauncherName, launch_elsewhere
 from trailforge.commands.options import (
     Encoder,
     FilterModel,
@@ -21,13 +24,12 @@ from trailforge.commands.options import (
     QueryPrefix,
     Retrieval,
     check_training_set,
+    read_settings,
 )
 from trailforge.schemas import InvalidInput, check_packages
 
 _TRAINERS = ("accelerate", "datasets", "peft", "torch", "transformers", "trl")
 """Modules of extras that a training here imports."""
-
-T = TypeVar("T")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -36,7 +38,6 @@ app = typer.Typer(
 )
 
 
-LauncherName = Literal["local", "accelerate", "slurm", "k8s"]
 _Set = Annotated[Path, typer.Argument(help="Folder of a training set.", metavar="DIR")]
 _Preset = Annotated[
     str, typer.Option(help="msearcher, r-search, dynasearcher, ragsearch, abstention (ours), or a file.")
@@ -95,8 +96,6 @@ _EngineOptions = Annotated[
 _EnginePython = Annotated[
     str, typer.Option(help="For verl: Python of its environment, which has trailforge[agent] too.")
 ]
-_OURS = frozenset({"launcher", "launch", "print_files"})
-"""Options that are about launching and no part of what is launched."""
 _Launcher = Annotated[
     LauncherName | None,
     typer.Option(help="How to start it: accelerate (this node's devices), slurm, k8s (JobSet). Default: this process."),
@@ -178,6 +177,7 @@ def rl(
     logging: _Logging = None,
     seed: _Seed = None,
     max_steps: _Steps = None,
+    audited: AuditedFolder = None,
     rollouts: _Rollouts = None,
     vllm_url: _VllmUrl = None,
     vllm_memory: _VllmMemory = 0.3,
@@ -202,6 +202,7 @@ def rl(
     check_packages((*_TRAINERS, "openai", *(("rapidfuzz",) if kg else ())), "a training")
     check_training_set(training_set)
     environment = _environment(recipe, documents, kg)  # what is missing is said before anything heavy is loaded
+    known = _read_audited(audited)
     from trailforge.training.trl.rl import VllmOptions, train_rl
 
     model = train_rl(
@@ -212,6 +213,7 @@ def rl(
         base_model=base_model,
         resume=resume,
         max_steps=max_steps,
+        audited=known,
         vllm=VllmOptions(server=vllm_url, memory=vllm_memory, sleep=vllm_sleep, tensor_parallel=vllm_tensor_parallel),
     )
     print(model)
@@ -258,6 +260,12 @@ def _environment(recipe: TrainPreset, documents: list[Path] | None, kg: str | No
     return open_environment(recipe.protocol, documents or (), search=recipe.retrieval, kg=kg, top_k=recipe.rl.top_k)
 
 
+def _read_audited(folder: Path | None) -> Audited:
+    from trailforge.pipelines.audited import read_audited
+
+    return read_audited(folder)
+
+
 def _train_on_verl(recipe: TrainPreset, said: Mapping[str, Any]) -> None:
     """`said`: the options of `train rl` by name."""
     from trailforge.training.exports.verl import VerlFiles, VerlOptions, start
@@ -266,11 +274,12 @@ def _train_on_verl(recipe: TrainPreset, said: Mapping[str, Any]) -> None:
         raise InvalidInput("verl runs on a Ray cluster: start this command on its first node", field="launcher")
     files = VerlFiles(
         recipe=recipe,
-        options=_read_settings(VerlOptions, said["engine_options"]),
+        options=read_settings(VerlOptions, said["engine_options"]),
         base_model=said["base_model"],
         python=said["engine_python"],
         max_steps=said["max_steps"],
         resume=said["resume"],
+        audited=said["audited"],
     )
     script = files.write(said["training_set"], said["out"], said["documents"] or (), said["kg"])
     print(script)
@@ -278,70 +287,3 @@ def _train_on_verl(recipe: TrainPreset, said: Mapping[str, Any]) -> None:
         print(files.note, file=sys.stderr)
     if not said["print_files"]:
         start(script)
-
-
-def launch_elsewhere(
-    context: typer.Context, launcher: LauncherName | None, launch: Path | None, print_files: bool, out: Path
-) -> bool:
-    """Whether the command was handed to a launcher (or printed), so that there is nothing to do here."""
-    if launcher is None:
-        if launch is not None or print_files:
-            raise InvalidInput("--launch and --print want a --launcher", field="launcher")
-        return False
-    from trailforge.training.launching.launch import LaunchConfig, render
-    from trailforge.training.launching.submit import launch_folder, submit
-
-    config = _read_settings(LaunchConfig, launch)
-    command = command_line(context)
-    if print_files:
-        folder = launch_folder(out).absolute()
-        for name, text in render(command, launcher, config, folder).items():
-            print(f"# --- {folder / name}\n{text}")
-    else:
-        submit(command, launcher, config, out)
-    return True
-
-
-def command_line(context: typer.Context) -> list[str]:
-    """The words after `trailforge` that give this command with these options, those of launching left out."""
-    names: list[str] = []
-    above: Any = context
-    while above.parent is not None:
-        names.insert(0, above.info_name or "")
-        above = above.parent
-    words: list[str] = []
-    for parameter in context.command.params:
-        value = context.params.get(parameter.name or "")
-        if parameter.name in _OURS or value is None or value == parameter.default or value == ():
-            continue
-        if parameter.param_type_name == "argument":
-            names += _texts(value)
-        elif isinstance(value, bool):
-            words += [(parameter.opts if value else parameter.secondary_opts)[0]]
-        else:
-            words += [word for text in _texts(value) for word in (parameter.opts[0], text)]
-    return [*names, *words]
-
-
-def _texts(value: Any) -> list[str]:
-    return [str(each) for each in (value if isinstance(value, list | tuple) else [value])]
-
-
-def _read_settings(record: type[T], path: Path | None) -> T:
-    """A record from a YAML file; without one its defaults."""
-    import yaml
-
-    from trailforge.schemas import from_dict, located
-
-    if path is None:
-        return record()
-    if not path.is_file():
-        raise InvalidInput("no such file", file=path)
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except yaml.YAMLError as error:
-        raise InvalidInput(f"not valid YAML: {str(error).splitlines()[0]}", file=path) from error
-    if not isinstance(content, dict):
-        raise InvalidInput("expected a mapping of settings", file=path)
-    with located(file=path):
-        return from_dict(record, content)

@@ -22,6 +22,8 @@ CountTokens = Callable[[str], int]
 
 _USUAL_PASSAGE = 64
 """Tokens of a short one: how many are asked for first. If all of them fit, twice as many are, and so on."""
+_MOST_PASSAGES = 1_000
+"""Of a search; a search server gives no more."""
 _COUNTED_TEXTS = 1 << 14
 
 
@@ -42,10 +44,10 @@ class BudgetedRetriever:
         A back end may give each kind of text its share of `k`, as passages and reports: the largest `k` of which all
         that it finds fits, and not a beginning of a longer list.
         """
-        most = max(4, self.tokens // _USUAL_PASSAGE)
+        most = min(max(4, self.tokens // _USUAL_PASSAGE), _MOST_PASSAGES)
         found = await self.retriever.retrieve(query, most)
-        while not self.asks_once and len(found) == most and self._length(found) <= self.tokens:
-            most *= 2
+        while not self.asks_once and len(found) == most < _MOST_PASSAGES and self._length(found) <= self.tokens:
+            most = min(2 * most, _MOST_PASSAGES)
             found = await self.retriever.retrieve(query, most)
         if not found or self._length(found) <= self.tokens:
             return found
@@ -98,7 +100,10 @@ def open_tokenizer(name: str) -> CountTokens:
     """
     if not name:
         return estimate_tokens
-    tokenizer = load_tokenizer(name)
+    try:
+        tokenizer = load_tokenizer(name)
+    except InvalidInput as error:
+        raise InvalidInput(f"{error.problem}; --tokenizer names that of the agent's model", file=name) from error
 
     @lru_cache(_COUNTED_TEXTS)
     def count(text: str) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from trailforge.inference import Caps, ledger_url
 from trailforge.inference.client import split_urls
@@ -12,9 +14,12 @@ from trailforge.inference.provider.urls import check_server_url
 from trailforge.pipelines.dataset import DataSet, resolve
 from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.runs.config import EMBEDDED, RunConfig, read_config
-from trailforge.pipelines.runs.intake import Settings, run_configuration
+from trailforge.pipelines.runs.finish import read_manifest
+from trailforge.pipelines.runs.intake import RunInputs, Settings, config_of, read_settings, run_configuration
 from trailforge.presets import datasets_of, load_preset
-from trailforge.schemas import InvalidInput, to_dict
+from trailforge.schemas import InvalidInput, Manifest, Question, to_dict
+
+C = TypeVar("C", bound=RunConfig)
 
 
 def configured_for_all(preset: str, model: str | None, model_name: str | None) -> dict[str, RunConfig]:
@@ -83,6 +88,32 @@ def _check_model(url: str, name: str | None) -> None:
         raise InvalidInput(problem, field="--model-name")
 
 
+def leave_out(
+    config: C, inputs: RunInputs, verdicts: Sequence[Path], audited: Path | None, tell: Callable[[str], None]
+) -> tuple[C, RunInputs]:
+    """A run without what people rejected and what an audit sets aside; the configuration has the audit's hash.
+
+    Raises `InvalidInput` as `read_audited`, and for a data set that is not made of questions.
+    """
+    if audited is not None:
+        from trailforge.pipelines.audited import read_audited
+
+        if load_dataset(inputs.dataset).inputs.record is not Question:
+            raise InvalidInput("is of questions, and none are its input here; leave it out", field="audited")
+        inputs = replace(inputs, audited=read_audited(audited))
+        config = replace(config, audited=inputs.audited.hash)
+    if verdicts:
+        from trailforge.curation.verdicts import refusals
+
+        inputs = replace(inputs, refused=refusals(verdicts))
+        if count := inputs.refused.by_id_alone:
+            tell(
+                f"{count:,} rejections do not tell the text of what was rejected, and hold for all of its id; "
+                "their run tells it: give its folder to --verdicts"
+            )
+    return config, inputs
+
+
 def find_begun_as(dataset: DataSet, earlier: Settings | None, config: RunConfig) -> str:
     """`Settings.begun_as` of a run with this configuration in the folder of that one."""
     if earlier is None or dataset.goes_on is None or earlier.dataset != dataset.name:
@@ -91,3 +122,24 @@ def find_begun_as(dataset: DataSet, earlier: Settings | None, config: RunConfig)
         return earlier.begun_as
     is_second_half = resolve(dataset.goes_on)(config, run_configuration(dataset, earlier))
     return earlier.config_hash if is_second_half else ""
+
+
+def with_redo(out: Path, config: C, is_asked: bool) -> C:
+    """How often cut replies were asked for anew: as the folder's run says, and once more if that is asked.
+
+    A run that was stopped in the middle of it goes on with the same number.
+    """
+    earlier = read_settings(out)
+    if earlier is None:
+        if is_asked:
+            raise InvalidInput("holds no run, so there are no replies to ask for anew; leave out --redo", file=out)
+        return config
+    number = config_of(earlier).get("redo", 0)
+    begins = is_asked and (number == 0 or manifest_of(out, earlier) is not None)
+    return replace(config, redo=number + begins)
+
+
+def manifest_of(out: Path, settings: Settings) -> Manifest | None:
+    """The manifest of this very run, if it is finished. Raises as `read_manifest`."""
+    manifest = read_manifest(out)
+    return manifest if manifest is not None and manifest.run_id == settings.run_id else None

@@ -18,24 +18,25 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any
 
 from rich.console import Console
 
 from trailforge.flows import stop_server
-from trailforge.flows.configuration import configuration_of, find_begun_as
+from trailforge.flows.configuration import configuration_of, find_begun_as, leave_out, manifest_of, with_redo
 from trailforge.flows.given import check_given, check_out
 from trailforge.inference import Caps
 from trailforge.inference.packaged import EMBEDDED_CONTEXT, EMBEDDED_SLOTS, open_server
 from trailforge.pipelines.dataset import DataSet, Stage, StageRun, resolve
 from trailforge.pipelines.datasets import dataset_of, load_dataset
+from trailforge.pipelines.engine.cluster import check_workers, open_cluster, read_cluster
 from trailforge.pipelines.engine.files import exclusive, output_errors
 from trailforge.pipelines.engine.model_stage import check_servers
 from trailforge.pipelines.engine.progress import begin_progress, count_shown, show_progress
 from trailforge.pipelines.engine.runners import LOCAL, beam_options, check_runner
 from trailforge.pipelines.engine.shards import Shard, drop_receipts, missing_shards
 from trailforge.pipelines.runs.config import EMBEDDED, RunConfig
-from trailforge.pipelines.runs.finish import MANIFEST, finish_run, read_manifest
+from trailforge.pipelines.runs.finish import MANIFEST, finish_run
 from trailforge.pipelines.runs.intake import (
     STAGED,
     RunInputs,
@@ -91,6 +92,8 @@ class RunRequest:
     """Go over the preset's where they are given."""
     verdicts: tuple[Path, ...] = ()
     """Folders of curated runs, or their logs: what people rejected there is left out."""
+    audited: Path | None = None
+    """Folder of an audit of its questions: what cannot be answered is left out."""
     replace_run: bool = False
     """Drop the rows of a run with other settings in this folder, keep its ledger."""
     redo_truncated: bool = False
@@ -101,6 +104,10 @@ class RunRequest:
     """One of Beam's."""
     runner_options: tuple[str, ...] = ()
     """Its options, as `KEY=VALUE`."""
+    cluster: str = ""
+    """Of Dask: `tls://host:8786`, `local:4` or a YAML file for Slurm."""
+    insecure: bool = False
+    """An open scheduler on a network is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +151,8 @@ def execute(request: RunRequest, driver: Driver | None = None) -> Manifest:
     No server is needed when every shard is finished and only manifest, card or figures are to be written.
     """
     started, out, driver = time.monotonic(), request.out, driver or Driver()
-    dataset, arguments = load_dataset(request.dataset), beam_options(request.runner, request.runner_options)
+    dataset, runner = load_dataset(request.dataset), beam_options(request.runner, request.runner_options)
+    cluster = read_cluster(request.cluster, runner, insecure=request.insecure)
     config, inputs = check_request(request, dataset)
     with exclusive(out):
         own = OwnFiles(out, dataset)
@@ -158,9 +166,10 @@ def execute(request: RunRequest, driver: Driver | None = None) -> Manifest:
         planned = planned_stages(dataset, out, settings)
         if not is_complete(out, planned):
             stages = [each.stage for each in planned]
-            check_reachable(config, arguments, asks_model=any(stage.asks_model for stage in stages))
             with contextlib.ExitStack() as serving:
                 serving.enter_context(at_once())
+                arguments = serving.enter_context(open_cluster(cluster, out.absolute())) if cluster else runner
+                check_reachable(config, arguments, asks_model=any(stage.asks_model for stage in stages))
                 for stage in stages:
                     if stage.asks_model and config.model.url == EMBEDDED:
                         config = serving.enter_context(embedded_model(config))
@@ -199,21 +208,13 @@ def check_inputs(request: RunRequest, dataset: DataSet, *, is_run: bool = False)
         check_packages(needed_packages(dataset, config, inputs), f"a run of {dataset.command}")
     if dataset.configure is not None:
         config = resolve(dataset.configure)(config, inputs)
-    if request.verdicts:
-        from trailforge.curation.verdicts import refusals
-
-        inputs = replace(inputs, refused=refusals(request.verdicts))
-        if count := inputs.refused.by_id_alone:
-            print_note(
-                f"{count:,} rejections do not tell the text of what was rejected, and hold for all of its id; "
-                "their run tells it: give its folder to --verdicts"
-            )
-    return config, inputs
+    return leave_out(config, inputs, request.verdicts, request.audited, print_note)
 
 
 def check_reachable(config: RunConfig, arguments: tuple[str, ...], *, asks_model: bool) -> None:
     """Raise at once when runner, model server or ledger is not there: no retry helps, and no work is done in vain."""
     check_runner(arguments)
+    check_workers(arguments, config.ledger, asks_model=asks_model)
     if asks_model and config.model.url != EMBEDDED:
         asyncio.run(check_servers(config))
 
@@ -301,27 +302,9 @@ def _leave(number: int, _: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-C = TypeVar("C", bound=RunConfig)
-
-
 def print_note(line: str) -> None:
     """Print a line for people, who may pipe what a command prints elsewhere."""
     print(line, file=sys.stderr, flush=True)
-
-
-def with_redo(out: Path, config: C, is_asked: bool) -> C:
-    """How often cut replies were asked for anew: as the folder's run says, and once more if that is asked.
-
-    A run that was stopped in the middle of it goes on with the same number.
-    """
-    earlier = read_settings(out)
-    if earlier is None:
-        if is_asked:
-            raise InvalidInput("holds no run, so there are no replies to ask for anew; leave out --redo", file=out)
-        return config
-    number = config_of(earlier).get("redo", 0)
-    begins = is_asked and (number == 0 or _finished(out, earlier) is not None)
-    return replace(config, redo=number + begins)
 
 
 def prepare(
@@ -351,7 +334,7 @@ def prepare(
         if earlier is not None and earlier.run_id == settings.run_id:
             is_damaged = own.drop_damaged(earlier, print_note)
             is_damaged |= redo_refused and own.drop_refused(earlier, print_note)
-            finished = _finished(out, earlier)
+            finished = manifest_of(out, earlier)
             if finished is not None and not is_damaged and is_complete(out, planned_stages(dataset, out, earlier)):
                 return earlier, finished  # not a byte of it changes
         elif earlier is not None and not settings.begun_as:  # what a first half made stays
@@ -365,12 +348,6 @@ def prepare(
         return settings, None
     finally:
         discard_staged(out)
-
-
-def _finished(out: Path, settings: Settings) -> Manifest | None:
-    """The manifest of this very run. Raises as `read_manifest`."""
-    manifest = read_manifest(out)
-    return manifest if manifest is not None and manifest.run_id == settings.run_id else None
 
 
 def _is_redo_of(out: Path, dataset: DataSet, earlier: Settings, settings: Settings, config: RunConfig) -> bool:

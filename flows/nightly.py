@@ -50,6 +50,7 @@ class Means:
     model: str | None
     caps: Caps | None
     bands: Bands
+    cluster: str = ""
 
 
 @flow(name="nightly")
@@ -73,20 +74,20 @@ def nightly(
     curated: list[Path] | None = None,
     seed: int = 0,
     replan: list[str] | None = None,
+    cluster: str = "",
 ) -> Window:
     """Make the data of one window in `out/DAY/`: of the documents published in the `window_days` days before `day`.
 
     `documents`: files, or patterns of files. `day`: None is the day, in UTC, for which the run was scheduled, however
     late it starts. `makes`: a file with the list of data sets (`presets/nights/`). `kg`: folder of a store; None leaves
     out what needs one. `most_…`: the first so many. `verdicts`: folders of curated runs or logs of theirs, or patterns
-    of these, as they are when the window takes its documents.
-    `bands`: a file of bands; None: nobody is told. `caps`: of each data set of a window. `keep_windows`, `curated`: see
-    `flows.nights.retention`; None removes nothing, and never what this run made goes. `replan`: entries of the day's
-    window that paid for calls, have no row, and are to go by other parameters than they were begun with. Raises at the
+    of these, as they are when the window takes its documents. `bands`: a file of bands; None: nobody is told. `caps`:
+    of each data set of a window. `keep_windows`, `curated`: see `flows.nights.retention`; None removes nothing, and
+    never what this run made goes. `replan`: entries of the day's window that paid for calls, have no row, and are to
+    go by other parameters than they were begun with. `cluster`: as `--cluster` of a data set's command. Raises at the
     end: the first error, with the figures outside of their bands in its message, or `OutOfBand` when there was none.
     """
-    held = {} if bands is None else read_bands(load_bands(bands), source=bands, datasets=dataset_names())
-    means = Means(model=model, caps=caps, bands=held)
+    means = Means(model=model, caps=caps, bands=_read_named_bands(bands), cluster=cluster)
     plan = WindowPlan(
         day=(day or flow_run.scheduled_start_time.astimezone(UTC).date()).isoformat(),
         window_days=window_days,
@@ -113,6 +114,10 @@ def nightly(
         errors += _retain(out, keep_windows, curated or [], spare=[folder.name for folder in folders])
     _raise(errors, [f"{window.day}, {breach}" for window in made for breach in window.breaches])
     return made[-1]
+
+
+def _read_named_bands(name: str | None) -> Bands:
+    return {} if name is None else read_bands(load_bands(name), source=name, datasets=dataset_names())
 
 
 def _check_entries(named: Sequence[str], plan: WindowPlan, source: str) -> None:
@@ -256,6 +261,7 @@ class _Making:
             model_name=plan.model_name,
             seed=plan.seed,
             caps=means.caps,
+            cluster=means.cluster,
             verdicts=self._verdicts,
             replace_run=not is_begun(self._folder / make.folder),
             limit=plan.most_documents if is_first else plan.most_questions,

@@ -6,22 +6,28 @@ goes on from its last whole checkpoint.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from prefect import flow, task
 from prefect.artifacts import create_markdown_artifact
 
+from trailforge.launching.config import LaunchConfig, Launcher
+from trailforge.launching.submit import launch_folder, submit_training
+from trailforge.pipelines.engine.files import sha256_of, write_text
+from trailforge.pipelines.runs.finished import MANIFEST
 from trailforge.pipelines.runs.verify import verify_run
-from trailforge.schemas import CountMismatch, InvalidInput, from_dict, to_dict
-from trailforge.training.launching.launch import LaunchConfig, Launcher
-from trailforge.training.launching.submit import record, submit
+from trailforge.schemas import ClusterError, CountMismatch, InvalidInput, from_dict, to_dict
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import open_set
 from trailforge.training.sets.runs import open_runs
+
+RECORD = "record.json"
 
 
 @flow(name="train")
@@ -51,7 +57,7 @@ def train(
     command += ["--seed", str(seed), *(more or [])]
     if (out / "settings.json").exists():
         command.append("--resume")
-    submit_training(command, launcher, config, out)
+    start_training(command, launcher, config, out)
     path = record(out, training_set, command, launcher, config)
     create_markdown_artifact(
         markdown=f"```json\n{path.read_text(encoding='utf-8')}\n```", key="training", description=str(out)
@@ -84,6 +90,30 @@ def make_set(runs: list[Path], folder: Path, config: ViewConfig) -> None:
 
 
 @task(name="submit-training")
-def submit_training(command: list[str], launcher: Launcher, config: LaunchConfig, out: Path) -> None:
+def start_training(command: list[str], launcher: Launcher, config: LaunchConfig, out: Path) -> None:
     """Start it and wait for its end."""
-    submit(command, launcher, config, out, workdir=None if launcher == "local" else Path.cwd())
+    submit_training(command, launcher, config, launch_folder(out), workdir=None if launcher == "local" else Path.cwd())
+
+
+def record(out: Path, training_set: Path, command: Sequence[str], launcher: Launcher, config: LaunchConfig) -> Path:
+    """Write `OUT-launch/record.json`: the data's manifest hashes, the command, the model and its files' hashes.
+
+    Raises `ClusterError` when the training left no model.
+    """
+    model = out / "model"
+    if not model.is_dir():
+        raise ClusterError(f"{model} is not there: the training has ended without a model")
+    opened = open_set(training_set)
+    content: dict[str, Any] = {
+        "training_set": str(training_set),
+        "training_set_sha256": sha256_of(training_set / MANIFEST),
+        "runs": [dataclasses.asdict(each) for each in opened.manifest.inputs],
+        "command": ["trailforge", *command],
+        "launcher": launcher,
+        "launch": dataclasses.asdict(config),
+        "model": str(model),
+        "model_sha256": {path.name: sha256_of(path) for path in sorted(model.iterdir()) if path.is_file()},
+    }
+    path = launch_folder(out) / RECORD
+    write_text(path, json.dumps(content, indent=1))
+    return path

@@ -4,8 +4,8 @@ Before a call is sent its worst case is set aside: its prompt, estimated high, a
 that place when it is answered. A call that does not fit waits for those under way, which mostly turn out cheaper than
 set aside; when none is under way and it still does not fit, `BudgetExceeded` ends the run.
 
-What was spent is read from the ledger. So it holds over restarts, and for all workers of the run; several of them may
-together go over a cap by what they have under way, one alone does not.
+What was spent is read from the ledger. So it holds over restarts, and for all workers of the run. What they have under
+way is known to each alone, unless they share it (`shared_limits`): together they may else go over a cap by that.
 """
 
 from __future__ import annotations
@@ -59,10 +59,12 @@ class Reservation:
 class Budget:
     """The caps, and what is set aside of them. Use it on one event loop."""
 
-    def __init__(self, caps: Caps, prices: Prices, kept: Callable[[], Awaitable[Usage]] | None) -> None:
-        """`kept`: what the ledger says was spent; None without a ledger, then it is counted here."""
+    def __init__(
+        self, caps: Caps, prices: Prices, kept: Callable[[], Awaitable[Usage]] | None, *, spent: Usage | None = None
+    ) -> None:
+        """`kept`: what the ledger says was spent; None without a ledger, then it is counted here, from `spent` on."""
         self._caps, self._prices, self._kept = caps, prices, kept
-        self._spent = Usage()
+        self._spent = spent or Usage()
         self._open: set[Reservation] = set()
         self._turn = asyncio.Lock()
         self._given_back = asyncio.Event()
@@ -73,7 +75,12 @@ class Budget:
 
         Raises `BudgetExceeded` when it could go over a cap and nothing that is under way might make room.
         """
-        reservation = Reservation(worst_case(request))
+        async with self.held(Reservation(worst_case(request))) as reservation:
+            yield reservation
+
+    @asynccontextmanager
+    async def held(self, reservation: Reservation) -> AsyncIterator[Reservation]:
+        """`reserved`, for a reservation that is there."""
         if self._caps:
             await self._set_aside(reservation)
         try:

@@ -16,13 +16,15 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from trailforge.inference.budget import Budget, Caps, Counters, Meter, Prices, count_reply
+from trailforge.inference.budget import Budget, Caps, Counters, Meter, Prices, Usage, count_reply
 from trailforge.inference.endpoint import Dialect, Endpoint, Failure
 from trailforge.inference.ledgers.sqlite import Ledger
 from trailforge.inference.provider.endings import read_ending
 from trailforge.inference.provider.parameters import Parameters
 from trailforge.inference.provider.urls import check_server_url
 from trailforge.inference.request import Reply, Request
+from trailforge.inference.shared_limits.center import Limits
+from trailforge.inference.shared_limits.link import LimitsLink, SharedBudget, SharedThrottle
 from trailforge.inference.thoughts import Reasoning, ThoughtReader
 from trailforge.inference.throttle import Permit, Throttle, ThrottleConfig
 from trailforge.schemas import (
@@ -98,6 +100,15 @@ class ClientConfig:
         """One per server."""
         return split_urls(self.base_url)
 
+    @property
+    def throttle(self) -> ThrottleConfig:
+        """Limits on what is sent."""
+        return ThrottleConfig(most=self.max_in_flight, backoff_s=self.backoff_s, stall_s=self.stall_s)
+
+    def limits(self, spent: Usage) -> Limits:
+        """All limits, for who holds them for several processes. `spent`: before they begin."""
+        return Limits(urls=tuple(self.urls), throttle=self.throttle, caps=self.caps, prices=self.prices, spent=spent)
+
 
 def split_urls(urls: str) -> list[str]:
     """URLs with commas between them, one by one."""
@@ -107,7 +118,8 @@ def split_urls(urls: str) -> list[str]:
 class ModelClient:
     """Answers requests. Use it on one event loop."""
 
-    def __init__(self, config: ClientConfig, ledger: Ledger | None = None) -> None:
+    def __init__(self, config: ClientConfig, ledger: Ledger | None = None, link: LimitsLink | None = None) -> None:
+        """`link`: to who holds the limits for several processes; without it this client alone does."""
         if not config.urls:
             raise InvalidInput("no URL of a model server", field="model.url")
         self._config, self._ledger = config, ledger
@@ -124,9 +136,12 @@ class ModelClient:
             )
             for url in config.urls
         }
-        limits = ThrottleConfig(most=config.max_in_flight, backoff_s=config.backoff_s, stall_s=config.stall_s)
-        self._throttle = Throttle(list(self._endpoints), limits, self._stall)
-        self._budget = Budget(config.caps, config.prices, ledger.spent if ledger else None)
+        self._link = link
+        if link is None:
+            self._throttle = Throttle(list(self._endpoints), config.throttle, self._stall)
+            self._budget = Budget(config.caps, config.prices, ledger.spent if ledger else None)
+        else:
+            self._throttle, self._budget = SharedThrottle(link, self._stall), SharedBudget(link)
         self._stopped: TrailforgeError | None = None
         self._answered: defaultdict[str, float] = defaultdict(lambda: float("-inf"))
         """By form, when the latest call that was answered had been sent."""
@@ -197,6 +212,8 @@ class ModelClient:
             await asyncio.wait(flights, timeout=_CLOSING_S)
         for flight in flights:
             flight.cancel()
+        if self._link is not None:
+            await self._link.aclose()
         for endpoint in self._endpoints.values():
             await endpoint.close()
         if self._ledger is not None:

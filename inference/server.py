@@ -100,19 +100,19 @@ class LocalServer(ABC):
     def _wait_until_healthy(self, within_s: float) -> None:
         assert self._process is not None
         deadline = time.monotonic() + within_s
-        while not self._answers():
+        while not self.is_healthy():
             ended = self._process.poll() is not None
             if ended or time.monotonic() > deadline:
                 late = "" if ended else f" within {within_s:g} s"
                 raise ServerUnavailable(f"{self._what} did not come up{late}: {self._log_tail()}")
             time.sleep(_POLL_S)
 
-    def _answers(self) -> bool:
-        assert self._process is not None
-        if self._process.poll() is not None:
+    def is_healthy(self, *, within_s: float = 2.0) -> bool:
+        """Whether it runs, and answers at /health in good time."""
+        if self._process is None or self._process.poll() is not None:
             return False
         try:
-            fetch(f"{self.url}/health", timeout_s=2)
+            fetch(f"{self.url}/health", timeout_s=within_s)
             return True
         except OSError:
             return False

@@ -5,8 +5,7 @@ least in flight. A server that refuses for load (429, 503) is left alone as long
 and from then on calls at the pace that it was seen to take. One that fails is set aside and tried with single calls at
 growing intervals. When no reply has come from any server for too long, everything ends with `Stalled`.
 
-What is known of a server (`CallWindow`, `Pacer`, `Lane`) is arithmetic alone: every function is told the time, in
-seconds on any clock that only goes forward.
+What is known of a server (`CallWindow`, `Pacer`, `Lane`) is arithmetic alone, told the time in seconds on any clock.
 """
 
 from __future__ import annotations
@@ -32,20 +31,18 @@ _CUT = 0.7
 _CALM_CUT = 0.9
 """How far each cut lowers the size up to which a window grows fast: less than the window, which so comes back soon."""
 
-_ENOUGH = 4
-"""Calls admitted between two refusals from which a rate is worth an estimate."""
-_SHORT_S = 0.5
-"""Calls admitted in a shorter time came out of the server's reserve, and tell nothing about its rate."""
-_KEPT_BELOW = 0.99
-"""Share of the estimated rate that is used."""
-_FEW = 0.05
+_ENOUGH, _SHORT_S = 4, 0.5
+"""Calls admitted between two refusals from which a rate is worth an estimate; in a shorter time than that, they came
+out of the server's reserve, and tell nothing about its rate."""
+_KEPT_BELOW, _FEW = 0.99, 0.05
+"""Share of the estimated rate that is used; of calls of a spell, that are not many."""
 _RATE_CUT, _DEEPEST_RATE_CUT = 0.95, 0.8
 """A refusal lowers a known rate by something between these: any one estimate may be wrong, in either direction."""
 _RESERVE_USED = 0.7
 """Share of the server's reserve that is sent at once after a pause."""
 _DOUBLINGS_PER_S = 2.0
-_SURE_S, _UNSURE_S = 30.0, 6.0
-"""After so long without a refusal the pace has doubled, by how good the estimate was."""
+_SURE_S, _UNSURE_S, _SUREST_S = 30.0, 6.0, 240.0
+"""After so long without a refusal the pace has doubled, by how good the estimate was; longer with each that agrees."""
 _LONGEST_GROWTH_S = 300.0
 
 
@@ -92,6 +89,8 @@ class Spell:
     last: float = math.nan
     sent: int = 0
     refused: int = 0
+    unwarned: float = 0.0
+    """Sent before the word of the first refusal came: each of them may be refused, too."""
 
     @property
     def admitted(self) -> int:
@@ -100,7 +99,7 @@ class Spell:
 
     @property
     def seconds(self) -> float:
-        """Between the first and the last sending."""
+        """From the first to the last."""
         return self.last - self.began if self.sent else 0.0
 
 
@@ -156,11 +155,12 @@ class Pacer:
         self._credit -= 1
         return spell
 
-    def refused(self, now: float, spell: Spell) -> None:
+    def refused(self, now: float, spell: Spell, sent_at: float) -> None:
         """A call of this spell was refused by a limit. A pause is to follow: the reserve fills meanwhile."""
         spell.refused += 1
         if spell is self._spell:
             self._rate_at_refusal = self.rate(now)
+            spell.unwarned = min(spell.sent, self._rate_at_refusal * (now - sent_at))
             self._ended, self._spell = spell, Spell(refused_before=now)
             self._credit, self._credited_at = 0.0, now
 
@@ -179,19 +179,20 @@ class Pacer:
     def _estimate(self, spell: Spell) -> None:
         """What went through beyond the reserve; at least what went through with the pause before it counted.
 
-        Of a short spell, or one that ended in a heap of refusals (a hiccup on the way: calls arrived together), the
-        reserve is most. Then a known rate is lowered by little, and one that is sought is sought once more.
+        Of a short spell, or one that ended in a heap of refusals (calls arrived together), the reserve is most. Then a
+        known rate is lowered by little, and one that is sought is sought once more.
         """
-        beyond = spell.admitted - self._reserve
-        is_sure = beyond >= self._reserve and spell.refused <= _FEW * spell.sent
+        beyond, before = spell.admitted - self._reserve, self._rate
+        is_sure = beyond >= self._reserve and spell.refused <= _FEW * spell.sent + spell.unwarned
         rate = _KEPT_BELOW * beyond / spell.seconds if spell.seconds > 0 else math.inf
         rate = min(rate, _RATE_CUT * self._rate_at_refusal)
         if not self._searching and self._rate < math.inf:
             rate = max(rate, self._rate * (_DEEPEST_RATE_CUT if is_sure else _RATE_CUT))
         with_pause = spell.last - spell.refused_before
         self._rate = max(rate, spell.admitted / with_pause) if with_pause > 0 else rate
+        agrees = is_sure and not self._searching and _RATE_CUT * before <= self._rate
         self._searching = self._searching and not is_sure
-        self._doubles_s = _SURE_S if is_sure else _UNSURE_S
+        self._doubles_s = min(_SUREST_S, 2 * self._doubles_s) if agrees else _SURE_S if is_sure else _UNSURE_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +241,7 @@ class Lane:
 
     def refused(self, permit: Permit, wait_s: float | None, now: float) -> None:
         """It is too busy, or we are too fast. `wait_s`: what it asks for."""
-        self._pacer.refused(now, permit.spell)
+        self._pacer.refused(now, permit.spell, permit.sent_at)
         is_news = self._window.cut(sent_at=permit.sent_at, now=now)
         if wait_s is None and is_news:
             wait_s = self._grown(self._refusals, _LONGEST_UNASKED_PAUSE_S) * random.uniform(0.5, 1.0)

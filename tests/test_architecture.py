@@ -38,9 +38,11 @@ _STARTED = _KNOWLEDGE | {
         "protocols",
         "pipelines",
         "evaluation",
+        "audit",
         "generators",
         "small_model",
         "curation",
+        "launching",
         "training",
         "inspector",
     )
@@ -57,10 +59,12 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "filters": _KNOWLEDGE | {"protocols", "mcts"},
     "pipelines": _KNOWLEDGE | {"presets", "filters"},
     "evaluation": _KNOWLEDGE | {"presets", "protocols", "mcts", "pipelines"},
+    "audit": _KNOWLEDGE | {"mcts", "filters", "pipelines"},
     "generators": _MAKING,
     "small_model": _MAKING | {"generators"},
     "curation": frozenset({"schemas", "rewards", "pipelines"}),
-    "training": _KNOWLEDGE | {"presets", "protocols", "pipelines", "evaluation"},
+    "launching": frozenset({"schemas", "presets", "inference", "pipelines"}),
+    "training": _KNOWLEDGE | {"presets", "protocols", "pipelines", "evaluation", "launching"},
     "inspector": frozenset({"schemas", "rewards", "curation", "pipelines", "evaluation"}),
     "flows": _STARTED,
     "commands": _STARTED | {"flows"},
@@ -97,7 +101,10 @@ SEARCH_ONLY = frozenset(
 )
 """These import schemas and each other alone; the model reaches them as callables."""
 
-AT_HOME = {"apache_beam": "pipelines/engine", "prefect": "flows", "openai": "inference"}
+AT_HOME = {
+    **dict.fromkeys(("apache_beam", "dask", "dask_jobqueue", "distributed"), "pipelines/engine"),
+    **{"prefect": "flows", "openai": "inference"},
+}
 """Distributions that one folder alone imports."""
 
 HEAVY = frozenset(
@@ -127,7 +134,7 @@ BESIDE_ROOMS = frozenset(
     {
         *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "MANIFEST.in", "Makefile"),
         *("pyproject.toml", "requirements.lock", "prefect.toml", "prefect.yaml", "cli.py"),
-        *("benchmarks", "datasets_out", "docs", "locks", "sample_data", "tests", "trailforge"),
+        *("benchmarks", "containers", "datasets_out", "docs", "locks", "sample_data", "tests", "trailforge"),
     }
 )
 """What lies at the root beside the rooms; names with a dot before them are for tools."""

@@ -17,6 +17,7 @@ import networkx as nx
 
 from trailforge.mcts.plan import dependency_graph, execution_levels, plan_problem
 from trailforge.protocols.nl_dag import SearchPlan, parse
+from trailforge.retrieval.backends.graph import neighbourhood
 from trailforge.retrieval.indexes.store import OpenIndex
 from trailforge.retrieval.kg import KgResult, KgStore, SubgraphLimits, subgraph
 from trailforge.schemas import (
@@ -60,7 +61,8 @@ def to_networkx(value: object, *, around: Iterable[str] = (), hops: int = 2, mos
         case SearchTree():
             return _tree(value)
         case OpenIndex():
-            return value.to_networkx(around, hops, most)
+            with value.files.reading():
+                return neighbourhood(value.index, list(around), hops, most)
         case KgStore():
             limits = SubgraphLimits(max_triples=most, max_tokens=1 << 30)
             return _triples(subgraph(value, list(around), limits=limits))

@@ -27,6 +27,8 @@ from trailforge.schemas.agent_episode import AgentCall, AgentSearch, AgentStop
 
 PROMPTS = Prompts("trailforge.evaluation.agents")
 NO_DOCUMENTS = "(no documents were found)"
+AGAIN, LOST = "_again", "_lost"
+"""Ends of purposes: of a step that is asked once more, and of one whose second reply cannot be read either."""
 
 _BOX = "\\boxed{"
 _FINAL = re.compile(r"(?:^#++|\*\*)[ \t]*+final answer[ \t*:]*+(.*)", re.IGNORECASE | re.MULTILINE | re.DOTALL)

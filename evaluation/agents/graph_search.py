@@ -31,6 +31,8 @@ from typing import Literal, TypeVar
 
 from trailforge.evaluation.agents import Agent, AgentRun, AgentTools
 from trailforge.evaluation.agents.free_form import (
+    AGAIN,
+    LOST,
     PROMPTS,
     Recorder,
     boxed_answer,
@@ -55,11 +57,9 @@ _BOXED_END = (
     "Where the context lacks something, say what, and answer with what it bears out best. End with the final answer, "
     "and nothing but it, in the form \\boxed{...}"
 )
-_DRAFT_END = "Where the context lacks what a step needs, say so, and guess nothing. " + (
-    "End with the answer in a few words, or with these: not in the context"
-)
+_DRAFT_END = "Where the context lacks what a step needs, say so, and guess nothing. "
+_DRAFT_END += "End with the answer in a few words, or with these: not in the context"
 _NOTHING = "(nothing that helps)"
-AGAIN, LOST = "_again", "_lost"  # ends of purposes: of a step that is asked once more, and of one that stays unread
 
 _TEXT = r'"((?:[^"\\]|\\.)*+)"'
 _SUB_QUERY = re.compile(r'"Sub-query \d{1,9}"\s*+:\s*+', re.IGNORECASE)

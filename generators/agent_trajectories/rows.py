@@ -9,8 +9,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from trailforge.evaluation.agents import AgentRun
-from trailforge.evaluation.agents.free_form import build_exchange
-from trailforge.evaluation.agents.graph_search import AGAIN, LOST
+from trailforge.evaluation.agents.free_form import AGAIN, LOST, build_exchange
 from trailforge.evaluation.agents.published import SEARCH_R1_INVALID
 from trailforge.evaluation.agents.search_o1 import FOUND, NO_MORE_SEARCHES, READING, SEARCHED_BEFORE
 from trailforge.evaluation.failures import tag_failures

@@ -32,6 +32,9 @@ _TAIL_LINES = 12
 """A traceback's cause stands some lines above its end."""
 _TELL_EVERY_S = 30.0
 _LOOK_EVERY_S = 0.5
+_HEALTHY_WITHIN_S = 10.0
+_ASKED_IN_SILENCE = 6
+"""Times that a server which does not answer is asked before it counts as hung."""
 _SAMPLE = re.compile(r"(?P<name>vllm:\w+)(?:\{.*\})? (?P<value>\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?: \d+)?")
 """A line in Prometheus' text format. Label values are never read, so what stands between the braces does not matter."""
 
@@ -72,10 +75,14 @@ class VllmConfig:
     """Completion tokens of all calls together, as measured; 0: not known."""
     ready_within_s: float = 1800.0
     """Loading, and the download that may come before."""
+    silence_s: float = 120.0
+    """Without an answer at /health for so long it counts as hung, and is ended."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.port <= 65535:
             raise InvalidInput(f"{self.port} is no port (1 to 65535)", field="server.port")
+        if self.silence_s <= 0:
+            raise InvalidInput("has to be more than 0", field="server.silence_s")
         for name in ("price_per_hour", "tokens_per_second"):
             if getattr(self, name) < 0:
                 raise InvalidInput("has to be a number from 0 on", field=f"server.{name}")
@@ -94,6 +101,7 @@ class VllmServer(LocalServer):
         """`name`: what calls name the model by. `log`: file for what vLLM prints; None: it goes with the server."""
         super().__init__("vLLM", tail_lines=_TAIL_LINES, stop_within_s=_STOP_WITHIN_S)
         self._config, self._name, self._log_path = config, name, log
+        self._healthy_at = self._ask_at = 0.0
 
     @property
     def url(self) -> str:
@@ -118,6 +126,19 @@ class VllmServer(LocalServer):
         supervised = [sys.executable, "-I", supervisor.__file__, *self.command]
         environment = server_environment(self._config.variables)
         self.launch(supervised, environment, _opened(self._log_path), self._config.ready_within_s)
+        self._healthy_at = time.monotonic()
+
+    def raise_if_hung(self) -> None:
+        """Raises `ServerUnavailable` where `/health` has not answered for `silence_s`. Asks a few times in that."""
+        if time.monotonic() < self._ask_at:
+            return
+        is_healthy = self.is_healthy(within_s=_HEALTHY_WITHIN_S)
+        now = time.monotonic()
+        self._ask_at = now + self._config.silence_s / _ASKED_IN_SILENCE
+        if is_healthy:
+            self._healthy_at = now
+        elif now - self._healthy_at > self._config.silence_s:
+            raise ServerUnavailable(f"vLLM has not answered at {self.url}/health for {self._config.silence_s:g} s")
 
     def metrics(self) -> VllmMetrics:
         """What it does at the moment, and has done so far.
@@ -132,7 +153,11 @@ class VllmServer(LocalServer):
 
 
 def serve(config: VllmConfig, name: str, log: Path | None, tell: Callable[[str], None]) -> None:
-    """Run it in the foreground until Ctrl-C. Raises `ServerUnavailable` when it does not come up, or ends by itself."""
+    """Run it in the foreground until Ctrl-C.
+
+    Raises `ServerUnavailable` when it does not come up, ends by itself, or does not answer any more: it is ended then,
+    and whoever keeps it running starts it again.
+    """
     log = log or _new_log()
     server = VllmServer(config, name, log)
     _refuse_missing(server.command[0])
@@ -182,12 +207,13 @@ def _program(config: VllmConfig) -> list[str]:
 
 
 def _watch(server: VllmServer, tell: Callable[[str], None]) -> None:
-    """Tell its figures whenever they have changed. Returns never: it raises `ServerUnavailable` when vLLM has ended."""
+    """Tell its figures whenever they have changed. Returns never: it raises `ServerUnavailable` at vLLM's end."""
     last = ""
     while True:
         next_s = time.monotonic() + _TELL_EVERY_S
         while time.monotonic() < next_s:
             server.raise_if_ended()
+            server.raise_if_hung()
             time.sleep(_LOOK_EVERY_S)
         try:
             figures = str(server.metrics())

@@ -4,6 +4,9 @@ A driver begins an attempt by writing its name to `progress/attempt`. A worker o
 killed or took it for lost, sees that and stops: it must not pay for what its successor pays for. And a driver misses a
 worker whose progress file no longer changes, or that never had one while the others have nothing left to do: a runner
 may wait for a dead one for ever.
+
+Where a cluster gives the shards of a lost worker to others, the lost one may come back: it stood still, or its network
+did. So whoever begins a shard *claims* it, and writes its files only while the claim is its own.
 """
 
 from __future__ import annotations
@@ -17,11 +20,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trailforge.pipelines.engine.files import write_text
+from trailforge.pipelines.engine.files import output_errors, write_text
 from trailforge.pipelines.engine.progress import FOLDER, live_files, read_progress
 from trailforge.schemas import ClusterError
 
 _ATTEMPT = "attempt"
+_CLAIM = ".claim"
 _LOOKS_PER_SILENCE = 20
 _AGAIN = "; run the same command again"
 
@@ -45,6 +49,42 @@ def begin_attempt(folder: Path) -> str:
     name = uuid.uuid4().hex[:12]
     write_text(folder / FOLDER / _ATTEMPT, name)
     return name
+
+
+def end_attempt(folder: Path) -> None:
+    """From here on all workers stop: nothing is left to do, or nobody waits for it."""
+    (folder / FOLDER / _ATTEMPT).unlink(missing_ok=True)
+
+
+def claim_shard(folder: Path, shard: str) -> str:
+    """From here on the shard is this caller's, and nobody else's. The claim, for `holds_claim`."""
+    claim, path = uuid.uuid4().hex, _claim_path(folder, shard)
+    temporary = path.with_name(f"{claim[:8]}{_CLAIM}.new")
+    with output_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(claim, encoding="utf-8")
+        temporary.replace(path)
+    return claim
+
+
+def holds_claim(folder: Path, shard: str, claim: str) -> bool:
+    """Whether nobody has claimed the shard since. What cannot be read just now says nothing."""
+    try:
+        return _claim_path(folder, shard).read_text(encoding="utf-8") == claim
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
+def drop_claim(folder: Path, shard: str) -> None:
+    """The shard is finished: its receipt says so from now on."""
+    with contextlib.suppress(OSError):
+        _claim_path(folder, shard).unlink(missing_ok=True)
+
+
+def _claim_path(folder: Path, shard: str) -> Path:
+    return folder / FOLDER / f"{shard}{_CLAIM}"
 
 
 def is_current(folder: Path, attempt: str) -> bool:

@@ -1,8 +1,14 @@
-"""What the stages that ask no model have in common: pipelines of their own, for whoever does not load Beam."""
+"""What the stages that ask no model have in common: pipelines of their own, for whoever does not load Beam.
+
+On Dask they are graphs of Dask's own, by the same words. Beam's runner for Dask (2.77) gives wrong rows without a
+word: it computes the last collection alone, and a function that runs again in the same process, because a worker was
+lost or because a side input is computed for each who reads it, gives what it gave before once more.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +18,8 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import AsList, AsSingleton
 
-from trailforge.pipelines.engine.runners import check_runner, has_one_worker, is_local, telling_line
+from trailforge.pipelines.engine.dask_jobs import run_graph
+from trailforge.pipelines.engine.runners import check_runner, has_one_worker, is_dask, is_local, telling_line
 from trailforge.pipelines.engine.worker_errors import clear_errors, noted_error, noting
 from trailforge.schemas import ClusterError, TrailforgeError
 
@@ -24,6 +31,11 @@ def beam_pipeline(folder: Path, beam_options: Sequence[str]) -> Iterator[Begin]:
     Raises the first typed error that a function of it raised on any worker.
     """
     clear_errors(folder)
+    if is_dask(beam_options):
+        begin = DaskBegin(folder, [], False)
+        yield begin
+        begin.run(beam_options)
+        return
     # Its check of types reads the signature of `noting`, not that of the function behind it.
     pipeline = beam.Pipeline(options=PipelineOptions([*beam_options, "--no_pipeline_type_check"]))
     yield Begin(folder, pipeline, has_one_worker(beam_options))
@@ -118,3 +130,168 @@ def _side(given: object) -> Any:
 
 def _gather(_: None, function: Callable[..., Any], *lists: list[Any]) -> Any:
     return function(*lists)
+
+
+_MOST_PARTS = 64
+"""Of a collection on Dask: tasks of each step."""
+_MOST_GROUPED = 16
+"""Parts of a collection whose elements have met by key."""
+
+
+class DaskBegin(Begin):
+    """The begin of a graph of Dask. `pipeline` lists the parts that nothing has been made of yet, step by step."""
+
+    def spread(self, label: str, elements: Iterable[Any]) -> Collection:
+        """See `Begin`."""
+        given = list(elements)
+        size = max(1, -(-len(given) // _MOST_PARTS))
+        chunks = [given[start : start + size] for start in range(0, len(given), size)]
+        return self._collect([_task(list, chunk) for chunk in chunks] or [_task(list)])
+
+    def gather(self, label: str, function: Callable[..., Any], *collections: Collection) -> Collection:
+        """See `Begin`."""
+        lists = [_task(_concatenate, *self._parts(each)) for each in collections]
+        return self._collect([_task(_gather_alone, noting(self.folder, _gather), function, *lists)])
+
+    def merge(self, label: str, *collections: Collection) -> Collection:
+        """See `Begin`."""
+        return self._collect([part for each in collections for part in self._parts(each)])
+
+    def join(self, label: str, **collections: Collection) -> Collection:
+        """See `Begin`."""
+        named = [each.map(label, _named, name) for name, each in collections.items()]
+        return self.merge(label, *named).group(label).map(label, _by_name, tuple(collections))
+
+    def run(self, arguments: Sequence[str]) -> None:
+        """Compute all that was made, for what its functions do. Raises as `beam_pipeline`."""
+        leaves = [part for parts in self.pipeline for part in parts]
+        try:
+            run_graph(arguments, [_task(len, part) for part in leaves])
+        except Exception as error:
+            raise noted_error(self.folder) or error from error
+
+    def _parts(self, collection: Collection) -> list[Any]:
+        """Of a collection of which something is made."""
+        self.pipeline[:] = [parts for parts in self.pipeline if parts is not collection.inner]
+        return collection.inner
+
+    def _collect(self, parts: list[Any]) -> Collection:
+        self.pipeline.append(parts)
+        return DaskCollection(self.folder, parts, self)
+
+
+@dataclass(frozen=True, slots=True)
+class DaskCollection(Collection):
+    """Lists of elements, each what a task of Dask gives."""
+
+    begin: DaskBegin
+
+    def map(self, label: str, function: Callable[..., Any], *more: object) -> Collection:
+        """See `Collection`."""
+        return self._each(_map, noting(self.folder, function), more)
+
+    def flat_map(self, label: str, function: Callable[..., Iterable[Any]], *more: object) -> Collection:
+        """See `Collection`."""
+        return self._each(_flat_map, noting(self.folder, function, several=True), more)
+
+    def filter(self, label: str, keeps: Callable[[Any], bool]) -> Collection:
+        """See `Collection`."""
+        return self._each(_keep, keeps, ())
+
+    def distinct(self, label: str) -> Collection:
+        """See `Collection`."""
+        return self.map(label, _keyed).group(label).map(label, _first)
+
+    def group(self, label: str) -> Collection:
+        """See `Collection`."""
+        parts = self.begin._parts(self)
+        count = min(len(parts), _MOST_GROUPED)
+        split = [_task(_split_by_key, part, count) for part in parts]
+        return self.begin._collect([_task(_group, *(each[number] for each in split)) for number in range(count)])
+
+    def add_up(self, label: str) -> Collection:
+        """See `Collection`."""
+        return self.group(label).map(label, _sum_values)
+
+    def _each(
+        self, step: Callable[..., list[Any]], function: Callable[..., Any], more: tuple[object, ...]
+    ) -> Collection:
+        sides = [_task(_only, *self.begin._parts(each)) if isinstance(each, Collection) else each for each in more]
+        return self.begin._collect([_task(step, function, part, *sides) for part in self.begin._parts(self)])
+
+
+def _task(function: Callable[..., Any], *given: Any) -> Any:
+    from dask.delayed import delayed
+
+    return delayed(function, pure=False, traverse=False)(*given)
+
+
+def _concatenate(*parts: list[Any]) -> list[Any]:
+    return [element for part in parts for element in part]
+
+
+def _gather_alone(gather: Callable[..., Any], function: Callable[..., Any], *lists: list[Any]) -> list[Any]:
+    return [gather(None, function, *lists)]
+
+
+def _only(*parts: list[Any]) -> Any:
+    (element,) = _concatenate(*parts)
+    return element
+
+
+def _map(function: Callable[..., Any], part: list[Any], *more: Any) -> list[Any]:
+    return [function(element, *more) for element in part]
+
+
+def _flat_map(function: Callable[..., Iterable[Any]], part: list[Any], *more: Any) -> list[Any]:
+    return [made for element in part for made in function(element, *more)]
+
+
+def _keep(keeps: Callable[[Any], bool], part: list[Any]) -> list[Any]:
+    return [element for element in part if keeps(element)]
+
+
+def _keyed(element: Any) -> tuple[Any, None]:
+    return element, None
+
+
+def _first(pair: tuple[Any, Any]) -> Any:
+    return pair[0]
+
+
+def _sum_values(pair: tuple[Any, Iterable[Any]]) -> tuple[Any, Any]:
+    return pair[0], sum(pair[1])
+
+
+def _named(pair: tuple[Any, Any], name: str) -> tuple[Any, tuple[str, Any]]:
+    return pair[0], (name, pair[1])
+
+
+def _by_name(pair: tuple[Any, Iterable[tuple[str, Any]]], names: tuple[str, ...]) -> tuple[Any, dict[str, list[Any]]]:
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for name, value in pair[1]:
+        found[name].append(value)
+    return pair[0], found
+
+
+def _split_by_key(part: list[tuple[Any, Any]], count: int) -> list[list[tuple[Any, Any]]]:
+    """The pairs of a part by where their keys meet, which is the same in all processes: their `hash` is not."""
+    split: list[list[tuple[Any, Any]]] = [[] for _ in range(count)]
+    for key, value in part:
+        split[zlib.crc32(_key_bytes(key)) % count].append((key, value))
+    return split
+
+
+def _key_bytes(key: Any) -> bytes:
+    if isinstance(key, tuple):
+        return b"(" + b",".join(map(_key_bytes, key)) + b")"
+    if isinstance(key, str | int | bytes | None):
+        return repr(key).encode("utf-8", "surrogatepass")
+    raise TypeError(f"a key of {type(key).__name__}; expected texts, whole numbers and tuples of them")
+
+
+def _group(*parts: list[tuple[Any, Any]]) -> list[tuple[Any, list[Any]]]:
+    groups: dict[Any, list[Any]] = {}
+    for key, value in _concatenate(*parts):
+        groups.setdefault(key, []).append(value)
+    return list(groups.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import filecmp
 import hashlib
 import os
 import re
@@ -12,6 +13,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 
 from trailforge.schemas import FileEntry, OutputError, sync
@@ -41,16 +43,42 @@ def output_errors(path: Path) -> Iterator[None]:
         raise OutputError(f"cannot write {path}: {mend}") from error
 
 
+_check_leave: ContextVar[Callable[[], object] | None] = ContextVar("check_leave", default=None)
+
+
+@contextlib.contextmanager
+def writing_by_leave(check: Callable[[], object]) -> Iterator[None]:
+    """In the block, ask before each file gets its name, or goes: `check` raises where another may have written it."""
+    token = _check_leave.set(check)
+    try:
+        yield
+    finally:
+        _check_leave.reset(token)
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file of an earlier try, if it is there and we may."""
+    if (check := _check_leave.get()) is not None:
+        check()
+    path.unlink(missing_ok=True)
+
+
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file, bring it to disk, and give it its name. After a kill: all of it or nothing."""
+    """Let `write` fill a temporary file, bring it to disk, and give it its name. After a kill: all of it or nothing.
+
+    A file that holds these bytes already stays as it is.
+    """
     temporary = path.with_name(f".{path.name}.tmp-{uuid.uuid4().hex[:8]}")
     with output_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             write(temporary)
             sync(temporary)
-            os.replace(temporary, path)
-            sync(path.parent)
+            if (check := _check_leave.get()) is not None:
+                check()
+            if not (path.is_file() and filecmp.cmp(temporary, path, shallow=False)):
+                os.replace(temporary, path)
+                sync(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trailforge.inference import Client, Meter, ModelClient, Prices, check_ledger, open_ledger
+from trailforge.inference import Client, Ledger, Meter, ModelClient, Prices, check_ledger, open_ledger
 from trailforge.inference.asker import Asker, Style
+from trailforge.inference.shared_limits.link import LimitsLink
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.config import RunConfig
@@ -68,10 +69,17 @@ class ModelWork:
     preset: str = ""
     """Its name."""
 
-    async def client(self) -> ModelClient:
-        """Connected to ledger and model. Fails at once when one of them is not there."""
-        ledger = open_ledger(self.config.ledger, Path(self.folder) / LEDGER, run=self.run_id)
-        client = ModelClient(self.config.client, ledger)
+    def ledger(self) -> Ledger:
+        """Of the run. Nothing is opened before its first use."""
+        return open_ledger(self.config.ledger, Path(self.folder) / LEDGER, run=self.run_id)
+
+    async def client(self, link: LimitsLink | None = None) -> ModelClient:
+        """Connected to ledger and model. Fails at once when one of them is not there.
+
+        `link`: to who holds the limits, where that are several workers'.
+        """
+        ledger = self.ledger()
+        client = ModelClient(self.config.client, ledger, link)
         try:
             await client.check()
         except BaseException:

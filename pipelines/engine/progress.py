@@ -35,13 +35,13 @@ from rich.progress import (
 from rich.text import Text
 
 from trailforge.pipelines.engine.files import plain_files
-from trailforge.pipelines.engine.shards import Shard, SupportCount, missing_shards
+from trailforge.pipelines.engine.shards import SHARD_NAMES, Shard, SupportCount, missing_shards
 from trailforge.schemas import parse_json
 from trailforge.schemas.errors import NOTICE
 
 FOLDER = "progress"
 _BEGUN = "begun"
-NAMES = r"attempt|begun|\d+-[0-9a-f]{8}(\.left)?\.(json|new)"
+NAMES = rf"attempt|begun|\d+-[0-9a-f]{{8}}(\.left)?\.(json|new)|{SHARD_NAMES}\.claim|[0-9a-f]{{8}}\.claim\.new"
 """What the names of the files there match."""
 SUPPORT_SOUGHT, SUPPORT_FOUND = "support_sought", "support_found"
 """Counters that are a `SupportCount` of the items that are done."""
@@ -81,9 +81,10 @@ class ProgressFile:
             return
         self._last = text
 
-    def close(self, counters: dict[str, int]) -> None:
-        """The last counters of a worker that leaves: nobody has to miss it."""
-        self.write(counters)
+    def close(self, counters: dict[str, int] | None = None) -> None:
+        """The last counters of a worker that leaves: nobody has to miss it. None: those that are written."""
+        if counters is not None:
+            self.write(counters)
         with contextlib.suppress(OSError):
             self._path.rename(self._path.with_suffix(_LEFT))
 

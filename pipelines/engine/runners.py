@@ -9,10 +9,12 @@ from trailforge.schemas import ClusterError, InvalidInput
 
 LOCAL = "FnApiRunner"
 """In this process."""
+DASK = "dask"
+"""A cluster of Dask, without Beam: see `beam_work`."""
 _ANSWERS_WITHIN_S = 10.0
 _DOWNLOADS = f"it downloads a program at its start; take {LOCAL}, which needs none"
 _REFUSED = {
-    "daskrunner": f"it writes no rows and reports success; take {LOCAL} or PortableRunner",
+    "daskrunner": "Beam's own loses rows and doubles others without a word; take --cluster, which does without it",
     "directrunner": _DOWNLOADS,
     "switchingdirectrunner": _DOWNLOADS,
     "prismrunner": _DOWNLOADS,
@@ -32,20 +34,20 @@ def beam_options(runner: str = LOCAL, options: Sequence[str] = ()) -> tuple[str,
 
 
 def check_runner(arguments: Sequence[str]) -> None:
-    """Raises `ClusterError` when nothing listens where the job service should be."""
-    endpoint = "" if is_local(arguments) else _job_endpoint(arguments)
-    host, colon, port = endpoint.rpartition(":")
+    """Raises `ClusterError` when nothing listens where the job service or the scheduler should be."""
+    what, endpoint = "scheduler of Dask" if is_dask(arguments) else "job service", dask_address(arguments)
+    if not is_local(arguments) and not is_dask(arguments):
+        endpoint = _job_endpoint(arguments)
+    host, colon, port = endpoint.rpartition("/")[2].rpartition(":")
     if not colon:
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWERS_WITHIN_S).close()
     except (OSError, ValueError) as error:
-        raise ClusterError(
-            f"no job service at {endpoint} ({error}); start it, then run the same command again"
-        ) from error
+        raise ClusterError(f"no {what} at {endpoint} ({error}); start it, then run the same command again") from error
 
 
-def telling_line(error: Exception) -> str:
+def telling_line(error: BaseException) -> str:
     """What a runner's error is about: the details of a gRPC error, else the last line that says something."""
     lines = [line.strip() for line in str(error).splitlines() if any(map(str.isalpha, line))]
     details = [line.partition("=")[2].strip() for line in lines if line.startswith("details =")]
@@ -55,6 +57,17 @@ def telling_line(error: Exception) -> str:
 def is_local(arguments: Sequence[str]) -> bool:
     """Whether a command line names the runner of this process."""
     return f"--runner={LOCAL}" in arguments
+
+
+def is_dask(arguments: Sequence[str]) -> bool:
+    """Whether a command line names Dask's runner."""
+    return f"--runner={DASK}" in arguments
+
+
+def dask_address(arguments: Sequence[str]) -> str:
+    """Of the scheduler that a command line names; empty where it names none."""
+    named = [each.partition("=")[2] for each in arguments if each.startswith("--scheduler=")]
+    return named[-1] if named else ""
 
 
 def has_one_worker(arguments: Sequence[str]) -> bool:
@@ -67,11 +80,13 @@ def _known(runner: str) -> str:
     from apache_beam.options.pipeline_options import StandardOptions
 
     plain = runner.strip().rpartition(".")[2].lower().removesuffix("runner") + "runner"
+    if runner.strip().lower() == DASK:
+        return DASK
     if plain in _REFUSED:
         raise InvalidInput(f"{runner} is refused: {_REFUSED[plain]}", field="--runner")
     known = {name.lower(): name for name in StandardOptions.KNOWN_RUNNER_NAMES if name.lower() not in _REFUSED}
     if "." not in runner and plain not in known:
-        raise InvalidInput(f"no runner {runner!r}; there are {', '.join(known.values())}", field="--runner")
+        raise InvalidInput(f"no runner {runner!r}; there are dask, {', '.join(known.values())}", field="--runner")
     return runner if "." in runner else known[plain]
 
 

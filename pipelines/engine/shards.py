@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.inference import Usage
-from trailforge.pipelines.engine.files import output_errors, plain_files, sha256_of, write_atomically, write_text
+from trailforge.pipelines.engine.files import (
+    output_errors,
+    plain_files,
+    remove_file,
+    sha256_of,
+    write_atomically,
+    write_text,
+)
 from trailforge.schemas import (
     FileEntry,
     InvalidInput,
@@ -102,7 +109,7 @@ def write_table(folder: Path, table: str, name: str, record: type, rows: Sequenc
     """Write a shard's rows of a table; without rows there is no file."""
     path = folder / table / f"{name}.parquet"
     if not rows:
-        path.unlink(missing_ok=True)  # of an earlier try
+        remove_file(path)
         return None
     write_atomically(path, lambda temporary: write_parquet(temporary, record, rows))
     return file_entry(folder, path, len(rows))

@@ -46,7 +46,7 @@ class ModelConfig:
     parser). `inline`: in the reply, up to `</think>`; a thought that begins an agent's turn is then read as one that
     came beside it."""
     max_in_flight: int = 64
-    """Calls at a time, per worker."""
+    """Calls at a time; on one of Beam's distributed runners, per worker."""
     timeout_s: float = 900.0
     stall_s: float = 900.0
     """Without any reply for so long while one is wanted, the run ends (and can go on later)."""
@@ -163,6 +163,8 @@ class RunConfig(ABC):
     card: CardConfig = field(default_factory=CardConfig)
     redo: int = 0
     """How often the run has asked for cut replies anew (`--redo truncated`)."""
+    audited: str = ""
+    """Hash of what an audit found of its questions (`--audited`); empty: none was asked."""
 
     def __post_init__(self) -> None:
         check_ledger_url(self.ledger)
@@ -189,8 +191,9 @@ class RunConfig(ABC):
         for name in ("questions_in_flight", "worker_start_s", "worker_silence_s"):
             del content["schedule"][name]
         del content["ledger"]
-        if not self.redo:
-            del content["redo"]
+        for name in ("redo", "audited"):
+            if not content[name]:
+                del content[name]
         content["prompt_version"] = self.prompt_version
         content["schema_versions"] = {stored_name(r): version_of(r) for r in self.records}
         return content

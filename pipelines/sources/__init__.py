@@ -43,11 +43,13 @@ _MODULES = (
     "bamboogle",
     "frames",
     "fanoutqa",
-    "gaia",
     "jsonl",
 )
 """In the order in which they are tried: what a later one needs, an earlier one may have too."""
-_READERS = tuple(cast(_Reader, import_module(f"{__name__}.{name}")) for name in _MODULES)
+_READERS = (
+    import_module(f"{__name__}.fanoutqa").GAIA,
+    *(cast(_Reader, import_module(f"{__name__}.{name}")) for name in _MODULES),
+)
 
 FORMATS = ("auto", *(reader.NAME for reader in _READERS))
 """What `read_questions` takes as `format`."""

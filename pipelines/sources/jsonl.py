@@ -102,12 +102,7 @@ def read(row: Fields, column_map: Mapping[str, str] = _NONE) -> Question:
     Without an id, a hash of question and answer is one.
     """
     names = tuple(row.values)
-    try:
-        columns = _columns(names, tuple(column_map.items()))
-    except InvalidInput as error:
-        if error.field == "answer" and _ANSWERS in names:
-            raise InvalidInput(f"{_ONE_ANSWER}; {FORM}", field=_ANSWERS) from None
-        raise
+    columns = _columns(names, tuple(column_map.items()))
     _leave_unused(row, columns.values())
     _refuse_broken(row, [columns[name] for name in _LISTS if name in columns])
     question, answer, asked = _asked(row, columns)
@@ -196,14 +191,15 @@ def is_question(names: tuple[str, ...]) -> bool:
 @lru_cache(maxsize=64)
 def _columns(names: tuple[str, ...], column_map: tuple[tuple[str, str], ...]) -> dict[str, str]:
     has_set = "answer_set" in dict(column_map) or "answerset" in map(bare_name, names)
-    needed = _NEEDED[:1] if has_set else _NEEDED
+    needed = _NEEDED[:1] if has_set or _ANSWERS in names else _NEEDED
     return find_columns(names, USUAL, dict(column_map), needed=needed, is_row=True, form=f"; {FORM}")
 
 
 def _needed(row: Fields, column: str) -> str:
     """A text that says something, be it `None` or `NA`."""
     if not column:
-        raise InvalidInput(f"no answer; {FORM}", field="answer")
+        problem, field = (_ONE_ANSWER, _ANSWERS) if _ANSWERS in row.values else ("no answer", "answer")
+        raise InvalidInput(f"{problem}; {FORM}", field=field)
     value = row.values[column]
     if isinstance(parsed(value) if isinstance(value, str) else value, list):
         raise InvalidInput(f"{_ONE_ANSWER}; {FORM}", field=row.name(column))

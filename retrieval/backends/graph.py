@@ -9,10 +9,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
+from trailforge.retrieval.backends.declaration import Index
 from trailforge.retrieval.entities import CaseCounts, names_of
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.retrieval.words import COMMON_WORDS, strip_accents, words_of, written_words
@@ -261,6 +262,7 @@ Link = tuple[Place, dict[str, float | str]]
 _MOST_NODES = 1_000
 
 
+@runtime_checkable
 class LinkedIndex(Protocol):
     """An index that is a graph, as it is looked at node by node."""
 
@@ -282,14 +284,16 @@ class LinkedIndex(Protocol):
         ...
 
 
-def neighbourhood(index: LinkedIndex, around: Iterable[str], hops: int = 2, most: int = _MOST_NODES) -> nx.Graph:
+def neighbourhood(index: Index, around: Sequence[str], hops: int = 2, most: int = _MOST_NODES) -> nx.Graph:
     """What lies within so many edges of names, or of passages by their ids, the nearest `most` nodes.
 
-    Nodes are called `KIND ROW` and have `kind`, `text` and, of passages, `id` and `title`. Raises `InvalidInput` where
-    nothing has such a name.
+    Nodes are called `KIND ROW` and have `kind`, `text` and, of passages, `id` and `title`. Raises `InvalidInput` for an
+    index that is no graph, and where nothing has such a name.
     """
     import networkx as nx
 
+    if not isinstance(index, LinkedIndex):
+        raise InvalidInput("its back end has no graph")
     rows = {document.id: row for row, document in enumerate(index.documents)}
     seeds = [("passage", rows[name]) for name in around if name in rows]
     seeds += [place for name in around if name not in rows for place in index.places_of(name)]

@@ -328,23 +328,15 @@ class RaptorIndex:
 
     def links_of(self, place: Place) -> Iterator[Link]:
         """See `LinkedIndex`: summaries and what they were made of."""
-        kind, row = place
-        above = self._summaries_of.get(row if kind == "passage" else row + len(self._documents), ())
-        yield from ((("summary", summary), {}) for summary in above)
-        if kind == "summary":
-            yield from ((self._place(child), {}) for child in self.tree.summaries["children"][row].as_py())
-
-    def _place(self, node: int) -> Place:
         passages = len(self._documents)
-        return ("passage", node) if node < passages else ("summary", node - passages)
+        node = place[1] + passages * (place[0] == "summary")
+        yield from ((("summary", row), {}) for row, children in enumerate(self._children) if node in children)
+        for child in self._children[node - passages] if node >= passages else ():
+            yield ("passage", child) if child < passages else ("summary", child - passages), {}
 
     @functools.cached_property
-    def _summaries_of(self) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = {}
-        for summary, children in enumerate(self.tree.summaries["children"].to_pylist()):
-            for child in children:
-                found.setdefault(child, []).append(summary)
-        return found
+    def _children(self) -> list[list[int]]:
+        return self.tree.summaries["children"].to_pylist()
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
         """See `Index`. The nearest nodes, as many as the budget has room for."""

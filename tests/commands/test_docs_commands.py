@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer
 import yaml
 
 from trailforge import cli
+from trailforge.inference.vllm.server import VllmConfig
+from trailforge.launching.config import Cluster, LaunchConfig
+from trailforge.launching.generation import RunToLaunch, render_run
+from trailforge.launching.training import render
 from trailforge.schemas import from_dict
 from trailforge.training.exports.verl import VerlOptions
-from trailforge.training.launching.launch import LaunchConfig, render
 
 ROOT = Path(__file__).parents[2]
 GUIDES = (
@@ -58,6 +61,11 @@ def test_is_taken(words: list[str]) -> None:
     assert taken(words).params
 
 
+def test_what_is_launched_is_taken_too() -> None:
+    launched = [taken(words).params["command"] for words in commands() if words[0] == "launch"]
+    assert len(launched) >= 4 and all(taken(words).params for words in launched)
+
+
 def test_there_are_some() -> None:
     assert len(commands()) >= 60
 
@@ -70,3 +78,7 @@ def test_the_file_of_a_cluster_is_one() -> None:
     for words in commands():
         if words[:2] in (["train", "sft"], ["train", "rl"]):
             assert render(words, "slurm", config) and render(words, "k8s", config)
+    server = VllmConfig(tensor_parallel_size=2)
+    run = RunToLaunch(command=("mcts-trajectories",), out="runs/musique", preset="msearcher", server=server, served="m")
+    for cluster in get_args(Cluster):
+        assert render_run(run, cluster, config, "/shared/files", "/shared")

@@ -186,7 +186,8 @@ def test_a_budget_of_tokens_is_counted_by_the_model_s_tokenizer_and_named(tmp_pa
 @pytest.mark.parametrize(
     ("words", "error", "says"),
     [
-        ((*CELL, "--context-tokens", "500"), InvalidInput, "name the agent's model"),
+        ((*CELL, "--context-tokens", "500", "--model-name", "mine"), InvalidInput, "name the agent's model"),
+        ((*CELL, "--context-tokens", "500", "--tokenizer", str(SAMPLE)), InvalidInput, "--tokenizer names that of"),
         (("--agent", "nobody", "--backend", "bm25"), InvalidInput, "no agent 'nobody'; there are single_shot"),
         (("--agent", "react", "--backend", "nothing"), InvalidInput, "'nothing': say a back end (dense, bm25"),
         (("--agent", "react", "--backend", "wiki=no/folder"), InvalidInput, "no such folder; make an index"),

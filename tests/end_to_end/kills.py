@@ -221,10 +221,10 @@ class Site:
     options: dict[str, Path]
     environment: dict[str, str]
 
-    def start(self, out: Path) -> Running:
+    def start(self, out: Path, *more: str) -> Running:
         """The command in a process group of its own."""
         options = {**self.options, "--preset": self.folder / "preset.yaml", "--model": self.url, "--out": out}
-        arguments = [str(part) for option in options.items() for part in option]
+        arguments = [*(str(part) for option in options.items() for part in option), *more]
         log = self.folder / f"{out.name}.log"
         return Running([self.case.command, *arguments], {**os.environ, **self.environment}, log, log)
 
@@ -321,7 +321,7 @@ def kill_runs(site: Site, *, kills: int, per_run: int, seed: int, say: Callable[
         moments = draw_moments(rng, passed, min(per_run, kills - len(tally.kills)))
         hits = [hit for moment in moments if (hit := _hit(site, out, moment, rng, say)) is not None]
         site.finish(out)
-        _compare(site, whole, out, hits, tally)
+        compare(site, whole, out, hits, tally)
         say(f"{tally.command} {out.name}: ended; found so far: {'; '.join(tally.found()) or 'nothing'}")
         number += 1
     return tally
@@ -401,7 +401,7 @@ def _hit(site: Site, out: Path, moment: Moment | None, rng: random.Random, say: 
     return kill
 
 
-def _compare(site: Site, whole: Path, out: Path, kills: Sequence[Kill], tally: Tally) -> None:
+def compare(site: Site, whole: Path, out: Path, kills: Sequence[Kill], tally: Tally) -> None:
     """Hold a run that was killed and has ended against the undisturbed one."""
     tally.kills += kills
     for kill in kills:

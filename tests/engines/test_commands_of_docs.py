@@ -23,6 +23,10 @@ ELSEWHERE = "sets/all --preset msearcher --out trained/x"
 """What `…` stands for."""
 
 
+OF_THE_SYSTEM = {"cp", "docker", "done", "export", "for", "kubectl", "openssl"}
+"""Of shells and clusters, which no engine brings."""
+
+
 def blocks(language: str) -> list[str]:
     """Code of both guides in a language."""
     texts = [(ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in GUIDES]
@@ -39,7 +43,8 @@ def commands(program: str) -> list[list[str]]:
 def test_no_program_is_named_that_nobody_reads_for() -> None:
     lines = [line for block in blocks("bash") for line in block.replace("\\\n", " ").splitlines()]
     programs = {shlex.split(line, comments=True)[0] for line in lines}
-    assert programs == {"trailforge", "vf-eval", "ray", "python3.11", ".venv-verl/bin/pip"}
+    read = {"trailforge", "vf-eval", "ray", "python3.11", ".venv-verl/bin/pip", "dask"}
+    assert programs - OF_THE_SYSTEM == read and programs >= OF_THE_SYSTEM
 
 
 @pytest.mark.parametrize("words", commands("trailforge"), ids=" ".join)
@@ -62,8 +67,8 @@ def test_locks_that_are_installed_are_there() -> None:
 
 
 def test_settings_of_verl_and_of_launches_are_fields() -> None:
+    from trailforge.launching.config import LaunchConfig
     from trailforge.training.exports.verl import VerlOptions
-    from trailforge.training.launching.launch import LaunchConfig
 
     records = [record for block in blocks("yaml") if (record := record_of(block)) is not None]
     assert [type(each) for each in records] == [LaunchConfig, VerlOptions]
@@ -71,13 +76,20 @@ def test_settings_of_verl_and_of_launches_are_fields() -> None:
 
 def record_of(block: str) -> Any:
     """What a block of YAML is read into; None for a part of a preset."""
+    from trailforge.launching.config import LaunchConfig
     from trailforge.training.exports.verl import VerlOptions
-    from trailforge.training.launching.launch import LaunchConfig
 
     content = yaml.safe_load(block)
     if "judge" in content:
         return None
     return from_dict(VerlOptions if "overrides" in content else LaunchConfig, content)
+
+
+@pytest.mark.parametrize("words", commands("dask"), ids=" ".join)
+def test_dask(words: list[str]) -> None:
+    """By Dask's own commands."""
+    command: Any = pytest.importorskip(f"distributed.cli.dask_{words[0]}").main
+    assert command.make_context(words[0], list(words[1:])).params
 
 
 @pytest.mark.parametrize("words", commands("ray"), ids=" ".join)

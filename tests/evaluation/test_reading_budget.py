@@ -65,6 +65,11 @@ def test_kinds_of_texts_keep_their_shares() -> None:
     assert sorted(each.id for each in shown) == sorted([*(f"p{n}" for n in range(5)), *(f"r{n}" for n in range(5))])
 
 
+def test_no_more_passages_are_asked_for_than_a_server_gives() -> None:
+    found = Ranked([passage(n, 0) for n in range(3000)])
+    assert len(retrieve(found, 100_000)) == 1000 == max(found.asked)
+
+
 def test_a_search_that_costs_money_is_made_once() -> None:
     found = Ranked([passage(n, 18) for n in range(50)])
     assert len(retrieve(found, 85, asks_once=True)) == 4 and len(found.asked) == 1

@@ -157,6 +157,12 @@ def test_a_stopped_window_is_finished_as_it_was_begun_and_complete_ones_stay(
     assert (contents(lab.out), stats(lab.url)["calls"], len(events)) == (before, calls, 2)
 
 
+def test_the_runs_of_a_night_work_on_the_cluster_that_is_named(lab: Lab) -> None:
+    """It is one that they refuse, each as its own command does."""
+    with pytest.raises(InvalidInput, match=r"tcp://192\.0\.2\.5:8786 is an open scheduler on a network"):
+        lab.run(FIRST, cluster="tcp://192.0.2.5:8786")
+
+
 def test_windows_that_are_held_or_cannot_be_finished_keep_no_other_from_being_made(lab: Lab) -> None:
     held, unread, gone = FIRST, FIRST - timedelta(days=2), FIRST - timedelta(days=1)
     lab.begin(held)

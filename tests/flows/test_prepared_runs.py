@@ -15,7 +15,8 @@ import pytest
 from tests.pipelines import support
 from tests.pipelines.support import IN_PROCESS, ScriptedWork, make_run, questions_file
 from tests.support.files import contents
-from trailforge.flows.execute import Driver, RunRequest, StageToRun, at_work, execute, with_redo
+from trailforge.flows.configuration import with_redo
+from trailforge.flows.execute import Driver, RunRequest, StageToRun, at_work, execute
 from trailforge.generators.mcts_trajectories import DATASET as MCTS
 from trailforge.inference import Usage
 from trailforge.pipelines.engine.files import sha256_of

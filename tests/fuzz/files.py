@@ -102,11 +102,19 @@ _HOTPOT = {
 _OWN = {"id": "c", "question": "Who?", "answer": "Lang", "decomposition": [{"question": "Who?", "answer": "Lang"}]}
 
 
+_CHOICE = {"question": "Which?", "options": ["A. one", "B. two"], "answer": "A, B", "answer_set": []}
+_GAIA = {"task_id": "g", "Question": "Who?", "Final answer": "Ada", "file_name": ""}
+_FANOUT = {
+    **{"id": "f", "question": "Who?", "answer": {"a": 1, "b": ["c", True]}, "categories": ["x"]},
+    "decomposition": [{"question": "?", "evidence": {"title": "T"}, "decomposition": [{"evidence": None}]}],
+}
+
+
 def _questions(name: str, row: dict[str, Any], **options: Any) -> Target:
     keys = tuple(f'"{key}": '.encode() for key in row)
     return Target(
         name=name,
-        run=_file("questions", read_questions),
+        run=_file("questions", partial(read_questions, kinds=("text", "options", "set"))),
         may_raise=(InvalidInput,),
         samples=lambda: [_lines(row, row), json.dumps([row, {**row, "id": "z", "_id": "z"}]).encode()],
         tokens=(*_JSON, *keys),
@@ -335,6 +343,9 @@ TARGETS = (
     _questions("questions_2wiki", _TWOWIKI, aimed=_aimed_evidence),
     _questions("questions_hotpot", _HOTPOT),
     _questions("questions_jsonl", _OWN, aimed=_aimed_rows),
+    _questions("questions_options", _CHOICE),
+    _questions("questions_gaia", _GAIA),
+    _questions("questions_fanoutqa", _FANOUT),
     _questions("questions_gzip", _OWN, packed=lambda case: gzip.compress(case, 1)),
     Target(
         name="documents_json",
@@ -404,7 +415,7 @@ TARGETS = (
     ),
     Target(
         name="questions_table",
-        run=_file("questions", read_questions),
+        run=_file("questions", partial(read_questions, kinds=("text", "options", "set"))),
         may_raise=(InvalidInput,),
         samples=lambda: [
             b'query,gold,aliases,paragraphs,num_hops\nq,a,b|c,"[""One.""]",2\n',
@@ -418,7 +429,7 @@ TARGETS = (
     ),
     Target(
         name="questions_wrapped",
-        run=_file("questions", read_questions),
+        run=_file("questions", partial(read_questions, kinds=("text", "options", "set"))),
         may_raise=(InvalidInput,),
         samples=lambda: [
             json.dumps({"version": "1", "data": [_WRAPPED, _WRAPPED]}, indent=1).encode(),

@@ -25,7 +25,8 @@ from trailforge.protocols.transcripts import make_truth, read_transcript, split_
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.retrieval.web.http import canonical_url
 from trailforge.retrieval.web.providers import serper_hits
-from trailforge.rewards import mcts_reward, mentions, states
+from trailforge.retrieval.web.search_api import open_api
+from trailforge.rewards import mcts_reward, mentions, score_set, states
 from trailforge.rewards.answers import is_abstention, read_short_answer, read_yes_or_no
 from trailforge.rewards.episode import reward_preset, score
 from trailforge.rows.dates import iso_date
@@ -192,6 +193,8 @@ _HTML = (
     b"\n",
     b" ",
 )
+
+_APIS = ("tavily", "serper", "zhipu", "searxng")
 
 TARGETS = (
     Target(
@@ -415,6 +418,26 @@ TARGETS = (
             b"\n",
             b";",
         ),
+    ),
+    Target(
+        name="search_apis",
+        run=lambda case, _: [open_api(name, "https://a.example/s").hits(case) for name in _APIS],
+        may_raise=(ValueError,),
+        samples=lambda: [
+            b'{"results": [{"title": "t", "url": "https://a.example/1", "content": "c", "published_date": "2024"}]}',
+            b'{"search_result": [{"title": "t", "link": "https://a.example/1", "content": "c"}]}',
+        ],
+        tokens=_JSON,
+    ),
+    Target(
+        name="answer_sets",
+        run=lambda case, _: score_set(
+            text_of(case), ("Ada", "Washington, D.C.", "Oslo: 709,037", "Trinidad and Tobago")
+        ),
+        may_raise=(),
+        samples=lambda: [b"1. Ada; Washington, D.C.\n- Oslo: 709,037 and Trinidad and Tobago"],
+        tokens=(b";", b", ", b" and ", b"\n", b"1. ", b"- "),
+        aimed=lambda: [b", and " * 3000, b" " * 30000 + b";", b"\n" * 30000, b"and" * 9000],
     ),
     Target(
         name="serper",

@@ -118,12 +118,16 @@ def test_most_of_a_permitted_rate_is_used_and_little_is_refused(
     assert refused <= 0.1 * admitted + 60
 
 
-@pytest.mark.parametrize(("wait_s", "share"), [(1.0, 0.9), (None, 0.95)])
-def test_nearly_all_of_fifty_a_second_is_used(wait_s: float | None, share: float) -> None:
+@pytest.mark.parametrize("rtt", [0.02, 0.1])
+@pytest.mark.parametrize(("wait_s", "seconds", "share"), [(1.0, 90.0, 0.95), (1.0, 300.0, 0.975), (None, 60.0, 0.95)])
+def test_nearly_all_of_fifty_a_second_is_used(wait_s: float | None, seconds: float, share: float, rtt: float) -> None:
+    """Each refusal with `Retry-After: 1` costs what the reserve of 20 does not hold of that second. Of the calls that
+    are sent before the word of a refusal comes, some are refused, too: which is no hiccup, however long that takes.
+    """
     random.seed(0)
-    admitted, refused = drive(50, 20, 60.0, wait_s=wait_s)
-    assert admitted >= share * (20 + 60 * 50)
-    assert refused < 60
+    admitted, refused = drive(50, 20, seconds, wait_s=wait_s, rtt=rtt)
+    assert admitted >= share * (20 + seconds * 50)
+    assert refused < 70
 
 
 def test_nothing_is_spaced_while_nothing_is_refused() -> None:
@@ -140,7 +144,7 @@ def test_no_history_stops_a_pacer_for_ever(events: list[tuple[float, bool]]) -> 
         now = max(now + pause, pacer.ready_at(now + pause))
         spell = pacer.sent(now)
         if is_refused:
-            pacer.refused(now, spell)
+            pacer.refused(now, spell, now - pause / 2)
         assert math.isfinite(pacer.ready_at(now)) and pacer.ready_at(now) - now < 60
         assert pacer.rate(now) > 0
 

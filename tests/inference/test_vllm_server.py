@@ -363,6 +363,16 @@ def test_serving_ends_with_an_error_when_vllm_ends(fake: Fake, tmp_path: Path) -
     assert fake.is_gone()
 
 
+def test_serving_ends_with_an_error_when_vllm_answers_no_more(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process lives on: only /health tells."""
+    monkeypatch.setattr("trailforge.inference.vllm.server._HEALTHY_WITHIN_S", 0.2)
+    with pytest.raises(ServerUnavailable, match=r"has not answered at \S+/health for 1 s"):
+        serve(fake.config("hang", silence_s=1.0), NAME, tmp_path / "vllm.log", lambda line: None)
+    assert fake.is_gone()
+
+
 def preset_of(config: VllmConfig, tmp_path: Path) -> Path:
     """A preset with that section."""
     path = tmp_path / "mine.yaml"

@@ -48,7 +48,7 @@ class ScriptedWork(ModelWork):
 
     stage: ModelStage = field(default_factory=lambda: LIFE.model_stage(MCTS))
 
-    async def client(self) -> ModelClient:
+    async def client(self, link: object = None) -> ModelClient:
         """In place of `ModelWork.client`."""
         model: Any = ScriptedModel(reply)
         return model

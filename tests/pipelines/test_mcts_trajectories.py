@@ -62,7 +62,7 @@ def test_without_a_gold_decomposition_the_words_say_how_long_a_search_will_be() 
 class DoubtfulWork(support.ScriptedWork):
     """As `ScriptedWork`, with a model that finds no claim stated."""
 
-    async def client(self) -> ModelClient:
+    async def client(self, link: object = None) -> ModelClient:
         """In place of `ModelWork.client`."""
         model: Any = ScriptedModel(lambda request: _doubt(request) or support.reply(request))
         return model

@@ -1,9 +1,10 @@
 """Stands in for vLLM's server: takes its command line, starts a child as it does, and answers what we ask of it.
 
-    python tests/support/fake_vllm.py serve MODEL --host 127.0.0.1 --port 8000 … [--fake die|mute|deaf|short]
+    python tests/support/fake_vllm.py serve MODEL --host 127.0.0.1 --port 8000 … [--fake die|mute|deaf|short|hang]
 
-`die` ends at once with a log, `mute` never listens, `deaf` ignores a gentle end, `short` ends after a second. It writes
-its process ids to the file FAKE_VLLM_PIDS, and its environment's names beside it.
+`die` ends at once with a log, `mute` never listens, `deaf` ignores a gentle end, `short` ends after a second, `hang`
+answers nothing more after a second. It writes its process ids to the file FAKE_VLLM_PIDS, and its environment's names
+beside it.
 """
 
 from __future__ import annotations
@@ -25,8 +26,12 @@ class Handler(BaseHTTPRequestHandler):
 
     model = ""
 
+    hangs_at = float("inf")
+
     def do_GET(self) -> None:
         """Answer."""
+        if time.monotonic() > self.hangs_at:
+            time.sleep(600)
         models = json.dumps({"object": "list", "data": [{"id": self.model, "object": "model", "created": 0}]})
         sample = Path(__file__).with_name("vllm_metrics.txt")
         bodies = {"/health": "", "/v1/models": models, "/metrics": sample.read_text(encoding="utf-8")}
@@ -48,7 +53,7 @@ def main() -> None:
     parser.add_argument("--served-model-name", default="")
     parser.add_argument("--host", required=True)
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--fake", choices=["die", "mute", "deaf", "short"])
+    parser.add_argument("--fake", choices=["die", "mute", "deaf", "short", "hang"])
     asked, _ = parser.parse_known_args()
     print(f"loading {asked.model}", flush=True)
     if asked.fake == "die":
@@ -63,6 +68,8 @@ def main() -> None:
     if asked.fake == "mute":
         time.sleep(600)
     Handler.model = asked.served_model_name or asked.model
+    if asked.fake == "hang":
+        Handler.hangs_at = time.monotonic() + 1
     if asked.fake == "short":
         threading.Timer(1.0, lambda: (print("RuntimeError: engine lost", flush=True), os._exit(1))).start()
     ThreadingHTTPServer((asked.host, asked.port), Handler).serve_forever()

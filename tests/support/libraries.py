@@ -20,6 +20,7 @@ logging.disable(logging.WARNING)  # what Beam misses is nothing to who runs test
 for _name in (
     *("aiohttp.web", "apache_beam", "apache_beam.runners.portability.fn_api_runner.fn_runner", "bm25s", "faiss"),
     *("jsonschema", "matplotlib.backends.backend_agg", "matplotlib.figure", "networkx", "openai", "pandas"),
+    *("distributed.cli.dask_scheduler", "distributed.cli.dask_worker", "dask.delayed"),
     *("plotly.graph_objects", "pyarrow.dataset", "sentence_transformers", "sklearn.cluster", "streamlit", "typer"),
     *("apache_beam.runners.worker.worker_pool_main", "apache_beam.runners.portability.local_job_service", "uvicorn"),
 ):

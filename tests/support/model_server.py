@@ -63,9 +63,10 @@ class Server:
         log: IO[str] | None = None,
         bucket: Bucket | None = None,
         retry_after: str = "",
+        most: int = 0,
     ) -> None:
         self.model, self.latency_s, self.slots, self.spread, self.log = model, latency_s, slots, spread, log
-        self.bucket, self.retry_after = bucket, retry_after
+        self.bucket, self.retry_after, self.most, self.under_way = bucket, retry_after, most, 0
         self.limited = 0
         self.replied: list[float] = []
         self.weather: dict[str, float] = {}
@@ -85,13 +86,19 @@ class Server:
             return await self._fault(request, self.faults.pop(0))
         if self.bucket is not None and not self.bucket.admits():
             return self._limit()
+        if self.most and self.under_way >= self.most:
+            return self._limit()
         if (spoilt := await self._spoilt(request)) is not None:
             return spoilt
         self._note("in", key)
         self.calls += 1
         self.keys.add(key)
-        async with self.free:
-            await self._serve(key)
+        self.under_way += 1
+        try:
+            async with self.free:
+                await self._serve(key)
+        finally:
+            self.under_way -= 1
         prompt = body["prompt"] if "prompt" in body else "\n".join(m["content"] for m in body["messages"])
         text = self.model(prompt, body.get("seed", 0))
         self._note("out", key)
@@ -314,7 +321,9 @@ async def main() -> None:
     parser.add_argument("--judge", type=int, default=0, help="1: a judge of answers")
     parser.add_argument("--rate", type=float, help="calls a second that are permitted; 429 beyond")
     parser.add_argument("--burst", type=int, default=20, help="calls at once that are permitted")
+    parser.add_argument("--most", type=int, default=0, help="calls under way that are permitted; 429 beyond")
     parser.add_argument("--retry-after", default="", help="Retry-After header of a 429")
+    parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--log", type=Path)
     options = parser.parse_args()
@@ -326,19 +335,21 @@ async def main() -> None:
         log=open(options.log, "a") if options.log else None,  # noqa: SIM115, open as long as the server is
         bucket=Bucket(options.rate, options.burst) if options.rate else None,
         retry_after=options.retry_after,
+        most=options.most,
     )
     app = web.Application(client_max_size=2**26)
     app.router.add_post("/v1/chat/completions", server.answer)
     app.router.add_post("/v1/completions", server.answer)
     app.router.add_post("/v1/embeddings", server.embed)
     app.router.add_get("/v1/models", server.models)
+    app.router.add_get("/health", server.models)
     app.router.add_get("/stats", server.stats)
     app.router.add_get("/times", server.times)
     app.router.add_post("/faults", server.set_faults)
     app.router.add_post("/weather", server.set_weather)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", options.port, backlog=1024)
+    site = web.TCPSite(runner, options.host, options.port, backlog=1024)
     await site.start()
     print(site._server.sockets[0].getsockname()[1], flush=True)  # type: ignore[union-attr]
     parent = multiprocessing.parent_process()

@@ -110,7 +110,7 @@ class Server:
 @contextmanager
 def running() -> Iterator[Server]:
     """A server that runs; skips the test where PostgreSQL is not installed."""
-    programs = _programs()
+    programs = programs_folder()
     if programs is None:
         pytest.skip("PostgreSQL is not installed here (no initdb)")
     folder = Path(tempfile.mkdtemp(prefix="trailforge-postgres-"))  # not in pytest's folder, which is root's alone
@@ -125,7 +125,7 @@ def running() -> Iterator[Server]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _programs() -> Path | None:
+def programs_folder() -> Path | None:
     """The folder of `initdb` and `postgres`; Debian does not put it on the path."""
     found = shutil.which("initdb")
     if found:

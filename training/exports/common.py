@@ -261,6 +261,9 @@ _CHATML_NOTE = f"""It is ChatML, for a tokenizer that knows `{START}` and `{END}
 those of DeepSeek-R1-Distill and Llama have other marks: name such a model (`trailforge export --base-model`)."""
 
 
+NO_VERL_SFT = """verl's supervised trainer renders turn by turn, and would put what begins a text before each of them in
+the marks of this model: its rows are left out. `trailforge train sft` takes them; verl goes on from what it makes."""
+
 _GRAPH = KG_SEARCH.name
 SEARCH_NOTE = f"""`documents` are absolute paths: of finished runs, whose documents or paragraphs are searched, or of
 one corpus: an index, or a file of passages. `kind` is the name of a back end

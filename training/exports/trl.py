@@ -5,6 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import yaml
 
+from trailforge.launching.config import LaunchConfig
+from trailforge.launching.training import ACCELERATE, accelerate_config
 from trailforge.protocols import PROTOCOLS
 from trailforge.schemas import RlRow, SftRow
 from trailforge.training.config import DpoConfig, TrainPreset, load_train_preset
@@ -28,7 +30,6 @@ from trailforge.training.exports.common import (
     template_note,
     truth_json,
 )
-from trailforge.training.launching.launch import ACCELERATE, LaunchConfig, accelerate_config
 
 _TURNS = pa.list_(pa.struct([("role", STR), ("content", STR), ("train", BOOL)]))
 SFT = schema([("messages", _TURNS), ("uid", STR), ("question", STR), ("data_source", STR), ("protocol", STR)])

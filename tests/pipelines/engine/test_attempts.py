@@ -5,13 +5,24 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.pipelines.engine.test_shards import echo_work, runs, spooled
-from trailforge.pipelines.engine.attempts import Patience, Superseded, begin_attempt, is_current, watching
-from trailforge.pipelines.engine.pipeline import RunShards
-from trailforge.pipelines.engine.progress import ProgressFile, live_files, read_progress
+from trailforge.pipelines.engine import pipeline
+from trailforge.pipelines.engine.attempts import (
+    Patience,
+    Superseded,
+    begin_attempt,
+    claim_shard,
+    drop_claim,
+    holds_claim,
+    is_current,
+    watching,
+)
+from trailforge.pipelines.engine.pipeline import RunShards, write_shard
+from trailforge.pipelines.engine.progress import ProgressFile, begin_progress, live_files, read_progress
 from trailforge.pipelines.engine.shards import receipt_path
 from trailforge.schemas import ClusterError
 
@@ -58,6 +69,49 @@ def test_a_worker_of_an_earlier_attempt_stops_in_the_midst_of_its_work_and_write
     assert not receipt_path(tmp_path, shard).exists() and not (tmp_path / "echo").exists()
     assert not list((tmp_path / "errors").glob("*")), "of no interest to the next attempt"
     assert (tmp_path / "closed.log").exists()
+
+
+def test_who_claims_a_shard_last_holds_it(tmp_path: Path) -> None:
+    first = claim_shard(tmp_path, "part-00000-x")
+    assert holds_claim(tmp_path, "part-00000-x", first)
+    second = claim_shard(tmp_path, "part-00000-x")
+    assert holds_claim(tmp_path, "part-00000-x", second) and not holds_claim(tmp_path, "part-00000-x", first)
+    assert not holds_claim(tmp_path, "part-00001-x", second)
+    drop_claim(tmp_path, "part-00000-x")
+    drop_claim(tmp_path, "part-00000-x")
+    assert not holds_claim(tmp_path, "part-00000-x", second)
+    claim_shard(tmp_path, "part-00000-0123456789ab")
+    begin_progress(tmp_path, ())
+    assert [path.name for path in (tmp_path / "progress").iterdir()] == ["begun"], "of a run that is begun again"
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("moment", ["while it works", "when it writes"])
+def test_a_worker_that_stood_still_pays_and_writes_nothing_for_a_shard_that_another_has_begun(
+    tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was given up, and comes back when its successor has begun."""
+    (shard,) = spooled(tmp_path, 2)
+    faults = {"q0": "slow"} if moment == "while it works" else {}
+    do_fn = RunShards(echo_work(tmp_path, **faults), str(tmp_path), begin_attempt(tmp_path))
+
+    def write_late(*given: Any) -> None:
+        claim_shard(tmp_path, shard.name)
+        write_shard(*given)
+
+    monkeypatch.setattr(pipeline, "write_shard", write_late)
+    do_fn.setup()
+    do_fn.start_bundle()
+    do_fn.process(shard)
+    while not runs(tmp_path):
+        time.sleep(0.01)
+    if moment == "while it works":
+        claim_shard(tmp_path, shard.name)
+    with pytest.raises(Superseded):
+        list(do_fn.finish_bundle())
+    do_fn.teardown()
+    assert not receipt_path(tmp_path, shard).exists() and not list((tmp_path / "echo").glob("*"))
+    assert (tmp_path / "cancelled-q0").exists() == (moment == "while it works")
 
 
 def test_workers_that_give_signs_of_life_are_left_alone(tmp_path: Path) -> None:

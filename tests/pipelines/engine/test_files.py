@@ -14,10 +14,12 @@ import pytest
 from trailforge.pipelines.engine.files import (
     exclusive,
     output_errors,
+    remove_file,
     remove_temporary_files,
     sha256_of,
     write_atomically,
     write_text,
+    writing_by_leave,
 )
 from trailforge.schemas import OutputError
 
@@ -165,3 +167,33 @@ def test_an_error_of_the_system_becomes_one_line_with_the_mend(number: int, mend
 def test_sha256_is_that_of_the_bytes(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x" * 3_000_000)
     assert sha256_of(tmp_path / "file") == hashlib.sha256(b"x" * 3_000_000).hexdigest()
+
+
+def test_a_file_that_holds_the_same_bytes_stays_the_one_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "file.txt"
+    write_text(path, "whole")
+    before = path.stat()
+    write_text(path, "whole")
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    write_text(path, "other")
+    assert path.read_text() == "other" and path.stat().st_ino != before.st_ino
+    assert names(tmp_path) == ["file.txt"]
+
+
+def test_without_leave_nothing_is_written_and_nothing_goes(tmp_path: Path) -> None:
+    class Lost(Exception):
+        pass
+
+    def refuse() -> None:
+        raise Lost
+
+    write_text(tmp_path / "file.txt", "of another")
+    with writing_by_leave(refuse):
+        for work in (lambda: write_text(tmp_path / "file.txt", "mine"), lambda: remove_file(tmp_path / "file.txt")):
+            with pytest.raises(Lost):
+                work()
+    assert names(tmp_path) == ["file.txt"] and (tmp_path / "file.txt").read_text() == "of another"
+    with writing_by_leave(lambda: None):
+        write_text(tmp_path / "file.txt", "mine")
+        remove_file(tmp_path / "gone.txt")
+    assert (tmp_path / "file.txt").read_text() == "mine"

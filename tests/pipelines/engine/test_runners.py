@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from trailforge.pipelines.engine.runners import beam_options, check_runner, is_local, telling_line
+from trailforge.pipelines.engine.runners import (
+    beam_options,
+    check_runner,
+    dask_address,
+    is_dask,
+    is_local,
+    telling_line,
+)
 from trailforge.schemas import ClusterError, InvalidInput
 
 
@@ -19,10 +26,17 @@ def test_options_become_beam_s() -> None:
     assert options[1:] == ("--job_endpoint=localhost:8099", "--environment_type=EXTERNAL", "--streaming")
 
 
-@pytest.mark.parametrize("name", ["DaskRunner", "dask", "apache_beam.runners.dask.dask_runner.DaskRunner"])
-def test_the_runner_that_writes_nothing_and_reports_success_is_refused(name: str) -> None:
-    with pytest.raises(InvalidInput, match="writes no rows and reports success; take FnApiRunner"):
+@pytest.mark.parametrize("name", ["DaskRunner", "apache_beam.runners.dask.dask_runner.DaskRunner"])
+def test_beam_s_runner_for_dask_which_loses_and_doubles_rows_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match="loses rows and doubles others without a word; take --cluster"):
         beam_options(name)
+
+
+def test_dask_is_used_without_beam() -> None:
+    assert beam_options("dask") == beam_options(" Dask") == ("--runner=dask",)
+    assert is_dask(beam_options("dask")) and not is_local(beam_options("dask"))
+    assert dask_address((*beam_options("dask"), "--scheduler=tls://head:8786")) == "tls://head:8786"
+    assert dask_address(beam_options()) == ""
 
 
 @pytest.mark.parametrize("name", ["DirectRunner", "prism", "SwitchingDirectRunner"])
@@ -32,9 +46,9 @@ def test_runners_that_download_a_program_are_refused(name: str) -> None:
 
 
 def test_an_unknown_runner_is_told_which_there_are() -> None:
-    with pytest.raises(InvalidInput, match=r"no runner 'FlunkRunner'; there are .*FlinkRunner") as caught:
+    with pytest.raises(InvalidInput, match=r"no runner 'FlunkRunner'; there are dask, .*FlinkRunner") as caught:
         beam_options("FlunkRunner")
-    assert "Dask" not in str(caught.value)
+    assert "DaskRunner" not in str(caught.value)
 
 
 @pytest.mark.parametrize("option", ["", "=1", "--job_endpoint=x", "a b=1", "runner=DaskRunner"])
@@ -49,6 +63,8 @@ def test_a_portable_run_needs_a_job_service_that_listens() -> None:
     check_runner(beam_options())
     with pytest.raises(ClusterError, match=r"no job service at 127\.0\.0\.1:9 "):
         check_runner(beam_options("PortableRunner", ["job_endpoint=127.0.0.1:9"]))
+    with pytest.raises(ClusterError, match=r"no scheduler of Dask at tls://127\.0\.0\.1:9 "):
+        check_runner(("--runner=dask", "--scheduler=tls://127.0.0.1:9"))
 
 
 @pytest.mark.parametrize(

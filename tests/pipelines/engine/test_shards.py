@@ -102,7 +102,7 @@ class ClosingModel(ScriptedModel):
 class EchoWork(ModelWork):
     """With a scripted model in place of a server."""
 
-    async def client(self) -> ModelClient:
+    async def client(self, link: object = None) -> ModelClient:
         """In place of `ModelWork.client`."""
         model: Any = ClosingModel(Path(self.folder))
         return model

@@ -362,7 +362,7 @@ def test_a_trainer_that_cannot_train_in_a_models_marks_says_so(made_set: Trainin
         assert not (tmp_path / name).exists()
     export(made_set.folder, "verl", tmp_path / "verl", base_model=str(model))
     assert not (tmp_path / "verl" / "sft").exists() and rows_of(tmp_path / "verl", "rl")
-    assert "renders turns one by one" in (tmp_path / "verl" / "README.md").read_text()
+    assert "renders turn by turn" in (tmp_path / "verl" / "README.md").read_text()
 
 
 def test_a_model_that_speaks_chatml_changes_no_row(made_set: TrainingSet, tmp_path: Path) -> None:

@@ -1,122 +1,30 @@
 """Files that start a training on one machine or on many: accelerate, Slurm, Kubernetes. Pure: text in, text out.
 
 A launcher gets the command that one process would run and gives the files around it; those of clusters are templates
-beside this file. What the command is asked does
-not change: its numbers are global ones, and each process works out its share.
+beside this file. What the command is asked does not change: its numbers are global ones, and each process works out its
+share.
 """
 
 from __future__ import annotations
 
 import os
-import posixpath
-import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from importlib import resources
-from typing import Any, Literal, get_args
+from dataclasses import replace
+from typing import Any, get_args
 
 import yaml
 
+from trailforge.launching.config import LaunchConfig, Launcher, check_pods
+from trailforge.launching.templates import export_lines, fill, fill_tree, read_template
 from trailforge.schemas import InvalidInput
 
-Launcher = Literal["local", "accelerate", "slurm", "k8s"]
-Sharding = Literal["none", "fsdp2", "zero2", "zero3"]
-"""How a model is spread over devices. `none`: each device holds all of it (DDP)."""
-
-NO_SEQUENCE_PARALLEL = (
-    "TRL's RL gives each row to one device; verl parts rows: train rl --engine verl, with sequence_parallel in its "
-    "--engine-options"
-)
 ACCELERATE = "accelerate.yaml"
-_SBATCH, _JOBSET, _LOCAL = "train.sbatch", "jobset.yaml", "train.sh"
+SBATCH, JOBSET, SCRIPT = "train.sbatch", "jobset.yaml", "train.sh"
 _PORT, _VLLM_PORT = 29500, 8000
 _WORKERS, _SERVERS = "train", "vllm"
 _IN_POD = "/tmp"
 """Where a pod writes what is its own; its working folder is the volume, which all pods share."""
-_SLURM_NAME = re.compile(r"[\w.,-]+", re.ASCII)
-"""What a line of `#SBATCH` can hold as it is: partitions may be several, with commas."""
-_NAME = re.compile(r"\{\{(\w+)\}\}")
-"""Of a value in a template."""
-_HOST_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
-"""What pods are called begins with it, and is at most 63 long."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchConfig:
-    """Where a training runs. Raises `InvalidInput` for what cannot be."""
-
-    name: str = "trailforge"
-    """Of the job; also the first part of host names on Kubernetes: small letters, digits and -, at most 40."""
-    nodes: int = 1
-    """That train."""
-    devices_per_node: int = 8
-    """Processes per node, one for each accelerator."""
-    sharding: Sharding = "fsdp2"
-    sequence_parallel: int = 1
-    """Devices that share the tokens of a row. 1: TRL's RL parts none."""
-    precision: Literal["bf16", "fp16", "no"] = "bf16"
-    use_cpu: bool = False
-    """Processes on the CPU, joined by gloo."""
-    vllm_nodes: int = 0
-    """Further nodes that hold vLLM servers for the rollouts of `train rl`; 0 or 1. Other commands take none."""
-    vllm_tensor_parallel: int = 1
-    base_model: str = ""
-    """What these serve."""
-    time: str = "24:00:00"
-    """Slurm's limit, which wants to be well over five minutes, and how long is waited for Kubernetes:
-    hours:minutes:seconds."""
-    partition: str = ""
-    account: str = ""
-    image: str = "trailforge:latest"
-    """Container that Kubernetes starts, with the project installed: its working folder is `mount`."""
-    namespace: str = "default"
-    volume_claim: str = "trailforge"
-    """Kubernetes: what is mounted at `mount`, with data, models and checkpoints. Paths of a command that are not
-    absolute are taken from there."""
-    mount: str = "/data"
-    environment: tuple[str, ...] = ()
-    """NAME=VALUE for every process. No secrets: these come from the cluster's own store."""
-    secret: str = ""
-    """Kubernetes: name of a Secret whose keys become environment variables."""
-
-    def __post_init__(self) -> None:
-        for name, least in (("nodes", 1), ("devices_per_node", 1), ("vllm_nodes", 0), ("vllm_tensor_parallel", 1)):
-            if getattr(self, name) < least:
-                raise InvalidInput(f"has to be {least} or more", field=name)
-        if self.sequence_parallel != 1:
-            raise InvalidInput(NO_SEQUENCE_PARALLEL, field="sequence_parallel")
-        if self.vllm_nodes > 1:
-            raise InvalidInput("one node of vLLM servers is what the trainer speaks to", field="vllm_nodes")
-        if self.vllm_nodes and not self.base_model:
-            raise InvalidInput("vLLM has to be told which model to serve", field="base_model")
-        if not re.fullmatch(r"\d+:[0-5]\d:[0-5]\d", self.time):
-            raise InvalidInput(f"{self.time!r}: expected hours:minutes:seconds", field="time")
-        for name in ("name", "partition", "account"):
-            value = getattr(self, name)
-            if not _SLURM_NAME.fullmatch(value) and (value or name == "name"):
-                raise InvalidInput(f"{value!r}: expected letters, digits and _ . , -", field=name)
-        if not posixpath.isabs(self.mount):
-            raise InvalidInput(f"{self.mount!r}: expected an absolute path", field="mount")
-        if self.use_cpu and self.sharding != "none":
-            raise InvalidInput("on the CPU the model is not sharded: none", field="sharding")
-        for text in self.environment:
-            name, equals, _ = text.partition("=")
-            if not (equals and name.isidentifier()):
-                raise InvalidInput(f"{text!r}: expected NAME=VALUE", field="environment")
-            if any(word in name.upper() for word in ("KEY", "TOKEN", "PASSWORD", "SECRET")):
-                raise InvalidInput(f"{name} looks like a secret, which would stand in a file", field="environment")
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """The environment, by name in order. No process imports what lies in the folder that it is started in."""
-        given = dict(text.split("=", 1) for text in self.environment)
-        return dict(sorted({"PYTHONSAFEPATH": "1", **given}.items()))
-
-    @property
-    def processes(self) -> int:
-        """On all nodes together."""
-        return self.nodes * self.devices_per_node
 
 
 def render(
@@ -133,17 +41,17 @@ def render(
         config = replace(config, vllm_nodes=0)
     _check(command, launcher, config)
     if launcher == "local":
-        return {_LOCAL: _script([shlex.join(["trailforge", *command])], config)}
+        return {SCRIPT: _script([shlex.join(["trailforge", *command])], config)}
     if launcher in ("slurm", "k8s") and "--resume" not in command:
         command = [*command, "--resume"]
     accelerate = {ACCELERATE: yaml.safe_dump(accelerate_config(config), sort_keys=False)}
     match launcher:
         case "accelerate":
-            return {_LOCAL: _script([_launch(command, config, folder)], config)} | accelerate
+            return {SCRIPT: _script([_launch(command, config, folder)], config)} | accelerate
         case "slurm":
-            return {_SBATCH: _sbatch(command, config, folder)} | accelerate
+            return {SBATCH: _sbatch(command, config, folder)} | accelerate
         case _:
-            return {_JOBSET: _jobset(command, config)}
+            return {JOBSET: _jobset(command, config)}
 
 
 def _check(command: Sequence[str], launcher: Launcher, config: LaunchConfig) -> None:
@@ -153,17 +61,8 @@ def _check(command: Sequence[str], launcher: Launcher, config: LaunchConfig) -> 
         raise InvalidInput("a node of vLLM servers needs slurm or k8s", field="vllm_nodes")
     if config.vllm_nodes and "--vllm-url" in command:
         raise InvalidInput("starts a server, and --vllm-url names one: give one of them", field="vllm_nodes")
-    if launcher != "k8s":
-        return
-    if not _HOST_NAME.fullmatch(config.name):
-        raise InvalidInput(f"{config.name!r}: expected small letters, digits and -, at most 40", field="name")
-    if "--out" in command:
-        volume = posixpath.normpath(config.mount)
-        out = posixpath.normpath(posixpath.join(volume, command[command.index("--out") + 1]))
-        if posixpath.commonpath([volume, out]) != volume:
-            raise InvalidInput(
-                f"{out} is not on the volume, which is at {volume}: it would end with its pod", field="out"
-            )
+    if launcher == "k8s":
+        check_pods(command, config)
 
 
 def accelerate_config(config: LaunchConfig) -> dict[str, Any]:
@@ -225,14 +124,13 @@ def _launch(command: Sequence[str], config: LaunchConfig, folder: str | os.PathL
 
 
 def _script(lines: Sequence[str], config: LaunchConfig) -> str:
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in config.variables.items()]
-    return "\n".join(["#!/usr/bin/env bash", "set -euo pipefail", *exports, *lines]) + "\n"
+    head = ["#!/usr/bin/env bash", "set -euo pipefail", export_lines(config.variables)]
+    return "\n".join([*head, *lines]) + "\n"
 
 
 def _sbatch(command: Sequence[str], config: LaunchConfig, folder: str | os.PathLike[str]) -> str:
     """A batch script: vLLM's node first if there is one, then one task of `accelerate launch` on each other node."""
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in config.variables.items()]
-    server = _fill(_template("sbatch_server.txt"), {"serve": shlex.quote(shlex.join(_serve(config)))})
+    server = fill(read_template("train_slurm_server.txt"), {"serve": shlex.quote(shlex.join(_serve(config)))})
     ranks = _ranks('"$SLURM_PROCID"', '"$MAIN_ADDRESS"')
     values = {
         "name": config.name,
@@ -241,34 +139,14 @@ def _sbatch(command: Sequence[str], config: LaunchConfig, folder: str | os.PathL
         "time": config.time,
         "partition": config.partition,
         "account": config.account,
-        "exports": "\n".join(exports),
+        "exports": export_lines(config.variables),
+        "setup": "\n".join(config.setup),
         "server": server.rstrip() if config.vllm_nodes else "",
         "servers": str(config.vllm_nodes),
         "trainers": str(config.nodes),
         "launch": shlex.quote(_launch(command, config, folder, *ranks)),
     }
-    return _fill(_template("sbatch.txt"), values)
-
-
-def _template(name: str) -> str:
-    return (resources.files("trailforge.training.launching") / name).read_text(encoding="utf-8")
-
-
-def _fill(template: str, values: Mapping[str, str]) -> str:
-    """A text with values in the place of their names. A line whose value is empty is left out."""
-    lines = [line for line in template.splitlines() if all(values[name] for name in _NAME.findall(line))]
-    return "\n".join(_NAME.sub(lambda name: values[name[1]], line) for line in lines) + "\n"
-
-
-def _fill_tree(template: Any, values: Mapping[str, Any]) -> Any:
-    """The same for YAML that was read: a value may be anything, and takes its key along where it is None."""
-    if isinstance(template, dict):
-        filled = {key: _fill_tree(value, values) for key, value in template.items()}
-        return {key: value for key, value in filled.items() if value is not None}
-    if isinstance(template, list):
-        return [_fill_tree(value, values) for value in template]
-    name = _NAME.fullmatch(template) if isinstance(template, str) else None
-    return template if name is None else values[name[1]]
+    return fill(read_template("train_slurm.txt"), values)
 
 
 def _serve(config: LaunchConfig) -> list[str]:
@@ -303,13 +181,13 @@ def _jobset(command: Sequence[str], config: LaunchConfig) -> str:
     if config.vllm_nodes:
         jobs.append(_replicated(_SERVERS, 1, shlex.join(_serve(config)), config.variables, config))
     values = {"name": config.name, "namespace": config.namespace, "jobs": jobs}
-    jobset = _fill_tree(_jobset_templates()[0], values)
+    jobset = fill_tree(_jobset_templates()[0], values)
     return "# kubectl apply -f jobset.yaml\n" + yaml.safe_dump(jobset, sort_keys=False)
 
 
 def _jobset_templates() -> list[Any]:
     """The JobSet, and one of its jobs."""
-    return list(yaml.safe_load_all(_template("jobset.yaml")))
+    return list(yaml.safe_load_all(read_template("train_kubernetes.yaml")))
 
 
 def _replicated(
@@ -326,4 +204,4 @@ def _replicated(
         "resources": None if config.use_cpu else {"limits": {"nvidia.com/gpu": config.devices_per_node}},
         "volume_claim": config.volume_claim,
     }
-    return _fill_tree(_jobset_templates()[1], values)
+    return fill_tree(_jobset_templates()[1], values)

@@ -16,8 +16,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trailforge.launching.config import LaunchConfig, Launcher, Sharding
+from trailforge.launching.training import accelerate_config, render
 from trailforge.schemas import InvalidInput
-from trailforge.training.launching.launch import LaunchConfig, Launcher, Sharding, accelerate_config, render
 
 COMMAND = ["train", "rl", "data set", "--preset", "it's mine", "--out", "runs/a"]
 ODD = "two words, $HOME, `id`, 'quotes' and \"more\""
@@ -57,7 +58,12 @@ VOLUME = {
     ]
 }
 POD = closed(
-    {"restartPolicy": {"enum": ["Never", "OnFailure"]}, "containers": listed(CONTAINER), "volumes": listed(VOLUME)}
+    {
+        "restartPolicy": {"enum": ["Never", "OnFailure"]},
+        "securityContext": closed({"fsGroup": WHOLE, "fsGroupChangePolicy": {"enum": ["Always", "OnRootMismatch"]}}),
+        "containers": listed(CONTAINER),
+        "volumes": listed(VOLUME),
+    }
 )
 JOB = closed(
     {
@@ -137,13 +143,21 @@ def test_one_node() -> None:
 
 
 def test_slurm() -> None:
-    config = LaunchConfig(nodes=2, vllm_nodes=1, vllm_tensor_parallel=4, base_model="org/model", partition="gpu")
+    config = LaunchConfig(
+        nodes=2,
+        vllm_nodes=1,
+        vllm_tensor_parallel=4,
+        base_model="org/model",
+        partition="gpu",
+        setup=("module load cuda",),
+    )
     files = render(COMMAND, "slurm", config)
     script = files["train.sbatch"]
     bash_reads(script)
     options = [line.removeprefix("#SBATCH --") for line in script.splitlines() if line.startswith("#SBATCH")]
     assert {"nodes=3", "gpus-per-node=8", "partition=gpu", "requeue", "signal=B:USR1@300"} <= set(options)
     assert not [option for option in options if option.startswith("account")]
+    assert script.index("\nmodule load cuda\n") < script.index("srun")
     server, trainers = (line for line in script.splitlines() if line.startswith("srun"))
     assert shlex.split(shlex.split(server)[-2])[:4] == ["trl", "vllm-serve", "--model", "org/model"]
     assert "--tensor-parallel-size 4" in server and "--data-parallel-size" not in server

@@ -1,0 +1,1 @@
+"""Limits on calls that hold over several processes."""

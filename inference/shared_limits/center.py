@@ -1,0 +1,180 @@
+"""The center of limits that hold over several processes: it grants what each of them may send and spend.
+
+It decides by the very `Throttle` and `Budget` that a process uses alone. A process reaches it by messages, which
+somebody carries in both directions, in order. Who is not heard of for `LEASE_S` is lost. Its permits are free at once;
+what it had set aside is free, or spent, when somebody has looked in the ledger whether the call was kept. So that
+nothing is kept after that, a process that has not heard of the center for nearly as long keeps nothing more (`link`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trailforge.inference.budget import Budget, Caps, Prices, Reservation, Usage
+from trailforge.inference.throttle import Permit, Throttle, ThrottleConfig
+from trailforge.schemas import BudgetExceeded, Stalled
+
+LEASE_S = 30.0
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a center needs to know."""
+
+    urls: tuple[str, ...]
+    throttle: ThrottleConfig
+    caps: Caps
+    prices: Prices
+    spent: Usage
+    """Before it began."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """What is set aside for a call."""
+
+    reservation: Reservation
+    key: str
+    """Of the call in the ledger."""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(slots=True)
+class _Member:
+    """A process."""
+
+    heard_at: float
+    waiting: dict[int, asyncio.Task[None]] = field(default_factory=dict)
+    """For leave to send, or to spend; what is held waits for its end."""
+    permits: dict[int, Permit] = field(default_factory=dict)
+    held: dict[int, _Held] = field(default_factory=dict)
+
+
+class Center:
+    """Grants calls to processes. Use it on one event loop."""
+
+    def __init__(self, limits: Limits, send: Callable[[str, list[Message]], None]) -> None:
+        """`send`: carries messages to a process, by its name."""
+        self._send = send
+        self._throttle = Throttle(limits.urls, limits.throttle, _ignore)
+        self._budget = Budget(limits.caps, limits.prices, None, spent=limits.spent)
+        self._members: dict[str, _Member] = {}
+        self._orphans: list[tuple[float, _Held]] = []
+        """What lost processes had set aside, and from when on nobody can keep it."""
+        self._replied_at = 0.0
+
+    def handle(self, name: str, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Messages of a process have come."""
+        now = asyncio.get_running_loop().time()
+        self._end_leases(now)
+        member = self._members.setdefault(name, _Member(now))
+        member.heard_at = now
+        for message in messages:
+            self._handle(name, member, message, now)
+
+    def lose(self, name: str) -> None:
+        """A process has gone."""
+        member = self._members.pop(name, None)
+        if member is None:
+            return
+        for number, task in member.waiting.items():
+            if number not in member.held:
+                task.cancel()
+        for permit in member.permits.values():
+            self._throttle.dropped(permit)
+        self._orphans += [(member.heard_at + LEASE_S, held) for held in member.held.values()]
+
+    def orphans(self) -> list[str]:
+        """Keys of the calls that lost processes had set aside something for, and can keep no more."""
+        now = asyncio.get_running_loop().time()
+        self._end_leases(now)
+        return sorted({held.key for due, held in self._orphans if now >= due})
+
+    def resolve(self, kept: Mapping[str, Usage | None]) -> None:
+        """What became of orphans: by key what the call has used; None: it was not kept, and so is free again."""
+        for due, held in self._orphans[:]:
+            if held.key in kept:
+                self._orphans.remove((due, held))
+                _settle(held, kept[held.key])
+
+    def _handle(self, name: str, member: _Member, message: Mapping[str, Any], now: float) -> None:
+        number = message.get("id", -1)
+        match message["op"]:
+            case "acquire":
+                task = asyncio.create_task(self._grant(name, member, number, message["priority"]))
+                self._await(member, number, task)
+            case "reserve":
+                held = _Held(Reservation(Usage(**message["worst"])), message["key"])
+                self._await(member, number, asyncio.create_task(self._hold(name, member, number, held)))
+            case "withdraw":
+                if number in member.waiting:
+                    member.waiting[number].cancel()
+                elif number in member.permits:
+                    self._throttle.dropped(member.permits.pop(number))
+            case "settle":
+                if number in member.waiting and number not in member.held:
+                    member.waiting[number].cancel()
+                elif number in member.held:
+                    usage = message["usage"]
+                    _settle(member.held.pop(number), Usage(**usage) if usage is not None else None)
+            case "beat":
+                ago = now - self._replied_at
+                self._send(name, [{"op": "pong", "replied_ago": ago, "troubles": self._throttle.troubles()}])
+            case "leave":
+                self.lose(name)
+            case ended:
+                self._end(member, number, ended, message, now)
+
+    def _end(self, member: _Member, number: int, how: str, message: Mapping[str, Any], now: float) -> None:
+        """A call that was sent has ended."""
+        permit = member.permits.pop(number, None)
+        if permit is None:
+            return
+        match how:
+            case "replied":
+                self._replied_at = now
+                self._throttle.replied(permit)
+            case "refused":
+                self._throttle.refused(permit, message["wait_s"], message["why"])
+            case "overloaded":
+                self._throttle.overloaded(permit, message["wait_s"], message["why"])
+            case "failed":
+                self._throttle.failed(permit, message["why"])
+            case _:
+                self._throttle.dropped(permit)
+
+    def _await(self, member: _Member, number: int, task: asyncio.Task[None]) -> None:
+        member.waiting[number] = task
+        task.add_done_callback(lambda _: member.waiting.pop(number, None))
+
+    async def _grant(self, name: str, member: _Member, number: int, priority: int) -> None:
+        permit = await self._throttle.acquire(priority)
+        member.permits[number] = permit
+        self._send(name, [{"op": "granted", "id": number, "given": permit.lane.url}])
+
+    async def _hold(self, name: str, member: _Member, number: int, held: _Held) -> None:
+        try:
+            async with self._budget.held(held.reservation):
+                member.held[number] = held
+                self._send(name, [{"op": "granted", "id": number, "given": ""}])
+                await held.ended.wait()
+        except BudgetExceeded as error:
+            self._send(name, [{"op": "over", "id": number, "why": str(error)}])
+
+    def _end_leases(self, now: float) -> None:
+        for name in [name for name, member in self._members.items() if now - member.heard_at > LEASE_S]:
+            self.lose(name)
+
+
+def _settle(held: _Held, usage: Usage | None) -> None:
+    if usage is not None:
+        held.reservation.usage, held.reservation.is_settled = usage, True
+    held.ended.set()
+
+
+def _ignore(_: Stalled) -> None:
+    """Each process looks by itself whether anything is answered."""

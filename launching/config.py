@@ -1,0 +1,181 @@
+"""Where and how work is launched: the one file of settings (`cluster.yaml`) for generation runs and trainings."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from trailforge.inference.ledgers import check_ledger_url
+from trailforge.schemas import InvalidInput
+from trailforge.schemas.errors import check_least, located
+
+Launcher = Literal["local", "accelerate", "slurm", "k8s"]
+Cluster = Literal["slurm", "k8s"]
+"""Launchers that start a generation run; on one machine its command is enough."""
+Sharding = Literal["none", "fsdp2", "zero2", "zero3"]
+"""How a model is spread over devices. `none`: each device holds all of it (DDP)."""
+
+NO_SEQUENCE_PARALLEL = (
+    "TRL's RL gives each row to one device; verl parts rows: train rl --engine verl, with sequence_parallel in its "
+    "--engine-options"
+)
+START, FILE = "start", "file"
+_SLURM_NAME = re.compile(r"[\w.,-]+", re.ASCII)
+"""What a line of `#SBATCH` can hold as it is: partitions may be several, with commas."""
+_HOST_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
+"""What pods are called begins with it, and is at most 63 long."""
+_QUANTITY = re.compile(r"\d+(\.\d+)?([KMGTP]i?)?B?")
+_SECRET_WORDS = ("KEY", "TOKEN", "PASSWORD", "SECRET")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationConfig:
+    """The section `generation`: what `trailforge launch` starts around a run. Raises `InvalidInput`."""
+
+    nodes: int = 1
+    """Slurm: hosts of the job. Servers and workers are spread over all of them; the first one holds the rest."""
+    servers: int = 1
+    """vLLM servers, as the section `server` of the run's preset says; 0: the command names one by `--model`."""
+    workers: int = 4
+    """Processes that work on shards, on all hosts together. They wait for the model most of their time."""
+    cpus_per_node: int = 0
+    """Slurm; 0: what the cluster gives by default."""
+    memory_per_node: str = ""
+    """Slurm, e.g. 256G."""
+    ledger: str = START
+    """Where every model call is kept. `start`: a PostgreSQL with the run; `postgresql://user@host/database`: one that
+    is there, its password in TRAILFORGE_LEDGER_PASSWORD; `file`: SQLite in the run's folder, for one host alone."""
+    tries: int = 3
+    """How often the command is started in one allocation while a server or the cluster is away."""
+    worker_cpu: str = "1"
+    """Kubernetes: of a worker's pod, as `worker_memory`."""
+    worker_memory: str = "4Gi"
+    ledger_disk: str = "20Gi"
+    """Kubernetes: of the claim that holds PostgreSQL's data."""
+    vllm_image: str = "vllm/vllm-openai:v0.32.0"
+    postgres_image: str = "postgres:17"
+    tls_secret: str = ""
+    """Kubernetes: name of a Secret with `tls.crt`, `tls.key` and `ca.crt`, for Dask. Without one the scheduler is open
+    to pods of this run, and to whoever a network policy does not hold."""
+
+    def __post_init__(self) -> None:
+        with located(section="generation"):
+            check_least(self, 1, "nodes", "workers", "tries")
+            check_least(self, 0, "servers", "cpus_per_node")
+        for name in ("memory_per_node", "worker_memory", "ledger_disk"):
+            text = getattr(self, name)
+            if not _QUANTITY.fullmatch(text) and (text or name != "memory_per_node"):
+                raise InvalidInput(f"{text!r}: expected a number with a unit, such as 64G", field=f"generation.{name}")
+        if self.ledger == FILE and self.nodes > 1:
+            raise InvalidInput(
+                "SQLite is for one host: say start, or the URL of a PostgreSQL", field="generation.ledger"
+            )
+        if self.ledger not in (START, FILE):
+            with located(section="generation"):
+                check_ledger_url(self.ledger)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchConfig:
+    """Where work runs: the first fields are those of trainings alone. Raises `InvalidInput` for what cannot be."""
+
+    nodes: int = 1
+    """That train."""
+    sharding: Sharding = "fsdp2"
+    sequence_parallel: int = 1
+    """Devices that share the tokens of a row. 1: TRL's RL parts none."""
+    precision: Literal["bf16", "fp16", "no"] = "bf16"
+    vllm_nodes: int = 0
+    """Further nodes that hold vLLM servers for the rollouts of `train rl`; 0 or 1. Other commands take none."""
+    vllm_tensor_parallel: int = 1
+    base_model: str = ""
+    """What these serve."""
+
+    name: str = "trailforge"
+    """Of the job; also the first part of host names on Kubernetes: small letters, digits and -, at most 40."""
+    devices_per_node: int = 8
+    """Accelerators of a host; of a training also the processes there."""
+    use_cpu: bool = False
+    """Processes on the CPU, joined by gloo; model servers without an accelerator."""
+    time: str = "24:00:00"
+    """Slurm's limit, which wants to be well over five minutes, and how long is waited for Kubernetes:
+    hours:minutes:seconds."""
+    partition: str = ""
+    account: str = ""
+    setup: tuple[str, ...] = ()
+    """Slurm: lines of shell before all else, such as `module load cuda` or `source /shared/venv/bin/activate`."""
+    image: str = "trailforge:latest"
+    """Container that Kubernetes starts, with the project installed: its working folder is `mount`."""
+    namespace: str = "default"
+    volume_claim: str = "trailforge"
+    """Kubernetes: what is mounted at `mount`, with data, models and checkpoints. Paths of a command that are not
+    absolute are taken from there."""
+    mount: str = "/data"
+    environment: tuple[str, ...] = ()
+    """NAME=VALUE for every process. No secrets: these come from the cluster's own store."""
+    secret: str = ""
+    """Kubernetes: name of a Secret whose keys become environment variables."""
+    generation: GenerationConfig = field(default_factory=GenerationConfig)
+
+    def __post_init__(self) -> None:
+        for name, least in (("nodes", 1), ("devices_per_node", 1), ("vllm_nodes", 0), ("vllm_tensor_parallel", 1)):
+            check_least(self, least, name)
+        if self.sequence_parallel != 1:
+            raise InvalidInput(NO_SEQUENCE_PARALLEL, field="sequence_parallel")
+        if self.vllm_nodes > 1:
+            raise InvalidInput("one node of vLLM servers is what the trainer speaks to", field="vllm_nodes")
+        if self.vllm_nodes and not self.base_model:
+            raise InvalidInput("vLLM has to be told which model to serve", field="base_model")
+        if not re.fullmatch(r"\d+:[0-5]\d:[0-5]\d", self.time):
+            raise InvalidInput(f"{self.time!r}: expected hours:minutes:seconds", field="time")
+        for name in ("name", "partition", "account"):
+            value = getattr(self, name)
+            if not _SLURM_NAME.fullmatch(value) and (value or name == "name"):
+                raise InvalidInput(f"{value!r}: expected letters, digits and _ . , -", field=name)
+        if not posixpath.isabs(self.mount):
+            raise InvalidInput(f"{self.mount!r}: expected an absolute path", field="mount")
+        if self.use_cpu and self.sharding != "none":
+            raise InvalidInput("on the CPU the model is not sharded: none", field="sharding")
+        _refuse_secrets(self.environment)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment, by name in order. No process imports what lies in the folder that it is started in."""
+        given = dict(text.split("=", 1) for text in self.environment)
+        return dict(sorted({"PYTHONSAFEPATH": "1", **given}.items()))
+
+    @property
+    def processes(self) -> int:
+        """Of a training on all nodes together."""
+        return self.nodes * self.devices_per_node
+
+    @property
+    def minutes(self) -> int:
+        """Of `time`, begun ones not counted."""
+        hours, minutes, _ = (int(part) for part in self.time.split(":"))
+        return hours * 60 + minutes
+
+
+def _refuse_secrets(environment: Sequence[str]) -> None:
+    for text in environment:
+        name, equals, _ = text.partition("=")
+        if not (equals and name.isidentifier()):
+            raise InvalidInput(f"{text!r}: expected NAME=VALUE", field="environment")
+        if any(word in name.upper() for word in _SECRET_WORDS):
+            raise InvalidInput(f"{name} looks like a secret, which would stand in a file", field="environment")
+
+
+def check_pods(command: Sequence[str], config: LaunchConfig) -> None:
+    """Raises `InvalidInput` for a name that pods cannot have, and for an `--out` that would end with its pod."""
+    if not _HOST_NAME.fullmatch(config.name):
+        raise InvalidInput(f"{config.name!r}: expected small letters, digits and -, at most 40", field="name")
+    if "--out" in command:
+        volume = posixpath.normpath(config.mount)
+        out = posixpath.normpath(posixpath.join(volume, command[command.index("--out") + 1]))
+        if posixpath.commonpath([volume, out]) != volume:
+            raise InvalidInput(
+                f"{out} is not on the volume, which is at {volume}: it would end with its pod", field="out"
+            )

@@ -1,0 +1,74 @@
+"""Writes rendered files, and hands them to the program of a launcher."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from trailforge.launching import generation, training
+from trailforge.launching.config import Cluster, LaunchConfig, Launcher
+from trailforge.schemas import ClusterError, InvalidInput
+
+
+def launch_folder(out: Path) -> Path:
+    """Where the files that start something are: beside its folder, which is its own."""
+    return out.with_name(f"{out.name}-launch")
+
+
+def write_launch(files: Mapping[str, str], folder: Path) -> None:
+    """Write rendered files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def submit_training(
+    command: Sequence[str], launcher: Launcher, config: LaunchConfig, folder: Path, *, workdir: Path | None = None
+) -> None:
+    """Render, write the files to a folder, start, and wait until the training has ended.
+
+    `workdir`: where the command runs; the project's folder on every node. Raises `ClusterError` when it fails, and
+    `InvalidInput` when the launcher's own program is not here.
+    """
+    folder = folder.absolute()
+    write_launch(training.render(command, launcher, config, folder), folder)
+    match launcher:
+        case "local" | "accelerate":
+            lines = [["bash", str(folder / training.SCRIPT)]]
+        case "slurm":
+            lines = [["sbatch", "--wait", str(folder / training.SBATCH)]]
+        case _:
+            waited = ["--for=condition=Completed", f"--timeout={config.minutes}m", f"jobset/{config.name}"]
+            lines = [_apply(folder / training.JOBSET), ["kubectl", "wait", "--namespace", config.namespace, *waited]]
+    _start(lines, workdir)
+
+
+def submit_run(cluster: Cluster, config: LaunchConfig, folder: Path) -> None:
+    """Hand the files of a generation run in, as they lie in a folder. Raises as `submit_training`."""
+    match cluster:
+        case "slurm":
+            _start([["sbatch", str(folder / generation.SBATCH)]])
+        case _:
+            # A Job of an earlier start is not changed by another one: its template is fixed.
+            job = ["kubectl", "delete", "--namespace", config.namespace, "--ignore-not-found", "job", config.name]
+            _start([job, _apply(folder / generation.MANIFESTS)])
+
+
+def _apply(file: Path) -> list[str]:
+    return ["kubectl", "apply", "-f", str(file)]
+
+
+def _start(lines: Sequence[Sequence[str]], workdir: Path | None = None) -> None:
+    """Run programs one after the other, those of this Python environment first on the path."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    for line in lines:
+        try:
+            done = subprocess.run(line, cwd=workdir, env={**os.environ, "PATH": path}, check=False)
+        except FileNotFoundError as error:
+            raise InvalidInput(f"no program {line[0]!r} here, which hands work in", field="launcher") from error
+        if done.returncode:
+            raise ClusterError(f"{shlex.join(line)} ended with code {done.returncode}; its output says why")

@@ -1,0 +1,231 @@
+"""Clusters of Dask: which one a run is given, whether it may be used, and what a run asks of its scheduler.
+
+Dask moves the work of a lost worker to others by itself. What it leaves to its users is here: a scheduler runs what it
+is sent, so an open one on a network is refused; and a worker that stands still is taken from the cluster, so that its
+work moves, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import os
+import platform
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from trailforge.pipelines.engine.runners import DASK, check_runner, dask_address, is_dask, is_local, telling_line
+from trailforge.schemas import ClusterError, InvalidInput, check_packages
+
+T = TypeVar("T")
+_LOOK_EVERY_S = 0.2
+_OPEN = ("tcp", "ws")
+_SEALED = ("tls", "wss")
+_LOOKS_PER_SILENCE = 10
+_MOST_AT_ONCE = 10_000
+"""Tasks sent to the scheduler together."""
+_OF_OUR_OWN = {
+    "distributed.scheduler.allowed-failures": 20,  # workers may die more often than three times in a long run
+    "distributed.worker.multiprocessing-method": "forkserver",  # what all import is imported once
+}
+"""Configuration of a scheduler that begins with the run."""
+PRELOADED = ("trailforge.pipelines.engine.pipeline",)
+"""What each worker of a cluster on this machine begins with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPlace:
+    """A cluster as somebody names it: just one of the fields is set."""
+
+    address: str = ""
+    """Of a scheduler that runs."""
+    workers: int = 0
+    """Processes on this machine, which begin and end with the run."""
+    slurm: Path | None = None
+    """YAML with the options of dask-jobqueue's `SLURMCluster`, and `workers`: how many jobs."""
+    insecure: bool = False
+    """Without TLS on a network, on purpose."""
+
+
+def read_cluster(text: str, runner: Sequence[str], *, insecure: bool = False) -> ClusterPlace | None:
+    """The cluster that a run is to use; None: another runner does. Raises `InvalidInput`.
+
+    `runner`: its command line, which without `--runner` is that of this process.
+    """
+    if not text:
+        if is_dask(runner):
+            raise InvalidInput("needs --cluster: tls://HOST:PORT, local:N or a YAML file", field="--runner dask")
+        return None
+    if len(runner) > 1 or not (is_dask(runner) or is_local(runner)):
+        raise InvalidInput("goes with --runner dask, and no --beam-option", field="--cluster")
+    place = parse_cluster(text, insecure=insecure)
+    check_packages(("distributed", *(("dask_jobqueue",) if place.slurm else ())), "a cluster")
+    return place
+
+
+def parse_cluster(text: str, *, insecure: bool = False) -> ClusterPlace:
+    """`tcp://host:8786`, `local:4` or `slurm.yaml`. Raises `InvalidInput`, also for an open scheduler on a network.
+
+    `insecure`: such a one is wanted.
+    """
+    kind, _, count = text.partition(":")
+    if kind == "local":
+        workers = int(count) if count.isdecimal() else 0
+        if not workers and count:
+            raise InvalidInput(f"{text!r}: expected local:N, with N workers", field="--cluster")
+        return ClusterPlace(workers=workers or os.cpu_count() or 1)
+    if text.endswith((".yaml", ".yml")):
+        if not Path(text).is_file():
+            raise InvalidInput("is not there", file=text, field="--cluster")
+        return ClusterPlace(slurm=Path(text), insecure=insecure)
+    return ClusterPlace(address=_checked_address(text, insecure=insecure))
+
+
+def _checked_address(text: str, *, insecure: bool) -> str:
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+        parts = urlsplit("")
+    if parts.scheme not in (*_OPEN, *_SEALED) or not host or not port:
+        raise InvalidInput(f"{text!r}: expected tls://HOST:PORT, local:N or a YAML file", field="--cluster")
+    if parts.scheme in _OPEN and not insecure and not _is_loopback(host):
+        raise InvalidInput(
+            f"{text} is an open scheduler on a network: it and its workers run what anybody sends them. Give them TLS "
+            "(docs/operator.md, On several machines), or add --insecure where nobody else reaches that network",
+            field="--cluster",
+        )
+    return text
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@contextlib.contextmanager
+def open_cluster(place: ClusterPlace, folder: Path) -> Iterator[tuple[str, ...]]:
+    """The command line of a cluster, which is begun here unless it runs. `folder`: that workers see, too."""
+    from dask import config
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what is lost is told in a line of ours
+    with contextlib.ExitStack() as stack:
+        if place.address:
+            address = place.address
+        elif place.slurm is not None:
+            address = stack.enter_context(_slurm(place.slurm, folder, insecure=place.insecure))
+        else:
+            stack.enter_context(config.set(_OF_OUR_OWN))
+            address = stack.enter_context(_workers_here(place.workers))
+        arguments = (f"--runner={DASK}", f"--scheduler={address}")
+        check_runner(arguments)
+        yield arguments
+
+
+@contextlib.contextmanager
+def _workers_here(count: int) -> Iterator[str]:
+    from distributed import LocalCluster
+    from distributed.utils import get_mp_context
+
+    get_mp_context().set_forkserver_preload(["distributed", *PRELOADED])
+    options: dict[str, Any] = {"host": "127.0.0.1", "dashboard_address": None, "memory_limit": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that its page is at another port, which nobody looks at
+        cluster: Any = LocalCluster(n_workers=count, threads_per_worker=1, silence_logs=logging.CRITICAL, **options)
+    with cluster:
+        yield cluster.scheduler_address
+
+
+@contextlib.contextmanager
+def _slurm(file: Path, folder: Path, *, insecure: bool) -> Iterator[str]:
+    """Jobs of Slurm, which are replaced when one ends; with keys that last as long as the cluster, unless it is open
+    on purpose."""
+    import yaml
+    from dask import config
+    from dask_jobqueue.slurm import SLURMCluster
+
+    try:
+        options = yaml.safe_load(file.read_text(encoding="utf-8"))
+        workers = int(options.pop("workers"))
+    except (yaml.YAMLError, OSError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(f"expected options of SLURMCluster, and workers: N ({error})", file=file) from None
+    options = {"scheduler_options": {"dashboard_address": "127.0.0.1:8787"}, **options}
+    if not insecure:
+        options = {"security": True, "shared_temp_directory": str(folder), "protocol": "tls://", **options}
+    try:
+        cluster = SLURMCluster(**options)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"dask-jobqueue says: {error}", file=file) from None
+    with cluster, config.set(client_keys(cluster.security) if cluster.security else {}):
+        cluster.adapt(minimum_jobs=workers, maximum_jobs=workers)
+        yield cluster.scheduler_address
+
+
+def client_keys(security: Any) -> dict[str, str]:
+    """Dask's configuration by which clients of this process speak to a cluster with that `Security`."""
+    places = {"ca-file": "tls_ca_file", "client.cert": "tls_client_cert", "client.key": "tls_client_key"}
+    keys = {name: getattr(security, attribute) for name, attribute in places.items()}
+    return {f"distributed.comm.tls.{name}": value for name, value in keys.items() if value}
+
+
+def machine() -> str:
+    """This machine, as long as it runs."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return platform.node()
+
+
+def check_one_machine(of_driver: str, ledger: str) -> None:
+    """Raises `InvalidInput` on another machine than the driver's, unless the ledger is one that machines share."""
+    if not ledger and machine() != of_driver:
+        raise InvalidInput(
+            f"{platform.node()} is another machine than the command's, and SQLite's file is for one: name a ledger in "
+            "PostgreSQL (docs/operator.md, The ledger)",
+            field="ledger",
+        )
+
+
+def check_workers(arguments: Sequence[str], ledger: str, *, asks_model: bool) -> None:
+    """Raises `ClusterError` when a scheduler cannot be used, and as `check_one_machine` for the workers it has."""
+    if not is_dask(arguments):
+        return
+    with connected(arguments) as client:
+        try:
+            machines = set(client.run(machine).values())
+            client.run_on_scheduler(machine)
+        except Exception as error:
+            raise ClusterError(
+                f"the cluster cannot run what is ours ({telling_line(error)}): scheduler and workers need this "
+                "environment, with trailforge in it"
+            ) from error
+    if asks_model and not ledger and machines - {machine()}:
+        raise InvalidInput(
+            "workers are on other machines than the command, and SQLite's file is for one: name a ledger in PostgreSQL "
+            "(docs/operator.md, The ledger)",
+            field="ledger",
+        )
+
+
+@contextlib.contextmanager
+def connected(arguments: Sequence[str]) -> Iterator[Any]:
+    """A client of the scheduler, for the block."""
+    from distributed import Client
+
+    address = dask_address(arguments)
+    try:
+        client = Client(address, set_as_default=False)
+    except Exception as error:
+        raise ClusterError(
+            f"no scheduler of Dask at {address} ({telling_line(error)}); start it, then run the same command again"
+        ) from error
+    with client, client.as_current():
+        yield client

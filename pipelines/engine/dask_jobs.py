@@ -1,0 +1,288 @@
+"""Work on a cluster of Dask: tasks until all are done, whoever is lost; and limits that hold over all workers.
+
+The limits are a `Center` in the scheduler, whom all workers talk to anyway, and end with the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from trailforge.inference import Usage
+from trailforge.inference.shared_limits.center import Center, Limits, Message
+from trailforge.inference.shared_limits.link import LimitsLink
+from trailforge.pipelines.engine.attempts import Patience, Superseded, watching
+from trailforge.pipelines.engine.cluster import connected
+from trailforge.pipelines.engine.runners import telling_line
+from trailforge.schemas import ClusterError, TrailforgeError
+
+T = TypeVar("T")
+_LOOK_EVERY_S = 0.2
+_LOOKS_PER_SILENCE = 10
+_MOST_AT_ONCE = 10_000
+"""Tasks sent to the scheduler together."""
+_SETTLE_EVERY_S = 2.0
+_STREAM = "trailforge-limits"
+"""What messages of limits are called among Dask's own."""
+
+
+def run_graph(arguments: Sequence[str], tasks: Sequence[Any]) -> None:
+    """Compute some delayed values for what their functions do, and wait for all. Raises as `run_tasks`."""
+    with connected(arguments) as client, _cluster_errors(), _removing_silent(client, Patience().silence_s):
+        _wait_for_all(client, client.compute(list(tasks), optimize_graph=False))
+
+
+def run_tasks(
+    arguments: Sequence[str], folder: Path, function: Callable[[Any], object], items: Sequence[Any], patience: Patience
+) -> None:
+    """Call a function for each item on the workers of a cluster, again for those of a worker that is lost.
+
+    It may have been called before for an item, by a worker that was lost only then, or still stands still somewhere.
+    Workers show progress in `folder`. Raises the first error of a call, or `ClusterError` where the cluster fails.
+    """
+    with connected(arguments) as client, _cluster_errors():
+        futures = client.map(function, list(items), pure=False, batch_size=_MOST_AT_ONCE)
+        watched = watching(folder, lambda: client.cancel(futures), replace(patience, silence_s=math.inf))
+        with watched, _removing_silent(client, patience.silence_s):
+            _wait_for_all(client, futures)
+
+
+def _wait_for_all(client: Any, futures: Sequence[Any]) -> None:
+    """The first error is raised, and nothing more is begun."""
+    from distributed import as_completed
+
+    try:
+        for future in as_completed(futures):
+            future.result()
+    except BaseException:
+        with contextlib.suppress(Exception):
+            client.cancel(list(futures), force=True)
+        raise
+
+
+@contextlib.contextmanager
+def _cluster_errors() -> Iterator[None]:
+    """What Dask says of itself becomes a `ClusterError`."""
+    try:
+        yield
+    except TrailforgeError:
+        raise
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+            raise
+        raise ClusterError(f"the cluster says: {telling_line(error)}; run the same command again") from error
+
+
+@contextlib.contextmanager
+def _removing_silent(client: Any, silence_s: float) -> Iterator[None]:
+    """In the block, workers that give no sign of life for so long are taken from the cluster."""
+    stop, seen = threading.Event(), dict[str, tuple[float, float]]()
+
+    def look() -> None:
+        while not stop.wait(silence_s / _LOOKS_PER_SILENCE):
+            with contextlib.suppress(Exception):  # of a scheduler that is lost, whoever waits for the job is told
+                for address in _silent(client.scheduler_info()["workers"], seen, silence_s, time.monotonic()):
+                    client.run_on_scheduler(_remove, address=address)
+
+    watcher = threading.Thread(target=look, name="trailforge-silent", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        stop.set()
+
+
+def _silent(workers: Any, seen: dict[str, tuple[float, float]], silence_s: float, now: float) -> list[str]:
+    """Addresses of workers last heard of so long ago. `seen`: by address, when that was by the scheduler's clock, and
+    when it was learned."""
+    for address, info in workers.items():
+        if seen.get(address, (None,))[0] != info["last_seen"]:
+            seen[address] = (info["last_seen"], now)
+    return [address for address in workers if now - seen[address][1] > silence_s]
+
+
+async def _remove(address: str, dask_scheduler: Any) -> None:
+    await dask_scheduler.remove_worker(address, stimulus_id=f"trailforge-silent-{time.time()}", close=True)
+
+
+def wait_here(running: Future[T], has_room: Callable[[], bool]) -> T:
+    """The result of what runs in this process, in a task of Dask. Another task may begin while there is room for it.
+
+    Raises `Superseded` when the worker leaves the cluster, or nobody wants the result any more: then whatever goes
+    wrong here is nobody's matter.
+    """
+    from distributed import secede
+
+    is_alone = True
+    while not wait([running], _LOOK_EVERY_S).done:
+        if is_leaving() or _is_unwanted():
+            running.cancel()
+            raise Superseded
+        if is_alone and has_room():
+            secede()
+            is_alone = False
+    return running.result()
+
+
+def is_leaving() -> bool:
+    """Whether the worker of Dask whose task this is leaves the cluster, as it does when the scheduler is lost."""
+    from distributed import get_worker
+    from distributed.core import Status
+
+    return get_worker().status in (Status.closing, Status.closed, Status.failed)
+
+
+def _is_unwanted() -> bool:
+    """Whether the scheduler has taken this task back: the command was killed, or has failed."""
+    from dask.context import thread_state
+    from distributed import get_worker
+
+    worker: Any = get_worker()
+    task = worker.state.tasks.get(thread_state.key)
+    return task is None or task.state == "cancelled"
+
+
+@contextlib.contextmanager
+def holding_limits(
+    arguments: Sequence[str], run: str, limits: Limits, look_up: Callable[[Sequence[str]], Mapping[str, Usage | None]]
+) -> Iterator[None]:
+    """In the block, the scheduler holds these limits for all workers of a run, by the name of its attempt.
+
+    `look_up`: what the calls of some keys have used, of those that are in the ledger.
+    """
+    stop = threading.Event()
+
+    def settle_lost() -> None:
+        while not stop.wait(_SETTLE_EVERY_S):
+            with contextlib.suppress(Exception):  # of a scheduler that is lost, whoever waits for the job is told
+                if keys := client.run_on_scheduler(_find_orphans, run=run):
+                    client.run_on_scheduler(_resolve_orphans, run=run, kept=dict(look_up(keys)))
+
+    with connected(arguments) as client:
+        client.run_on_scheduler(_begin_center, run=run, limits=limits, client=client.id)
+        settling = threading.Thread(target=settle_lost, name="trailforge-orphans", daemon=True)
+        if limits.caps:
+            settling.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            with contextlib.suppress(Exception):
+                client.run_on_scheduler(_end_center, run=run)
+
+
+class _Centers:
+    """The centers in a scheduler, by the runs whose limits they hold."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = scheduler
+        self.by_run: dict[str, Center] = {}
+        self._clients: dict[str, str] = {}
+
+    def add(self, run: str, limits: Limits, client: str) -> None:
+        """A client of the scheduler begins a run."""
+
+        def send(worker: str, messages: list[Message]) -> None:
+            if worker in self._scheduler.stream_comms:
+                self._scheduler.worker_send(worker, {"op": _STREAM, "run": run, "messages": messages})
+
+        self.by_run[run], self._clients[run] = Center(limits, send), client
+
+    def end(self, run: str) -> None:
+        """A run has ended."""
+        self.by_run.pop(run, None)
+        self._clients.pop(run, None)
+
+    def handle(self, worker: str, run: str, messages: Sequence[Mapping[str, Any]]) -> None:
+        """A worker says something; of no interest when its run has ended."""
+        if (center := self.by_run.get(run)) is not None:
+            center.handle(worker, messages)
+
+    def lose(self, worker: str) -> None:
+        """A worker has gone."""
+        for center in self.by_run.values():
+            center.lose(worker)
+
+    def lose_client(self, client: str) -> None:
+        """A client has gone, and with it the runs that it began."""
+        for run in [run for run, by in self._clients.items() if by == client]:
+            self.end(run)
+
+
+def _centers(scheduler: Any) -> _Centers:
+    """Those of this scheduler, which tells them who is lost and passes on what workers say."""
+    from distributed.diagnostics.plugin import SchedulerPlugin
+
+    class Plugin(SchedulerPlugin):
+        name = _STREAM
+
+        def __init__(self) -> None:
+            self.centers = _Centers(scheduler)
+
+        def remove_worker(self, scheduler: Any, worker: str, **_: Any) -> None:
+            self.centers.lose(worker)
+
+        def remove_client(self, scheduler: Any, client: str) -> None:
+            self.centers.lose_client(client)
+
+    if _STREAM not in scheduler.plugins:
+        plugin = Plugin()
+        scheduler.add_plugin(plugin)
+        scheduler.stream_handlers[_STREAM] = plugin.centers.handle
+    return scheduler.plugins[_STREAM].centers
+
+
+def _begin_center(run: str, limits: Limits, client: str, dask_scheduler: Any) -> None:
+    _centers(dask_scheduler).add(run, limits, client)
+
+
+def _end_center(run: str, dask_scheduler: Any) -> None:
+    _centers(dask_scheduler).end(run)
+
+
+def _find_orphans(run: str, dask_scheduler: Any) -> list[str]:
+    return _centers(dask_scheduler).by_run[run].orphans()
+
+
+def _resolve_orphans(run: str, kept: Mapping[str, Usage | None], dask_scheduler: Any) -> None:
+    _centers(dask_scheduler).by_run[run].resolve(kept)
+
+
+_links: dict[str, tuple[LimitsLink, asyncio.AbstractEventLoop]] = {}
+"""Of this worker, by run."""
+
+
+def open_link(run: str, limits: Limits, loop: asyncio.AbstractEventLoop) -> LimitsLink:
+    """A worker's end of a run's limits, for a client on that loop. In a task of Dask."""
+    from distributed import get_worker
+
+    worker: Any = get_worker()
+
+    def send_now(messages: list[Message]) -> None:
+        with contextlib.suppress(Exception):  # of a scheduler that is lost, so that this worker leaves, too
+            worker.batched_stream.send({"op": _STREAM, "run": run, "messages": messages})
+
+    link = LimitsLink(limits, lambda messages: worker.loop.add_callback(send_now, messages))
+    _links[run] = (link, loop)
+    worker.stream_handlers[_STREAM] = _receive
+    return link
+
+
+def close_link(run: str) -> None:
+    """Nothing is said of that run any more."""
+    _links.pop(run, None)
+
+
+def _receive(run: str, messages: Sequence[Mapping[str, Any]]) -> None:
+    if run in _links:
+        link, loop = _links[run]
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(link.receive, messages)

@@ -1,1 +1,0 @@
-"""Trainings on one machine or many: what is launched, and how it is handed to a cluster."""
