@@ -12,6 +12,7 @@ import typer
 from typer.models import CommandInfo, TyperInfo
 
 from trailforge.commands import (
+    audit,
     curate,
     evaluate,
     export,
@@ -37,7 +38,7 @@ _MAKE = "Make data"
 _PANELS = {
     _MAKE: (),
     "Look and decide": ("show", "inspect", "verify", "status", "curate", "rewards"),
-    "Train and evaluate": ("training-set", "export", "train", "evaluate", "compare"),
+    "Train and evaluate": ("training-set", "export", "train", "evaluate", "compare", "audit"),
     "Operate": ("doctor", "serve-model", "serve-search", "nightly", "retain", "check-bands", "push"),
 }
 """Headings of `--help`, in order, with their commands; all others make data."""
@@ -58,7 +59,7 @@ def _options(
     del version
 
 
-for _each in (runs, curate, index, kg, look, training, export, evaluate, operate, serve):
+for _each in (runs, curate, index, kg, look, training, export, evaluate, audit, operate, serve):
     _each.register(app)
 
 

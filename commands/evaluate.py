@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from trailforge.commands.audit import AuditedFolder
 from trailforge.commands.index import documents_of
 from trailforge.commands.options import (
     FilterModel,
@@ -24,7 +25,7 @@ from trailforge.commands.options import (
     ServerPrices,
     read_prices,
 )
-from trailforge.schemas import InvalidInput, check_packages
+from trailforge.schemas import InvalidInput, RejectedRow, check_packages
 from trailforge.schemas.text import visible
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class _Request:
     config: EvaluationConfig
     corpora: Corpora
     caps: Caps
+    aside: tuple[RejectedRow, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +132,7 @@ def evaluate(
     model_name: _ModelName = None,
     seeds: _Seeds = "0",
     limit: _Limit = None,
+    audited: AuditedFolder = None,
     question_format: _Format = "auto",
     columns: QuestionColumns = None,
     top_k: _TopK = None,
@@ -153,7 +156,7 @@ def evaluate(
     dry_run: _DryRun = False,
 ) -> None:
     """Run every agent over every back end with every seed on the same questions, and write a report."""
-    from trailforge.evaluation.corpora import check_places, packages_of, read_sources
+    from trailforge.evaluation.corpora import check_places, packages_of, read_sources, set_aside
     from trailforge.evaluation.grid import choose_agents, describe_evaluation, read_evaluation_config
     from trailforge.evaluation.reading_budget import open_tokenizer
 
@@ -167,16 +170,13 @@ def evaluate(
     config = config.counted_by(tokenizer, context_tokens, served.checkpoint or served.name)
     if not dry_run:
         check_packages(packages_of(sources, config.retrieval, kg), "evaluate")
-    asked = _read_questions(questions, question_format, columns, limit)
+    asked, aside = set_aside(_read_questions(questions, question_format, columns, limit), audited)
     count = open_tokenizer("" if dry_run else config.tokenizer)
     corpora = _corpora(config, sources, asked, out, documents, kg, count)
     corpora.check()
     evaluation = describe_evaluation(asked, config, corpora, chosen, served.name, numbers)
-    request = _Request(evaluation, config, corpora, caps)
-    if dry_run:
-        _show_plan(request, out)
-        return
-    _run(request, served, out, redo_refused=redo is not None)
+    request = _Request(evaluation, config, corpora, caps, tuple(aside))
+    return _show_plan(request, out) if dry_run else _run(request, served, out, redo_refused=redo is not None)
 
 
 def _corpora(
@@ -209,6 +209,7 @@ def _run(request: _Request, served: _Served, out: Path, *, redo_refused: bool) -
     from trailforge.evaluation.folder import check_same, claim_folder, forget_refused
     from trailforge.evaluation.grid import plan_grid
     from trailforge.evaluation.report import write_report
+    from trailforge.pipelines.audited import write_set_aside
     from trailforge.pipelines.engine.files import exclusive
     from trailforge.pipelines.engine.progress import show_parts
 
@@ -219,6 +220,7 @@ def _run(request: _Request, served: _Served, out: Path, *, redo_refused: bool) -
     check_same(out, request.evaluation)  # a stranger's folder gets no lock
     with exclusive(out):
         claim_folder(out, request.evaluation)
+        write_set_aside(out, request.aside)
         with show_parts() as report:
             choices = request.corpora.prepare(report)
         wanted = dataclasses.replace(request.evaluation, backends=choices)

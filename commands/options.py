@@ -234,15 +234,21 @@ def prices_of(server: ModelServer | None) -> Prices | None:
 @contextlib.asynccontextmanager
 async def ask_server(server: ModelServer | None, folder: Path) -> AsyncIterator[Asker | None]:
     """Who asks the model, with the ledger beside the index. Fails at once when the server is not there."""
+    async with open_asker(server, folder.with_name(f"{folder.name}.ledger.sqlite"), run=folder.name) as asker:
+        yield asker
+
+
+@contextlib.asynccontextmanager
+async def open_asker(server: ModelServer | None, file: Path, *, run: str) -> AsyncIterator[Asker | None]:
+    """The same with its ledger in a file; None without a server."""
     if server is None:
         yield None
         return
     from trailforge.inference import Meter, ModelClient, ledger_url, open_ledger
     from trailforge.inference.asker import Asker
 
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    ledger = open_ledger(ledger_url(""), folder.with_name(f"{folder.name}.ledger.sqlite"), run=folder.name)
-    client = ModelClient(server.config.client(server.caps), ledger)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    client = ModelClient(server.config.client(server.caps), open_ledger(ledger_url(""), file, run=run))
     try:
         await client.check()
         yield Asker(client=client, model=server.config.name, style="chat", seed=server.seed, meter=Meter())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trailforge.commands.audit import AuditedFolder
 from trailforge.commands.options import (
     BeamOptions,
     Cluster,
@@ -28,6 +29,7 @@ from trailforge.commands.options import (
     Runner,
     Verdicts,
 )
+from trailforge.schemas import Question
 
 if TYPE_CHECKING:
     from trailforge.flows.execute import RunRequest
@@ -107,6 +109,8 @@ def _shared_parameters(dataset: DataSet) -> Iterator[inspect.Parameter]:
     presets = [f"{dataset.preset} (production)", *([f"{dataset.demo} (embedded model)"] if dataset.demo else [])]
     preset = Annotated[str, typer.Option(help=f"{', '.join(presets)}, or a YAML file.")]
     for each in inspect.signature(_shared, eval_str=True).parameters.values():
+        if each.name == "audited" and dataset.inputs.record is not Question:
+            continue
         is_preset = each.name == "preset"
         yield _parameter(
             each.name, preset if is_preset else each.annotation, dataset.preset if is_preset else each.default
@@ -150,6 +154,7 @@ def _shared(
     model_name: ModelName = None,
     seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
     verdicts: Verdicts = None,
+    audited: AuditedFolder = None,
     max_cost: MaxCost = None,
     max_calls: MaxCalls = None,
     max_tokens: MaxTokens = None,
@@ -198,6 +203,7 @@ def _request(dataset: DataSet, own: Mapping[str, Any], *, look: str, out: Path |
         seed=given["seed"],
         caps=Caps(max_cost=given["max_cost"], max_calls=given["max_calls"], max_tokens=given["max_tokens"]),
         verdicts=tuple(given["verdicts"] or ()),
+        audited=given.get("audited"),
         replace_run=given["replace"],
         redo_truncated=given["redo"] is Redo.TRUNCATED,
         redo_refused=given["redo"] is Redo.REFUSED,

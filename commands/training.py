@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import typer
 
 if TYPE_CHECKING:
+    from trailforge.pipelines.audited import Audited
     from trailforge.training.config import TrainPreset
     from trailforge.training.searched import Environment
+from trailforge.commands.audit import AuditedFolder
 from trailforge.commands.options import (
     Encoder,
     FilterModel,
@@ -178,6 +180,7 @@ def rl(
     logging: _Logging = None,
     seed: _Seed = None,
     max_steps: _Steps = None,
+    audited: AuditedFolder = None,
     rollouts: _Rollouts = None,
     vllm_url: _VllmUrl = None,
     vllm_memory: _VllmMemory = 0.3,
@@ -202,6 +205,7 @@ def rl(
     check_packages((*_TRAINERS, "openai", *(("rapidfuzz",) if kg else ())), "a training")
     check_training_set(training_set)
     environment = _environment(recipe, documents, kg)  # what is missing is said before anything heavy is loaded
+    known = _read_audited(audited)
     from trailforge.training.trl.rl import VllmOptions, train_rl
 
     model = train_rl(
@@ -212,6 +216,7 @@ def rl(
         base_model=base_model,
         resume=resume,
         max_steps=max_steps,
+        audited=known,
         vllm=VllmOptions(server=vllm_url, memory=vllm_memory, sleep=vllm_sleep, tensor_parallel=vllm_tensor_parallel),
     )
     print(model)
@@ -258,6 +263,12 @@ def _environment(recipe: TrainPreset, documents: list[Path] | None, kg: str | No
     return open_environment(recipe.protocol, documents or (), search=recipe.retrieval, kg=kg, top_k=recipe.rl.top_k)
 
 
+def _read_audited(folder: Path | None) -> Audited:
+    from trailforge.pipelines.audited import read_audited
+
+    return read_audited(folder)
+
+
 def _train_on_verl(recipe: TrainPreset, said: Mapping[str, Any]) -> None:
     """`said`: the options of `train rl` by name."""
     from trailforge.training.exports.verl import VerlFiles, VerlOptions, start
@@ -271,6 +282,7 @@ def _train_on_verl(recipe: TrainPreset, said: Mapping[str, Any]) -> None:
         python=said["engine_python"],
         max_steps=said["max_steps"],
         resume=said["resume"],
+        audited=said["audited"],
     )
     script = files.write(said["training_set"], said["out"], said["documents"] or (), said["kg"])
     print(script)

@@ -17,6 +17,7 @@ from typing import Any, get_args
 from trailforge.evaluation.folder import INDEXES, BackendChoice
 from trailforge.evaluation.reading_budget import BudgetedRetriever, CountTokens
 from trailforge.inference.provider.urls import check_server_url
+from trailforge.pipelines.audited import read_audited, split_audited
 from trailforge.pipelines.runs.finished import MANIFEST
 from trailforge.pipelines.sources import InvalidRow, read_questions
 from trailforge.protocols import KG_SEARCH, SEARCH_R1
@@ -39,7 +40,7 @@ from trailforge.retrieval.scope import ask_server, corpus_hash
 from trailforge.retrieval.seals import describe_files, file_hash
 from trailforge.retrieval.service.client import NO_KEY, is_address
 from trailforge.rewards.r_search import TOOLS
-from trailforge.schemas import Document, InvalidInput, Question, QuestionKind, to_dict
+from trailforge.schemas import Document, InvalidInput, Question, QuestionKind, RejectedRow, to_dict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +141,19 @@ def read_asked(
     if not questions:
         raise InvalidInput(problem or "holds no questions", file=None if problem else path)
     return QuestionSet(name=path.name, sha256=file_hash(path), questions=questions, problem=problem)
+
+
+def set_aside(asked: QuestionSet, folder: Path | None) -> tuple[QuestionSet, list[RejectedRow]]:
+    """The questions that an audit finds to be answerable, and the others with its reasons; all for None.
+
+    They are another set of questions by their hash. Raises as `read_audited` and `split_audited`.
+    """
+    audited = read_audited(folder)
+    if not audited.known:
+        return asked, []
+    kept, aside = split_audited(asked.questions, audited, lambda each: (each.question, each.answer))
+    sha256 = hashlib.sha256(f"{asked.sha256}\0{audited.hash}".encode()).hexdigest()
+    return replace(asked, questions=kept, sha256=sha256), aside
 
 
 def gather_paragraphs(questions: Sequence[Question]) -> Iterator[Document]:

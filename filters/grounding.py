@@ -27,8 +27,8 @@ _GENITIVE = re.compile(
     r"(?:the\s+)?(?P<what>[a-z][a-z -]*?) of (?:the\s+)?(?P<whose>[A-Z][\w.'’-]*(?: [A-Z][\w.'’-]*)*)"
 )
 _TAKEN_TOGETHER = frozenset({"both", "neither", "neither of them", "both of them", "same", "different"})
-_GLUED = re.compile(r"(?<=\d)(?=[A-Z][a-z])|(?<=[a-z]{3})(?=\d{2})")
-"""Where a figure and a word were run together: "1908San Diego", "July1908"."""
+_GLUED = re.compile(r"(?<=\d)(?=[A-Z][a-z])|(?<=[a-z]{3})(?=\d{2})|(?<=[a-z] \d{4})(?=\d{1,2} [A-Z][a-z]{2})")
+"""Where a figure and a word were run together, or two dates: "1908San Diego", "July1908", "21 March 192011 January"."""
 _IS_SAID = frozenset("is was are were born".split())
 _AFTER_SUBJECT = 40
 """Characters that are looked at behind what a text begins with."""
@@ -92,6 +92,14 @@ def says(passage: Passage | Document, answer: str) -> bool:
     text = _text_of(passage)
     is_named = any(states(text, name) for name in (answer, *country_names(answer)))
     return is_named or _states_all(text, answer) or says_turned(text, answer) or _says_genitive(text, answer)
+
+
+def says_in_other_form(passage: Passage | Document, answer: str) -> bool:
+    """Has a passage all words of an answer, some in another form: "Western European powers" for "Western Europe", or
+    "Hormann" for "Horman"? Figures have none."""
+    words = _words(answer)
+    is_figure = any(map(str.isdigit, answer))
+    return bool(words) and not is_figure and _Words(_text_of(passage)).count(words) == len(words)
 
 
 def is_title_of_gold(answer: str, passages: Iterable[Passage | Document], golds: Sequence[str]) -> bool:
@@ -158,8 +166,13 @@ def _says_genitive(text: str, answer: str) -> bool:
 
 def _states_all(text: str, answer: str) -> bool:
     """Of an answer that lists several things, each has to stand in the text, in whatever order."""
-    items = [item for item in _ITEMS.split(answer) if normalize_answer(item)]
+    items = list_items(answer)
     return len(items) > 1 and all(states(text, item) for item in items)
+
+
+def list_items(answer: str) -> list[str]:
+    """The things that an answer lists; one where it is no list."""
+    return [item for item in _ITEMS.split(answer) if normalize_answer(item)]
 
 
 def is_computed(step: Step, earlier: Sequence[Step]) -> bool:

@@ -12,10 +12,10 @@ from trailforge.filters.gold_hops import golds_of_hops
 from trailforge.filters.grounding import CHOICE, is_computed, says, says_turned, supports
 from trailforge.mcts.plan import asked_for, gold_plan, references, resolve
 from trailforge.retrieval.sentences import split_sentences
-from trailforge.rewards import is_never_quoted, other_names
+from trailforge.rewards import is_never_quoted, other_names, states
 from trailforge.rewards.figures import spell_in_figures
 from trailforge.rewards.names import is_people
-from trailforge.rewards.reading import date_of, fold, is_number
+from trailforge.rewards.reading import date_of, find_dates, fold, is_number
 from trailforge.schemas import Document, Passage, Question, Step, Verdict
 
 _TEXTS = Sequence[Passage] | Sequence[Document]
@@ -64,6 +64,10 @@ _LONG, _LONG_TO_SPELL, _STEM = 4, 7, 4
 """Letters of a word that means something, of one that is looked at for its spelling, and that forms of a word share."""
 _ALIKE = 0.8
 """Similarity of a word and its misspelling ("tantacle", "tentacled")."""
+_HOW_MANY = re.compile(r"\bhow +many +(?P<rest>\w.*)", re.IGNORECASE)
+_STEM_OF_COUNTED = 5
+_MOST_COUNTED = 20
+"""A text that has more things than these does not list them one by one."""
 
 
 def searched_texts(question: Question, *, own_paragraphs: bool) -> tuple[Document, ...]:
@@ -114,6 +118,43 @@ def quote_of(passage: Passage | Document, answer: str) -> str:
         if says(Document(id="", title="", text=sentence), answer):
             return sentence
     return passage.title if says(Document(id="", title=passage.title, text=""), answer) else passage.text
+
+
+def counted_noun(question: str) -> str:
+    """What a question asks the number of, "sisters" of "How many sisters does …"; empty where it asks for none."""
+    found = _HOW_MANY.search(question)
+    if found is None:
+        return ""
+    noun = _NOUN.match(found["rest"])
+    return noun["noun"] if noun else found["rest"].split()[0]
+
+
+def stated_count(question: str, golds: Sequence[str], passages: _TEXTS) -> str | None:
+    """The sentence that states a number of things; None where none does, so that they have to be counted.
+
+    A number is in many a sentence by chance, a small one above all: the sentence has to name what is counted, unless
+    the number is larger than what texts enumerate. The numbers of a date count nothing.
+    """
+    stem = fold(counted_noun(question))[:_STEM_OF_COUNTED]
+    for passage in passages:
+        for sentence in (passage.title, *split_sentences(passage.text)):
+            plain = _without_dates(fold(sentence))
+            is_named = any(word.startswith(stem) for word in plain.split())
+            for gold in golds:
+                if states(plain, gold) and (is_named or _is_beyond_counting(gold)):
+                    return sentence
+    return None
+
+
+def _without_dates(folded: str) -> str:
+    for match, _ in reversed(list(find_dates(folded))):
+        folded = f"{folded[: match.start()]} {folded[match.end() :]}"
+    return folded
+
+
+def _is_beyond_counting(gold: str) -> bool:
+    figures = re.sub(r"\D", "", spell_in_figures(fold(gold)))
+    return bool(figures) and int(figures[:12]) > _MOST_COUNTED
 
 
 def follows_from_hops(question: Question) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,9 +15,9 @@ from trailforge.pipelines.dataset import DataSet, resolve
 from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.runs.config import EMBEDDED, RunConfig, read_config
 from trailforge.pipelines.runs.finish import read_manifest
-from trailforge.pipelines.runs.intake import Settings, config_of, read_settings, run_configuration
+from trailforge.pipelines.runs.intake import RunInputs, Settings, config_of, read_settings, run_configuration
 from trailforge.presets import datasets_of, load_preset
-from trailforge.schemas import InvalidInput, Manifest, to_dict
+from trailforge.schemas import InvalidInput, Manifest, Question, to_dict
 
 C = TypeVar("C", bound=RunConfig)
 
@@ -85,6 +86,32 @@ def _check_model(url: str, name: str | None) -> None:
     if url == EMBEDDED and name not in (None, *PACKAGED_MODELS):
         problem = f"the embedded model is called {', '.join(PACKAGED_MODELS)}; {name!r} wants a server, by --model URL"
         raise InvalidInput(problem, field="--model-name")
+
+
+def leave_out(
+    config: C, inputs: RunInputs, verdicts: Sequence[Path], audited: Path | None, tell: Callable[[str], None]
+) -> tuple[C, RunInputs]:
+    """A run without what people rejected and what an audit sets aside; the configuration has the audit's hash.
+
+    Raises `InvalidInput` as `read_audited`, and for a data set that is not made of questions.
+    """
+    if audited is not None:
+        from trailforge.pipelines.audited import read_audited
+
+        if load_dataset(inputs.dataset).inputs.record is not Question:
+            raise InvalidInput("is of questions, and none are its input here; leave it out", field="audited")
+        inputs = replace(inputs, audited=read_audited(audited))
+        config = replace(config, audited=inputs.audited.hash)
+    if verdicts:
+        from trailforge.curation.verdicts import refusals
+
+        inputs = replace(inputs, refused=refusals(verdicts))
+        if count := inputs.refused.by_id_alone:
+            tell(
+                f"{count:,} rejections do not tell the text of what was rejected, and hold for all of its id; "
+                "their run tells it: give its folder to --verdicts"
+            )
+    return config, inputs
 
 
 def find_begun_as(dataset: DataSet, earlier: Settings | None, config: RunConfig) -> str:

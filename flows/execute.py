@@ -23,7 +23,7 @@ from typing import Any
 from rich.console import Console
 
 from trailforge.flows import stop_server
-from trailforge.flows.configuration import configuration_of, find_begun_as, manifest_of, with_redo
+from trailforge.flows.configuration import configuration_of, find_begun_as, leave_out, manifest_of, with_redo
 from trailforge.flows.given import check_given, check_out
 from trailforge.inference import Caps
 from trailforge.inference.packaged import EMBEDDED_CONTEXT, EMBEDDED_SLOTS, open_server
@@ -92,6 +92,8 @@ class RunRequest:
     """Go over the preset's where they are given."""
     verdicts: tuple[Path, ...] = ()
     """Folders of curated runs, or their logs: what people rejected there is left out."""
+    audited: Path | None = None
+    """Folder of an audit of its questions: what cannot be answered is left out."""
     replace_run: bool = False
     """Drop the rows of a run with other settings in this folder, keep its ledger."""
     redo_truncated: bool = False
@@ -206,16 +208,7 @@ def check_inputs(request: RunRequest, dataset: DataSet, *, is_run: bool = False)
         check_packages(needed_packages(dataset, config, inputs), f"a run of {dataset.command}")
     if dataset.configure is not None:
         config = resolve(dataset.configure)(config, inputs)
-    if request.verdicts:
-        from trailforge.curation.verdicts import refusals
-
-        inputs = replace(inputs, refused=refusals(request.verdicts))
-        if count := inputs.refused.by_id_alone:
-            print_note(
-                f"{count:,} rejections do not tell the text of what was rejected, and hold for all of its id; "
-                "their run tells it: give its folder to --verdicts"
-            )
-    return config, inputs
+    return leave_out(config, inputs, request.verdicts, request.audited, print_note)
 
 
 def check_reachable(config: RunConfig, arguments: tuple[str, ...], *, asks_model: bool) -> None:

@@ -87,7 +87,7 @@ def sample_valid(rows: Iterable[T | InvalidRow], inputs: RunInputs, seed: int, r
             counts["read"] += 1
             if isinstance(row, record):
                 counts["valid"] += 1
-                if inputs.refused.row_of(row) is None:
+                if inputs.left_out(row) is None:
                     yield row
             elif isinstance(row, InvalidRow):
                 invalid.append(row)

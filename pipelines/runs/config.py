@@ -163,6 +163,8 @@ class RunConfig(ABC):
     card: CardConfig = field(default_factory=CardConfig)
     redo: int = 0
     """How often the run has asked for cut replies anew (`--redo truncated`)."""
+    audited: str = ""
+    """Hash of what an audit found of its questions (`--audited`); empty: none was asked."""
 
     def __post_init__(self) -> None:
         check_ledger_url(self.ledger)
@@ -189,8 +191,9 @@ class RunConfig(ABC):
         for name in ("questions_in_flight", "worker_start_s", "worker_silence_s"):
             del content["schedule"][name]
         del content["ledger"]
-        if not self.redo:
-            del content["redo"]
+        for name in ("redo", "audited"):
+            if not content[name]:
+                del content[name]
         content["prompt_version"] = self.prompt_version
         content["schema_versions"] = {stored_name(r): version_of(r) for r in self.records}
         return content

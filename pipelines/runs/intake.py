@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.inference.provider.urls import without_keys
+from trailforge.pipelines.audited import NOT_AUDITED, Audited, check_known
 from trailforge.pipelines.dataset import INPUTS, DataSet, resolve
 from trailforge.pipelines.engine.files import (
     output_errors,
@@ -96,10 +97,16 @@ class RunInputs:
     """What this data set alone takes, by name, where it is given."""
     refused: Refusals = NONE
     """What people do not want."""
+    audited: Audited = NOT_AUDITED
+    """What cannot be answered."""
     begun_as: str = ""
     """As of `Settings`."""
     shown: Callable[[Iterable[Any], str, int], Iterable[Any]] = lambda items, what, total: items
     """What items pass through that take a while to make, so that they can be counted."""
+
+    def left_out(self, item: Any) -> RejectedRow | None:
+        """The row for `rejected/` of an item that nothing is made of; None for all others."""
+        return self.refused.row_of(item) or self.audited.row_of(item)
 
 
 def take_in_questions(
@@ -262,6 +269,7 @@ class _Intake:
     """Files of the run that is in the folder, by path."""
     invalid: list[InvalidRow] = field(default_factory=list)
     left_out: list[RejectedRow] = field(default_factory=list)
+    unaudited: int = 0
     shards: list[Shard] = field(default_factory=list)
     files: list[FileEntry] = field(default_factory=list)
     rows_of: Counter[Path] = field(default_factory=Counter)
@@ -304,9 +312,10 @@ class _Intake:
                 self.rows_of[source] += 1
                 if isinstance(row, InvalidRow):
                     self.invalid.append(row)
-                elif (left_out := self.inputs.refused.row_of(row)) is not None:
+                elif (left_out := self.inputs.left_out(row)) is not None:
                     self.left_out.append(left_out)
                 else:
+                    self.unaudited += not self.inputs.audited.knows(row)
                     taken += 1
                     yield row
 
@@ -328,7 +337,9 @@ class _Intake:
         if not read:
             raise InvalidInput(f"holds no {self.nouns}", file=self.sources[0])
         if not self.shards and self.left_out:
-            raise NothingLeft(f"holds no {self.nouns} that people did not reject", file=self.sources[0])
+            who = "people did not reject" if self.inputs.refused.hash else "an audit did not set aside"
+            raise NothingLeft(f"holds no {self.nouns} that {who}", file=self.sources[0])
+        check_known(self.unaudited, self._taken + len(self.left_out), self.sources[0])
         check_invalid(self.invalid, read, is_any_valid=bool(self.shards))
 
     def _write_invalid(self) -> list[FileEntry]:

@@ -14,11 +14,13 @@ from tests.support.rows import QUESTION
 from trailforge.filters.questions import (
     answer_in_question,
     can_be_asked,
+    counted_noun,
     doubtful_gold,
     garbled_places,
     gold_not_stated,
     kind_asked_for,
     searched_texts,
+    stated_count,
     stated_hops,
 )
 from trailforge.pipelines.sources import read_questions
@@ -238,3 +240,27 @@ def test_golds_of_public_questions_are_doubted_only_where_they_are_of_another_ki
 
 def test_an_alias_of_the_kind_that_is_asked_for_takes_the_doubt_away() -> None:
     assert doubtful_gold("Where was he born?", ("Italian", "Salerno")).keep
+
+
+@pytest.mark.parametrize(
+    ("question", "noun"),
+    [
+        ("How many sisters did Fritz Lang have?", "sisters"),
+        ("In how many films of 1927 does she play?", "films"),
+        ("How many refugees emigrated?", "refugees"),
+        ("Who had many sisters?", ""),
+    ],
+)
+def test_what_a_question_asks_the_number_of(question: str, noun: str) -> None:
+    assert counted_noun(question) == noun
+
+
+def test_a_number_is_stated_of_what_is_counted_and_not_by_a_date() -> None:
+    def stated(question: str, gold: str, text: str) -> bool:
+        return stated_count(question, (gold,), (Document(id="0", title="T", text=text),)) is not None
+
+    assert stated("How many sisters had he?", "2", "He had two sisters.")
+    assert not stated("How many sisters had he?", "2", "His sister Ann was born on 2 May 1890.")
+    assert not stated("How many sisters had he?", "2", "He wrote two novels.")
+    assert stated("How many people can it hold?", "12,000", "Its capacity is 12,000.")
+    assert not stated("How many people can it hold?", "12,000", "Its capacity is 13,000.")

@@ -172,7 +172,11 @@ async def test_another_road_to_the_answer_is_taken_where_a_reading_confirms_it()
     drawn = [replace(row, memory_draws=0) for row in rows if isinstance(row, AgentTrajectory)]
     config = AgentFilterConfig()
     (taken, rejected), _ = await choose_read(
-        drawn, lambda each: select(each, config), lambda chosen: unread_rows(*chosen), read_one
+        drawn,
+        select(drawn, config),
+        lambda each: select(each, config),
+        lambda chosen: unread_rows(chosen.kept, chosen.rejected),
+        read_one,
     )
     assert len(made) == 2 and {row.uid[:4] for row in taken} | {row.uid[:4] for row, _ in rejected} == {"9cd7", "8b2e"}
     assert taken and {verdict.reason for _, verdict in rejected} <= {"same_route"}

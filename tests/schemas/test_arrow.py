@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.support.rows import reread
 from trailforge import schemas
 from trailforge.evaluation.table import TableRow
+from trailforge.pipelines.audited import AuditedQuestion
 from trailforge.schemas import (
     Bundle,
     BundleQuestion,
@@ -61,7 +62,7 @@ RECORDS = [
     Document, Question, Passage, Plan, Step, Rollout, SearchTree, Trajectory, Verdict, Provenance, Manifest, SftRow,
     RejectedRow, SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode, KgTrajectory,
     ContrastivePair, FactChain, KgQuestion, RlRow, PreferenceRow, Decision, CuratedRow, PatternDecision, AgentEpisode,
-    TableRow,
+    TableRow, AuditedQuestion,
 ]  # fmt: skip
 
 

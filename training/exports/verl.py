@@ -46,7 +46,7 @@ from trailforge.training.exports.common import (
     validation_of,
 )
 from trailforge.training.frames import CHATML
-from trailforge.training.sets.files import SPLITS, open_set, questions_of
+from trailforge.training.sets.files import SPLITS, open_set, questions_left
 
 AGENT = "trailforge_search"
 """The agent loop's name in `agent_name`."""
@@ -308,6 +308,7 @@ class VerlFiles:
     """Of verl's environment."""
     max_steps: int | None = None
     resume: bool = False
+    audited: Path | None = None
 
     def write(self, training_set: Path, out: Path, documents: Sequence[Path], kg: str | None) -> Path:
         """Write to `OUT/verl/` what verl reads and the script that starts it, which is returned.
@@ -322,11 +323,10 @@ class VerlFiles:
         folder = out.absolute() / "verl"
         (folder / "rl").mkdir(parents=True, exist_ok=True)
         opened = open_set(training_set)
-        for split in SPLITS:
-            if split == "train" or opened.row_count("rl", split):
-                asked = questions_of(training_set, split, self.recipe.protocol)
-                rows = [rl_row(row, split, number) for number, row in enumerate(asked)]
-                pq.write_table(pa.Table.from_pylist(rows, schema=RL), folder / f"rl/{split}.parquet")
+        for split in (each for each in SPLITS if each == "train" or opened.row_count("rl", each)):
+            asked = enumerate(questions_left(training_set, split, self.recipe.protocol, self.audited, out))
+            rows = [rl_row(row, split, number) for number, row in asked]
+            pq.write_table(pa.Table.from_pylist(rows, schema=RL), folder / f"rl/{split}.parquet")
         loop = {"name": AGENT, "_target_": AGENT_LOOP, "search": search}
         preset = describe_preset(self.recipe)
         for name, content in (("agent_loop.yaml", [loop]), ("preset.yaml", preset)):

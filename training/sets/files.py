@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
 
+from trailforge.pipelines.audited import Audited, read_audited, split_audited, write_set_aside
 from trailforge.pipelines.runs.finished import MANIFEST, RUN, check_hash
 from trailforge.schemas import (
     FileEntry,
@@ -17,6 +18,7 @@ from trailforge.schemas import (
     InvalidInput,
     PreferenceRow,
     Question,
+    RejectedRow,
     RlRow,
     SftRow,
     StageCount,
@@ -200,6 +202,18 @@ def make_question(truth: GroundTruth, *, id: str, question: str, dataset: str) -
         options=truth.options,
         correct_options=truth.correct_options,
     )
+
+
+def set_aside(rows: Sequence[RlRow], audited: Audited) -> tuple[list[RlRow], list[RejectedRow]]:
+    """The questions that an audit does not set aside, and the others with its reasons. Raises as `split_audited`."""
+    return split_audited(rows, audited, lambda row: (row.question, row.reward_model.ground_truth.target[0]))
+
+
+def questions_left(folder: Path, split: Split, protocol: str, audited: Path | None, out: Path) -> list[RlRow]:
+    """`questions_of` without those that an audit sets aside, which are kept in a training's folder with its reasons."""
+    rows, aside = set_aside(questions_of(folder, split, protocol), read_audited(audited))
+    write_set_aside(out, aside, split)
+    return rows
 
 
 def questions_of(folder: Path, split: Split, protocol: str) -> list[RlRow]:

@@ -21,6 +21,7 @@ from typing import Any
 
 from trailforge.inference.judge import judge_desk, read_rubric
 from trailforge.inference.provider.urls import check_server_url
+from trailforge.pipelines.audited import NOT_AUDITED, Audited, write_set_aside
 from trailforge.protocols import grammar_of
 from trailforge.protocols.environment import Environment
 from trailforge.rewards.episode import Reward
@@ -39,7 +40,7 @@ from trailforge.training.masks import prompt_ids
 from trailforge.training.processes import is_main_process, log, process_rank, processes
 from trailforge.training.rollouts import TokenEpisode, limits_of
 from trailforge.training.scoring import ToScore, scorer_of_training
-from trailforge.training.sets.files import questions_of
+from trailforge.training.sets.files import questions_of, set_aside
 from trailforge.training.trl.checkpoints import step_of
 from trailforge.training.trl.fit import (
     begin,
@@ -55,6 +56,7 @@ from trailforge.training.trl.rollouts import Pay, SearchRollouts, StepKeeper, ep
 from trailforge.training.weights import base_model as resolved
 from trailforge.training.weights import load_model, load_tokenizer
 
+_SEARCHES = "episodes/searches"
 _LOSSES = {"token": "dapo", "sequence": "grpo"}
 """TRL's names."""
 
@@ -86,20 +88,22 @@ def train_rl(
     resume: bool = False,
     max_steps: int | None = None,
     vllm: VllmOptions = VllmOptions(),
+    audited: Audited = NOT_AUDITED,
     open_generator: Callable[[Any], Generator | TurnServer] | None = None,
 ) -> Path:
     """Train on the questions in `training_set`/rl/train that are asked in the preset's protocol, which agents search
     `environment` for; the model's folder.
 
-    Run by `accelerate launch` or torchrun, all processes call it. `open_generator`: who generates for a trainer, in
-    place of the preset's `rollouts`. Raises as `train_sft`, and what tools and judge raise; also `InvalidInput` for a
-    model without the ChatML tokens, since vLLM and the reference model are loaded from where it lies.
+    Run by `accelerate launch` or torchrun, all processes call it. `audited`: whose questions are set aside.
+    `open_generator`: who generates for a trainer, in place of the preset's `rollouts`. Raises as `train_sft`, and what
+    tools and judge raise; also `InvalidInput` for a model without the ChatML tokens, since vLLM and the reference model
+    are loaded from where it lies.
     """
     config = preset.rl
     environment.check(grammar_of(preset.protocol))
     if preset.judge is not None:
         judge_desk(preset.judge).check()
-    rows = questions_of(training_set, "train", preset.protocol)
+    rows, aside = set_aside(questions_of(training_set, "train", preset.protocol), audited)
     check_questions(rows, config)
     accumulated = count_accumulated(config.mini_batch, config.per_device, processes(), field="rl.mini_batch")
     source = resolved(base_model or config.base_model)
@@ -110,8 +114,10 @@ def train_rl(
     check_memory(source, config, config.max_tokens, with_reference=config.kl.start > 0, engine_share=engine)
     model = load_model(source, attention=config.attention)
     check_room(rows, tokenizer, model, config)
-    decided = _decided_by(preset, environment)
+    decided = _decided_by(preset, environment) | ({"audited": audited.hash} if audited.known else {})
     checkpoint = begin("rl", source, training_set, out, decided, max_steps=max_steps, resume=resume)
+    if is_main_process():
+        write_set_aside(out, aside)
     rollouts = SearchRollouts(
         rows,
         environment,
@@ -129,11 +135,8 @@ def train_rl(
     finally:
         rollouts.close()
     history = [entry for entry in trainer.state.log_history if "reward" in entry]
-    figures = {
-        "questions": len(rows),
-        "rewards": [entry["reward"] for entry in history],
-        "searches": [entry["episodes/searches"] for entry in history],
-    }
+    named = {"rewards": "reward", "searches": _SEARCHES}
+    figures = {"questions": len(rows)} | {name: [entry[key] for entry in history] for name, key in named.items()}
     return finish("rl", trainer, tokenizer, out, figures, done.metrics["train_runtime"])
 
 

@@ -1,0 +1,172 @@
+"""Where the documents of a question are in what is searched: by title, by id, and by their own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from trailforge.pipelines.audited import AuditedDocument
+from trailforge.retrieval.corpus import source_of
+from trailforge.retrieval.sentences import split_sentences
+from trailforge.retrieval.words import ngrams_of, words_of
+from trailforge.schemas import Document, Question, SupportingDocument
+
+_RUN = 5
+"""Words of a run, by which texts are compared: one word is in many texts, five in a row are in few others."""
+_MOST_WORDS = 0.5
+"""Share of a document's own words from which on a text is that document, in whatever version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedDocument:
+    """A document that a question rests on."""
+
+    document: SupportingDocument
+    text: str
+    """Empty where it is not known."""
+    hops: tuple[int, ...] = ()
+    """That rest on it, from 1; empty: not annotated."""
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What counts in it, sentence by sentence: those that are annotated need not stand one behind the other."""
+        has_paragraph = self.text != " ".join(self.document.facts)
+        return tuple(split_sentences(self.text)) if has_paragraph else self.document.facts
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it is only known that there has to be one: a hop without a document, among hops that have theirs."""
+        return not self.document.title and self.document.id is None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDocument:
+    """The same with the passages that are taken for it, as one text."""
+
+    wanted: WantedDocument
+    audited: AuditedDocument
+    texts: tuple[Document, ...] = ()
+
+
+def wanted_documents(question: Question) -> tuple[WantedDocument, ...]:
+    """The documents that a question rests on, in the order of the hops; empty where nothing says which.
+
+    A hop without a document is one that is not known, where the data set gives other hops theirs.
+    """
+    hops: dict[str, list[int]] = {}
+    for number, hop in enumerate(question.decomposition[: question.num_hops or None], start=1):
+        if hop.support_id is not None:
+            hops.setdefault(hop.support_id, []).append(number)
+    known = tuple(
+        WantedDocument(
+            document=each, text=question.support_text(each), hops=tuple(hops.get(each.id, ())) if each.id else ()
+        )
+        for each in question.supporting_documents
+    )
+    if question.supporting or not hops:
+        return known
+    found = {number for numbers in hops.values() for number in numbers}
+    without = [n for n in range(1, len(question.decomposition[: question.num_hops or None]) + 1) if n not in found]
+    missing = tuple(
+        WantedDocument(document=SupportingDocument(title=""), text="", hops=(number,)) for number in without
+    )
+    return tuple(sorted((*known, *missing), key=lambda each: each.hops))
+
+
+@dataclass(slots=True)
+class Shelf:
+    """What of the passages that are searched may be a document that is looked for. All others are only counted."""
+
+    titles: dict[str, list[Document]] = field(default_factory=dict)
+    """By their words."""
+    ids: dict[str, list[Document]] = field(default_factory=dict)
+    """By the id of the document that a passage was cut from, too."""
+    texts: dict[str, list[Document]] = field(default_factory=dict)
+    passages: int = 0
+
+    @classmethod
+    def over(cls, passages: Iterable[Document], wanted: Iterable[WantedDocument]) -> Shelf:
+        """Those that may be one of `wanted`."""
+        shelf, asked = cls(), list(wanted)
+        titles = {_key(each.document.title) for each in asked} - {""}
+        ids = {each.document.id for each in asked if each.document.id is not None}
+        texts = {_key(each.text) for each in asked if each.text}
+        for passage in passages:
+            shelf.passages += 1
+            if (title := _key(passage.title)) in titles:
+                shelf.titles.setdefault(title, []).append(passage)
+            for id in ids & {passage.id, source_of(passage.id)}:
+                shelf.ids.setdefault(id, []).append(passage)
+            if texts and (text := _key(passage.text)) in texts:
+                shelf.texts.setdefault(text, []).append(passage)
+        return shelf
+
+    @classmethod
+    def of_paragraphs(cls, question: Question) -> Shelf:
+        """A question's own, which its documents name by id."""
+        return cls(ids={each.id: [each] for each in question.paragraphs}, passages=len(question.paragraphs))
+
+    def find(self, wanted: WantedDocument, *, ids_are_its_own: bool) -> FoundDocument:
+        """The passages of a document. `ids_are_its_own`: ids are those of these passages, as of own paragraphs.
+
+        Where its text is known, passages of its title have to have most of its own words. Else the title is enough.
+        """
+        document = wanted.document
+        if ids_are_its_own:
+            found = self.ids.get(document.id, []) if document.id is not None else []
+            share = 1.0 if found else None
+            return _found(wanted, found, by_title=bool(found), by_id=bool(found), by_words=share)
+        titled = self.titles.get(_key(document.title), []) if document.title else []
+        named = self.ids.get(document.id, []) if document.id is not None else []
+        alike = self.texts.get(_key(wanted.text), []) if wanted.text else []
+        if not wanted.text:
+            taken = titled if document.title else named  # an id alone may be another corpus' own number
+            return _found(wanted, taken, by_title=bool(titled), by_id=bool(named), by_words=None)
+        candidates = list({each.id: each for each in (*alike, *titled, *named)}.values())
+        own = {run for sentence in wanted.sentences for run in ngrams_of(sentence, _RUN)}
+        had = [(_runs(each, own), each) for each in candidates]
+        whole = len(set().union(*(runs for runs, _ in had))) / max(1, len(own))
+        taken = [each for runs, each in had if runs] if whole >= _MOST_WORDS else []
+        return _found(
+            wanted, taken, by_title=bool(titled), by_id=bool(named), by_words=round(whole, 3), others=tuple(titled)
+        )
+
+
+def take_for(found: FoundDocument) -> FoundDocument:
+    """A document of which passages of its title are there, in other words, and are taken for it."""
+    return replace(
+        found, audited=replace(found.audited, is_there=True, passages=tuple(each.id for each in found.texts))
+    )
+
+
+def _found(
+    wanted: WantedDocument,
+    passages: Sequence[Document],
+    *,
+    by_title: bool,
+    by_id: bool,
+    by_words: float | None,
+    others: tuple[Document, ...] = (),
+) -> FoundDocument:
+    audited = AuditedDocument(
+        title=wanted.document.title,
+        hops=wanted.hops,
+        is_there=bool(passages),
+        by_title=by_title,
+        by_id=by_id,
+        by_words=by_words,
+        passages=tuple(each.id for each in passages),
+    )
+    return FoundDocument(wanted, audited, tuple(passages) or others)
+
+
+@lru_cache(maxsize=65_536)
+def _key(text: str) -> str:
+    return " ".join(words_of(text))
+
+
+def _runs(passage: Document, own: set[str]) -> set[str]:
+    """Those of a document's runs of words that a passage has."""
+    text = f" {_key(passage.text)} "
+    return {run for run in own if f" {run} " in text}

@@ -1,0 +1,199 @@
+"""What an audit finds in question sets, whether it finds what was taken out of a world, and how long it takes.
+
+*Sets*: each question set with documents in the folder TRAILFORGE_DATA, over the questions' own paragraphs or the corpus
+beside it; ten questions of each reason may be written out, by lot, to be read. *World*: a world of the sample graph,
+whole, and without a tenth of its documents: what the audit sets aside, beside what lost a document. *Time*: made-up
+passages of 100 words, and questions of two hops over them, by BM25.
+
+    make bench B=audit                                         the world
+    make bench B=audit ARGS="--data FOLDER --lots lots.md"     and the sets
+    make bench B=audit ARGS="--passages 100000 --questions 100000"
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import json
+import random
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from benchmarks._zipf import make_passages
+from trailforge.audit.run import AuditRequest, audit_questions, describe_request
+from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
+from trailforge.pipelines.audited import AUDITED_TABLE, AuditedQuestion, AuditManifest
+from trailforge.retrieval import build_index
+from trailforge.retrieval.kg import build_kg, open_source
+from trailforge.retrieval.words import words_of
+from trailforge.schemas import Document, Hop, Question, SupportingDocument, read_rows, to_dict
+
+SAMPLE = Path(__file__).resolve().parents[1] / "sample_data" / "kg"
+_SETS: tuple[tuple[str, str], ...] = (
+    ("musique/musique_original20.jsonl.gz", ""),
+    ("musique/musique_original20.jsonl.gz", "musique/musique_passages.jsonl.gz"),
+    ("musique/musique_reconstructed.jsonl.gz", ""),
+    ("musique/musique_reconstructed.jsonl.gz", "musique/musique_passages.jsonl.gz"),
+    ("musique/musique_partial.jsonl.gz", ""),
+    ("musique/musique_partial.jsonl.gz", "musique/musique_passages.jsonl.gz"),
+    ("hotpotqa/hotpotqa.jsonl.gz", ""),
+    ("hotpotqa/hotpotqa_fullwiki_incomplete.jsonl.gz", ""),
+    ("2wikimultihopqa/2wiki_context.jsonl.gz", ""),
+    ("2wikimultihopqa/2wiki_questions.jsonl.gz", "2wikimultihopqa/2wiki_corpus.jsonl.gz"),
+    ("qa_small/morehopqa_150.jsonl.gz", ""),
+    ("qa_phantomwiki/questions.jsonl.gz", "qa_phantomwiki/corpus.jsonl.gz"),
+)
+"""Question file and corpus; empty: own paragraphs."""
+_LOT = 10
+_SPAN = 12
+"""Words of a passage that a made-up hop rests on."""
+
+
+def main() -> None:
+    """Audit what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="folder of question sets")
+    parser.add_argument("--only", default="", help="sets whose name holds this")
+    parser.add_argument("--lots", type=Path, help="file for ten questions of each reason")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--passages", type=int, default=0)
+    parser.add_argument("--questions", type=int, default=0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        if options.passages:
+            _time(Path(temporary), options.passages, options.questions or options.passages)
+        elif options.data:
+            _sets(Path(temporary), options.data, options.only, options.lots, options.seed)
+        else:
+            _world(Path(temporary), options.seed)
+
+
+def audit(questions: Path, searched: Path | None, out: Path) -> tuple[AuditManifest, list[AuditedQuestion], float]:
+    """An audit, its rows and its seconds."""
+    began = time.perf_counter()
+    request = AuditRequest(questions=questions, searched=searched)
+    manifest = asyncio.run(audit_questions(request, out, describe_request(request), None, lambda *_: None))
+    seconds = time.perf_counter() - began
+    return manifest, list(read_rows(sorted((out / AUDITED_TABLE).glob("*.parquet")), AuditedQuestion)), seconds
+
+
+def _sets(place: Path, data: Path, only: str, lots: Path | None, seed: int) -> None:
+    print("| questions | searched | rows | can be answered | reasons | s |\n|---|---|---:|---:|---|---:|")
+    by_reason: dict[str, list[tuple[str, AuditedQuestion]]] = defaultdict(list)
+    for number, (name, corpus) in enumerate(each for each in _SETS if only in each[0]):
+        file = data / name
+        if "phantom" in name:
+            file = place / "phantom.jsonl"
+            file.write_text("".join(f"{json.dumps(to_dict(each))}\n" for each in _read_phantom(data / name)))
+        manifest, rows, seconds = audit(file, data / corpus if corpus else None, place / str(number))
+        reasons = ", ".join(f"{each.reason} {each.count:,}" for each in manifest.counts)
+        answered = sum(row.can_be_answered for row in rows)
+        where = Path(corpus).name if corpus else "own paragraphs"
+        print(f"| {Path(name).name} | {where} | {len(rows):,} | {answered:,} | {reasons} | {seconds:.0f} |", flush=True)
+        for row in rows:
+            by_reason[row.reason].append((Path(name).name, row))
+    if lots is not None:
+        dice = random.Random(seed)
+        lots.write_text("\n".join(_lot(reason, rows, dice) for reason, rows in by_reason.items()))
+
+
+def _read_phantom(path: Path) -> Iterator[Question]:
+    """Its questions in our own form, those with several answers as sets."""
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for row in map(json.loads, lines):
+            yield Question(
+                id=row["id"],
+                question=row["question"],
+                answer=", ".join(map(str, row["answers"])),
+                answer_set=() if row["aggregation"] else tuple(row["answers"]),
+                num_hops=row["hops"],
+                supporting=tuple(SupportingDocument(title=title) for title in row["supporting_titles"]),
+            )
+
+
+def _lot(reason: str, rows: list[tuple[str, AuditedQuestion]], dice: random.Random) -> str:
+    lines = [f"## {reason}\n"]
+    for name, row in dice.sample(rows, min(_LOT, len(rows))):
+        lines.append(f"- [{name}] ({row.kind}) {row.question} | {row.golds} | {row.detail}")
+        lines += [f"    - hop {n}: {quote}" for n, quote in enumerate(row.quotes, start=1)]
+        for each in row.documents:
+            ranks = [search.ranks[row.documents.index(each)] for search in row.searches]
+            lines.append(f"    - document {each.title!r} there {each.is_there} {each.by_words} ranks {ranks}")
+    return "\n".join(lines) + "\n"
+
+
+def _world(place: Path, seed: int) -> None:
+    build_kg(open_source(SAMPLE), place / "kg")
+    config = WorldConfig(questions=600, hops=(1, 2, 3), comparisons=0.2, seed=seed)
+    make_world(place / "kg", place / "world", config)
+    questions, corpus = place / "world" / "questions.jsonl", place / "world" / "corpus.jsonl"
+    manifest, _, seconds = audit(questions, corpus, place / "whole")
+    print(f"whole: {[(each.reason, each.count) for each in manifest.counts]}, {seconds:.0f} s")
+    documents = [json.loads(line) for line in corpus.read_text(encoding="utf-8").splitlines()]
+    gone = set(random.Random(seed).sample(range(len(documents)), len(documents) // 10))
+    titles = {each["title"] for number, each in enumerate(documents) if number in gone}
+    rest = place / "rest.jsonl"
+    rest.write_text("".join(f"{json.dumps(each)}\n" for n, each in enumerate(documents) if n not in gone))
+    manifest, rows, seconds = audit(questions, rest, place / "less")
+    asked = [json.loads(line) for line in questions.read_text(encoding="utf-8").splitlines()]
+    hit = {each["id"] for each in asked if titles & {document["title"] for document in each["supporting"]}}
+    found = {row.question_id for row in rows if not row.can_be_answered}
+    print(f"less a tenth: {[(each.reason, each.count) for each in manifest.counts]}, {seconds:.0f} s")
+    print(f"lost a document: {len(hit)}; set aside: {len(found)}; only one of both: {len(hit ^ found)}")
+
+
+def _time(place: Path, passages: int, questions: int) -> None:
+    asyncio.run(build_index(_titled_passages(passages), place / "index", "bm25"))
+    file = place / "questions.jsonl"
+    with file.open("w", encoding="utf-8") as lines:
+        for each in islice(_make_questions(passages), questions):
+            lines.write(f"{json.dumps(to_dict(each))}\n")
+    began = time.process_time()
+    manifest, rows, seconds = audit(file, place / "index", place / "out")
+    searches = sum(len(row.searches) for row in rows)
+    processor = time.process_time() - began
+    reasons = [(each.reason, each.count) for each in manifest.counts]
+    print(f"{passages:,} passages, {len(rows):,} questions, {searches:,} searches: ", end="")
+    print(f"{seconds:.0f} s wall, {processor:.0f} s CPU; {reasons}")
+
+
+def _titled_passages(number: int) -> Iterator[Document]:
+    """Each with a title of its own."""
+    return (replace(each, title=f"{each.title} {each.id}") for each in make_passages(number))
+
+
+def _make_questions(passages: int) -> Iterator[Question]:
+    """Of two hops, each resting on a run of words of a passage, whose last one is its answer."""
+    held = list(_titled_passages(passages))
+    dice = random.Random(0)
+    for number in range(10**9):
+        first, second = dice.choice(held), dice.choice(held)
+        yield _make_question(number, first, second, dice)
+
+
+def _make_question(number: int, first: Document, second: Document, dice: random.Random) -> Question:
+    spans = []
+    for document in (first, second):
+        words = words_of(document.text)
+        at = dice.randrange(len(words) - _SPAN)
+        spans.append(words[at : at + _SPAN])
+    hops = tuple(
+        Hop(question=f"Which {' '.join(span[:6])}{' of #1' if place else ''}?", answer=" ".join(span[-3:]))
+        for place, span in enumerate(spans)
+    )
+    supporting = tuple(
+        SupportingDocument(title=document.title, facts=(" ".join(span),))
+        for document, span in zip((first, second), spans, strict=True)
+    )
+    asked = f"Which {' '.join(spans[1][:6])} of {' '.join(spans[0][:4])}?"
+    return Question(id=str(number), question=asked, answer=hops[-1].answer, decomposition=hops, supporting=supporting)
+
+
+if __name__ == "__main__":
+    main()

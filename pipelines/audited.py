@@ -1,0 +1,278 @@
+"""What an audit found of questions, and what it set aside, which runs, evaluations and trainings leave out unpaid."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar
+
+from trailforge.pipelines.engine.files import sha256_of, write_atomically
+from trailforge.retrieval.seals import SEAL, is_as_sealed
+from trailforge.schemas import (
+    Count,
+    FileEntry,
+    InvalidInput,
+    Question,
+    RejectedRow,
+    from_stored,
+    parse_json,
+    read_rows,
+    to_dict,
+    write_parquet,
+)
+from trailforge.schemas.errors import NOTICE
+from trailforge.schemas.versions import Earlier
+
+_LOG = logging.getLogger(__name__)
+AUDIT = "audit.json"
+AUDITED_TABLE = "audited"
+SET_ASIDE = "rejected"
+"""In the folder of an evaluation or a training: the questions that it does not ask."""
+T = TypeVar("T")
+
+
+AuditReason = Literal[
+    "stated",
+    "derived",
+    "known_from_memory",
+    "invalid_row",
+    "answer_not_stated",
+    "document_missing",
+    "hop_not_stated",
+    "not_found",
+    "not_answered",
+]
+"""The one reason of a question. The first three can be answered; all others are set aside (`SETS_ASIDE`).
+
+`stated`: the documents say the answer. `derived`: it follows from what they say. `known_from_memory`: a model says it
+without them, too. `answer_not_stated`: nothing that is searched says it. `document_missing`: a document that it rests
+on is not there. `hop_not_stated`: no document says what an earlier hop finds. `not_found`: no search finds a document
+that it rests on. `not_answered`: a model that is given the documents does not answer it.
+"""
+SETS_ASIDE: frozenset[AuditReason] = frozenset(
+    {"invalid_row", "answer_not_stated", "document_missing", "hop_not_stated", "not_found", "not_answered"}
+)
+AskedKind = Literal["fact", "yes_no", "comparison", "count", "set", "reckoned"]
+"""What a question asks for; a choice among options is a `comparison`. Of a `fact` alone, and of the members of a `set`,
+a text has to say the answer."""
+AuditedBy = Literal["question", "sub_question", "best_wording"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedDocument:
+    """A document that an answer rests on, looked for in what is searched."""
+
+    title: str
+    hops: tuple[int, ...] = ()
+    """Those that rest on it, from 1; empty where that is not annotated."""
+    is_there: bool
+    by_title: bool = False
+    """A passage of this title is there."""
+    by_id: bool = False
+    by_words: float | None = None
+    """Share of its own words, as runs of five, that passages of its title or id have; None: its text is not known."""
+    passages: tuple[str, ...] = ()
+    """Ids of the passages that are taken for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedSearch:
+    """A search for the documents of a question."""
+
+    by: AuditedBy
+    """`best_wording`: the document's title with the sentence that counts, or sub-question and answer, which no agent
+    knows."""
+    query: str
+    hop: int | None = None
+    """That it asks, from 1."""
+    ranks: tuple[int | None, ...]
+    """Of each document of the question, from 1; None: not among the passages that were looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedQuestion:
+    """A row of an audit: one question, and the one reason why it can be answered or cannot."""
+
+    STORED_AS: ClassVar[str] = "AuditedQuestion"
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    uid: str
+    """`audit_key` of question and gold answer; of an invalid row FILE:ROW."""
+    question_id: str
+    dataset: str
+    question: str
+    golds: tuple[str, ...]
+    """The gold answer, then its aliases."""
+    num_hops: int | None
+    kind: AskedKind
+    reason: AuditReason
+    detail: str
+    can_be_answered: bool
+    documents: tuple[AuditedDocument, ...] = ()
+    searches: tuple[AuditedSearch, ...] = ()
+    quotes: tuple[str | None, ...] = ()
+    """Of each hop, the sentence that states its answer; None: none does. Of a set, of each member."""
+    answer_with: str | None = None
+    """What a model answers from the documents alone; None: none was asked, or it gave no reply that can be read."""
+    answer_without: str | None = None
+    """The same without them."""
+    is_right_with: bool | None = None
+    is_right_without: bool | None = None
+    schema_version: str = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditManifest:
+    """A finished audit: AUDIT, written last and sealed."""
+
+    STORED_AS: ClassVar[str] = "AuditManifest"
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    EARLIER: ClassVar[Earlier] = {}
+
+    questions: str
+    """Name of the file."""
+    questions_sha256: str
+    searched: str
+    """Back end and hash of what is searched; `paragraphs`: each question's own."""
+    passages: int | None
+    """Of an index or a file; None: own paragraphs."""
+    depth: int
+    model: str
+    """That was asked; empty: none."""
+    counts: tuple[Count, ...]
+    """Questions by reason."""
+    files: tuple[FileEntry, ...]
+    limit: int | None = None
+    schema_version: str = SCHEMA_VERSION
+    seal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audited:
+    """What an audit says of questions, by `audit_key`."""
+
+    reasons: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Reason and detail of those that are set aside."""
+    known: frozenset[str] = frozenset()
+    """All that were audited."""
+
+    @property
+    def hash(self) -> str:
+        """12 hex digits over what is set aside and why; empty where no audit is asked."""
+        if not self.known:
+            return ""
+        content = json.dumps([sorted((key, reason) for key, (reason, _) in self.reasons.items()), sorted(self.known)])
+        return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+    def knows(self, source: Any) -> bool:
+        """Whether a source was audited, or none has to be: no audit is asked, or it asks nothing."""
+        is_asked = bool(self.known) and isinstance(source, Question)
+        return not is_asked or audit_key(source.question, source.answer) in self.known
+
+    def row_of(self, source: Any) -> RejectedRow | None:
+        """The row for `rejected/` of a question that is set aside; None for all others, and for what is none."""
+        return self.row(source, source.question, source.answer) if isinstance(source, Question) else None
+
+    def row(self, asked: Any, question: str, answer: str) -> RejectedRow | None:
+        """The same of any record with an id or a uid that asks a question."""
+        if (found := self.reasons.get(audit_key(question, answer))) is None:
+            return None
+        return RejectedRow(
+            uid=getattr(asked, "uid", "") or asked.id,
+            stage="read",
+            reason=found[0],
+            score=0.0,
+            detail=found[1],
+            payload=json.dumps(to_dict(asked), ensure_ascii=False),
+        )
+
+
+NOT_AUDITED = Audited()
+
+
+def audit_key(question: str, answer: str) -> str:
+    """By which a question is known to an audit: a hash of its words and its gold answer, white space and case apart."""
+    text = "\0".join(" ".join(each.casefold().split()) for each in (question, answer))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def read_audit(folder: Path) -> AuditManifest:
+    """The manifest of a finished audit. Raises `InvalidInput` where there is none, or it was changed."""
+    path = folder / AUDIT
+    try:
+        content = parse_json(path.read_bytes())
+    except OSError as error:
+        raise InvalidInput(
+            f"holds no audit (no {AUDIT}); `trailforge audit` makes one of questions and an index", file=folder
+        ) from error
+    except ValueError as error:
+        raise InvalidInput(f"{AUDIT} is damaged: audit into a new folder", file=folder) from error
+    if not isinstance(content, dict) or SEAL not in content or not is_as_sealed(content):
+        raise InvalidInput(f"{AUDIT} is damaged: audit into a new folder", file=folder)
+    return from_stored(AuditManifest, content, source=path)
+
+
+def read_audited(folder: Path | None) -> Audited:
+    """What an audit sets aside; nothing for None. Raises `InvalidInput` as `read_audit`, and for a changed file."""
+    if folder is None:
+        return NOT_AUDITED
+    manifest = read_audit(folder)
+    for entry in manifest.files:
+        path = folder / entry.path
+        if not path.is_file() or sha256_of(path) != entry.sha256:
+            raise InvalidInput("is missing or was changed: audit into a new folder", file=path)
+    reasons, known = {}, set[str]()
+    for row in read_rows((folder / entry.path for entry in manifest.files), AuditedQuestion):
+        known.add(row.uid)
+        if not row.can_be_answered:
+            reasons[row.uid] = row.reason, row.detail
+    return Audited(reasons=reasons, known=frozenset(known))
+
+
+def split_audited(
+    asked: Sequence[T], audited: Audited, text_of: Callable[[T], tuple[str, str]]
+) -> tuple[list[T], list[RejectedRow]]:
+    """Those that can be answered, and the others as rows with their reasons; how many there are of each is said.
+
+    `text_of`: question and gold answer. Raises `InvalidInput` where the audit knows none of them, or leaves none.
+    """
+    if not audited.known:
+        return list(asked), []
+    keys = [audit_key(*text_of(each)) for each in asked]
+    check_known(sum(key not in audited.known for key in keys), len(keys))
+    kept, aside = [], []
+    for each in asked:
+        row = audited.row(each, *text_of(each))
+        kept.append(each) if row is None else aside.append(row)
+    if aside:
+        _LOG.log(NOTICE, "%d of %d questions are set aside: %s", len(aside), len(keys), count_reasons(aside))
+    if not kept:
+        raise InvalidInput("no question is left that can be answered", field="--audited")
+    return kept, aside
+
+
+def check_known(unknown: int, total: int, source: Path | None = None) -> None:
+    """Say how many questions an audit does not know, which are asked. Raises `InvalidInput` where it knows none."""
+    if unknown and unknown == total:
+        raise InvalidInput("none of these questions was audited: audit this file", file=source, field="--audited")
+    if unknown:
+        _LOG.log(NOTICE, "%d of %d questions were not audited, and are asked", unknown, total)
+
+
+def count_reasons(rows: Iterable[RejectedRow]) -> str:
+    """The reasons of rows with their numbers, most first."""
+    counts = Counter(row.reason for row in rows)
+    return ", ".join(f"{reason} {count:,}" for reason, count in counts.most_common())
+
+
+def write_set_aside(folder: Path, rows: Sequence[RejectedRow], split: str = "audited") -> None:
+    """Keep what is not asked, with its reasons; nothing where there is nothing."""
+    if rows:
+        path = folder / SET_ASIDE / f"part-{split}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, lambda temporary: write_parquet(temporary, RejectedRow, rows))

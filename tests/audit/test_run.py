@@ -1,0 +1,273 @@
+"""`trailforge audit` from files to a folder, and what runs, evaluations and trainings make of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.audit import _read_phantom
+from tests.support import world
+from tests.support.model_server import running
+from tests.support.scripted import ScriptedModel
+from trailforge.audit.reading import read_question
+from trailforge.audit.run import AuditRequest, audit_questions, describe_request
+from trailforge.cli import app
+from trailforge.evaluation.corpora import read_asked, set_aside
+from trailforge.flows.configuration import leave_out
+from trailforge.flows.execute import RunRequest, check_inputs
+from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
+from trailforge.inference import Meter, Request
+from trailforge.inference.asker import Asker
+from trailforge.pipelines.audited import (
+    AUDIT,
+    AUDITED_TABLE,
+    NOT_AUDITED,
+    AuditedQuestion,
+    audit_key,
+    read_audit,
+    read_audited,
+)
+from trailforge.pipelines.datasets import load_dataset
+from trailforge.pipelines.runs.config import RunConfig
+from trailforge.pipelines.runs.intake import RunInputs, take_in_questions
+from trailforge.pipelines.sources import read_questions
+from trailforge.protocols import REACT
+from trailforge.retrieval.kg import build_kg, open_source
+from trailforge.schemas import (
+    BudgetExceeded,
+    Document,
+    InvalidInput,
+    NothingLeft,
+    OutputError,
+    Question,
+    RejectedRow,
+    read_parquet,
+    to_dict,
+)
+from trailforge.training.sets.files import set_aside as set_aside_rows
+from trailforge.training.sets.runs import asked_rows
+
+SAMPLE_KG = Path(__file__).resolve().parents[2] / "sample_data" / "kg"
+
+
+def audit(questions: Path, searched: Path | None, out: Path, **more: object) -> list[AuditedQuestion]:
+    request = AuditRequest(questions=questions, searched=searched, **more)  # type: ignore[arg-type]
+    asyncio.run(audit_questions(request, out, describe_request(request), None, lambda *_: None))
+    return read_parquet(out / AUDITED_TABLE / "part-00000.parquet", AuditedQuestion)
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    """Six questions of which the second lost the paragraph of its last hop, and the fourth is none."""
+    rows = [to_dict(world.question(number, 2)) for number in range(6)]
+    last = rows[1]["decomposition"][-1]["support_id"]
+    rows[1]["paragraphs"] = [each for each in rows[1]["paragraphs"] if each["id"] != last]
+    rows[1]["decomposition"][-1]["support_id"] = None
+    del rows[3]["question"]
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+def test_an_audit_of_own_paragraphs_gives_each_row_one_reason(questions: Path, tmp_path: Path) -> None:
+    rows = audit(questions, None, tmp_path / "audit")
+    assert [row.reason for row in rows] == ["stated", "answer_not_stated", "stated", "invalid_row", "stated", "stated"]
+    assert [row.can_be_answered for row in rows] == [True, False, True, False, True, True]
+    assert rows[3].uid == "questions.jsonl:4" and "question" in rows[3].detail
+    first = rows[0]
+    assert all(first.quotes) and first.uid == audit_key(first.question, first.golds[0])
+    assert {each.by for each in first.searches} == {"question", "sub_question", "best_wording"}
+    assert all(len(each.ranks) == len(first.documents) == 2 for each in first.searches)
+    report = (tmp_path / "audit" / "report.md").read_text()
+    assert "4 of 6 questions" in report and "## By hops" in report and "## By kind" in report
+    assert (tmp_path / "audit" / "plots" / "reasons.png").read_bytes().startswith(b"\x89PNG")
+    manifest = read_audit(tmp_path / "audit")
+    assert {each.reason: each.count for each in manifest.counts} == {
+        "stated": 4, "answer_not_stated": 1, "invalid_row": 1,
+    }  # fmt: skip
+
+
+def test_the_command_audits_an_index_once_and_refuses_what_is_not_its_folder(questions: Path, tmp_path: Path) -> None:
+    def run(*arguments: object) -> str:
+        result = CliRunner().invoke(app, [str(each) for each in arguments], standalone_mode=False)
+        if result.exception:
+            raise result.exception
+        return result.output
+
+    corpus, index, out = (tmp_path / name for name in ("corpus.jsonl", "index", "audit"))
+    paragraphs = {each.text: each for number in range(6) for each in world.question(number, 2).paragraphs}
+    rows = ({"id": f"d{n}", "title": each.title, "text": text} for n, (text, each) in enumerate(paragraphs.items()))
+    corpus.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    run("index", "build", corpus, "--out", index, "--backend", "bm25")
+    assert "6 questions of questions.jsonl" in run("audit", questions, index, "--out", out)
+    before = (out / AUDIT).read_bytes()
+    run("audit", questions, index, "--out", out)
+    assert (out / AUDIT).read_bytes() == before
+    with pytest.raises(OutputError, match="other depth"):
+        run("audit", questions, index, "--out", out, "--depth", 3)
+    with pytest.raises(OutputError, match="holds no audit but other things"):
+        run("audit", questions, index, "--out", tmp_path)
+    dry = run("audit", questions, "--paragraphs", "--model", "http://127.0.0.1:9/v1", "--prices", "1,1", "--dry-run")
+    assert "at most 10 calls" in dry and "cost" in dry
+
+
+def test_a_model_is_asked_with_the_documents_and_without(questions: Path, tmp_path: Path) -> None:
+    """Of questions that can be answered by what is stated alone."""
+    rows = audit(questions, None, tmp_path / "audit")
+    golds = {row.question: row.golds[0] for row in rows if row.golds}
+    answers = {rows[0].question: (golds[rows[0].question], "unknown"), rows[2].question: ("Nowhere", "unknown")}
+    answers[rows[4].question] = golds[rows[4].question], golds[rows[4].question]
+
+    def script(request: Request) -> str:
+        prompt = str(request.prompt)
+        asked = next(each for each in answers if each in prompt)
+        return json.dumps({"answer": answers[asked]["documents below" not in prompt]})
+
+    model = ScriptedModel(script)
+    asker = Asker(client=model, model="m", style="chat", seed=0, meter=Meter())
+    texts = (Document(id="0", title="T", text="Some text."),)
+    read = [asyncio.run(read_question(rows[n], texts, asker)) for n in (0, 2, 4)]
+    assert [row.reason for row in read] == ["stated", "not_answered", "known_from_memory"]
+    assert [row.can_be_answered for row in read] == [True, False, True]
+    assert [row.is_right_with for row in read] == [True, False, True] and len(model.requests) == 6
+
+
+def test_the_model_of_a_server_is_asked_through_the_ledger_up_to_the_cap(questions: Path, tmp_path: Path) -> None:
+    """A judge's scripted verdict is no answer: nothing is decided by it, and the calls are kept."""
+    served = ["--model-name", "scripted", "--out", str(tmp_path / "out")]
+    with running(judge=1) as url:
+        command = ["audit", str(questions), "--paragraphs", "--model", url, *served]
+        capped = CliRunner().invoke(app, [*command, "--max-calls", "2"])
+        assert isinstance(capped.exception, BudgetExceeded)
+        assert CliRunner().invoke(app, command).exit_code == 0
+    assert (tmp_path / "out" / "ledger" / "calls.sqlite").is_file()
+    assert read_audit(tmp_path / "out").model == "scripted"
+    rows = read_parquet(tmp_path / "out" / AUDITED_TABLE / "part-00000.parquet", AuditedQuestion)
+    assert [row.answer_with for row in rows if row.can_be_answered] == [None] * 4
+
+
+def test_a_run_leaves_out_what_cannot_be_answered_and_its_configuration_says_by_what(
+    questions: Path, tmp_path: Path
+) -> None:
+    questions.write_text("".join(line for n, line in enumerate(questions.open()) if n != 3))
+    rows = audit(questions, None, tmp_path / "audit")
+    preset = tmp_path / "preset.yaml"
+    preset.write_text("model: {name: scripted}\nretrieval: {kind: bm25}\n")
+    dataset = load_dataset("mcts_trajectories")
+
+    def request(audited: Path | None) -> RunRequest:
+        return RunRequest(
+            dataset=dataset.name, files=(questions,), out=tmp_path / "out", preset=str(preset), audited=audited
+        )
+
+    config, inputs = check_inputs(request(tmp_path / "audit"), dataset)
+    settings = take_in_questions(inputs, tmp_path / "out", config)
+    assert settings.items == 4
+    (books,) = settings.books
+    assert {each.reason: each.count for each in books.rejected} == {"answer_not_stated": 1} and books.balance == 0
+    (aside,) = read_parquet(tmp_path / "out" / ".intake" / "rejected" / "part-inputs.parquet", RejectedRow)
+    assert aside.uid == rows[1].question_id and aside.detail == rows[1].detail
+    plain, _ = check_inputs(request(None), dataset)
+    again = audit(questions, None, tmp_path / "other" / "place")
+    assert [row.reason for row in again] == [row.reason for row in rows]
+    moved, _ = check_inputs(request(tmp_path / "other" / "place"), dataset)
+    assert config.hash != plain.hash and config.hash == moved.hash
+    assert "audited" not in plain.deciding()
+
+
+def test_an_evaluation_asks_what_is_left_and_is_another_one(questions: Path, tmp_path: Path) -> None:
+    audit(questions, None, tmp_path / "audit")
+    asked = read_asked(questions)
+    kept, aside = set_aside(asked, tmp_path / "audit")
+    assert len(kept.questions) == 4 and [row.reason for row in aside] == ["answer_not_stated"]
+    assert kept.sha256 != asked.sha256 and set_aside(asked, None) == (asked, [])
+
+
+def test_a_training_asks_what_is_left(questions: Path, tmp_path: Path) -> None:
+    """Of rows that were made of the same questions, whose targets have more names."""
+    audit(questions, None, tmp_path / "audit")
+    asked = [each for each in read_questions(questions) if isinstance(each, Question)]
+    rows = list(asked_rows(questions, asked, REACT.name))
+    kept, aside = set_aside_rows(rows, read_audited(tmp_path / "audit"))
+    assert len(rows) == 5 and len(kept) == 4
+    assert [(row.uid, row.reason, row.stage) for row in aside] == [(rows[1].uid, "answer_not_stated", "read")]
+    assert set_aside_rows(rows, NOT_AUDITED) == (rows, [])
+
+
+def test_a_data_set_without_questions_takes_no_audit(questions: Path, tmp_path: Path) -> None:
+    audit(questions, None, tmp_path / "audit")
+    inputs = RunInputs(dataset="document_bundles")
+    with pytest.raises(InvalidInput, match="is of questions"):
+        leave_out(RunConfig, inputs, (), tmp_path / "audit", print)  # type: ignore[type-var]
+
+
+def test_an_audit_of_other_questions_or_a_changed_one_is_refused(questions: Path, tmp_path: Path) -> None:
+    audit(questions, None, tmp_path / "audit")
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"question": "Who?", "answer": "A"}\n')
+    with pytest.raises(InvalidInput, match="none of these questions was audited"):
+        set_aside(read_asked(other), tmp_path / "audit")
+    with pytest.raises(InvalidInput, match="holds no audit"):
+        read_audited(tmp_path)
+    part = tmp_path / "audit" / AUDITED_TABLE / "part-00000.parquet"
+    part.write_bytes(part.read_bytes()[:-1] + b"x")
+    with pytest.raises(InvalidInput, match="was changed"):
+        read_audited(tmp_path / "audit")
+
+
+def test_nothing_left_is_said(questions: Path, tmp_path: Path) -> None:
+    only = tmp_path / "only.jsonl"
+    only.write_text(questions.read_text().splitlines()[1] + "\n")
+    audit(only, None, tmp_path / "audit")
+    with pytest.raises(InvalidInput, match="no question is left"):
+        set_aside(read_asked(only), tmp_path / "audit")
+    preset = tmp_path / "preset.yaml"
+    preset.write_text("model: {name: scripted}\nretrieval: {kind: bm25}\n")
+    dataset = load_dataset("mcts_trajectories")
+    request = RunRequest(
+        dataset=dataset.name, files=(only,), out=tmp_path / "o", preset=str(preset), audited=tmp_path / "audit"
+    )
+    config, inputs = check_inputs(request, dataset)
+    with pytest.raises(NothingLeft, match="an audit did not set aside"):
+        take_in_questions(inputs, tmp_path / "o", config)
+
+
+def test_of_a_world_all_can_be_answered_and_then_all_but_what_lost_a_document(tmp_path: Path) -> None:
+    build_kg(open_source(SAMPLE_KG), tmp_path / "kg")
+    made, rest = tmp_path / "world", tmp_path / "rest.jsonl"
+    make_world(tmp_path / "kg", made, WorldConfig(questions=80, hops=(1, 2, 3), comparisons=0.2, distractors=100))
+    rows = audit(made / "questions.jsonl", made / "corpus.jsonl", tmp_path / "whole")
+    assert {row.reason for row in rows} == {"stated", "derived"}
+    assert {row.reason for row in rows if row.kind == "comparison"} == {"derived"}
+    documents = (made / "corpus.jsonl").read_text().splitlines()
+    gone = set(random.Random(1).sample(range(len(documents)), len(documents) // 10))
+    titles = {json.loads(documents[number])["title"] for number in gone}
+    rest.write_text("".join(f"{line}\n" for number, line in enumerate(documents) if number not in gone))
+    asked = [json.loads(line) for line in (made / "questions.jsonl").open()]
+    lost = {each["id"] for each in asked if titles & {document["title"] for document in each["supporting"]}}
+    rows = audit(made / "questions.jsonl", rest, tmp_path / "less")
+    assert lost and {row.question_id for row in rows if not row.can_be_answered} == lost
+
+
+def test_the_answers_of_a_closed_world_are_stated_and_its_counts_derived(data_dir: Path, tmp_path: Path) -> None:
+    file = tmp_path / "phantom.jsonl"
+    made = _read_phantom(data_dir / "qa_phantomwiki" / "questions.jsonl.gz")
+    file.write_text("".join(f"{json.dumps(to_dict(each))}\n" for each in made))
+    rows = audit(file, data_dir / "qa_phantomwiki" / "corpus.jsonl.gz", tmp_path / "audit")
+    counts = [(row.reason, row.kind == "count") for row in rows]
+    assert counts.count(("stated", False)) == 130 and counts.count(("derived", True)) == 70
+
+
+@pytest.mark.slow
+def test_of_questions_without_all_their_paragraphs_none_can_be_answered(data_dir: Path, tmp_path: Path) -> None:
+    """In a third of the rows nothing says the answer: those that have no paragraph at all, and those whose paragraphs
+    do not say it. By its README the answer stands, as words, in the paragraphs of 782 of 1,161 rows."""
+    rows = audit(data_dir / "musique" / "musique_partial.jsonl.gz", None, tmp_path / "audit", depth=1)
+    assert len(rows) == 1161 and not any(row.can_be_answered for row in rows)
+    silent = sum(row.reason in ("answer_not_stated", "invalid_row") for row in rows)
+    assert 379 <= silent <= 390
