@@ -60,7 +60,9 @@ _Columns = Annotated[
 _Out = Annotated[Path, typer.Option(help="Folder of the index; must not exist.")]
 _Backend = Annotated[
     str,
-    typer.Option(help="dense, bm25, hybrid, linear_rag, hippo_rag, raptor, … (docs/operator.md)", metavar="NAME"),
+    typer.Option(
+        help="dense, bm25, hybrid, linear_rag, hippo_rag, hippo_rag_plain, … (docs/operator.md)", metavar="NAME"
+    ),
 ]
 _Settings = Annotated[
     list[str] | None,
@@ -97,7 +99,7 @@ _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, t
         --passage-prefix "passage: " --query-prefix "query: "          for preset dynasearcher\n
     trailforge index build handbook/ --backend linear_rag --chunk-tokens 200 --chunk-overlap 40 --out indexes/handbook\n
     trailforge index build musique_dev.jsonl --backend bm25 --set k1=1.2 --out indexes/musique\n
-    trailforge index build corpus.jsonl --backend hippo_rag --set facts=model --model http://127.0.0.1:8000/v1 \\\n
+    trailforge index build corpus.jsonl --backend hippo_rag --model http://127.0.0.1:8000/v1 \\\n
         --max-cost 5 --prices 0.15,0.6 --out indexes/hippo             with --dry-run: what it would ask\n
     A build that was stopped or killed goes on by the same line, and pays no call twice: replies are kept in\n
     OUT.ledger.sqlite, finished work in .OUT.building until it is done."""
@@ -135,7 +137,7 @@ def build(
     from trailforge.retrieval.seals import refuse_existing
 
     declared, chunking = load_backend(backend), _read_chunking(chunk_tokens, chunk_overlap)
-    config, documents = _read_settings(declared.config, settings or ()), documents_of(corpus, columns)
+    config, documents = _read_settings(declared, settings or ()), documents_of(corpus, columns)
     caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
     server = ModelServer.of(model, model_name, reasoning, prices, seed=seed, caps=caps, parameters=parameters)
     if dry_run:
@@ -293,11 +295,9 @@ def _read_chunking(tokens: int | None, overlap: int) -> Chunking | None:
     return Chunking(tokens=tokens, overlap=overlap) if tokens else None
 
 
-def _read_settings(config: type[Any], pairs: Sequence[str]) -> Any:
-    """A back end's configuration. Raises `InvalidInput` for a name or a value that it does not have."""
-    from dataclasses import fields
-
-    from trailforge.schemas import InvalidInput, from_dict, parse_json
+def _read_settings(backend: Backend, pairs: Sequence[str]) -> Any:
+    """A back end's configuration. Raises as `Backend.read_numbers`."""
+    from trailforge.schemas import InvalidInput, parse_json
 
     values: dict[str, Any] = {}
     for pair in pairs:
@@ -309,10 +309,9 @@ def _read_settings(config: type[Any], pairs: Sequence[str]) -> Any:
         except ValueError:
             values[name.strip()] = text
     try:
-        return from_dict(config, values)
+        return backend.read_numbers(values)
     except InvalidInput as error:
-        known = ", ".join(f"{field.name}={field.default}" for field in fields(config)) or "nothing"
-        raise InvalidInput(f"{error.problem}; there is {known}", field=f"--set {error.field}") from error
+        raise InvalidInput(error.problem, field=f"--set {error.field}") from None
 
 
 def documents_of(corpus: Path, columns: str | None = None) -> Iterator[Document]:

@@ -43,8 +43,8 @@ class ThoughtsPlace(StrEnum):
     INLINE = "inline"
 
 
-BACK_ENDS = "dense, bm25, hybrid, linear_rag, hippo_rag, raptor, hyper_graph_rag, graph_rag"
-"""`retrieval.backends.BACKENDS`, which `--help` does not load; a test holds one against the other."""
+BACK_ENDS = "dense, bm25, hybrid, linear_rag, hippo_rag_plain, raptor_plain, hyper_graph_rag_plain, graph_rag_plain"
+"""Those of `retrieval.backends.BACKENDS` that ask no model. `--help` does not load them; a test compares the two."""
 
 
 def _read_kind(text: str) -> str:

@@ -31,12 +31,15 @@ from trailforge.schemas import (
     to_dict,
 )
 from trailforge.schemas.agent_episode import AgentEpisode
+from trailforge.schemas.versions import CALLED_PLAIN
 
 MANIFEST = "evaluation.json"
 EPISODES, INDEXES = "episodes", "indexes"
 STEP_FILES = "step-*.parquet"
 """In `episodes/` of a training's folder, which has no cells: the episodes of a step, by their names in its order."""
-FORMAT = 1
+FORMAT = 2
+EARLIER = 1
+"""Still read. What was built without a model has a paper's name in it, and is read as it is called now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +143,12 @@ def _refuse_strangers(folder: Path) -> None:
 
 
 def _join(folder: Path, earlier: Evaluation, wanted: Evaluation) -> Evaluation:
+    if earlier.format == EARLIER and (plain := {each.name for each in earlier.backends} & {*CALLED_PLAIN.values()}):
+        raise InvalidInput(
+            f"its {', '.join(sorted(plain))} had other names when it began; its report can be read, and what is new "
+            "goes into another --out",
+            file=folder,
+        )
     for name in ("questions_sha256", "num_questions", "dataset", "top_k", "documents", "kg", "judge"):
         before, now = getattr(earlier, name), getattr(wanted, name)
         if before != now:
@@ -190,11 +199,15 @@ def read_evaluation(folder: Path) -> Evaluation:
         ) from error
     except ValueError as error:
         raise InvalidInput(f"{path} is damaged: evaluate into a new folder") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    if not isinstance(content, dict) or content.get("format") not in (FORMAT, EARLIER):
         raise InvalidInput(f"{path} is not of evaluation format {FORMAT}: evaluate into a new folder")
     if SEAL not in content or not is_as_sealed(content):
         raise InvalidInput(f"{path} is damaged: evaluate into a new folder")
-    return from_dict(Evaluation, content)
+    evaluation = from_dict(Evaluation, content)
+    if evaluation.format == FORMAT:
+        return evaluation
+    named = (replace(each, name=CALLED_PLAIN.get(each.name, each.name)) for each in evaluation.backends)
+    return replace(evaluation, backends=tuple(named))
 
 
 def read_episodes(folder: Path, cell: str = "*") -> Iterator[AgentEpisode]:

@@ -15,7 +15,7 @@ from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.corpus import read_corpus
 from trailforge.retrieval.embeddings import encoder_model
 from trailforge.retrieval.encoder import Encoder, check_encoder, encoder_packages
-from trailforge.retrieval.indexes.manifest import IndexManifest, read_manifest
+from trailforge.retrieval.indexes.manifest import IndexManifest, describe_content, read_manifest
 from trailforge.retrieval.indexes.store import open_index
 from trailforge.retrieval.retrievers import (
     WEB,
@@ -232,10 +232,7 @@ def corpus_hash(corpus: Path) -> str:
     """
     if not corpus.is_dir():
         return file_hash(corpus)
-    content = to_dict(read_manifest(corpus))
-    for name in ("figures", "seal"):
-        del content[name]
-    del content["corpus"]["name"]
+    content = describe_content(read_manifest(corpus))
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from trailforge.schemas.trajectory import Message
-from trailforge.schemas.versions import Earlier, migration
+from trailforge.schemas.versions import Earlier, rename_back_end
 
 AgentStop = Literal["answered", "too_many_turns", "malformed", "too_long", "failed"]
 """`answered`: by the agent itself. `too_many_turns`: it would have gone on. `malformed`: its last turn cannot be read.
@@ -104,8 +104,8 @@ class AgentEpisode:
     """One episode of an agent, one question over one back end: a row of `episodes/` of an evaluation or a training."""
 
     STORED_AS: ClassVar[str] = "AgentEpisode"
-    SCHEMA_VERSION: ClassVar[str] = "1.1"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.2"
+    EARLIER: ClassVar[Earlier] = {"1.0": rename_back_end, "1.1": rename_back_end}
 
     uid: str
     """Hash of question, agent with its settings, back end with its index, model and seed."""

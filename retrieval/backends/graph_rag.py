@@ -5,10 +5,14 @@ search: a model reads the reports, part by part, for points that help to answer,
 It costs, for every search, a call for each `context_tokens` of reports and one more: the reports of a large corpus are
 read again and again.
 
-Not the released system: without a model, entities are names, relations are sentences that name both, and reports are
-such sentences. Replies are JSON. Communities are igraph's Leiden over the whole graph, not over its largest component.
-Claims are not asked for. A passage is read as a whole (corpora are cut before). The table of entities and relations
-that stands beside passages and reports is no passage and is not found; what a passage says of its entities is in `why`.
+`graph_rag` is built by a model, which writes entities, relations and reports. It is searched globally, as RAGSearch
+does it, or locally (`search: local`). `graph_rag_plain` asks none: entities are names, relations are sentences that
+name both, reports are such sentences, and it is searched locally.
+
+Not the released system: prompts are ours, and replies are JSON. Communities are igraph's Leiden over the whole graph,
+not over its largest component. Claims are not asked for. A passage is read as a whole (corpora are cut before). The
+table of entities and relations that stands beside passages and reports is no passage and is not found; what a passage
+says of its entities is in `why`.
 Of communities within each other an entity's smallest one is searched, not deeper than `level`. Tokens are estimated.
 """
 
@@ -17,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +32,13 @@ import pyarrow as pa
 from trailforge.inference.asker import fill
 from trailforge.inference.structured import INTEGER, NUMBER, TEXT, list_schema, object_schema
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, PlannedCalls, Workbench, plan_calls
-from trailforge.retrieval.backends.entity_graph import EntityCommunity, EntityGraph, GraphRagConfig, find_communities
+from trailforge.retrieval.backends.entity_graph import (
+    EntityCommunity,
+    EntityGraph,
+    GraphRagConfig,
+    GraphRagPlainConfig,
+    find_communities,
+)
 from trailforge.retrieval.backends.vectors import Vectors, embed, embed_passages
 from trailforge.retrieval.backends.writing import (
     PROMPTS,
@@ -329,6 +339,7 @@ def _estimate(documents: Sequence[Document], config: GraphRagConfig) -> Sequence
 
 BACKEND = Backend(
     name="graph_rag",
+    plain="graph_rag_plain",
     build_packages=lambda config: ("igraph",),
     config=GraphRagConfig,
     build=_build,
@@ -336,3 +347,4 @@ BACKEND = Backend(
     asks_model=_asks_model,
     estimate=_estimate,
 )
+PLAIN = replace(BACKEND, name=BACKEND.plain, plain="", config=GraphRagPlainConfig)

@@ -4,11 +4,14 @@ Nodes of a layer are clustered by mixtures of Gaussians on their vectors, reduce
 then each cluster by itself. How many there are, BIC decides; a node is in every cluster that has it with a probability
 above .1. Each cluster becomes a summary, a node of the next layer. A search takes the nodes nearest to the query.
 
-Without a model (`summaries: extractive`) a summary is the first sentences of the passages nearest to the middle of the
-cluster; with one, it is one call per cluster. What differs from the authors' code: PCA in the place of UMAP, unless
-`reduction: umap`; a node that no cluster has above .1 stays in its most probable one; clusters of the same nodes are
-one; a cluster that is too long and cannot be split is cut in runs; a node that is a cluster by itself is not summarised
-but goes into the next layer as it is; tokens are estimated.
+`raptor` is built by a model, one call per cluster, and reduces by UMAP. Its leaves are passages of 100 tokens where the
+corpus is cut into such (`--chunk-tokens 100`, as the index preset says). `raptor_plain` asks none: a summary is the
+first sentences of the passages nearest to the middle of the cluster, and vectors are reduced by PCA.
+
+What differs from the authors' code: prompts are ours; a node that no cluster has above .1 stays in its most probable
+one; the mixture is the one whose BIC was lowest, not fitted again by another seed; clusters of the same nodes are one;
+a cluster that is too long and cannot be split is cut in runs; a node that is a cluster by itself is not summarised but
+goes into the next layer as it is; leaves are of one document each and keep their marks; tokens are estimated.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -60,14 +63,17 @@ _REPLY_PER_TOKEN = 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaptorConfig:
-    """The numbers of the authors' code. Lengths are tokens as `estimate_tokens` counts."""
+    """The numbers of the authors' code, but for those of sampling, which suit models that reason.
 
-    summaries: Literal["extractive", "model"] = "extractive"
+    Lengths are tokens as `estimate_tokens` counts.
+    """
+
+    summaries: Literal["extractive", "model"] = "model"
     """`extractive` asks no model."""
     summary_tokens: int = 100
     """Length of a summary. A model is asked for at most three quarters as many words."""
-    reduction: Literal["pca", "umap"] = "pca"
-    """`umap`: as published; slower, and it needs the package umap-learn."""
+    reduction: Literal["pca", "umap"] = "umap"
+    """`umap`: as published; slower than `pca`, and it needs the package umap-learn."""
     dimensions: int = 10
     """Of the vectors that are clustered. A layer of one node more than that, or fewer, is the last."""
     neighbours: int = 10
@@ -87,6 +93,14 @@ class RaptorConfig:
     top_p: float = 0.95
     max_tokens: int = 8192
     """Of a reply, thoughts included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaptorPlainConfig(RaptorConfig):
+    """The same without a model, and without UMAP unless it is asked for."""
+
+    summaries: Literal["extractive"] = "extractive"
+    reduction: Literal["pca", "umap"] = "pca"
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +358,7 @@ def _estimate(documents: Sequence[Document], config: RaptorConfig) -> Sequence[P
 
 BACKEND = Backend(
     name="raptor",
+    plain="raptor_plain",
     build_packages=lambda config: ("sklearn", "threadpoolctl", *(() if config.reduction == "pca" else ("umap",))),
     config=RaptorConfig,
     build=_build,
@@ -352,3 +367,4 @@ BACKEND = Backend(
     asks_model=lambda config: ("build",) if config.summaries == "model" else (),
     estimate=_estimate,
 )
+PLAIN = replace(BACKEND, name=BACKEND.plain, plain="", config=RaptorPlainConfig)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trailforge.retrieval.backends import BACKENDS, load_backend
+from trailforge.retrieval.backends import BACKENDS, PLAIN, load_backend
 from trailforge.retrieval.corpus import Chunking
 from trailforge.retrieval.seals import SEAL, SealedFile, check_sizes, unsealed, write_sealed
 from trailforge.retrieval.words import WORDS_VERSION
 from trailforge.schemas import RetrievalError, parse_json, to_dict
 
 MANIFEST = "index.json"
-FORMAT = 2
+FORMAT = 3
+EARLIER = 2
+"""Still read. In it a paper's name stands for what was built without a model; that is read as it is called now."""
 MEND = "build the index again"
 _EARLIER = "meta.json"
-"""The manifest of format 1."""
+"""The manifest of format 1, which is not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,18 +123,35 @@ def read_manifest(folder: Path) -> IndexManifest:
         ) from error
     except ValueError as error:
         raise RetrievalError(f"{path} is damaged: {MEND}") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    if not isinstance(content, dict) or content.get("format") not in (FORMAT, EARLIER):
         raise RetrievalError(f"{path} is not of index format {FORMAT}: {MEND}")
     if SEAL not in content:
         raise RetrievalError(f"{path} is damaged: {MEND}")
     manifest = unsealed(IndexManifest, content, path, MEND)
     check_sizes(folder, manifest.files, MEND)
+    if manifest.format == EARLIER and not manifest.model:
+        manifest = replace(manifest, backend=PLAIN.get(manifest.backend, manifest.backend))
     if manifest.backend in BACKENDS and load_backend(manifest.backend).keeps_words and manifest.words != WORDS_VERSION:
         raise RetrievalError(
             f"{folder} keeps the words of another version: build it again with `trailforge index build`"
             f" (--backend {manifest.backend})"
         )
     return manifest
+
+
+def describe_content(manifest: IndexManifest) -> dict[str, Any]:
+    """What an index holds, whenever it was built and whatever its corpus is called.
+
+    In the words of its own format, so that an index has one hash for as long as it lies there.
+    """
+    content = to_dict(manifest)
+    for name in ("figures", SEAL):
+        del content[name]
+    del content["corpus"]["name"]
+    if manifest.format == EARLIER:
+        earlier = {plain: name for name, plain in PLAIN.items()}
+        content["backend"] = earlier.get(manifest.backend, manifest.backend)
+    return content
 
 
 def write_manifest(folder: Path, manifest: IndexManifest) -> None:

@@ -29,6 +29,7 @@ from trailforge.retrieval.backends.declaration import FoundPassage, attach_sourc
 from trailforge.retrieval.corpus import Chunking, CountTokens, cut, source_of
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.indexes.manifest import (
+    FORMAT,
     MANIFEST,
     MEND,
     BuildFigures,
@@ -159,7 +160,7 @@ async def add_to_index(
     return await _build(
         folder=folder,
         target=_beside(folder, "added"),
-        manifest=manifest,
+        manifest=replace(manifest, format=FORMAT),
         passages=chain(before.documents, more),
         documents=counted,
         make=lambda passages, tools: add(before.index, passages, config, tools),
@@ -197,9 +198,8 @@ def open_index(folder: Path, *, encoder: Encoder | None = None, asker: Asker | N
 
 def check_model(backend: Backend, config: Any, asker: Asker | None, what: str) -> None:
     """Raises `InvalidInput` when a configuration asks a model for `what`, `build` or `find`, and there is none."""
-    if asker is None and what in backend.asks_model(config):
-        doing = "is built" if what == "build" else "is searched"
-        raise InvalidInput(f"this {backend.name} asks a model when it {doing}: give one (--model URL)", field="model")
+    if asker is None:
+        backend.refuse_without_model(config, what)
 
 
 class _Counted:

@@ -23,7 +23,8 @@ from trailforge.retrieval.indexes.shards import KeptShards
 from trailforge.schemas import Document, RetrievalError, ServerUnavailable
 
 GRAPH_RAG = load_backend("graph_rag")
-CONFIG = GraphRagConfig()
+CONFIG = GraphRagConfig(extraction="names", reports="extractive", search="local", smallest_report=3)
+"""As the plain build, where a model writes on larger communities alone."""
 DOCUMENTS = [
     Document(id="m", title="Metropolis (1927 film)", text="Metropolis is a film of 1927. Fritz Lang directed it."),
     Document(id="l", title="Fritz Lang", text="Fritz Lang was born in Vienna. Lang died in Beverly Hills."),
