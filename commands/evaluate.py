@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from trailforge.commands.index import documents_of
 from trailforge.commands.options import (
     FilterModel,
     KgFilterOption,
@@ -22,13 +21,15 @@ from trailforge.commands.options import (
     QueryPrefix,
     QuestionColumns,
     ServerPrices,
+    documents_of,
     read_prices,
 )
 from trailforge.schemas import InvalidInput, check_packages
 from trailforge.schemas.text import visible
 
 if TYPE_CHECKING:
-    from trailforge.evaluation.corpora import Corpora, QuestionSet
+    from trailforge.evaluation.builds import IndexWriter
+    from trailforge.evaluation.corpora import BackendSource, Corpora, QuestionSet
     from trailforge.evaluation.folder import Evaluation
     from trailforge.evaluation.grid import EvaluationConfig, EvaluationGrid, GridModel
     from trailforge.inference import Caps, Ledger
@@ -106,6 +107,13 @@ _Encoder = Annotated[
     str | None, typer.Option(help="Encoder of back ends that are built: minilm, a name or path, or URL#MODEL.")
 ]
 _Judge = Annotated[str | None, typer.Option(help="Model that judges whether answers are right.", metavar="URL#MODEL")]
+_BuildModel = Annotated[
+    str | None,
+    typer.Option(
+        help="Model asked by back ends that ask one, built and searched. Default: the preset's, else the evaluated.",
+        metavar="URL#MODEL",
+    ),
+]
 _Preset = Annotated[str, typer.Option(help="ragsearch, demo (embedded model), or a YAML file.")]
 _Prompt = Annotated[
     Literal["ours", "published"], typer.Option(help="Prompts of protocol agents: ours, or those of their papers.")
@@ -136,6 +144,7 @@ def evaluate(
     query_prefix: QueryPrefix = None,
     passage_prefix: PassagePrefix = None,
     judge: _Judge = None,
+    build_model: _BuildModel = None,
     preset: _Preset = "ragsearch",
     prompt: _Prompt = "ours",
     prices: ServerPrices = "",
@@ -146,7 +155,7 @@ def evaluate(
     dry_run: _DryRun = False,
 ) -> None:
     """Run every agent over every back end with every seed on the same questions, and write a report."""
-    from trailforge.evaluation.corpora import Corpora, packages_of, read_sources
+    from trailforge.evaluation.corpora import packages_of, read_sources
     from trailforge.evaluation.grid import choose_agents, describe_evaluation, read_evaluation_config
 
     config = read_evaluation_config(preset)
@@ -159,7 +168,30 @@ def evaluate(
     if not dry_run:
         check_packages(packages_of(sources, config.retrieval, kg), "evaluate")
     asked = _read_questions(questions, question_format, columns, limit)
-    corpora = Corpora(
+    corpora = _corpora(config, sources, asked, out, documents, kg)
+    corpora = dataclasses.replace(corpora, writer=_writer(config, served, build_model, out, caps))
+    corpora.check()
+    evaluation = describe_evaluation(asked, config, corpora, chosen, served.name, numbers)
+    request = _Request(evaluation, config, corpora, caps)
+    if dry_run:
+        from trailforge.flows.preview import show_evaluation
+
+        show_evaluation(request.evaluation, corpora, config.model, caps)
+        return
+    _run(request, served, out, redo_refused=redo is not None)
+
+
+def _corpora(
+    config: EvaluationConfig,
+    sources: list[BackendSource],
+    asked: QuestionSet,
+    out: Path,
+    documents: Path | None,
+    kg: str | None,
+) -> Corpora:
+    from trailforge.evaluation.corpora import Corpora
+
+    return Corpora(
         folder=out,
         sources=sources,
         questions=asked.questions,
@@ -169,13 +201,6 @@ def evaluate(
         kg=kg,
         top_k=config.top_k,
     )
-    corpora.check()
-    evaluation = describe_evaluation(asked, config, corpora, chosen, served.name, numbers)
-    request = _Request(evaluation, config, corpora, caps)
-    if dry_run:
-        _show_plan(request, out)
-        return
-    _run(request, served, out, redo_refused=redo is not None)
 
 
 def _check_places(documents: Path | None, kg: str | None) -> None:
@@ -198,8 +223,8 @@ def _run(request: _Request, served: _Served, out: Path, *, redo_refused: bool) -
     from trailforge.pipelines.engine.progress import show_parts
 
     async def work(grid: EvaluationGrid) -> None:
-        async with _open_model(request, served, out) as model:
-            await grid.run(model)
+        async with _open_model(request, served, out) as model, request.corpora.asking() as corpora:
+            await dataclasses.replace(grid, open=corpora.open).run(model)
 
     check_same(out, request.evaluation)  # a stranger's folder gets no lock
     with exclusive(out):
@@ -321,6 +346,13 @@ def _served(config: EvaluationConfig, model: str | None, model_name: str | None)
     return _Served(name=f"{url.rstrip('/')}@{hash_place(Path(folder))[:8]}", checkpoint=folder)
 
 
+def _writer(config: EvaluationConfig, served: _Served, named: str | None, out: Path, caps: Caps) -> IndexWriter | None:
+    from trailforge.evaluation.builds import choose_writer
+
+    evaluated = dataclasses.replace(config.model, url=served.url, name=served.name) if "://" in served.url else None
+    return choose_writer(named, config.builder, evaluated, out, caps)
+
+
 def _read_questions(source: Path, question_format: str, columns: str | None, limit: int | None) -> QuestionSet:
     """Of a file, or of a training set, which is as its manifest says."""
     from trailforge.evaluation.corpora import QuestionSet, hash_place, read_asked
@@ -349,21 +381,6 @@ def _read_caps(config: EvaluationConfig, max_cost: float | None, max_calls: int 
     if max_cost is not None and config.model.prices == Prices():
         raise typer.BadParameter("--max-cost caps nothing without --prices", param_hint="--max-cost")
     return Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
-
-
-def _show_plan(request: _Request, out: Path) -> None:
-    """What a run would do. Builds and writes nothing."""
-    from trailforge.evaluation.folder import INDEXES, check_same
-
-    evaluation = check_same(out, request.evaluation)
-    agents, backends = len(request.evaluation.agents), len(request.corpora.sources)
-    seeds, questions = len(request.evaluation.seeds), evaluation.num_questions
-    episodes = agents * backends * seeds * questions
-    print(f"{agents} agents × {backends} back ends × {seeds} seeds × {questions:,} questions = {episodes:,} episodes")
-    for source in request.corpora.sources:
-        built = (out / INDEXES / source.name).exists()
-        what = f"searches {source.place}" if source.place else "is built" if built else "would be built"
-        print(f"{source.name}: {what}")
 
 
 _EPILOG = """Examples:\n

@@ -206,8 +206,13 @@ def read_evaluation(folder: Path) -> Evaluation:
     evaluation = from_dict(Evaluation, content)
     if evaluation.format == FORMAT:
         return evaluation
-    named = (replace(each, name=CALLED_PLAIN.get(each.name, each.name)) for each in evaluation.backends)
-    return replace(evaluation, backends=tuple(named))
+    return replace(evaluation, backends=tuple(map(_as_called_now, evaluation.backends)))
+
+
+def _as_called_now(choice: BackendChoice) -> BackendChoice:
+    backend = choice.config.get("backend", "")
+    config = choice.config | ({"backend": CALLED_PLAIN[backend]} if backend in CALLED_PLAIN else {})
+    return replace(choice, name=CALLED_PLAIN.get(choice.name, choice.name), config=config)
 
 
 def read_episodes(folder: Path, cell: str = "*") -> Iterator[AgentEpisode]:

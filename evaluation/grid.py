@@ -23,7 +23,7 @@ from trailforge.evaluation.agents.published import published_grammar
 from trailforge.evaluation.corpora import Corpora, QuestionSet, hash_place
 from trailforge.evaluation.folder import EPISODES, AgentChoice, BackendChoice, Evaluation, is_refused
 from trailforge.evaluation.metrics import EpisodeSetting, hash_episode, make_episode
-from trailforge.inference import Client, Meter, ModelClient, Prices
+from trailforge.inference import Client, Meter, ModelClient, Prices, metering
 from trailforge.inference.asker import Asker, Style
 from trailforge.inference.judge import Judge, JudgeConfig, Judged
 from trailforge.inference.threads import all_or_error
@@ -73,6 +73,8 @@ class EvaluationConfig:
     """The same of back ends that are built."""
     retrieval: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     """Encoder of these, and how graphs are searched and results filtered. Its `kind` is not looked at."""
+    builder: ModelConfig | None = None
+    """Who is asked by back ends that ask a model, while they are built and searched; None: the evaluated model."""
     judge: JudgeConfig | None = None
     shard_size: int = 20
     """Questions of a shard."""
@@ -341,12 +343,13 @@ async def run_cell_episode(
     episode: `BudgetExceeded`, `OutputError`, `ServerUnavailable`, `Stalled`.
     """
     agent, meter, error = load_agent(cell.agent.name), Meter(), ""
-    asker = Asker(client=model.client, model=model.name, style=model.style, seed=cell.seed, meter=meter)
+    asker = Asker(client=model.client, model=model.name, style=model.style, seed=cell.seed, meter=Meter())
     tools, config = AgentTools(environment=environment, asker=asker), from_dict(agent.config, cell.agent.config)
     run, began = AgentRun(answer="", stop="failed", messages=(), searches=()), time.perf_counter()
     try:
-        async with asyncio.timeout(limit_s):
-            run = await agent.run(question.question, tools, config)
+        with metering() as meter:  # of the searches too, where these ask
+            async with asyncio.timeout(limit_s):
+                run = await agent.run(question.question, tools, config)
     except _ENDS_ALL:
         raise
     except TimeoutError:

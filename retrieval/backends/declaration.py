@@ -44,6 +44,7 @@ def passage_of(document: Document, score: float) -> Passage:
     return Passage(id=document.id, title=document.title, text=document.text, score=score)
 
 
+_SAMPLING = ("temperature", "top_p", "max_tokens")
 SEARCHED_AT_ONCE = 2_000
 """Documents that are searched within a tenth of a millisecond, less than another thread takes to come to it."""
 
@@ -182,7 +183,7 @@ class Backend:
         Raises `InvalidInput` for one that it does not have, and for those with which a published build asks no model.
         """
         try:
-            config = from_dict(self.config, options)
+            config = from_dict(self.config, dict(options))
         except InvalidInput as error:
             known = ", ".join(each.name for each in fields(self.config)) or "none"
             raise InvalidInput(f"{error.problem}; options of {self.name}: {known}", field=error.field) from None
@@ -191,9 +192,9 @@ class Backend:
             raise InvalidInput(problem, field="backend")
         return config
 
-    def refuse_without_model(self, config: Any, doing: str) -> None:
+    def check_model(self, config: Any, asker: Asker | None, doing: str) -> None:
         """Raises `InvalidInput` where a model is asked while `doing`, `build` or `find`, and there is none."""
-        if doing not in self.asks_model(config):
+        if asker is not None or doing not in self.asks_model(config):
             return
         when = "built" if doing == "build" else "searched"
         other = f", or take {self.plain}, which asks none" if self.plain else ""
@@ -201,8 +202,11 @@ class Backend:
         raise InvalidInput(problem, field="model")
 
     def describe(self, config: Mapping[str, Any]) -> str:
-        """What an index of such a configuration is: the name, and in brackets what is set otherwise than usual."""
-        usual = to_dict(self.config())
+        """What an index of such a configuration is: the name, and in brackets what is set otherwise than usual.
+
+        How a model that writes is sampled is left out: `model` of the manifest and the preset say that.
+        """
+        usual = {name: value for name, value in to_dict(self.config()).items() if name not in _SAMPLING}
         others = [f"{name}={value}" for name, value in config.items() if name in usual and usual[name] != value]
         return f"{self.name} ({', '.join(others)})" if others else self.name
 

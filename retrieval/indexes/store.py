@@ -114,7 +114,7 @@ async def build_index(
     config = declared.config() if config is None else config
     _swap(folder)
     refuse_existing(folder)
-    check_model(declared, config, asker, "build")
+    declared.check_model(config, asker, "build")
     tools = Workbench(encoder=(encoder or Encoder()) if declared.needs_encoder else None, asker=asker)
     counted = _Counted(documents)
     return await _build(
@@ -149,12 +149,11 @@ async def add_to_index(
     """
     _swap(folder)
     manifest = read_manifest(folder)
-    declared = load_backend(manifest.backend)
-    if (add := declared.add) is None:
-        raise InvalidInput(f"{declared.name} takes no documents later: build the index again from all of them")
+    declared, config, _ = plan_addition(folder, documents)
+    add = declared.add
+    assert add is not None
+    declared.check_model(config, asker, "build")
     before = open_index(folder, encoder=encoder, asker=asker)
-    config = from_dict(declared.config, manifest.config)
-    check_model(declared, config, asker, "build")
     counted = _Counted(_new_ones(documents, before), manifest.corpus.documents)
     more = cut(counted, manifest.chunking, _counter(before.encoder)) if manifest.chunking else counted
     return await _build(
@@ -167,6 +166,34 @@ async def add_to_index(
         tools=Workbench(encoder=before.encoder, asker=asker),
         prices=prices,
         report=report,
+    )
+
+
+def plan_addition(folder: Path, documents: Iterable[Document]) -> tuple[Backend, Any, Chunking | None]:
+    """How documents are added to an index: its back end, the numbers of that, and how they are cut.
+
+    Raises as `read_manifest`, and `InvalidInput` for a back end that takes none; only then are they read.
+    """
+    manifest = read_manifest(folder)
+    declared = load_backend(manifest.backend)
+    config = from_dict(declared.config, manifest.config)
+    if declared.add is None:
+        raise InvalidInput(_say_rebuild(declared, config, folder, documents))
+    return declared, config, manifest.chunking
+
+
+def _say_rebuild(declared: Backend, config: Any, folder: Path, more: Iterable[Document]) -> str:
+    """What it takes to have more documents in an index that takes none."""
+    problem = f"{declared.name} takes no documents later: build the index again from all of them"
+    if "build" not in declared.asks_model(config):
+        return problem
+    planned = declared.estimate([*MappedDocuments.open(folder / _TEXTS), *more], config)
+    calls, prompts, replies = (
+        sum(getattr(each, name) for each in planned) for name in ("calls", "prompt_tokens", "completion_tokens")
+    )
+    return (
+        f"{problem}, which asks about {calls:,} calls, {prompts:,} tokens of prompts and {replies:,} of replies; what "
+        f"{folder.name}.ledger.sqlite holds is not paid again, where the new index has the name of this one"
     )
 
 
@@ -186,7 +213,7 @@ def open_index(folder: Path, *, encoder: Encoder | None = None, asker: Asker | N
         config = from_dict(backend.config, manifest.config)
     except InvalidInput as error:
         raise RetrievalError(f"{folder} is of another version of {manifest.backend} ({error}): {MEND}") from error
-    check_model(backend, config, asker, "find")
+    backend.check_model(config, asker, "find")
     encoder = _open_encoder(folder, manifest, encoder) if manifest.encoder else None
     held_files = HeldFiles(folder, manifest.files, MEND)
     documents = MappedDocuments.open(folder / _TEXTS)
@@ -194,12 +221,6 @@ def open_index(folder: Path, *, encoder: Encoder | None = None, asker: Asker | N
         raise RetrievalError(f"{folder} holds files of several indexes: {MEND}")
     index = backend.open(folder / _INDEX, documents, config, Workbench(encoder=encoder, asker=asker))
     return OpenIndex(folder, manifest, documents, index, encoder, held_files)
-
-
-def check_model(backend: Backend, config: Any, asker: Asker | None, what: str) -> None:
-    """Raises `InvalidInput` when a configuration asks a model for `what`, `build` or `find`, and there is none."""
-    if asker is None:
-        backend.refuse_without_model(config, what)
 
 
 class _Counted:
