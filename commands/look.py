@@ -41,6 +41,7 @@ SHOW_EPILOG = """Examples:\n
     trailforge show datasets_out/bundles --kind factual\n
     trailforge show datasets_out/bundles --bundles --count 20 --lowest least_cosine\n
     trailforge show datasets_out/bundles --table rejected --kind closed_book\n
+    trailforge show datasets_out/demo --search 'reward<0.9 hops>=3 "river" -bridge' --count 5\n
     trailforge show evaluations/musique                        its table\n
     trailforge show evaluations/musique --kind misread         an episode"""
 STATUS_EPILOG = """Examples:\n
@@ -68,6 +69,14 @@ def show(
     table: Annotated[str, typer.Option(help="Table to show. Default: the run's main table.")] = "",
     tree: Annotated[bool, typer.Option("--tree", help="Same as --table trees.")] = False,
     bundles: Annotated[bool, typer.Option("--bundles", help="Same as --table bundles.")] = False,
+    search: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help='Rows of a run with all of it: words, "an exact phrase", field:value, reward<0.5, hops>=3; '
+            "- before what must not be",
+        ),
+    ] = "",
     lowest: Annotated[
         str,
         typer.Option(
@@ -82,6 +91,8 @@ def show(
     from trailforge.inspector.evaluations import is_evaluation, is_training
     from trailforge.inspector.terminal import show_evaluation, show_rows, show_training
 
+    if search and (is_evaluation(folder) or is_training(folder)):
+        raise InvalidInput("searches rows of a run; of episodes take --id or --kind", field="--search")
     if is_evaluation(folder):
         show_evaluation(folder, id=id, kind=kind, count=count)
         return
@@ -89,7 +100,7 @@ def show(
         show_training(folder, id=id, kind=kind, count=count)
         return
     short = "trees" if tree else "bundles" if bundles else ""
-    show_rows(folder, table=table or short, id=id, kind=kind, lowest=lowest, count=count)
+    show_rows(folder, table=table or short, id=id, kind=kind, search=search, lowest=lowest, count=count)
 
 
 def inspect(

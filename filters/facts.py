@@ -94,25 +94,35 @@ class SoughtFact:
 
 
 def answering_facts(question: str, names: Sequence[str], hops: Sequence[Hop]) -> tuple[SoughtFact, ...]:
-    """What the answer of a question is read from, by these names: the last hop that is looked up.
+    """What the answer of a question, by these names, rests on: every hop that is looked up, in its order.
 
-    Of a comparison those are the ones that it compares. Without hops it is the question itself.
+    A link that was remembered leads astray as far as an answer that was. Of a comparison those that it compares count,
+    and what they rest on, but not itself. Without hops it is the question.
     """
     if not hops:
         return (SoughtFact(question, tuple(names)),)
     plan, answers = gold_plan(tuple(hops)).sub_questions, {n: hop.answer for n, hop in enumerate(hops, start=1)}
+    last, is_drawn = len(hops), bool(compared_hops(hops))
 
-    def fact(number: int, names: Sequence[str]) -> SoughtFact:
-        asked = plan[number - 1]
+    def fact(number: int) -> SoughtFact:
+        asked, answer = plan[number - 1], answers[number]
         given = tuple(answers[each] for each in references(asked) if each in answers)
-        return SoughtFact(resolve(asked, answers), tuple(names), given)
+        called = tuple(names) if number == last else (answer, *other_names(answer))
+        return SoughtFact(resolve(asked, answers), called, given)
 
-    last, compared = len(hops), [each for each in references(plan[-1]) if each in answers]
-    if not compared or not (is_never_quoted(hops[-1].answer) or CHOICE.search(plan[-1])):
-        return (fact(last, names),)
+    return tuple(fact(number) for number in answers if not (is_drawn and number == last))
+
+
+def compared_hops(hops: Sequence[Hop]) -> tuple[int, ...]:
+    """The hops, from 1, whose answers a comparison as the last hop draws its own from; none where it is looked up."""
+    if not hops:
+        return ()
+    plan = gold_plan(tuple(hops)).sub_questions
+    compared = [each for each in dict.fromkeys(references(plan[-1])) if each <= len(hops)]
+    if not (is_never_quoted(hops[-1].answer) or CHOICE.search(plan[-1])):
+        return ()
     used = {each for number in compared for each in references(plan[number - 1])}
-    ends = [number for number in dict.fromkeys(compared) if number not in used]
-    return tuple(fact(number, (answers[number], *other_names(answers[number]))) for number in ends)
+    return tuple(number for number in compared if number not in used)
 
 
 def unsettled_facts(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 from trailforge.mcts.plan import references
 from trailforge.retrieval.words import strip_accents, words_of
 from trailforge.rewards import is_near_miss, is_never_quoted, mentions, normalize_answer, same_answer, states
 from trailforge.rewards.figures import spell_in_figures
-from trailforge.rewards.names import is_people
-from trailforge.rewards.reading import fold, is_number, name_key, nations, read
+from trailforge.rewards.names import country_names
+from trailforge.rewards.reading import fold, is_number, read
 from trailforge.schemas import Document, Passage, Step
 
 CHOICE = re.compile(r"\bor\b|\bbetween\b|\bamong\b|\bboth\b|#\d+.*#\d+", re.IGNORECASE)
@@ -68,6 +69,16 @@ def supports(passage: Passage | Document, query: str, answer: str, given: Collec
     return says(passage, answer) and _speaks_of(passage, query, given)
 
 
+def bears_out(passage: Passage, quote: str, query: str, answer: str, given: Collection[str] = ()) -> bool:
+    """Do words of a passage have a word of the answer, or its title, and does the passage speak of what is asked?
+
+    What the words say of the two is not seen.
+    """
+    cited = _Words(_text_of(replace(passage, text=quote)))
+    has_answer = says(replace(passage, text=quote), answer) or cited.count(_words(answer)) > 0
+    return has_answer and _speaks_of(passage, query, given)
+
+
 def says(passage: Passage | Document, answer: str) -> bool:
     """Does a passage have the answer, whatever it says of it?
 
@@ -76,14 +87,8 @@ def says(passage: Passage | Document, answer: str) -> bool:
     French writer need not be in France.
     """
     text = _text_of(passage)
-    is_named = any(states(text, name) for name in (answer, *_names_of_country(answer)))
+    is_named = any(states(text, name) for name in (answer, *country_names(answer)))
     return is_named or _states_all(text, answer) or says_turned(text, answer)
-
-
-def _names_of_country(answer: str) -> list[str]:
-    """Its other names; none of two letters, which are words, too."""
-    names = nations().get(name_key(answer), ())
-    return [name for name in names if name != answer and not is_people(name) and len(name) > 2]
 
 
 def is_title_of_gold(answer: str, passages: Iterable[Passage | Document], golds: Sequence[str]) -> bool:

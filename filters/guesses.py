@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from trailforge.filters.base import count_faults
+from trailforge.filters.facts import compared_hops
 from trailforge.filters.thoughts import find_unseen_names
 from trailforge.rewards import is_abstention, is_never_quoted, mentions, other_names, states
 from trailforge.schemas import Hop, Verdict
@@ -124,6 +125,23 @@ def _is_named_unread(answer: str, asked: str, question: str, read: Sequence[str]
     if is_never_quoted(answer) or not any(mentions(asked, name) for name in names):
         return False
     return not any(mentions(question, name) or any(states(text, name) for text in read) for name in names)
+
+
+def guessed_hops(hops: Sequence[Hop], bridges: Bridges) -> list[tuple[tuple[str, ...], bool]]:
+    """The answers of hops that no turn may say by the rule of `bridges` before they were read, each by its names, and
+    whether a later search makes a guess of it good.
+
+    It never does where the last hop compares: who remembers when both were born has answered. A year says the date.
+    """
+    if bridges == "any":
+        return []
+    deciding = compared_hops(hops)
+    named: list[tuple[tuple[str, ...], bool]] = []
+    for number, hop in enumerate(hops[:-1], start=1):
+        years = _YEAR.findall(hop.answer) if number in deciding else []
+        names = dict.fromkeys((hop.answer, *other_names(hop.answer), *years))
+        named.append((tuple(names), bridges == "checked" and number not in deciding))
+    return named
 
 
 def admitted_guess(admission: str) -> Verdict:

@@ -192,8 +192,8 @@ def find_unseen_names(thought: str, known: Sequence[str]) -> Iterator[str]:
         elif word != word.lower() and not any(map(seen.has_word, _readings(word))):
             around = [token[0] for token in tokens[max(0, at - 1) : at + 2]]
             begins = bool(_SENTENCE_END.search(text[: found.start()]))
-            is_verb = begins and _is_verbal(word, text[found.end() :].strip().split(" ")[0])
-            if not (is_verb or any(map(seen.has_initials, pairwise(around)))):
+            is_plain = begins and _is_plain(word, text[found.end() :].strip().split(" ")[0])
+            if not (is_plain or any(map(seen.has_initials, pairwise(around)))):
                 yield f"{word!r} stands in nothing it has seen"
 
 
@@ -216,9 +216,11 @@ def find_unseen_facts(thought: str, known: Sequence[str]) -> Iterator[str]:
                 yield f"{word!r} is said of something in nothing it has seen"
 
 
-def _is_verbal(word: str, following: str) -> bool:
-    """A participle or adverb, as sentences begin with them: "Having", "Fortunately", "Armed"."""
-    has_ending = word.lower().endswith(("ing", "ed", "ly")) and word[1:].islower()
+def _is_plain(word: str, following: str) -> bool:
+    """No name, as sentences begin: a participle or adverb ("Having", "Fortunately"), or what searches are said of
+    ("Words such as …")."""
+    is_search_word = not _SAID_OF_SEARCHES.isdisjoint((word.lower(), word.lower().removesuffix("s")))
+    has_ending = (word.lower().endswith(("ing", "ed", "ly")) or is_search_word) and word[1:].islower()
     return has_ending and following == following.lower() and following not in _WHAT_NAMES_DO
 
 

@@ -212,14 +212,14 @@ def same_twice(row: Trajectory) -> Verdict:
 def redundant_search(row: Trajectory, question: Question) -> Verdict:
     """A step searches for what has been shown. Score: how many accepted steps do.
 
-    Each passage that supports its answer was there before its turn: by then nothing was left to be looked up. Steps
-    that are the gold hops, one each, make no detour; a passage may have come along before it was looked for. What
-    follows from earlier answers is looked for in nothing, though the agent searches at each step. A search
-    that mends a mistake brings passages of the failed one again, and is none of these, unless it is the same query
-    under another plan.
+    The first passage that supports its answer was there before its turn: by then nothing was left to be looked up.
+    Steps that are the gold hops, one each, make no detour: a passage came along before it was looked for, and a row
+    that is not told as the paper tells it reads on there without a search. What follows from earlier answers is looked
+    for in nothing, though the agent searches at each step. A search that mends a mistake brings passages of the failed
+    one again, and is none of these, unless it is the same query under another plan.
     """
     is_straight = bool(follows_gold(row.steps, question))
-    again = [step for place, step in enumerate(row.steps) if not is_straight and _is_redundant(row, place, step)]
+    again = [step for place, step in enumerate(row.steps) if not is_straight and _is_redundant(row, place)]
     return count_faults("redundant_search", again, lambda step: f"{step.query!r} finds only what was shown before")
 
 
@@ -354,16 +354,23 @@ def _ids(passages: Iterable[Passage]) -> frozenset[str]:
     return frozenset(passage.id for passage in passages)
 
 
-def _is_redundant(row: Trajectory, place: int, step: Step) -> bool:
-    before = row.steps[:place]
-    if step.is_mistake:
-        return False
-    if before and before[-1].is_mistake:
+def _is_redundant(row: Trajectory, place: int) -> bool:
+    step, before = row.steps[place], row.steps[:place]
+    if before and before[-1].is_mistake and not step.is_mistake:
         return row.reflection_error == "decomposition" and normalized(step.query) == normalized(before[-1].query)
-    shown = {passage.id for earlier in before for passage in earlier.passages}
+    return shown_at(row.steps, place) is not None
+
+
+def shown_at(steps: Sequence[Step], place: int) -> int | None:
+    """The last step before the one at `place` that showed the first passage that supports its answer; None: none did.
+
+    None, too, of a mistake, of what mends one, and of what follows from earlier answers.
+    """
+    step, before = steps[place], steps[:place]
     accepted = [earlier for earlier in before if not earlier.is_mistake]
-    if is_computed(step, accepted):
-        return False
+    if step.is_mistake or (before and before[-1].is_mistake) or is_computed(step, accepted):
+        return None
     given = given_answers(step, accepted)
-    supporting = {p.id for p in step.passages if supports(p, step.query, step.answer, given)}
-    return bool(supporting) and supporting <= shown
+    support = next((p.id for p in step.passages if supports(p, step.query, step.answer, given)), None)
+    showing = [n for n, earlier in enumerate(before) if any(p.id == support for p in earlier.passages)]
+    return max(showing, default=None)

@@ -187,12 +187,20 @@ def queue(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], dec
     if wanted.kind is not None:
         order = order[_among(run, table, run.table(table).matching(wanted.kind.column, wanted.kind.value))[order]]
     if wanted.words.strip():
-        order = order[_among(run, table, run.search(table, wanted.words).rows)[order]]
+        order = order[_among(run, table, _found(run, wanted))[order]]
     if wanted.hide_decided and wanted.mode not in (PEOPLE_DIFFER, DECIDED):
         mine = {each.uid for each in stances if each.table == table and each.who == who}
         if mine:
             order = order[~_among(run, table, run.places(table, mine).values())[order]]
     return order
+
+
+def _found(run: OpenRun, wanted: Wanted) -> Sequence[int]:
+    """Rows that were searched for, none where the search cannot be read: the page says why."""
+    try:
+        return run.search(wanted.table, wanted.words).rows
+    except InvalidInput:
+        return ()
 
 
 def _order(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], decided: Merged) -> np.ndarray:

@@ -23,6 +23,7 @@ from trailforge.pipelines.curated import check_row, decidable, products_of
 from trailforge.pipelines.datasets import is_curated
 from trailforge.pipelines.runs.finished import OpenRun, open_run, stamp_of
 from trailforge.pipelines.runs.intake import read_settings
+from trailforge.pipelines.runs.row_search import texts_of
 from trailforge.pipelines.runs.status import books_so_far
 from trailforge.pipelines.show.parts import Show, ShownTable
 from trailforge.schemas import InvalidInput
@@ -92,7 +93,8 @@ def _pick_above(run: OpenRun, table: ShownTable) -> int | None:
 def _show_row(run: OpenRun, table: ShownTable, number: int | None) -> None:
     if number is not None:
         uid = run.row(table.name, number)[run.key_of(table.name)]
-        draw(describe(run, table.name, number), Canvas(run, table.name, f"{table.name}.{uid}"))
+        sought = texts_of(st.session_state.get(f"{table.name}.words", ""))
+        draw(describe(run, table.name, number), Canvas(run, table.name, f"{table.name}.{uid}", sought))
 
 
 @st.cache_resource(max_entries=2, show_spinner="Opening the run …")

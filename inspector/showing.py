@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -118,23 +119,26 @@ class Rows:
 
 
 def find_rows(
-    run: OpenRun, *, table: str = "", id: str | None = None, kind: str | None = None, lowest: str = "", count: int = 1
-) -> Rows:
+    run: OpenRun, *, table: str = "", id: str | None = None, kind: str | None = None, search: str = "",
+    lowest: str = "", count: int = 1,
+) -> Rows:  # fmt: skip
     """The first `count` rows that match: of a table, else of the first one in which any does.
 
-    `id` is a row's own or that of what it belongs to: a question, a bundle. `lowest`: a number of the rows, as
-    `reward.total`, by which they are ordered; rows without it come not at all. Raises `InvalidInput` when no row
-    matches, and for a number that the table has not.
+    `id` is a row's own or that of what it belongs to: a question, a bundle. `search`: as `pipelines.runs.row_search`
+    reads it. `lowest`: a number of the rows, as `reward.total`, by which they are ordered; rows without it come not at
+    all. Raises `InvalidInput` when no row matches, for a number that the table has not, and for a search that cannot be
+    read.
     """
     tables = _tables(run, table)
     if kind is not None:
         tables = [_checked(run, tables, kind)]
-    elif lowest or (id is None and not table):
+    elif lowest or search or (id is None and not table):
         tables = tables[:1]
-    found = {each.name: tuple(islice(_matching(run, each, id, kind, lowest), count)) for each in tables}
+    found = {each.name: tuple(islice(_matching(run, each, id, kind, search, lowest), count)) for each in tables}
     having = [name for name, numbers in found.items() if numbers]
     if not having:
         what = f"no row {id}" if id else f"no row of kind {kind}" if kind else "no row"
+        what += f" with {search}" if search else ""
         raise InvalidInput(f"{what} in {', '.join(found)}", file=run.folder)
     return Rows(table=having[0], numbers=found[having[0]], elsewhere=tuple(having[1:]))
 
@@ -191,13 +195,19 @@ def _checked(run: OpenRun, tables: list[ShownTable], kind: str) -> ShownTable:
     return table
 
 
-def _matching(run: OpenRun, table: ShownTable, id: str | None, kind: str | None, lowest: str) -> Iterator[int]:
+def _matching(
+    run: OpenRun, table: ShownTable, id: str | None, kind: str | None, search: str, lowest: str
+) -> Iterator[int]:
     numbers: Any = ordered(run, table, lowest) if lowest else range(run.size(table.name))
+    if search:
+        known = run.table(table.name)
+        searched = set(known.search(search, count=max(len(known), 1), seconds=math.inf).rows)
+        numbers = [number for number in numbers if number in searched]
     if id is not None:
         having = _having(run, table, id)
         if not having and (question := _find_question(run, id)):
             having = _having(run, table, question)
-        numbers = [number for number in numbers if number in having] if lowest else having
+        numbers = [number for number in numbers if number in having] if lowest or search else having
     if kind is None:
         return iter(numbers)
     kinds = _kinds(run, table)

@@ -22,11 +22,12 @@ from trailforge.schemas import Manifest
 
 
 def show_rows(
-    folder: Path, *, table: str = "", id: str | None = None, kind: str | None = None, lowest: str = "", count: int = 1
-) -> None:
+    folder: Path, *, table: str = "", id: str | None = None, kind: str | None = None, search: str = "",
+    lowest: str = "", count: int = 1,
+) -> None:  # fmt: skip
     """Print rows of a run, several of a table that has a brief form of them in that. Raises as `find_rows`."""
     run, console = open_run(folder), Console()
-    found = find_rows(run, table=table, id=id, kind=kind, lowest=lowest, count=count)
+    found = find_rows(run, table=table, id=id, kind=kind, search=search, lowest=lowest, count=count)
     shown = show_of(run.dataset).table(found.table)
     is_brief = id is None and shown is not None and shown.brief is not None
     for number in found.numbers:

@@ -19,7 +19,7 @@ from trailforge.retrieval.backends.vectors import embedded_text
 from trailforge.retrieval.base import LazyRetriever, Retriever
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.retrievers import WEB, RetrieverConfig, build_over, check_in_memory, open_encoder
-from trailforge.retrieval.sentences import split_sentences
+from trailforge.retrieval.sentences import LONGEST_PASSAGE, split_passages
 from trailforge.schemas import Document, InvalidInput, Passage, SourceDocument, SourceKind
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ _KINDS: dict[str, tuple[SourceKind, ...]] = {
     "Academic": ("academic",),
     "General": ("news", "academic", "general"),
 }
-LONGEST_PASSAGE = 250
-"""Words: most abstracts are shorter (of 1,831 of arXiv, 96 in 100), most news articles longer."""
 _SPARE = 4
 
 
@@ -164,26 +162,8 @@ def _cut(documents: Sequence[SourceDocument], longest: int) -> list[_Piece]:
     return [
         _Piece(Document(id=f"{document.id} {number}", title=document.title, text=text), document)
         for document in documents
-        for number, text in enumerate(passages_of(document.text, longest))
+        for number, text in enumerate(split_passages(document.text, longest))
     ]
-
-
-def passages_of(text: str, longest: int = LONGEST_PASSAGE) -> list[str]:
-    """The text when it has at most so many words; else windows of whole sentences with at most so many.
-
-    The last sentence of a window begins the next one where it fits, so that neighbours stand together somewhere. A
-    sentence that is too long by itself is cut between words.
-    """
-    if len(text.split()) <= longest:
-        return [text]
-    windows: list[str] = []
-    window: list[str] = []
-    for sentence in (part for whole in split_sentences(text) for part in _cut_sentence(whole, longest)):
-        if _words(*window, sentence) > longest:
-            windows.append(" ".join(window))
-            window = window[-1:] if _words(window[-1], sentence) <= longest else []
-        window.append(sentence)
-    return [*windows, " ".join(window)]
 
 
 class BestPassages:
@@ -213,14 +193,3 @@ class BestPassages:
 
 def _dated(text: str, document: SourceDocument) -> str:
     return f"{document.published[:10]}: {text}" if document.published else text
-
-
-def _cut_sentence(sentence: str, longest: int) -> list[str]:
-    words = sentence.split()
-    if len(words) <= longest:
-        return [sentence]
-    return [" ".join(words[start : start + longest]) for start in range(0, len(words), longest)]
-
-
-def _words(*texts: str) -> int:
-    return sum(len(text.split()) for text in texts)

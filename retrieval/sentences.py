@@ -1,4 +1,4 @@
-"""The sentences of passages that are nearest to a question: a short context for a small model."""
+"""Texts cut into sentences and passages, and the sentences that are nearest to a question: a small model's context."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ _NO_END = re.compile(
 """A last word that ends no sentence: an abbreviation, an initial, letters with stops between them ("U.S.", "Ph.D.")."""
 _NUMBERED = re.compile(r"(?:^|[(\[])(?:No|Nos|Art|Fig|Op)\.$")
 """Abbreviations only when a figure follows: "No. 5", but "He said no. Then"."""
+LONGEST_PASSAGE = 250
+"""Words: most abstracts are shorter (of 1,831 of arXiv, 96 in 100), most news articles longer."""
 _CACHED_PASSAGES = 4096
 
 
@@ -42,6 +44,24 @@ def split_sentences(text: str) -> list[str]:
             pieces.append(text[start : gap.end()].strip())
             start = gap.end()
     return [piece for piece in (*pieces, text[start:].strip()) if piece]
+
+
+def split_passages(text: str, longest: int = LONGEST_PASSAGE) -> list[str]:
+    """The text when it has at most so many words; else windows of whole sentences with at most so many.
+
+    The last sentence of a window begins the next one where it fits, so that neighbours stand together somewhere. A
+    sentence that is too long by itself is cut between words.
+    """
+    if len(text.split()) <= longest:
+        return [text]
+    windows: list[str] = []
+    window: list[str] = []
+    for sentence in (part for whole in split_sentences(text) for part in _cut_sentence(whole, longest)):
+        if _count_words(*window, sentence) > longest:
+            windows.append(" ".join(window))
+            window = window[-1:] if _count_words(window[-1], sentence) <= longest else []
+        window.append(sentence)
+    return [*windows, " ".join(window)]
 
 
 def first_sentences(text: str, longest: int) -> str:
@@ -65,6 +85,17 @@ def _goes_on(piece: str, following: str) -> bool:
     """Whether the full stop at the end of a piece belongs to its last word."""
     last_word = piece.rsplit(maxsplit=1)[-1]
     return bool(_NO_END.search(last_word) or (following.isdigit() and _NUMBERED.search(last_word)))
+
+
+def _cut_sentence(sentence: str, longest: int) -> list[str]:
+    words = sentence.split()
+    if len(words) <= longest:
+        return [sentence]
+    return [" ".join(words[start : start + longest]) for start in range(0, len(words), longest)]
+
+
+def _count_words(*texts: str) -> int:
+    return sum(len(text.split()) for text in texts)
 
 
 class SentenceReader:

@@ -88,6 +88,12 @@ def is_people(name: str) -> bool:
     return name_key(name) in peoples()
 
 
+def country_names(name: str) -> tuple[str, ...]:
+    """What a country is called, too, not by its people's name; none of two letters, which are words, too."""
+    names = nations().get(name_key(name), ())
+    return tuple(each for each in names if each != name and not is_people(each) and len(each) > _SHORT_FORM)
+
+
 def company_names(name: str) -> tuple[str, ...]:
     """What is left of a company's name without its legal form, the longest first; empty for what has none."""
     words, is_cut = name.split(), False

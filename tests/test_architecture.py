@@ -123,6 +123,15 @@ CROWDED: dict[str, int] = {}
 HOMONYMS: dict[str, int] = {}
 """Public class names that several files still declare, and how many. This list only shrinks."""
 
+BESIDE_ROOMS = frozenset(
+    {
+        *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "MANIFEST.in", "Makefile"),
+        *("pyproject.toml", "requirements.lock", "prefect.toml", "prefect.yaml", "cli.py"),
+        *("benchmarks", "datasets_out", "docs", "locks", "sample_data", "tests", "trailforge"),
+    }
+)
+"""What lies at the root beside the rooms; names with a dot before them are for tools."""
+
 _NOT_OURS = {"tests", "build", "dist", "benchmarks", "trailforge"}
 _FACE = "trailforge"
 """What is installed and imported; its rooms are links to those at the root."""
@@ -363,6 +372,27 @@ def records_imported(root: Path) -> list[str]:
     ]
 
 
+def data_sets_imported(root: Path) -> list[str]:
+    """Imports of one data set by another: what two of them need lies beside them."""
+    return [
+        where(root, file, each.line, f"imports {each.module}, of another data set")
+        for file in sources(root)
+        for each in imports(root, file)
+        if file.relative_to(root).parts[0] == "generators" and each.top == "generators"
+        for named in each.module.split(".")[1:2]
+        if named in declarations() and named != file.relative_to(root).parts[1]
+    ]
+
+
+def strays(root: Path) -> list[str]:
+    """Folders and files at the root that nobody planned."""
+    listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
+    tops = sorted({name.partition("/")[0] for name in listed} - {"", *packages(root), *BESIDE_ROOMS})
+    return [f"{name}:1: lies at the root" for name in tops if not name.startswith(".")]
+
+
 def mutual_imports(root: Path) -> list[str]:
     """Pairs of root packages that import each other."""
     edges = {}
@@ -570,6 +600,7 @@ CHECKS: list[Callable[[Path], list[str]]] = [
     do_fns_elsewhere,
     data_sets_spelled,
     records_imported,
+    data_sets_imported,
     mutual_imports,
     long_ones,
     protocols_by_name,
@@ -587,6 +618,17 @@ def test_the_tree_has_no(check: Callable[[Path], list[str]]) -> None:
     """Each check over every file of the root packages."""
     found = check(ROOT)
     assert not found, "\n" + "\n".join(found)
+
+
+def test_nothing_strays_to_the_root(tmp_path: Path) -> None:
+    """Of what is kept in the repository; a copy of the tree without one has nothing to look at."""
+    if (ROOT / ".git").exists():
+        assert not strays(ROOT)
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    for name in ("README.md", "0001.answer"):
+        (tmp_path / name).touch()
+    subprocess.run(["git", "add", "-A"], cwd=tmp_path, check=True)
+    assert strays(tmp_path) == ["0001.answer:1: lies at the root"]
 
 
 def test_plan_has_no_cycle() -> None:
@@ -658,6 +700,11 @@ FAULTS: list[tuple[Callable[[Path], list[str]], dict[str, str], str]] = [
         records_imported,
         {"pipelines/a.py": "from trailforge.schemas import SftRow, KgQuestion"},
         "pipelines/a.py:1: KgQ",
+    ),
+    (
+        data_sets_imported,
+        {"generators/kg_questions/a.py": "from trailforge.generators.kg_trajectories import reading"},
+        "generators/kg_questions/a.py:1: imports generators.kg_trajectories",
     ),
     (
         mutual_imports,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 WALK = sorted((ROOT / "docs" / "contributing").glob("*.diff"))
@@ -111,3 +113,21 @@ async def found():
 print(asyncio.run(found()))
 """
     assert _python(tree, tree, "-c", script) == "['1', '1', '1']\n"
+
+
+def test_the_workflow_runs_what_ci_runs_on_the_versions_that_the_documentation_names() -> None:
+    """No second list of steps to keep: the workflow calls the script, with the Pythons that the docs call tested."""
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
+    steps = workflow["jobs"]["check"]["steps"]
+    assert [step["run"] for step in steps if "run" in step] == [".ci/run"]
+    assert os.access(ROOT / ".ci/run", os.X_OK)
+    (versions,) = (step["with"]["python-version"].split() for step in steps if "python-version" in step.get("with", {}))
+    sentence = (ROOT / "docs/python.md").read_text(encoding="utf-8").partition("Tested on")[2].partition(". ")[0]
+    assert sorted(re.findall(r"3\.\d+", sentence)) == sorted(versions)
+
+
+def test_hooks_call_what_the_makefile_installs() -> None:
+    """A hook that names a tool of its own version would find other faults than `make lint`."""
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"][0]["hooks"]
+    assert {hook["language"] for hook in hooks} == {"system"}
+    assert all(hook["entry"].startswith(".venv/bin/") for hook in hooks)

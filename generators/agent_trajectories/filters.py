@@ -13,7 +13,7 @@ from trailforge.evaluation.failures import read_texts
 from trailforge.filters import guesses
 from trailforge.filters.base import count_faults, names_of_answer
 from trailforge.filters.facts import count_unstated
-from trailforge.filters.guesses import Bridges
+from trailforge.filters.guesses import Bridges, guessed_hops
 from trailforge.filters.questions import doubtful_gold
 from trailforge.generators.agent_trajectories.evidence import (
     admission_of,
@@ -28,7 +28,7 @@ from trailforge.generators.agent_trajectories.evidence import (
 from trailforge.generators.agent_trajectories.record import AgentTrajectory, FromMemory
 from trailforge.generators.agent_trajectories.rows import weigh_known
 from trailforge.protocols import PROTOCOLS
-from trailforge.rewards import is_near_miss, is_never_quoted, mcts_reward, mentions, normalize_answer, other_names
+from trailforge.rewards import is_near_miss, is_never_quoted, mcts_reward, mentions, normalize_answer
 from trailforge.schemas import FactReading, InvalidInput, Verdict
 from trailforge.schemas.errors import check_least
 
@@ -215,13 +215,12 @@ def ungrounded_answer(row: AgentTrajectory) -> Verdict:
 def answer_leaked(row: AgentTrajectory, *, bridges: Bridges = "checked") -> Verdict:
     """A turn says the answer, or that of a hop against the rule of `bridges`, before what it is given states it.
 
-    Queries count as what is said, the turn that answers does not. The answer itself may not be guessed. What stands in
-    the question is no leak, nor are yes and no. Score: how many turns do.
+    Queries count as what is said, the turn that answers does not. The answer itself may not be guessed, nor what a
+    comparison draws it from. What stands in the question is no leak, nor are yes and no. Score: how many turns do.
     """
     question, texts = row.episode.question, [text_given(message, row) for message in row.episode.messages]
-    hops = [] if bridges == "any" else [(hop.answer, *other_names(hop.answer)) for hop in row.gold_hops[:-1]]
     answer = names_of_answer(row.episode.answer, row.golds)
-    sought = [(answer, False), *((names, bridges == "checked") for names in hops)]
+    sought = [(answer, False), *guessed_hops(row.gold_hops, bridges)]
     leaks: list[tuple[str, str]] = []
     for place, message in enumerate(row.episode.messages[:-1]):
         if message.role == "assistant":

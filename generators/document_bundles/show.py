@@ -19,6 +19,7 @@ from trailforge.generators.document_bundles.bundle_rows import (
 )
 from trailforge.generators.document_bundles.maps import document_map
 from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.runs.row_search import quote
 from trailforge.pipelines.show import common
 from trailforge.pipelines.show.common import ORIGINS, head, measured, passages, provenance
 from trailforge.pipelines.show.marks import Marked, cut_out, find_quote, find_shared
@@ -115,7 +116,7 @@ def bundle(run: OpenRun, row: Bundle) -> Parts:
         _verdict("wrong", f"This bundle was put aside in the stage “{each.stage}”", each.reason, each.detail)
         for each in rejected
     ]
-    more = [SearchOn("rejected", row.uid)] if "rejected" in run.tables else []
+    more = [SearchOn("rejected", quote(row.uid))] if "rejected" in run.tables else []
     if not asked:
         outcome = put_aside or [Note("It has no question.")]
         return [*_bundle_head(run, row), *more, *outcome, *_documents(documents_of(run, row.uid))]

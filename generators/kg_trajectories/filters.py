@@ -11,7 +11,7 @@ from trailforge.filters import guesses
 from trailforge.filters.base import count_faults, mentions_any, names_of_answer, reject_low_reward
 from trailforge.filters.facts import SoughtFact, count_unstated, unsettled_facts
 from trailforge.filters.grounding import is_title_of_gold
-from trailforge.filters.guesses import Bridges, find_admission, find_unread_name
+from trailforge.filters.guesses import Bridges, find_admission, find_unread_name, guessed_hops
 from trailforge.filters.questions import doubtful_gold
 from trailforge.mcts.plan import resolve
 from trailforge.protocols import KG_SEARCH
@@ -227,12 +227,15 @@ def leaking_turns(row: KgTrajectory, *, bridges: Bridges = "checked") -> dict[in
     """The turns, by number, that say an answer too early, each behind the answer.
 
     A guess of a bridge is none when it is checked: a search of that turn or later shows it in what is about something
-    that it asked for. Then what the agent remembers is what it looks for, not what it answers by.
+    that it asked for. Then what the agent remembers is what it looks for, not what it answers by. What a comparison
+    draws its answer from is what it answers by.
     """
-    hops = [] if bridges == "any" else [(hop.answer, *other_names(hop.answer)) for hop in row.gold_hops[:-1]]
     turns = [message.content for message in row.messages if message.role == "assistant"]
     leaks: dict[int, tuple[str, str]] = {}
-    for names, may_guess in [((row.final_answer,), False), *((names, bridges == "checked") for names in hops)]:
+    for names, may_guess in [
+        (names_of_answer(row.final_answer, row.golds), False),
+        *guessed_hops(row.gold_hops, bridges),
+    ]:
         if any(is_never_quoted(name) or mentions(row.question, name) for name in names):
             continue
         shown = next((s.index for s in row.steps if any(shows(s, name) for name in names)), len(row.steps))

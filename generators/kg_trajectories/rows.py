@@ -26,12 +26,14 @@ from trailforge.rewards import (
     r_recall,
     score_by_target,
 )
-from trailforge.rewards.reading import date_of, fold
+from trailforge.rewards.reading import date_of, fold, name_key, nations
 from trailforge.schemas import KgReward, KgStep, KgTrajectory, Message, Question, SftRow, SoughtDocument
 from trailforge.schemas.text import count_conversation
 
 _LETTERS = 3
 """The fewest of a graph's name that is taken for a right answer."""
+_STEM = 5
+"""Letters that the names of a country and of an older one share."""
 
 
 def row_of(
@@ -110,7 +112,8 @@ def graph_names(question: Question, store: KgStore) -> tuple[str, ...]:
     """What the graph calls the answer's entity, but for its names that the question has: right answers, too.
 
     It is the entity that the question names by its id, else the only one that is called so. Names of fewer than three
-    letters are left out, which stand in many an answer; dates, numbers, yes and no are no entities.
+    letters are left out, which stand in many an answer, and those of other countries and peoples: graphs that were
+    made from questions call Canada "Russian". Dates, numbers, yes and no are no entities.
     """
     answer = question.answer
     if is_never_quoted(answer) or date_of(fold(answer)) or not any(map(str.isalpha, answer)):
@@ -122,10 +125,24 @@ def graph_names(question: Question, store: KgStore) -> tuple[str, ...]:
     names = store.names_of(row) if row is not None else []
     known, found = set(map(normalize_answer, question.golds)), []
     for name in names:
+        if _is_of_another_country(name, (answer, names[0])):
+            continue
         if sum(map(str.isalpha, name)) >= _LETTERS and (key := normalize_answer(name)) not in known:
             found.append(name)
             known.add(key)
     return tuple(found)
+
+
+def _is_of_another_country(name: str, called: Sequence[str]) -> bool:
+    """Is a name that of a country or people, and what is `called` so none of them? Of a country that is no more, whose
+    names nobody lists, those that begin like a word of its own may stand: the Russian Empire is Russia."""
+    country = nations().get(name_key(name))
+    if country is None:
+        return False
+    own = [each for each in (nations().get(name_key(other)) for other in called) if each]
+    begins = name[:_STEM].casefold()
+    is_akin = not own and any(word.startswith(begins) for other in called for word in other.casefold().split())
+    return country not in own and not is_akin
 
 
 def steps_match(row: KgTrajectory, opening: Sequence[Message]) -> bool:

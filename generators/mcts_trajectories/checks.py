@@ -92,7 +92,7 @@ class MctsRowChecks(RowChecks):
                 self.problem(name, row.uid, f"filter {verdict.reason} rejects its thoughts: {verdict.detail}")
         story = story_of(row, self.config.generator.reasoning_rows)
         if rereads(row) != any(map(story.rereads, range(len(row.steps)))):
-            self.problem(name, row.uid, "its mistake is not mended as `generator.reasoning_rows` says")
+            self.problem(name, row.uid, "it does not search, or read again, as `generator.reasoning_rows` says")
 
     @cached_property
     def _is_without_spans(self) -> bool:

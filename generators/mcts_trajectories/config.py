@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,9 @@ from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.retrieval import RetrievalConfig
 from trailforge.retrieval.scope import with_hash
 from trailforge.schemas import InvalidInput, SearchTree, SftRow, Trajectory
+from trailforge.schemas.errors import NOTICE
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +73,11 @@ class MctsRunConfig(RunConfig):
 
 
 def configure(config: MctsRunConfig, inputs: RunInputs) -> MctsRunConfig:
-    """With what is to be searched, and its hash.
+    """With what is to be searched, and its hash. Where no corpus is named, each question searches its own paragraphs.
 
     Raises `InvalidInput` when that is not there, or is what the run's questions are read from.
     """
-    retrieval = search_given(config.retrieval, inputs.options)
+    retrieval = _fall_back(search_given(config.retrieval, inputs.options), inputs)
     if retrieval.scope == "corpus" and retrieval.corpus_index and not retrieval.server:
         corpus = Path(retrieval.corpus_index).resolve()
         if any(file.resolve() == corpus for file in inputs.files):
@@ -84,3 +88,16 @@ def configure(config: MctsRunConfig, inputs: RunInputs) -> MctsRunConfig:
                 field="--documents",
             )
     return replace(config, retrieval=with_hash(retrieval))
+
+
+def _fall_back(retrieval: RetrievalConfig, inputs: RunInputs) -> RetrievalConfig:
+    """Where a corpus is wanted and none is named, questions are searched as they came, which is said."""
+    names_one = retrieval.corpus_index or retrieval.is_remote
+    if retrieval.scope != "corpus" or names_one or inputs.options.get("scope"):
+        return retrieval
+    _LOG.log(
+        NOTICE,
+        "no corpus is named (--documents): each question's own paragraphs are searched, among which a search hardly "
+        "fails; --scope question says so without this line",
+    )
+    return replace(retrieval, scope="question")

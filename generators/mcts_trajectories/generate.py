@@ -13,7 +13,7 @@ from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
 from trailforge.filters.gold_hops import follows_gold, misses_own_hop, own_hop
 from trailforge.filters.grounding import is_grounded, supports
 from trailforge.filters.trajectories import too_long
-from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows, Story, narrate, story_of
+from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows, Story, narrate, read_on, story_of
 from trailforge.generators.mcts_trajectories.thoughts import Doubt, ThoughtsConfig, doubtful, write_thoughts
 from trailforge.inference import Meter, Usage
 from trailforge.inference.asker import Asker
@@ -253,6 +253,8 @@ def _row(
     first_plan, plan, origins = nodes[0].plan, nodes[-1].plan, [node.origin for node in nodes]
     error, pair = (reflection.error, reflection.pair) if reflection else (None, None)
     steps = tuple(replace(step, reasoning="") for step in (mended_steps(reflection) if reflection else right.steps))
+    if config.reasoning_rows == "reread" and follows_gold(steps, question):
+        steps = read_on(steps)
     uid = _uid(question.id, error, plan, first_plan, steps)
     story = Story(
         question=question.question,

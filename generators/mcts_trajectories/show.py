@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from trailforge.generators.mcts_trajectories.show_mended import mended
-from trailforge.generators.mcts_trajectories.story import rereads
+from trailforge.generators.mcts_trajectories.story import told_story
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.show.common import (
     ORIGINS,
@@ -98,16 +98,18 @@ def turns_of_mistake(row: Trajectory) -> dict[int, StyledText]:
     """
     mistake = _mistake(row)
     turns = [number for number, message in enumerate(row.messages) if message.role == "assistant"]
-    if mistake is None or mistake + 1 >= len(turns):
+    if mistake is None or mistake + 1 >= len(row.steps):
         return {}
-    asks, mends = turns[mistake], turns[mistake + 1]
+    story = told_story(row)
+    asked = story.searches().index(mistake)
+    asks, mends = turns[asked], turns[asked + 1]
     notes = {asks: StyledText("begins the step that goes wrong", "wrong")}
     notes |= {number: StyledText("what the wrong step found", "wrong") for number in range(asks + 1, mends)}
-    if rereads(row):
+    if story.rereads(mistake + 1):
         return notes | {mends: StyledText("the wrong answer, the reflection, and the right answer", "mended")}
     search = "the better search" if row.reflection_error == "retrieval" else "the next search"
     notes[mends] = StyledText(f"the wrong answer, the reflection, and {search}", "mended")
-    after = turns[mistake + 2] if mistake + 2 < len(turns) else len(row.messages)
+    after = turns[asked + 2] if asked + 2 < len(turns) else len(row.messages)
     return notes | {number: StyledText("what the mended step found", "mended") for number in range(mends + 1, after)}
 
 

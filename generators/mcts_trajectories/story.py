@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from trailforge.filters.trajectories import shown_at
 from trailforge.generators.mcts_trajectories.spans import Sentence, write_turn
 from trailforge.generators.sft_rows import whole_conversation
 from trailforge.inference.prompts import Prompts, Sentences
@@ -25,8 +26,8 @@ from trailforge.schemas.text import count_conversation
 
 PROMPTS = Prompts("trailforge.generators.mcts_trajectories", "trailforge.generators")
 ReasoningRows = Literal["search", "reread"]
-"""How a wrong reading is mended. `search`: the search is made again, as in the paper, whose tail repeats query and
-passages of the mended step (section 3.1.4). `reread`: the same passages are read again, without a search."""
+"""How a wrong reading is mended, and what was shown before is found. `search`: by a search, as in the paper, whose
+tail repeats query and passages of the mended step (section 3.1.4). `reread`: the same passages are read again."""
 PartName = Literal["plan", "next", "claim", "reflection", "new_plan", "end"]
 _NAME = re.compile(r"[A-Z0-9][\w'’-]*(?: +[A-Z0-9][\w'’-]*)*")
 _NO_NAMES = frozenset(
@@ -50,11 +51,18 @@ class Story:
     reasoning_rows: ReasoningRows = "search"
 
     def rereads(self, position: int) -> bool:
-        """Whether a step reads the passages of the mistake before it, without a search."""
-        if self.reasoning_rows == "search" or self.error != "reasoning" or not position:
+        """Whether a step reads passages of an earlier one, without a search: see `read_on`. What mends a mistake reads
+        those of the mistake, which was a wrong reading."""
+        if self.reasoning_rows == "search" or not position:
             return False
-        mistake, step = self.steps[position - 1 : position + 1]
-        return mistake.is_mistake and mistake.passages == step.passages
+        (*before, last), step = self.steps[:position], self.steps[position]
+        if last.is_mistake:
+            return self.error == "reasoning" and last.passages == step.passages
+        return not step.is_mistake and any(step.passages == each.passages for each in (*before, last))
+
+    def searches(self) -> list[int]:
+        """The positions of the steps that search."""
+        return [position for position in range(len(self.steps)) if not self.rereads(position)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,16 @@ class TurnOutline:
     parts: tuple[ThoughtPart, ...]
     search: int | None
     """Position of the step that it searches for; None for the turn that answers."""
+
+
+def read_on(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps, those that search for what was shown before with the passages of the step that showed it: the answer
+    stood there, and a row tells nobody to look it up again."""
+    read = list(steps)
+    for place, step in enumerate(steps):
+        if (shown := shown_at(steps, place)) is not None:
+            read[place] = replace(step, passages=read[shown].passages)
+    return tuple(read)
 
 
 def outline(story: Story) -> list[TurnOutline]:
@@ -150,8 +168,7 @@ def mismatch(row: Trajectory) -> str:
     """
     if row.messages[:2] != REACT.opening(row.question):
         return "it does not begin with the rules and the row's question"
-    story = story_of(row, "reread" if rereads(row) else "search")
-    searched = [step for n, step in enumerate(row.steps) if not story.rereads(n)]
+    searched = [row.steps[position] for position in told_story(row).searches()]
     turns, ending = row.messages[2:-1], row.messages[-1].content
     if len(turns) != 2 * len(searched):
         return f"it has {len(turns) // 2} searches, the row {len(searched)}"
@@ -172,11 +189,13 @@ def mismatch(row: Trajectory) -> str:
 
 
 def rereads(row: Trajectory) -> bool:
-    """Whether its mistake is mended by a second reading, in the turn that takes it back; rows without spans were."""
-    if not row.spans or row.reflection_error != "reasoning":
-        return row.reflection_error == "reasoning"
-    mended = {span.message for span in row.spans if span.kind == "mend"}
-    return any(span.kind == "claim" and span.message in mended for span in row.spans)
+    """Whether a step of it reads what was shown before, without a search."""
+    return sum(message.role == "tool" for message in row.messages) < len(row.steps)
+
+
+def told_story(row: Trajectory) -> Story:
+    """The story as the row's conversation tells it."""
+    return story_of(row, "reread" if rereads(row) else "search")
 
 
 def sft_row(row: Trajectory) -> SftRow:

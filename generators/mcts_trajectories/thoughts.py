@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 
 from trailforge.filters import trajectories
 from trailforge.filters.base import count_faults
+from trailforge.filters.grounding import bears_out, given_answers, is_computed
 from trailforge.filters.thoughts import quotes, unfounded_thoughts
 from trailforge.generators.mcts_trajectories.spans import Sentence, span_problem
 from trailforge.generators.mcts_trajectories.story import (
@@ -108,16 +109,30 @@ async def write_thoughts(
 
 
 def doubts_of(story: Story, reply: ThoughtsReply) -> list[Doubt]:
-    """What a reply denies, and the mistakes that it says are stated; what it does not answer is no doubt."""
+    """What a reply denies, the mistakes that it says are stated, and the claims for which it cites what does not bear
+    them out; what it does not answer is no doubt."""
     doubts: list[Doubt] = []
     for field in _fields(story):
         said = reply.get(f"turn_{field.turn}", {}).get(field.name)
         step = story.steps[field.part.step]
         if field.holds == "stated" and step.is_mistake:
             doubts += [Doubt("mistake_is_stated", step)] if said is True else []
+        elif field.holds == "quote" and isinstance(said, str):
+            doubts += [] if _is_borne_out(story, field.part.step, said) else [Doubt("unsupported_claim", step)]
         elif field.holds in _REASONS and said is False:
             doubts.append(Doubt(_REASONS[field.holds], step))
     return doubts
+
+
+def _is_borne_out(story: Story, position: int, quote: str) -> bool:
+    """Whoever says that a claim is stated has to show the words: see `grounding.bears_out`. Not of a mistake, nor of
+    what follows from earlier answers."""
+    step, earlier = story.steps[position], [each for each in story.steps[:position] if not each.is_mistake]
+    if step.is_mistake or not step.answer or is_computed(step, earlier):
+        return True
+    citing = (passage for passage in step.passages if quotes(f"{passage.title}. {passage.text}", quote))
+    given = given_answers(step, earlier)
+    return any(bears_out(passage, quote, step.query, step.answer, given) for passage in citing)
 
 
 def doubtful(row: Trajectory, doubts: Sequence[Doubt]) -> Verdict:
@@ -266,7 +281,11 @@ def _wanted(story: Story, field: _Field) -> str:
             f"{_asked(story, field.part.step)!r} is {step.answer}?"
         )
     if field.holds == "fits":
-        return f"true or false: is {step.query!r} what one would type to find that, knowing what is known by then?"
+        asked = _asked(story, field.part.step)
+        sense = "" if step.query == asked else f"does it make sense to ask {asked!r}, and "
+        return (
+            f"true or false: {sense}is {step.query!r} what one would type to find that, knowing what is known by then?"
+        )
     if field.holds == "sound":
         return "true or false: is that reason true of the question and these passages?"
     if field.holds == "quote":

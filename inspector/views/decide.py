@@ -19,10 +19,11 @@ from trailforge.inspector.views.desk import Desk, button, desk_of_session
 from trailforge.inspector.views.drawing import Canvas, draw
 from trailforge.inspector.views.fixing import Fixing, show_fix
 from trailforge.inspector.views.overview import show_agreement
-from trailforge.inspector.views.picking import ARRIVED, ROW, TABLE, search_table
+from trailforge.inspector.views.picking import ARRIVED, ROW, TABLE, ask_search, search_table
 from trailforge.inspector.visible_text import escape_text, visible
 from trailforge.pipelines.dataset import Place
 from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.runs.row_search import texts_of
 from trailforge.schemas import Decision, InvalidInput, TrailforgeError
 
 REASONS = (
@@ -129,7 +130,9 @@ def _show_seat(seat: _Seat, count: int, decisions: Sequence[Decision]) -> None:
     change = left.container()
     with left, st.container(height=_HEIGHT, key="decide_row"):
         desks.mark(seat.desk, "from")
-        canvas = Canvas(seat.run, seat.wanted.table, f"decide.{seat.wanted.table}.{seat.uid}")
+        canvas = Canvas(
+            seat.run, seat.wanted.table, f"decide.{seat.wanted.table}.{seat.uid}", texts_of(seat.wanted.words)
+        )
         draw(describe(seat.run, seat.wanted.table, seat.number), canvas)
         desks.mark(seat.desk, "to")
     with right:
@@ -213,7 +216,7 @@ def _wanted(run: OpenRun, tables: Sequence[str], desk: Desk) -> queues.Wanted:
             "Only", [None, *kinds], key=f"decide.kind.{table}", on_change=restart, format_func=_kind_label,
             help="Rows of one kind, or with one value of another column.",
         )  # fmt: skip
-    words = st.text_input("Search in all texts", key="decide.words", on_change=restart)
+    words = ask_search(table, "decide.words", restart)
     hide = st.toggle("Hide decided", value=True, key="decide.hide", on_change=restart)
     return queues.Wanted(table=table, mode=mode, number=number, kind=kind, words=words, hide_decided=hide)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import streamlit as st
 
 from trailforge.inspector.charts import dot, point_map
 from trailforge.inspector.tree_chart import tree_chart
-from trailforge.inspector.views.html import html_of, is_static
+from trailforge.inspector.views.html import html_of, is_static, mark_found
 from trailforge.inspector.views.picking import go_to, search_table, show_link
 from trailforge.inspector.visible_text import visible
 from trailforge.pipelines.runs.finished import OpenRun
@@ -43,6 +43,8 @@ class Canvas:
     table: str
     key: str
     """Of this place on the page: widgets below it are named by it."""
+    sought: Sequence[str] = ()
+    """What a person searches for, which is marked where it stands."""
 
     def below(self, name: object) -> Canvas:
         """A place within this one."""
@@ -57,11 +59,11 @@ def draw(parts: Parts, canvas: Canvas) -> None:
             static.append(part)
             continue
         if static:
-            st.html(html_of(*static))
+            st.html(mark_found(html_of(*static), canvas.sought))
             static = []
         _DRAWERS[type(part)](part, canvas.below(number))
     if static:
-        st.html(html_of(*static))
+        st.html(mark_found(html_of(*static), canvas.sought))
 
 
 def _draw_table(part: DataTable, canvas: Canvas) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -39,6 +40,7 @@ STYLE = f"""
 .quiet {{ font-size: .8rem; opacity: .72; }}
 [data-testid="stGraphVizChart"] text {{ fill: currentColor; }}
 mark {{ color: inherit; border-radius: 3px; padding: 0 .1rem; background: rgba(232,198,76,.45); }}
+mark.found {{ background: rgba(255,140,0,.55); outline: 1px solid rgba(255,140,0,.9); }}
 mark.gold, mark.right, mark.hop0 {{ background: rgba({_GREEN},.38); }}
 mark.mended, mark.hop1 {{ background: rgba({_BLUE},.34); }} mark.wrong {{ background: rgba({_RED},.34); }}
 mark.shared {{ background: none; border-bottom: 2px dotted rgba({_RED},.65); border-radius: 0; }}
@@ -93,6 +95,7 @@ mark.hop2 {{ background: rgba(214,158,0,.42); }} mark.hop3 {{ background: rgba(1
 .check .meaning {{ grid-column: 2 / 4; font-size: .76rem; opacity: .65; line-height: 1.15; }}
 .check .why {{ grid-column: 2 / 4; overflow-wrap: anywhere; }}
 """
+_TAG = re.compile(r"(<[^>]*>)")
 _ROLES = {"system": "system", "user": "user", "assistant": "agent", "tool": "tool"}
 
 
@@ -104,6 +107,21 @@ def is_static(part: Part) -> bool:
 def html_of(*parts: Part) -> str:
     """Parts under each other. Raises `KeyError` for one that is a widget."""
     return "".join(_MAKERS[type(part)](part) for part in parts)
+
+
+def mark_found(html: str, sought: Sequence[str]) -> str:
+    """The HTML with a mark around what is searched for, wherever it stands in its text."""
+    texts = sorted({escape_text(text) for text in sought if text}, key=len, reverse=True)
+    if not texts:
+        return html
+    pattern = re.compile(f"({'|'.join(map(re.escape, texts))})|&#?\\w+;", re.IGNORECASE)  # `amp` is not in `&amp;`
+    pieces = _TAG.split(html)  # text and tags take turns
+    pieces[::2] = [pattern.sub(_mark_match, text) for text in pieces[::2]]
+    return "".join(pieces)
+
+
+def _mark_match(match: re.Match[str]) -> str:
+    return f'<mark class="found">{match[0]}</mark>' if match[1] else match[0]
 
 
 def line_of(line: Line) -> str:

@@ -17,10 +17,12 @@ from streamlit.delta_generator import DeltaGenerator
 from trailforge.inspector.showing import more_of, ordered
 from trailforge.inspector.visible_text import visible
 from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.runs.row_search import HELP
 from trailforge.pipelines.runs.table_index import Found
 from trailforge.pipelines.show.parts import ShownTable
+from trailforge.schemas import InvalidInput
 
-TABLE, ROW = "table", "row"
+TABLE, ROW, SEARCH = "table", "row", "search"
 """In the page's address: what is shown."""
 ARRIVED = "decide.arrived"
 """In the session: the row that the address asked for has been found; what the address says from then on is our own."""
@@ -225,7 +227,7 @@ def _filter(
             format_func=lambda each: "all" if each is None else f"{each} ({counts[each]:,})",
             on_change=to_top, args=(table,),
         )  # fmt: skip
-    words = line.text_input("Search in all texts", key=f"{table}.words", on_change=to_top, args=(table,))
+    words = ask_search(table, f"{table}.words", partial(to_top, table), line)
     numbers: Sequence[int] = range(run.size(table))
     if value is not None and kind in more:
         numbers = [number for number in numbers if more[kind][number] == value]
@@ -238,9 +240,31 @@ def _filter(
     return [number for number in found.rows if allowed is None or number in allowed]
 
 
+def ask_search(table: str, key: str, on_change: Callable[[], None], place: Any = st) -> str:
+    """What a person searches a table for; it stands in the page's address, which can be sent to a colleague."""
+    named = f"{table}.{SEARCH}"
+    if key not in st.session_state and named in st.query_params:
+        st.session_state[key] = st.query_params[named]
+    words = place.text_input(
+        "Search", key=key, on_change=on_change, help=HELP, placeholder="words, field:value, reward<0.5"
+    )
+    if words.strip():
+        st.query_params[named] = words
+    else:
+        st.query_params.pop(named, None)
+    return words
+
+
 def search_table(run: OpenRun, table: str, words: str, place: Any = st) -> Found:
-    """What was found so far; where the table is not searched to its end, a button in `place` says so and goes on."""
-    found = run.search(table, words)
+    """What was found so far; where the table is not searched to its end, a button in `place` says so and goes on.
+
+    Of a search that cannot be read nothing is found, and a line says why.
+    """
+    try:
+        found = run.search(table, words)
+    except InvalidInput as error:
+        place.error(error.problem)
+        return Found(rows=(), searched=run.size(table), is_complete=True)
     if not found.is_complete:
         place.button(
             f"Search on: {found.searched:,} of {run.size(table):,} rows so far",

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
+from trailforge.pipelines.runs.row_search import as_mask, bind_search
 from trailforge.schemas import InvalidInput, parse_json
 
 pc: Any = pyarrow.compute
@@ -105,7 +106,7 @@ class TableIndex:
         found: dict[str, int] = {}
         wanted = pa.array(sorted(uids), pa.string())
         for first, batch in self._batches([column]):
-            for place in np.flatnonzero(_as_mask(pc.is_in(batch.column(0), wanted))).tolist():
+            for place in np.flatnonzero(as_mask(pc.is_in(batch.column(0), wanted))).tolist():
                 found.setdefault(batch.column(0)[place].as_py(), first + place)
             if len(found) == len(wanted):
                 break
@@ -220,17 +221,16 @@ class TableIndex:
         return pa.Table.from_batches(parts, pa.schema([self.schema.field(name) for name in columns]))
 
     def search(self, text: str, *, first: int = 0, count: int = 100, seconds: float = 2.0) -> Found:
-        """Rows that have a text anywhere in any of their text columns, upper and lower case alike.
+        """Rows of which all that `row_search` reads in a text holds.
 
-        Ends with `count` rows, or once `seconds` have passed; `Found.searched` is then the next call's `first`.
+        Ends with `count` rows, or once `seconds` have passed; `Found.searched` is then the next call's `first`. Raises
+        `InvalidInput` as `row_search.bind_search`.
         """
-        if not text.strip():
-            raise InvalidInput("nothing to search for", field="search")
-        columns = [name for name in self.schema.names if _has_text(self.schema.field(name).type)]
+        wanted = bind_search(text, self.schema, self.numbers(), self.values)
         rows: list[int] = []
         until = time.monotonic() + seconds
-        for begin, batch in self._batches(columns, first):
-            for number in _rows_with(batch, text):
+        for begin, batch in self._batches(wanted.columns, first):
+            for number in wanted.rows(begin, batch):
                 if begin + number < first:
                     continue
                 if len(rows) == count:
@@ -310,23 +310,23 @@ def _numbers(array: pa.Array, parts: Sequence[str], path: str) -> np.ndarray:
 def _scores(array: pa.Array, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of a column of filter scores: rows that this filter measured, its scores, whether they passed."""
     flat, rows = pc.list_flatten(array), pc.list_parent_indices(array).to_numpy()
-    mask = _as_mask(pc.equal(pc.struct_field(flat, "name"), name))
+    mask = as_mask(pc.equal(pc.struct_field(flat, "name"), name))
     scores = pc.struct_field(flat, "score").to_numpy(zero_copy_only=False)[mask]
-    return rows[mask], scores, _as_mask(pc.struct_field(flat, "passed"))[mask]
+    return rows[mask], scores, as_mask(pc.struct_field(flat, "passed"))[mask]
 
 
 def _shares_of_filters(array: pa.Array) -> Iterator[tuple[int, float]]:
     """Rows with the share of their filters that passed."""
     flat, rows = pc.list_flatten(array), pc.list_parent_indices(array).to_numpy()
     asked = np.bincount(rows, minlength=len(array))
-    passed = np.bincount(rows, _as_mask(pc.struct_field(flat, "passed")), minlength=len(array))
+    passed = np.bincount(rows, as_mask(pc.struct_field(flat, "passed")), minlength=len(array))
     for row in np.flatnonzero(asked).tolist():
         yield row, float(passed[row] / asked[row])
 
 
 def _shares_of_payloads(array: pa.Array) -> Iterator[tuple[int, float]]:
     """The same, of rows as JSON; those that tell nothing of filters are left out."""
-    mask = _as_mask(pc.match_substring(array, f'"{FILTERS}"'))
+    mask = as_mask(pc.match_substring(array, f'"{FILTERS}"'))
     for row in np.flatnonzero(mask).tolist():
         try:
             passed = [bool(each["passed"]) for each in _object(array[row].as_py())[FILTERS]]
@@ -339,8 +339,8 @@ def _shares_of_payloads(array: pa.Array) -> Iterator[tuple[int, float]]:
 def _places(array: pa.Array, value: str) -> list[int]:
     """Of a value in a column of texts, or of lists of texts."""
     if not pa.types.is_list(array.type):
-        return np.flatnonzero(_as_mask(pc.equal(array, value))).tolist()
-    found = _as_mask(pc.equal(pc.list_flatten(array), value))
+        return np.flatnonzero(as_mask(pc.equal(array, value))).tolist()
+    found = as_mask(pc.equal(pc.list_flatten(array), value))
     return sorted(set(pc.list_parent_indices(array).to_numpy()[found].tolist()))
 
 
@@ -358,35 +358,3 @@ def _numeric(kind: pa.DataType, path: str) -> list[str]:
     if pa.types.is_struct(kind):
         return [found for field in kind for found in _numeric(field.type, f"{path}.{field.name}")]
     return [path] if pa.types.is_floating(kind) or pa.types.is_integer(kind) else []
-
-
-def _has_text(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind):
-        return any(_has_text(field.type) for field in kind)
-    if pa.types.is_list(kind):
-        return _has_text(kind.value_type)
-    return pa.types.is_string(kind)
-
-
-def _rows_with(batch: pa.RecordBatch, text: str) -> list[int]:
-    """Rows of a batch that have the text in some string, however deep."""
-    found = np.zeros(batch.num_rows, bool)
-
-    def look(array: pa.Array, row_of: Callable[[np.ndarray], np.ndarray]) -> None:
-        if pa.types.is_struct(array.type):
-            for place in range(array.type.num_fields):
-                look(pc.struct_field(array, [place]), row_of)
-        elif pa.types.is_list(array.type):
-            parents = pc.list_parent_indices(array).to_numpy()
-            look(pc.list_flatten(array), lambda places: row_of(parents[places]))
-        elif pa.types.is_string(array.type):
-            mask = _as_mask(pc.match_substring(array, text, ignore_case=True))
-            found[row_of(np.flatnonzero(mask))] = True
-
-    for column in batch.columns:
-        look(column, lambda places: places)
-    return np.flatnonzero(found).tolist()
-
-
-def _as_mask(array: pa.Array) -> np.ndarray:
-    return pc.fill_null(array, False).to_numpy(zero_copy_only=False)

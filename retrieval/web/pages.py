@@ -20,7 +20,7 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 
 from trailforge.retrieval.backends.bm25 import Bm25Retriever
-from trailforge.retrieval.plan_tools import LONGEST_PASSAGE, passages_of
+from trailforge.retrieval.sentences import LONGEST_PASSAGE, split_passages
 from trailforge.retrieval.web.encodings import encoding_of
 from trailforge.retrieval.web.http import read_up_to
 from trailforge.rows.html_text import html_to_text
@@ -82,7 +82,7 @@ class PageReader:
         except RetrievalError as error:
             _LOG.info("%s", error)
             return found
-        pieces = [Document(id=found.id, title="", text=piece) for piece in passages_of(text, self._longest)]
+        pieces = [Document(id=found.id, title="", text=piece) for piece in split_passages(text, self._longest)]
         best = await (await asyncio.to_thread(Bm25Retriever, pieces)).retrieve(query, 1)
         return replace(found, text=" ".join(best[0].text.split())) if best else found
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from trailforge.filters.facts import SoughtFact, answering_facts, count_unstated, is_plainly_stated, unsettled_facts
+from trailforge.filters.facts import (
+    SoughtFact,
+    answering_facts,
+    compared_hops,
+    count_unstated,
+    is_plainly_stated,
+    unsettled_facts,
+)
 from trailforge.schemas import FactReading, Hop, KgTriple, Passage
 
 BORN = SoughtFact("Where was Gustaf Gründgens born?", ("Düsseldorf",), ("Gustaf Gründgens",))
@@ -212,23 +219,30 @@ FILMS = (
 )
 
 
-def test_an_answer_rests_on_the_hop_that_is_looked_up_last() -> None:
-    assert answering_facts("?", ["Düsseldorf"], CHAIN) == (BORN,)
+DIRECTED = SoughtFact("Who directed The False Step?", ("Gustaf Gründgens",))
 
 
-def test_a_comparison_rests_on_what_it_compares() -> None:
+def test_an_answer_rests_on_every_hop_that_is_looked_up() -> None:
+    assert answering_facts("?", ["Düsseldorf"], CHAIN) == (DIRECTED, BORN)
+
+
+def test_a_comparison_rests_on_what_it_compares_and_what_that_rests_on() -> None:
     found = answering_facts("Whose director is older?", ["Alpha"], FILMS)
     assert [(fact.question, fact.names) for fact in found] == [
+        ("Who directed Alpha?", ("Ann",)),
+        ("Who directed Beta?", ("Bob",)),
         ("When was Ann born?", ("1901",)),
         ("When was Bob born?", ("1902",)),
     ]
+    assert compared_hops(FILMS) == (3, 4) and compared_hops(CHAIN) == compared_hops(()) == ()
 
 
 def test_without_hops_the_whole_question_is_asked_whatever_stands_there() -> None:
-    stated = passage("Gustaf Gründgens was born in Düsseldorf.")
-    (fact,) = unsettled_facts(BORN.question, ["Düsseldorf"], (), [stated])
+    stated = [passage("Gustaf Gründgens was born in Düsseldorf."), passage("Gustaf Gründgens directed The False Step.")]
+    (fact,) = unsettled_facts(BORN.question, ["Düsseldorf"], (), stated)
     assert (fact.question, fact.names) == (BORN.question, ("Düsseldorf",))
-    assert unsettled_facts("?", ["Düsseldorf"], CHAIN, [stated]) == ()
+    assert unsettled_facts("?", ["Düsseldorf"], CHAIN, stated) == ()
+    assert unsettled_facts("?", ["Düsseldorf"], CHAIN, stated[:1]) == (DIRECTED,)
 
 
 WHO, WHERE = SoughtFact("Who?", ("Ann",)), SoughtFact("Where?", ("Graz", "Gratz"))

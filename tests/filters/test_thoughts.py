@@ -46,6 +46,7 @@ def test_what_a_strong_model_writes_passes(name: str) -> None:
         ("director", 1, "next", "To answer that, I look for who directed Metropolis. Anything else can wait."),
         ("director", 1, "plan", "First the director, second the birthplace. Step 1 and step 2, then."),
         ("director", 2, "next", "That leaves one thing: where Fritz Lang (not Lorre) was born. 1 search should do."),
+        ("director", 2, "next", "Words such as city or birth might find where Fritz Lang was born."),
         ("director", 2, "claim", "Going by passage 1, it was FRITZ LANG who directed the 1927 film."),
         ("director", 2, "claim", "The German film's director was Fritz Lang. So far, so good!"),
         ("director", 2, "claim", "Germany's film “Metropolis” was made by Fritz Lang."),

@@ -186,8 +186,10 @@ def test_a_search_for_what_was_shown_before() -> None:
     verdict = redundant_search(trajectory(FIRST, year, city, plan=plan), QUESTION)
     assert (verdict.keep, verdict.reason, verdict.score) == (False, "redundant_search", 1.0)
     assert "Vienna" not in verdict.detail and city.query in verdict.detail
-    new = replace(city, passages=(*city.passages, replace(city.passages[0], id="7")))
-    assert redundant_search(trajectory(FIRST, year, new, plan=plan), QUESTION).keep
+    new = replace(city.passages[0], id="7")
+    first, last = (replace(city, passages=each) for each in ((new, *city.passages), (*city.passages, new)))
+    assert redundant_search(trajectory(FIRST, year, first, plan=plan), QUESTION).keep
+    assert not redundant_search(trajectory(FIRST, year, last, plan=plan), QUESTION).keep, "what it reads was shown"
     early = replace(FIRST, passages=(*FIRST.passages, SECOND.passages[0]))
     assert redundant_search(trajectory(early, SECOND), QUESTION).keep
     assert not redundant_search(trajectory(early, SECOND), replace(QUESTION, decomposition=())).keep

@@ -94,7 +94,7 @@ def test_nobody_is_asked_where_that_is_off(tmp_path: Path) -> None:
 
 
 def vague_run(says: str | Exception) -> tuple[ItemResult, list[Request]]:
-    """As its passages are put so that no clause names the answer, each draw is read; {} is the answer."""
+    """As its passages are put so that no clause names the answer, each draw is read; {} is the answer of that hop."""
     asked = config_of(SEARCH_R1.name)
     vague = tuple(replace(each, text=each.text.replace(" is ", ", which is, ")) for each in MADE.paragraphs)
     question, model = replace(MADE, paragraphs=vague), Model([MADE], flaw_rate=0.0)
@@ -104,7 +104,9 @@ def vague_run(says: str | Exception) -> tuple[ItemResult, list[Request]]:
             return model(prompt_text(request), request.sampling_seed)
         if isinstance(says, Exception):
             raise says
-        return says.format(MADE.answer)
+        asked = prompt_text(request).rpartition("Question: ")[2].partition("\n")[0]
+        hop = next(hop for hop in MADE.decomposition if asked.startswith(hop.question.partition("#")[0].rstrip("?")))
+        return says.format(hop.answer)
 
     result, client = draw_agents(asked, question, reply)
     return result, client.requests
@@ -139,6 +141,6 @@ def test_the_estimate_counts_a_reading_of_every_episode(tmp_path: Path) -> None:
     source.write_text(f"{json.dumps(to_dict(QUESTION))}\n")
     inputs = RunInputs(dataset="kg_trajectories", files=(source,))
     stages = {stage.stage: stage.usage.calls for stage in estimate(inputs, KgRunConfig(generator=FREE)).stages}
-    assert stages[PURPOSE] == FREE.episodes * most_facts([QUESTION]) == 1
+    assert stages[PURPOSE] == FREE.episodes * most_facts([QUESTION]) == 2, "both hops of one episode"
     off = KgRunConfig(generator=replace(FREE, answer_check="off"))
     assert PURPOSE not in {stage.stage for stage in estimate(inputs, off).stages}

@@ -15,6 +15,7 @@ from trailforge.pipelines.runs.config import read_config
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.presets import load_preset
 from trailforge.schemas import InvalidInput
+from trailforge.schemas.errors import NOTICE
 
 
 @pytest.fixture
@@ -40,13 +41,21 @@ def test_the_preset_that_is_recommended_searches_the_corpus_that_is_named(corpus
     assert configured("tree-search", documents=moved, retrieval="bm25").retrieval.deciding() != retrieval.deciding()
 
 
-def test_without_documents_it_says_in_one_line_what_to_give() -> None:
-    with pytest.raises(InvalidInput, match=r"none is given: give --documents .*--scope question") as refused:
-        configured("tree-search")
-    assert "\n" not in str(refused.value)
-    assert configured("tree-search", scope="question").retrieval.searches_paragraphs
+def test_without_a_corpus_each_question_searches_its_own_paragraphs_and_that_is_said(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAVILY_API_KEY", "not-asked")
+    own = configured("tree-search").retrieval
+    assert own.searches_paragraphs and own == configured("tree-search", scope="question").retrieval
+    assert [record.levelno for record in caplog.records] == [NOTICE]
+    assert "--documents" in caplog.text and "--scope question" in caplog.text
+    assert configured("tree-search", retrieval="web").retrieval.scope == "corpus"
     assert configured("msearcher").retrieval.searches_paragraphs
     assert configured("gold-first").retrieval.searches_paragraphs
+    assert len(caplog.records) == 1
+    with pytest.raises(InvalidInput, match=r"none is given: give --documents .*--scope question") as refused:
+        configured("tree-search", scope="corpus")
+    assert "\n" not in str(refused.value)
 
 
 def test_the_runs_own_questions_are_no_corpus(tmp_path: Path, corpus: Path) -> None:

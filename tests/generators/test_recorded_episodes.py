@@ -35,6 +35,7 @@ READINGS = {
     "Which country was Florence Jaugey a citizen of?": "French",
     "Who is the paternal grandmother of Louis Crato, Count Of Nassau-Saarbrücken?": "Anna Amalia of Baden-Durlach",
     "Where was Gustaf Gründgens born?": "not stated",
+    "Who is the director of Pasaporte a Río?": "Daniel Tinayre",
     "Where did Daniel Tinayre die?": "not stated",
 }
 """What an honest model reads in what the episodes had read."""
@@ -145,7 +146,7 @@ def test_few_of_the_rows_have_to_be_read_once_more() -> None:
     """The others rest on a clause or a triple that names the answer with what was asked."""
     kept = {uid: facts(row_of(uid)) for uid, row in ROWS.items() if row["verdict"] in ("yes", "weak", "no")}
     assert {uid for uid, asked in kept.items() if asked} == {"35c5", "6674", "4f9a", "3c99"}
-    assert all(len(asked) <= 1 for asked in kept.values())
+    assert max(map(len, kept.values())) == 2 and sum(map(len, kept.values())) == 5
 
 
 @pytest.mark.parametrize(("uid", "thought"), [("6674", "He was born in Düsseldorf."), ("4f9a", "He died there.")])
@@ -153,7 +154,7 @@ async def test_a_guess_that_does_not_admit_it_is_found_by_reading_again(uid: str
     row = saying(row_of(uid), thought)
     assert judge(row) is None, "all words are there"
     verdict = judge(await read(row))
-    assert verdict is not None and verdict.reason == "unstated_answer" and facts(row)[0] in verdict.detail
+    assert verdict is not None and verdict.reason == "unstated_answer" and facts(row)[-1] in verdict.detail
 
 
 async def test_another_road_to_the_answer_is_taken_where_a_reading_confirms_it() -> None:

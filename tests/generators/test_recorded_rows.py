@@ -16,7 +16,8 @@ import pytest
 from tests.support.rows import trajectory
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
-from trailforge.filters.questions import can_be_asked, garbled_places, stated_hops
+from trailforge.filters.grounding import says
+from trailforge.filters.questions import can_be_asked, garbled_places, quote_of, stated_hops
 from trailforge.generators.mcts_trajectories.asking import prepare_question
 from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, reword, sift
 from trailforge.generators.mcts_trajectories.spans import texts_of
@@ -97,6 +98,9 @@ def honest(row: Trajectory) -> str:
     reply = json.loads(form(story).replace("true or false", "true"))
     for number, step in enumerate(story.steps, start=1):
         reply[f"turn_{number}"]["fits"] = step.query not in GARBLED
+        if "quote" in reply[f"turn_{number + 1}"] and not step.is_mistake:
+            having = [passage for passage in step.passages if says(passage, step.answer)] or step.passages
+            reply[f"turn_{number + 1}"]["quote"] = quote_of(having[0], step.answer)
         if step.is_mistake and "stated" in reply[f"turn_{number + 1}"]:
             reply[f"turn_{number + 1}"]["stated"] = step.answer == STATED
     return json.dumps(reply)

@@ -113,7 +113,6 @@ def test_a_row_is_told_in_the_models_words(name: str) -> None:
         ("{}", 2),
         (json.dumps(REPLIES["campuses"] | {"turn_9": {}}), 2),
         (json.dumps(REPLIES["campuses"]).replace("Let me start with", "I know it is 12, but check"), 1),
-        (json.dumps(REPLIES["director"]), 1),
     ],
 )
 def test_what_does_not_hold_keeps_the_sentences_from_pools(reply: str, calls: int) -> None:
@@ -143,6 +142,16 @@ def test_a_row_whose_claim_is_not_stated_by_the_models_own_word_is_rejected(
     assert row.steps[step].query in verdict.detail and row.steps[step].answer in verdict.detail
     keys = (*row.provenance.call_keys, model.requests[0].key)
     assert rejected == replace(row, provenance=replace(row.provenance, call_keys=keys))
+
+
+@pytest.mark.parametrize(
+    "quote", ["", "She was its head for years.", ROWS["director"].steps[1].passages[-1].text.partition(".")[0]]
+)
+def test_a_claim_is_not_stated_where_the_words_that_are_cited_do_not_show_it(quote: str) -> None:
+    """None, words that nothing says, and words of a passage that lack the answer; whatever the model says of them."""
+    row, reply = ROWS["director"], saying("director", ("turn_3", "quote", quote), ("turn_3", "stated", True))
+    told, ((_, verdict),), _, _ = check(lambda request: reply, row)
+    assert told == [] and verdict.reason == "unsupported_claim" and row.steps[1].query in verdict.detail
 
 
 def test_rows_that_rest_on_a_claim_that_is_not_stated_in_the_first_are_not_told() -> None:

@@ -406,6 +406,8 @@ def test_rows_are_found_by_uid_question_and_kind(trajectories: OpenRun) -> None:
     )
     assert found(trajectories, id="u2", table="trees") == ["q2"]
     assert found(trajectories, table="trees") == ["q1", "q2"]
+    assert found(trajectories, search="question_id:q2") == found(trajectories, search="-uid:u1", count=1) == ["u2"]
+    assert found(trajectories, search="question_id:q", kind="reasoning", lowest="reward.total") == ["u2"]
     assert count_kinds(trajectories) == Counter(correct=1, reasoning=1, retrieval=0, decomposition=0)
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from trailforge.retrieval import Encoder, PlanToolsConfig, Tools, local_tools, open_tools, split_sentences
-from trailforge.retrieval.plan_tools import BestPassages, passages_of
+from trailforge.retrieval import Encoder, PlanToolsConfig, Tools, local_tools, open_tools
+from trailforge.retrieval.plan_tools import BestPassages
 from trailforge.schemas import InvalidInput, Passage, SourceDocument, SourceKind
 
 
@@ -88,27 +85,6 @@ async def test_opened_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(open_tools(PlanToolsConfig(kind="web", web_news="serper"), ())) == {"News", "Academic", "General"}
     monkeypatch.setenv("GNEWS_API_KEY", "k")
     assert set(open_tools(PlanToolsConfig(kind="web"), ())) == {"News", "Academic", "General"}
-
-
-SENTENCE = st.sampled_from(["One two.", "Three four five six.", "Seven.", "Eight " * 9 + "nine."])
-
-
-@given(st.lists(SENTENCE, min_size=1), st.integers(1, 12))
-def test_passages_are_short_and_hold_every_sentence_that_is(sentences: list[str], longest: int) -> None:
-    passages = passages_of(" ".join(sentences), longest)
-    assert all(0 < len(passage.split()) <= longest for passage in passages)
-    for sentence in sentences:
-        if len(sentence.split()) <= longest:
-            assert any(sentence in passage for passage in passages)
-    for first, second in itertools.pairwise(sentences):
-        if len(f"{first} {second}".split()) <= longest:
-            assert any(f"{first} {second}" in passage for passage in passages)
-
-
-def test_a_short_text_stays_as_it_is() -> None:
-    assert passages_of("One  two.\n\nThree.", 3) == ["One  two.\n\nThree."]
-    assert passages_of("a b c d e", 2) == ["a b", "c d", "e"]
-    assert len(split_sentences(LONG.text)) == 60
 
 
 class Crowd:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.retrieval.support import DOCUMENTS, run
 from trailforge.retrieval import Encoder, SentenceReader, split_sentences
+from trailforge.retrieval.sentences import split_passages
 from trailforge.schemas import Passage
 
 PIECES = st.sampled_from(
@@ -96,3 +98,23 @@ def test_no_passages(encoder: Encoder) -> None:
 )
 def test_other_scripts_have_ends_of_their_own(text: str, sentences: list[str]) -> None:
     assert split_sentences(text) == sentences
+
+
+SENTENCE = st.sampled_from(["One two.", "Three four five six.", "Seven.", "Eight " * 9 + "nine."])
+
+
+@given(st.lists(SENTENCE, min_size=1), st.integers(1, 12))
+def test_passages_are_short_and_hold_every_sentence_that_is(sentences: list[str], longest: int) -> None:
+    passages = split_passages(" ".join(sentences), longest)
+    assert all(0 < len(passage.split()) <= longest for passage in passages)
+    for sentence in sentences:
+        if len(sentence.split()) <= longest:
+            assert any(sentence in passage for passage in passages)
+    for first, second in itertools.pairwise(sentences):
+        if len(f"{first} {second}".split()) <= longest:
+            assert any(f"{first} {second}" in passage for passage in passages)
+
+
+def test_a_short_text_stays_as_it_is() -> None:
+    assert split_passages("One  two.\n\nThree.", 3) == ["One  two.\n\nThree."]
+    assert split_passages("a b c d e", 2) == ["a b", "c d", "e"]

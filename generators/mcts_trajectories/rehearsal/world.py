@@ -12,7 +12,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trailforge.generators.mcts_trajectories.asking import PURPOSE as WORD
@@ -25,6 +25,7 @@ from trailforge.schemas import Document, Hop, Passage, Question
 RELATIONS = "patron rival founder mascot sponsor architect harbour anthem tutor emblem banker festival".split()
 _SYLLABLES = "ba do ki lu me na po ri so ta ve zu gra bel mor tan".split()
 _SUBJECT = re.compile(r"#\d+|\[E\]|\b(?:[A-Z][a-z]{6,})\b")
+_CLAIMED = re.compile(r'^- "(?P<which>\w*)stated": .* that the answer to .* is (?P<answer>.+)\?$', re.MULTILINE)
 _TRUTH = re.compile(r"The (\w+) of (\w+) is (\w+)")
 
 _MENDED = 0.5
@@ -198,7 +199,7 @@ class ChainModel:
         if request.purpose == "grade":
             return '{"score": 0}'
         if request.purpose == PURPOSE:
-            return _thoughts(request.json_schema or "", self._behaviour, self._question.id, rng)
+            return _thoughts(request.json_schema or "", prompt, self._behaviour, self._question.id, rng)
         if request.purpose == "rephrase":
             return self._reworded(_last(prompt, "Query: "), prompt, rng)
         if request.purpose in ("judge", "split") and rng.random() < share_of(self._behaviour.malformed):
@@ -295,21 +296,34 @@ def _misread(asked: ChainQuestion, prompt: str, not_these: set[str], rng: random
     return rng.choice(named) if named else f"{name_of('memory', asked.subject, str(rng.randrange(5)))} (memory)"
 
 
-def _thoughts(schema: str, behaviour: Behaviour, question: str, rng: random.Random) -> str:
-    """As many words in each field as a sentence or two have; what the model is asked is true, but of a mistake that it
-    is stated only as often as was counted, and of the first claim but in the counted share of questions."""
+def _thoughts(schema: str, prompt: str, behaviour: Behaviour, question: str, rng: random.Random) -> str:
+    """As many words in each field as a sentence or two have, and a sentence that has the answer where one is cited.
+
+    What the model is asked is true, but of a mistake that it is stated only as often as was counted, and of the first
+    claim but in the counted share of questions."""
     is_supported = random.Random(f"supported|{question}").random() >= share_of(behaviour.unsupported)
     turns = {name: turn["properties"] for name, turn in json.loads(schema)["properties"].items()}
     reply = {
         name: {each: kind["type"] == "boolean" or "word " * 25 for each, kind in fields.items()}
         for name, fields in turns.items()
     }
+    for name, field, sentence in _cited(prompt):
+        reply[name][field] = sentence
     for number, told in enumerate(each for each in reply.values() if "stated" in each):
         if "reflection" in told:
             told["stated"] = rng.random() < share_of(behaviour.stated_mistakes)
         else:
             told["stated"] = bool(number) or is_supported
     return json.dumps(reply)
+
+
+def _cited(prompt: str) -> Iterator[tuple[str, str, str]]:
+    """Of each turn that claims an answer: its name, the field of the sentence that this rests on, and the last sentence
+    shown before that has it."""
+    for told in _CLAIMED.finditer(prompt):
+        turn = re.findall(r"^Turn (\d+)$", prompt[: told.start()], re.MULTILINE)[-1]
+        having = re.findall(rf"[^.\n]*\b{re.escape(told['answer'])}\b[^.\n]*", prompt[: told.start()])
+        yield f"turn_{turn}", f"{told['which']}quote", having[-1].strip() if having else ""
 
 
 def _wanted(prompt: str, verb: str) -> int:

@@ -190,6 +190,30 @@ def test_the_graphs_names_of_the_answer_are_right_answers(tmp_path: Path) -> Non
     assert graph_names(replace(by_id, answer="yes"), named) == ()
 
 
+@pytest.mark.parametrize(
+    ("label", "names", "answer", "right"),
+    [
+        ("Canada", ("Dominion of Canada", "Russian", "American"), "Canadian", ("Canada", "Dominion of Canada")),
+        ("United States of America", ("Ecuador", "the States", "French"), "American", (None, "the States")),
+        ("Byzantine Empire", ("Romania", "Byzantium"), "Byzantine", ("Byzantine Empire", "Byzantium")),
+        (
+            "Russian Empire",
+            ("Russia", "American", "Tsarist Russia"),
+            "Imperial Russia",
+            (None, "Russia", "Tsarist Russia"),
+        ),
+        ("Odisha", ("Orissa", "Indian"), "Orissa", ("Odisha",)),
+    ],
+)
+def test_another_country_is_no_name_of_the_answer(
+    tmp_path: Path, label: str, names: tuple[str, ...], answer: str, right: tuple[str | None, ...]
+) -> None:
+    """As a graph made from questions names these entities."""
+    named = store(tmp_path, entities=(*ENTITIES, ("place", label, *names)))
+    question = replace(QUESTION, answer=answer, answer_aliases=(), answer_id="place")
+    assert graph_names(question, named) == tuple(each or label for each in right)
+
+
 def test_a_name_that_two_entities_have_says_nothing(tmp_path: Path) -> None:
     two = store(tmp_path, entities=(*ENTITIES, ("painter", "Vienna", "The Painter")))
     assert graph_names(replace(QUESTION, answer_aliases=()), two) == ()

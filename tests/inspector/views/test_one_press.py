@@ -173,12 +173,12 @@ def test_keys_leave_alone_what_is_not_shown_and_undo_works_after_a_reload(many_r
     visit.page.get_by_text("“a” was not taken: no row is shown").wait_for(timeout=100_000)
     visit.page.get_by_role("tab", name="Rows").click()
     visit.settle()
-    visit.page.get_by_role("textbox", name="Search in all texts").press("a")  # what is typed is no key
+    visit.page.get_by_role("textbox", name="Search").press("a")  # what is typed is no key
     visit.page.keyboard.press("Control+a")
     visit.page.locator(".st-key-decide_row").click(position={"x": 5, "y": 5})
     pressed(visit)
     assert said(many_rows) == begun
-    visit.page.get_by_role("textbox", name="Search in all texts").fill("")
+    visit.page.get_by_role("textbox", name="Search").fill("")
     visit.page.locator(".st-key-decide_row").click(position={"x": 5, "y": 5})
     for key in "a2":
         pressed(visit)

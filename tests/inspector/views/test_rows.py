@@ -59,3 +59,21 @@ def test_rejected_rows(tmp_path: Path) -> None:
         assert "no passage says it" in shown[-1] and "&lt;b&gt;bad&lt;/b&gt;" in shown[-1]
     assert "not trained" in shown[0]
     assert 'class="name">question' in shown[1] and "not JSON &lt;i&gt;" in shown[2] and "[" in shown[3]
+
+
+@pytest.mark.parametrize(
+    ("html", "sought", "shown"),
+    [
+        ("<b>Bob</b> and bob", ["bob"], "<b>[Bob]</b> and [bob]"),
+        ('<div class="text">text</div>', ["text"], '<div class="text">[text]</div>'),
+        ("a &amp; b", ["amp"], "a &amp; b"),
+        ("a &amp; b", ["&"], "a [&amp;] b"),
+        ("x &lt;b&gt; y", ["<b>", "b"], "x [&lt;b&gt;] y"),
+        ("New York", [], "New York"),
+        ("New York", ["new", "new york"], "[New York]"),
+    ],
+)
+def test_what_is_searched_for_is_marked_in_the_text_alone(html: str, sought: list[str], shown: str) -> None:
+    from trailforge.inspector.views.html import mark_found
+
+    assert mark_found(html, sought).replace('<mark class="found">', "[").replace("</mark>", "]") == shown
