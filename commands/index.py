@@ -34,7 +34,7 @@ from trailforge.schemas import check_packages
 from trailforge.schemas.text import visible
 
 if TYPE_CHECKING:
-    from trailforge.pipelines.runs.index_config import IndexConfig
+    from trailforge.pipelines.index_config import IndexConfig
     from trailforge.retrieval import Encoder
     from trailforge.retrieval.backends import Backend, FoundPassage
     from trailforge.retrieval.corpus import Chunking
@@ -147,7 +147,7 @@ def build(
 ) -> None:
     """Build the index of a corpus."""
     from trailforge.inference import Caps
-    from trailforge.pipelines.runs.index_config import choose_index
+    from trailforge.pipelines.index_config import choose_index
 
     config = choose_index(preset, backend, _read_settings(settings or ()))
     config = config.with_encoder(encoder_name, query_prefix, passage_prefix).with_chunks(chunk_tokens, chunk_overlap)

@@ -16,8 +16,8 @@ from trailforge.inference import Caps, Meter, ModelClient, Prices, ledger_url, o
 from trailforge.inference.asker import Asker
 from trailforge.inference.provider.urls import check_server_url
 from trailforge.pipelines.dataset import LEDGER
+from trailforge.pipelines.index_config import IndexConfig, read_index_preset
 from trailforge.pipelines.runs.config import ModelConfig
-from trailforge.pipelines.runs.index_config import IndexConfig, read_index_preset
 from trailforge.presets import index_preset_names
 from trailforge.retrieval.backends import BACKENDS, load_backend
 from trailforge.schemas import InvalidInput

@@ -19,8 +19,8 @@ from trailforge.evaluation.builds import IndexWriter, buildable, read_build, ref
 from trailforge.evaluation.folder import INDEXES, BackendChoice
 from trailforge.inference.asker import Asker
 from trailforge.inference.provider.urls import check_server_url
+from trailforge.pipelines.index_config import IndexConfig
 from trailforge.pipelines.runs.finished import MANIFEST
-from trailforge.pipelines.runs.index_config import IndexConfig
 from trailforge.pipelines.sources import InvalidRow, read_questions
 from trailforge.protocols import KG_SEARCH, SEARCH_R1
 from trailforge.protocols.environment import (

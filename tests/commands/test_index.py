@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tests.support.model_server import running
 from trailforge.cli import app
-from trailforge.pipelines.runs import index_config
+from trailforge.pipelines import index_config
 from trailforge.retrieval.backends import PLAIN, PlannedCalls, load_backend
 from trailforge.schemas import Document, InvalidInput, OutputError, RetrievalError, ServerUnavailable, TrailforgeError
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.pipelines.index_config import read_index_preset
 from trailforge.pipelines.runs.config import read_config
-from trailforge.pipelines.runs.index_config import read_index_preset
 from trailforge.presets import (
     datasets_of,
     declared_datasets,
