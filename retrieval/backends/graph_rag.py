@@ -281,10 +281,9 @@ class GraphRagIndex:
         rows = sorted({row for report in reports for row in self.parts.reports["passages"][report].as_py()})
         name = sha256(query.encode()).hexdigest()[:12]
         score = round(points[0]["score"] / 100, 6)
-        passage = Passage(
-            id=f"graph_rag-answer-{name}", title=f"What {len(reports)} reports say", text=answer, score=score
-        )
-        why = f"answer from {len(points)} points of {len(reports)} reports, {len(batches) + 1} calls"
+        told = "a report says" if len(reports) == 1 else f"{len(reports)} reports say"
+        passage = Passage(id=f"graph_rag-answer-{name}", title=f"What {told}", text=answer, score=score)
+        why = f"answer from {len(points)} points; what {told}, {len(batches) + 1} calls"
         return [FoundPassage(passage=passage, why=why, sources=self._ids(rows))]
 
     async def _points(self, query: str, batch: Sequence[int]) -> list[dict[str, Any]]:

@@ -172,7 +172,7 @@ class _Hit(NamedTuple):
 
 @dataclass(frozen=True)
 class HyperGraphRagIndex:
-    """An `Index`. What coherent facts leave room for comes by the similarity of facts alone."""
+    """An `Index`. Where passages are given, what coherent facts leave room for comes by the similarity of facts."""
 
     documents: Sequence[Document]
     config: HyperGraphRagConfig
@@ -259,9 +259,12 @@ class HyperGraphRagIndex:
         return [self._found(self.documents[row], found[row], (row,)) for row in best]
 
     def _find_facts(self, query: str, vector: np.ndarray, k: int) -> list[FoundPassage]:
-        """Facts, as passages under ids of their own and the title of the first passage that states them."""
+        """Facts, as passages under ids of their own and the title of the first passage that states them.
+
+        As published those of the two lists alone, which may be fewer than `k`.
+        """
         found = []
-        for hit in self._rank(query, vector, k)[:k]:
+        for hit in self._rank(query, vector, 0)[:k]:
             sources = self._sources_of(hit)
             title, text = self.documents[sources[0]].title, self.graph.texts[hit.fact].as_py()
             found.append(self._found(Document(id=f"fact-{hit.fact}", title=title, text=text), [hit], sources))

@@ -448,7 +448,7 @@ async def test_an_answer_is_made_of_the_points_of_all_reports() -> None:
     [found] = await index.find("Who?", 5)
     assert (found.passage.text, found.passage.score) == ("The answer.", 0.8)
     assert found.sources == ("ab", "ef")
-    assert found.why == "answer from 2 points of 2 reports, 2 calls"
+    assert found.why == "answer from 2 points; what 2 reports say, 2 calls"
     assert prompt_text(model.requests[-1]).endswith("Question: Who?\n\nPoints\n[80] Much.\n[20] Little.")
     assert found == (await index.find("Who?", 1))[0]
     assert GRAPH_RAG.asks_model(GLOBAL) == ("find",)
