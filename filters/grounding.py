@@ -23,6 +23,9 @@ _GRAMMAR = frozenset(
 _NAME = re.compile(r"\b[A-Z\d][\w'’.&-]*")
 _NUMBER = re.compile(r"(?<![\w.,])\d+(?:,\d{3})*(?![\w,]|\.\d)")
 _ITEMS = re.compile(r",\s*(?:and\s+)?|;\s*|\s+and\s+")
+_GENITIVE = re.compile(
+    r"(?:the\s+)?(?P<what>[a-z][a-z -]*?) of (?:the\s+)?(?P<whose>[A-Z][\w.'’-]*(?: [A-Z][\w.'’-]*)*)"
+)
 _TAKEN_TOGETHER = frozenset({"both", "neither", "neither of them", "both of them", "same", "different"})
 _GLUED = re.compile(r"(?<=\d)(?=[A-Z][a-z])|(?<=[a-z]{3})(?=\d{2})")
 """Where a figure and a word were run together: "1908San Diego", "July1908"."""
@@ -88,7 +91,7 @@ def says(passage: Passage | Document, answer: str) -> bool:
     """
     text = _text_of(passage)
     is_named = any(states(text, name) for name in (answer, *country_names(answer)))
-    return is_named or _states_all(text, answer) or says_turned(text, answer)
+    return is_named or _states_all(text, answer) or says_turned(text, answer) or _says_genitive(text, answer)
 
 
 def is_title_of_gold(answer: str, passages: Iterable[Passage | Document], golds: Sequence[str]) -> bool:
@@ -141,6 +144,16 @@ def says_turned(text: str, answer: str) -> bool:
     if len(words) != 2 or sum(map(is_number, words)) != 1:
         return False
     return states(text, " ".join(reversed(words)))
+
+
+def _says_genitive(text: str, answer: str) -> bool:
+    """Does a text have an answer the other way round: "Lyons' death" for "the death of Joseph Lyons", whom it names?"""
+    match = _GENITIVE.fullmatch(answer.strip())
+    if match is None or not states(text, match["whose"]):
+        return False
+    last = match["whose"].split()[-1]
+    wanted = rf"\b{re.escape(last)}['’]s?\s+(?:\w+\s+)?{re.escape(match['what'])}\b"
+    return re.search(wanted, text, re.IGNORECASE) is not None
 
 
 def _states_all(text: str, answer: str) -> bool:

@@ -20,7 +20,7 @@ from trailforge.inference import Meter, Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.inference.prompts import Prompts
 from trailforge.rewards.answers import read_short_answer
-from trailforge.schemas import BundleInput, BundleQuestion, Passage, SourceDocument
+from trailforge.schemas import BundleInput, BundleQuestion, Passage, SourceDocument, Verdict
 from trailforge.small_model.composing.composing import candidates, choice_of
 from trailforge.small_model.composing.joining import Joined, bridges_of, joined_by, nouns_of, sentences_naming
 from trailforge.small_model.composing.mentions import KINDS, is_person_noun, names_of
@@ -54,6 +54,10 @@ class StepWork:
         joined = [each for turn in zip_longest(*found) for each in turn if each is not None]
         wanted = self.context.config.questions_per_bundle
         return [draft_row(draft_of(each), n, self.item, self.context) for n, each in enumerate(joined[:wanted])]
+
+    async def mend(self, row: BundleQuestion, against: Verdict, number: int) -> BundleQuestion | None:
+        """None: the rules have written all that they can."""
+        return None
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
         """First what is described, then the question with its name in the place of that."""

@@ -135,6 +135,8 @@ def _yield(
     giving, documents = {row.bundle_id for row in kept}, sum(len(bundle.document_ids) for bundle in bundles)
     calls = sum(each.calls for each in manifest.calls_by_purpose if each.purpose not in _PURPOSES)
     each = f", {calls / len(kept):.1f} a question" if kept else ""
+    mended = sum(each.calls for each in manifest.calls_by_purpose if each.purpose == "mend")
+    each += f" (in {mended} of them a draft that would not do was written again)" if mended else ""
     lines = [
         "## Yield\n",
         f"{len(kept)} questions of {len(bundles)} bundles: {_rate(len(kept), len(bundles))} of 100 bundles, "

@@ -1,16 +1,20 @@
-"""What the writing model replies, and a draft of it as a row: its plan, its options in an order by seed."""
+"""What prompts show of a bundle, what the writing model replies, and a draft of it as a row: its plan, its options."""
 
 from __future__ import annotations
 
 import hashlib
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from trailforge.generators.document_bundles.bundling.figures import ToldFigures, choices, comparisons
+from trailforge.generators.document_bundles.search_thoughts import join_phrases
 from trailforge.inference.structured import object_schema
 from trailforge.protocols.nl_dag import SearchPlan, render
+from trailforge.retrieval.papers import cut_paper, cut_text
 from trailforge.schemas import (
+    Bundle,
     BundleHop,
     BundleInput,
     BundleQuestion,
@@ -27,7 +31,78 @@ TOOLS: dict[SourceKind, str] = {"news": "News", "academic": "Academic", "general
 TYPES = ("factual", "single_choice", "causal", "multiple_choice")
 _MOST = {"hops": 6, "needs": 5, "options": 7, "correct": 5, "aliases": 6, "key_facts": 4}
 """Items of a list. A model that repeats itself fills any list that has no end."""
+_MOST_NAMES, _MOST_FIGURES = 5, 4
+_MOST_FOUND = 2
+"""Kinds of figures of a pair, to choose among from either side, or to compare."""
+_MOST_LINES = 12
 _LETTERED = re.compile(r"\s*\(?([A-Ha-h])[.):]\s+")
+
+
+def render_documents(documents: Sequence[SourceDocument], longest: int) -> str:
+    """Documents as a prompt shows them, numbered from 1."""
+    return "\n\n".join(
+        f"[{number}] {document.title} ({TOOLS[document.kind]}, {document.source}"
+        f"{', ' + document.published if document.published else ''})\n{shown_text(document, longest)}"
+        for number, document in enumerate(documents, start=1)
+    )
+
+
+def shown_text(document: SourceDocument, longest: int) -> str:
+    """What a prompt shows of a document: its beginning; of a paper the parts that say what it did and found."""
+    return cut_paper(document.text, longest) if document.kind == "academic" else cut_text(document.text, longest)
+
+
+def describe_sources(documents: Sequence[SourceDocument]) -> str:
+    """Which documents are of one source, a rule of the writer's for each such source; empty when each has its own."""
+    numbers: dict[str, list[str]] = {}
+    for number, document in enumerate(documents, start=1):
+        numbers.setdefault(document.origin, []).append(f"[{number}]")
+    shared = [(origin, same) for origin, same in numbers.items() if len(same) > 1]
+    return "".join(
+        f"- {join_phrases(same)} are of one source, {origin}: join a document of another one.\n"
+        for origin, same in shared
+    )
+
+
+def render_quotes(row: BundleQuestion, documents: Sequence[SourceDocument]) -> str:
+    """The evidence of each hop, with the number of its document."""
+    numbers = {document.id: number for number, document in enumerate(documents, start=1)}
+    return "\n".join(f"- [{numbers[hop.document_id]}] {hop.evidence}" for hop in row.hops)
+
+
+def describe_finds(bundle: Bundle, documents: Sequence[SourceDocument], longest: int) -> str:
+    """What a rule finds that may join two documents, for the writer to look at first; empty where it finds nothing.
+
+    Of each two the names that both have, figures of which a name of both picks one out, and figures that both have
+    beside one name. The pairs of which most is found come first.
+    """
+    numbers = {document.id: number for number, document in enumerate(documents, start=1)}
+    figures = {each.id: ToldFigures.of(each.title, shown_text(each, longest)) for each in documents}
+    found = [
+        list(
+            _finds((numbers[link.first], numbers[link.second]), (figures[link.first], figures[link.second]), link.names)
+        )
+        for link in bundle.links
+        if link.names
+    ]
+    lines = [line for pair in sorted(found, key=len, reverse=True) for line in pair][:_MOST_LINES]
+    return "".join(f"- {line}\n" for line in lines)
+
+
+def _finds(numbers: tuple[int, int], figures: tuple[ToldFigures, ToldFigures], names: Sequence[str]) -> Iterator[str]:
+    one, other = numbers
+    yield f"[{one}] and [{other}] both name {join_phrases(names[:_MOST_NAMES])}."
+    for first, second in ((0, 1), (1, 0)):
+        kinds = {choice.kind: choice for choice in reversed(choices(figures[first], figures[second], names))}
+        for choice in list(kinds.values())[-_MOST_FOUND:]:
+            yield (
+                f"[{numbers[second]}] has several {choice.kind}: {choice.figure} beside {choice.name}, which "
+                f"[{numbers[first]}] names, too; elsewhere {join_phrases(choice.others[:_MOST_FIGURES])}."
+            )
+    both = {each.kind: each for each in reversed(comparisons(*figures, names))}
+    for each in list(both.values())[-_MOST_FOUND:]:
+        sides = (join_phrases(side[:_MOST_FIGURES]) for side in (each.first, each.second))
+        yield f"Both have {each.kind} beside {each.name}: {next(sides)} in [{one}], {next(sides)} in [{other}]."
 
 
 def reply_schema(count: int, *, is_bounded: bool = True) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from trailforge.filters.bundle_readings import closed_book_draws, right_draws_needed, smaller_sets
 from trailforge.generators.document_bundles.bundling.config import LARGEST
 from trailforge.generators.document_bundles.config import BundleRunConfig
+from trailforge.generators.document_bundles.drafts import shown_text
 from trailforge.generators.document_bundles.search_thoughts import PROMPT, PROMPTS
-from trailforge.generators.document_bundles.write import REVIEW, shown_text
+from trailforge.generators.document_bundles.write import MEND, REVIEW
 from trailforge.inference.judge import default_rubric
 from trailforge.pipelines.estimate import (
     Estimate,
@@ -61,7 +62,8 @@ def _stages(documents: list[SourceDocument], total: int, size: int, config: Bund
     writer, episodes, prices = config.writer, config.episodes, config.model.prices
     shown = mean_tokens([f"{d.title} {shown_text(d, writer.longest_document)}" for d in documents])
     bundles = total / size
-    questions = bundles * writer.questions_per_bundle
+    mends = min(writer.mends, writer.questions_per_bundle) if writer.kind == "model" else 0
+    questions = bundles * (writer.questions_per_bundle + mends)
     filters, judge = config.filters, config.judge
     smaller = smaller_sets(documents[:1] * size, leave_one_out=filters.leave_one_out)
     # Questions with options are read most often, until no guesser would have got as far; small models write none.
@@ -85,6 +87,9 @@ def _stages(documents: list[SourceDocument], total: int, size: int, config: Bund
     if writer.kind == "model":
         prompt = count_tokens(PROMPTS.text("bundle_questions")) + size * shown
         stages.insert(0, stage_estimate("write", bundles, prompt, writer.write_max_tokens, prices))
+        if mends:
+            again = prompt + count_tokens(PROMPTS.text(MEND)) + 2 * _QUESTION_TOKENS
+            stages.insert(1, stage_estimate("mend", bundles * mends, again, writer.write_max_tokens, prices))
     if episodes.plan == "sampled":
         begin = count_tokens(r_search.SYSTEM_PROMPT + r_search.USER_SUFFIX) + _QUESTION_TOKENS
         longest = episodes.max_tokens + episodes.thought_tokens

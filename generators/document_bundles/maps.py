@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -152,7 +152,10 @@ FEWEST_FOR_UMAP = 50
 """Fewer are placed by their two main directions: UMAP would see little more in them, and takes seconds to compile."""
 _LABELS = 14
 _APART = 0.13
-"""Of the map's width and height: labels nearer to each other would overlap."""
+"""Of the map's width and height: labels nearer to each other would overlap. Half a label is as wide."""
+_Side: TypeAlias = Literal["left", "center", "right"]
+_ASIDE: dict[_Side, int] = {"left": 1, "center": 0, "right": -1}
+"""Where a label's middle is."""
 _COLOURS = ("#3b75af", "#e8963e", "#509e3d", "#b5433a", "#8d69b8", "#84584e", "#d57dbe", "#3fa7b5")
 """Of bundles, in turn: there are more bundles than colours one can tell apart, so lines join a bundle's documents."""
 
@@ -243,13 +246,21 @@ def _name_bundles(
     for number in sorted(bundles, key=lambda number: (-cohesion(vectors[bundles[number]]), number)):
         rows = bundles[number]
         above = np.array([places[rows, 0].mean(), places[rows, 1].max()])
-        is_free = all((abs(above - other) / _extent(places) > (2 * _APART, _APART / 3)).any() for other in named)
+        side = _side(above[0], places[:, 0])
+        middle = above + _extent(places) * (_ASIDE[side] * _APART, 0)
+        is_free = all((abs(middle - other) / _extent(places) > (2 * _APART, _APART / 3)).any() for other in named)
         if len(named) < _LABELS and themes[number] and is_free and _spread(places, rows) < _APART:
-            named.append(above)
+            named.append(middle)
             text = axes.annotate(
-                themes[number], tuple(above), (0, 5), textcoords="offset points", ha="center", fontsize=8, color=DARK
+                themes[number], tuple(above), (0, 5), textcoords="offset points", ha=side, fontsize=8, color=DARK
             )
             text.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
+
+
+def _side(place: float, places: np.ndarray) -> _Side:
+    """How a label stands to its place: near an edge of the map its middle would push it out of the figure."""
+    share = (place - np.nanmin(places)) / max(float(np.nanmax(places) - np.nanmin(places)), 1e-12)
+    return "left" if share < _APART else "right" if share > 1 - _APART else "center"
 
 
 def _spread(places: np.ndarray, rows: Group) -> float:

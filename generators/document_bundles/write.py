@@ -14,7 +14,15 @@ from typing import Any, Protocol
 from trailforge.filters.answers import AnswerJudgeOptions, chosen_options
 from trailforge.filters.base import scores_of
 from trailforge.filters.bundles import judge_unread, poor_question
-from trailforge.generators.document_bundles.drafts import TOOLS, cut_lists, reply_schema, row_of
+from trailforge.generators.document_bundles.drafts import (
+    cut_lists,
+    describe_finds,
+    describe_sources,
+    render_documents,
+    render_quotes,
+    reply_schema,
+    row_of,
+)
 from trailforge.generators.document_bundles.search_thoughts import PROMPTS, join_phrases
 from trailforge.inference import Meter, Sampling
 from trailforge.inference.asker import fill
@@ -22,7 +30,6 @@ from trailforge.inference.structured import object_schema
 from trailforge.pipelines.engine.model_stage import RunContext
 from trailforge.protocols.nl_dag import SearchPlan, levels, validate
 from trailforge.retrieval import SentenceReader
-from trailforge.retrieval.papers import cut_paper, cut_text
 from trailforge.schemas import (
     BundleInput,
     BundleQuestion,
@@ -31,6 +38,7 @@ from trailforge.schemas import (
     SourceDocument,
     Verdict,
 )
+from trailforge.schemas.errors import check_least
 from trailforge.schemas.plugins import check_plugin, load_plugin
 
 WRITERS = "trailforge.writers"
@@ -58,7 +66,12 @@ _KINDS = {
     "single_choice": "one option is right",
     "multiple_choice": "several options are right",
 }
-MODEL_PROMPTS = ("bundle_questions", REVIEW, "read_documents", "answer_from_memory")
+MEND = "mend_question"
+MENDABLE = ("poor_question", "fewer_documents_suffice", "unsupported_quote")
+"""Reasons that say how another question over the same documents would be better."""
+_NO_VERDICT = "no verdict"
+_FINDS = "What a rule found in them; it knows words alone, and much of it leads nowhere\n"
+MODEL_PROMPTS = ("bundle_questions", MEND, REVIEW, "read_documents", "answer_from_memory")
 STEP_PROMPTS = ("embedded_kind", "embedded_answer", "embedded_closed_book")
 """Of plug-ins that write by small steps."""
 
@@ -85,6 +98,9 @@ class BundleWriterConfig:
     """`model`: a model writes them. Others are plug-ins; `steps`: rules write them, for a model too small to."""
     steps: StepsConfig = field(default_factory=StepsConfig)
     questions_per_bundle: int = 3
+    mends: int = 0
+    """Drafts of a bundle, at most, of which another is asked for when an editor finds fault with them, fewer documents
+    give their answer, or a quote is not there. It is told why, and what it writes is judged as every draft is."""
     temperature: float = 0.7
     top_p: float = 0.95
     write_max_tokens: int = 8192
@@ -95,7 +111,8 @@ class BundleWriterConfig:
     """Characters of a document that are shown; of a paper its abstract, introduction, results and conclusion."""
 
     def __post_init__(self) -> None:
-        """Raises `InvalidInput` for a kind that there is not."""
+        """Raises `InvalidInput` for a kind that there is not, and for fewer mends than none."""
+        check_least(self, 0, "mends")
         check_plugin(WRITERS, self.kind, field="kind", built_in=("model",))
 
     @property
@@ -129,6 +146,13 @@ class Writer(Protocol):
         """Drafts, in a fixed order; none when nothing joins the documents. Raises the kinds of `ProviderError`."""
         ...
 
+    async def mend(self, row: BundleQuestion, against: Verdict, number: int) -> BundleQuestion | None:
+        """Another draft in the place of a rejected one, as this one of the bundle's drafts; None for none.
+
+        Raises the kinds of `ProviderError`.
+        """
+        ...
+
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
         """As `filters.bundle_readings.DocumentReader` says."""
         ...
@@ -155,24 +179,49 @@ class BundleWork:
 
         Raises `MalformedReply` and the kinds of `ProviderError`.
         """
-        context, config = self.context, self.context.config
-        prompt = fill(
+        count = self.context.config.questions_per_bundle
+        reply = await self._asked(self._prompt(), "write", count)
+        self.joins = reply.get("joins", "").strip()
+        return [draft_row(draft, n, self.item, self.context) for n, draft in enumerate(cut_lists(reply, count))]
+
+    async def mend(self, row: BundleQuestion, against: Verdict, number: int) -> BundleQuestion | None:
+        """As `Writer.mend`. A reply that cannot be read mends nothing."""
+        documents = self.item.documents
+        told = fill(
+            PROMPTS.text(MEND),
+            question=row.asked().text,
+            answer=row.answer,
+            quotes=render_quotes(row, documents),
+            reason=told_reason(row, against, documents),
+        )
+        try:
+            reply = await self._asked(f"{self._prompt()}\n\n{told}", "mend", 1)
+        except MalformedReply:
+            return None
+        return next((draft_row(draft, number, self.item, self.context) for draft in cut_lists(reply, 1)), None)
+
+    def _prompt(self) -> str:
+        config, item = self.context.config, self.item
+        finds = describe_finds(item.bundle, item.documents, config.longest_document)
+        return fill(
             PROMPTS.text("bundle_questions"),
             count=str(config.questions_per_bundle),
-            sources=describe_sources(self.item.documents),
-            documents=render_documents(self.item.documents, config.longest_document),
+            sources=describe_sources(item.documents),
+            finds=f"{_FINDS}{finds}\n" if finds else "",
+            documents=render_documents(item.documents, config.longest_document),
         )
+
+    async def _asked(self, prompt: str, purpose: str, count: int) -> dict[str, Any]:
+        """What the writer replies: up to so many questions."""
+        config = self.context.config
         sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.write_max_tokens)
-        count = config.questions_per_bundle
-        reply = await context.asker(self.meter).json(
+        return await self.context.asker(self.meter).json(
             prompt,
             reply_schema(count),
-            purpose="write",
+            purpose=purpose,
             sampling=sampling,
             held_against=reply_schema(count, is_bounded=False),
         )
-        self.joins = reply.get("joins", "").strip()
-        return [draft_row(draft, n, self.item, context) for n, draft in enumerate(cut_lists(reply, count))]
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
         """As a `filters.bundle_readings.DocumentReader`. Options come in another order at each draw."""
@@ -194,10 +243,26 @@ class BundleWork:
         return ", ".join(sorted(letters.get(each, each) for each in chosen)) or reply.answer.strip()
 
 
-def render_quotes(row: BundleQuestion, documents: Sequence[SourceDocument]) -> str:
-    """The evidence of each hop, with the number of its document."""
-    numbers = {document.id: number for number, document in enumerate(documents, start=1)}
-    return "\n".join(f"- [{numbers[hop.document_id]}] {hop.evidence}" for hop in row.hops)
+def may_be_mended(against: Verdict) -> bool:
+    """Whether what was found tells how to ask better. That a call was cut tells nothing."""
+    return against.reason in MENDABLE and not against.detail.startswith(_NO_VERDICT)
+
+
+def told_reason(row: BundleQuestion, against: Verdict, documents: Sequence[SourceDocument]) -> str:
+    """Why a draft was rejected, with documents by their numbers in the writer's prompt.
+
+    An editor sees those alone that the draft quotes, in that order, and numbers them so.
+    """
+    numbers = {document.id: f"[{number}]" for number, document in enumerate(documents, start=1)}
+    if against.reason == "poor_question":
+        quoted = list(dict.fromkeys(hop.document_id for hop in row.hops))
+        names = [f"{place} is {numbers[name]}" for place, name in enumerate(quoted, start=1) if name in numbers]
+        return f"An editor, whose document {join_phrases(names)} here, finds: {against.detail}"
+    told = against.detail
+    for name, number in numbers.items():
+        told = told.replace(name, number)
+    is_short = against.reason == "fewer_documents_suffice"
+    return f"A reader of one document alone has the answer: {told}" if is_short else f"A quote is not there: {told}"
 
 
 async def edit_question(
@@ -238,32 +303,6 @@ def draft_row(draft: dict[str, Any], number: int, item: BundleInput, context: Bu
     """A draft of a bundle as a row of the run."""
     provenance = context.provenance(item.id, context.config.prompt_version)
     return row_of(draft, number, item, preset=context.preset, seed=context.seed, provenance=provenance)
-
-
-def render_documents(documents: Sequence[SourceDocument], longest: int) -> str:
-    """Documents as a prompt shows them, numbered from 1."""
-    return "\n\n".join(
-        f"[{number}] {document.title} ({TOOLS[document.kind]}, {document.source}"
-        f"{', ' + document.published if document.published else ''})\n{shown_text(document, longest)}"
-        for number, document in enumerate(documents, start=1)
-    )
-
-
-def shown_text(document: SourceDocument, longest: int) -> str:
-    """What a prompt shows of a document: its beginning; of a paper the parts that say what it did and found."""
-    return cut_paper(document.text, longest) if document.kind == "academic" else cut_text(document.text, longest)
-
-
-def describe_sources(documents: Sequence[SourceDocument]) -> str:
-    """Which documents are of one source, a rule of the writer's for each such source; empty when each has its own."""
-    numbers: dict[str, list[str]] = {}
-    for number, document in enumerate(documents, start=1):
-        numbers.setdefault(document.origin, []).append(f"[{number}]")
-    shared = [(origin, same) for origin, same in numbers.items() if len(same) > 1]
-    return "".join(
-        f"- {join_phrases(same)} are of one source, {origin}: join a document of another one.\n"
-        for origin, same in shared
-    )
 
 
 def complexity_of(row: BundleQuestion, documents: Sequence[SourceDocument], closed_book: float) -> float:

@@ -74,11 +74,11 @@ class Joined:
 
 
 def bridges_of(documents: Sequence[SourceDocument], nouns: dict[str, str]) -> list[Bridge]:
-    """All ways to go from one document to one of another source by a name whose noun is known (`nouns`)."""
+    """All ways to go from one document to one of another origin by a name whose noun is known (`nouns`)."""
     return [
         Bridge(name, nouns[name], first, second)
         for first, second in permutations(range(len(documents)), 2)
-        if documents[first].source != documents[second].source
+        if documents[first].origin != documents[second].origin
         for name in shared_names(documents[first], documents[second], documents)
         if name in nouns
     ]

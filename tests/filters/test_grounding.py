@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trailforge.filters.grounding import is_computed, is_grounded, supports, why_ungrounded
+from trailforge.filters.grounding import is_computed, is_grounded, says, supports, why_ungrounded
 from trailforge.mcts.plan import gold_plan, references, resolve
 from trailforge.pipelines.sources import read_questions
 from trailforge.schemas import Passage, Question, Step
@@ -67,6 +67,22 @@ def test_a_title_is_a_name_where_the_query_has_no_capitals() -> None:
     assert not supports(page, "which language does the last name smith come from", "Latin")
     long_title = replace(page, title="The last day of a year and its customs, from Andorra to Zambia")
     assert not supports(long_title, "which language does the last name smith come from", "Latin")
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "is_said"),
+    [
+        ("Joseph Lyons led it. Lyons' death in 1939 saw Menzies assume office.", "death of Joseph Lyons", True),
+        ("Joseph Lyons led it. Lyons' sudden death in 1939 shook it.", "the death of Joseph Lyons", True),
+        ("Joseph Lyons led it. Lyons’s death followed.", "death of Joseph Lyons", True),
+        ("Joseph Lyons led it. Menzies' death followed.", "death of Joseph Lyons", False),
+        ("Enid Lyons led it. Lyons' death followed.", "death of Joseph Lyons", False),
+        ("Joseph Lyons led it. Lyons' deaths were many.", "death of Joseph Lyons", False),
+        ("Vienna's university is old.", "University of Vienna", False),  # a name, which is not turned round
+    ],
+)
+def test_an_answer_may_be_said_as_a_genitive(text: str, answer: str, is_said: bool) -> None:
+    assert says(passage(text), answer) is is_said
 
 
 def test_what_is_not_grounded_says_why() -> None:

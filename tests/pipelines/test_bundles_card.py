@@ -108,6 +108,10 @@ def test_what_bundles_gave_is_counted_by_kind_those_that_were_not_made_too(origi
     assert f"{len(kept)} questions of {len(bundles)} bundles: {100 * len(kept) / len(bundles):.1f} of 100" in section
     assert f"{100 * len(kept) / documents:.1f} of 100 documents" in section
     assert f": 70, {70 / len(bundles):.1f} a bundle, {70 / len(kept):.1f} a question" in section
+    mended = (*counts, CallCount(purpose="mend", calls=9))
+    told = card(run.folder, replace(run.manifest, calls_by_purpose=mended), CONFIG)
+    assert "written again" not in text and ": 79, " in told
+    assert " (in 9 of them a draft that would not do was written again)\n" in told
     table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line[:2] == "| "][1:]
     made = Counter(row.type for row in kept)
     kinds = ["factual", "factual", "causal", "single_choice", "multiple_choice"]

@@ -51,18 +51,24 @@ def script(
     knows: bool = False,
     fault: str = "none",
     wording: str = "",
+    mended: Sequence[dict[str, Any]] = (),
 ) -> Script:
     """Writes these drafts, and answers where all these words stand in the prompt; `knows`: without documents too.
 
-    `fault`: what its editor finds; `wording`: how it says the question.
+    `fault`: what its editor finds, but with the questions that it writes in the place of others (`mended`); `wording`:
+    how it says the question.
     """
+    sound = tuple(f"): {draft['question']}\n" for draft in mended if "question" in draft)
 
     def reply(request: Request) -> str:
         prompt = prompt_text(request)
+        if request.purpose == "mend":
+            return json.dumps({"questions": list(mended)})
         if prompt.startswith("Write "):
             return json.dumps({"questions": list(drafts)})
         if request.purpose == "review":
-            return json.dumps({"why": " It is said why. ", "fault": fault, "wording": wording})
+            found = "none" if any(each in prompt for each in sound) else fault
+            return json.dumps({"why": " It is said why. ", "fault": found, "wording": wording})
         if prompt.startswith("Answer the question from what you know"):
             return f"the {ANSWER}" if knows else "the University of Tartu"
         return ANSWER if all(word in prompt for word in needs) else "unknown"
@@ -70,11 +76,11 @@ def script(
     return reply
 
 
-def context(model: ScriptedModel) -> BundleContext:
-    """Of a run with this model."""
+def context(model: ScriptedModel, **settings: Any) -> BundleContext:
+    """Of a run with this model; `settings`: of its writer."""
     return BundleContext(
         run_id="r", model="scripted", preset="test", seed=0, prices=Prices(prompt_per_million=1.0),
-        config=BundleWriterConfig(), client=model,
+        config=BundleWriterConfig(**settings), client=model,
     )  # fmt: skip
 
 

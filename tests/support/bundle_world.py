@@ -53,6 +53,8 @@ class Model:
         """The reply to a prompt."""
         if prompt.startswith("A search agent answers the question below with one round"):
             return "I do not know what joins them, so I look for each of them by its title."
+        if "\nWrite one other question in its place" in prompt:
+            return json.dumps({"questions": []})
         if prompt.startswith("Write "):
             return _write(prompt)
         if prompt.startswith("Judge how well"):

@@ -57,11 +57,14 @@ class BundleConfig:
     min_retold: float = 0.0
     """In a bundle of news each document tells of one matter with another: words of the titles, by rarity, figures and
     names, or the days say so (`measures.worth_of_pair`: `retold`). What shares a subject alone does not; papers may.
-    Bundles are parted by it when they are made: what is left of one may be less near than `min_cosine` on average."""
+    Bundles are parted by it when they are made; what is left of one is held against `min_cosine` again."""
     few_share: float = 0.01
     """Bundles are ranked: of a name in no larger share of the documents, and in ten always, few tell (`measures`)."""
     few_weight: float = 2.0
     """How much more a fact about such a name counts."""
+    figure_weight: float = 8.0
+    """Bundles are ranked: how much a kind of figures counts that one document has several of and the other tells which
+    is meant, or that both have of one thing (`measures.count_figures`). 0: such figures are not looked for."""
     event_days: int = 2
     """Bundles are ranked: how far apart the news of one event are dated."""
     window_days: int = 0
@@ -81,9 +84,11 @@ class BundleConfig:
             raise InvalidInput(f"{self.source_name_share} is out of range", field="source_name_share")
         if not 0 <= self.min_retold <= 1:
             raise InvalidInput(f"{self.min_retold} is out of range", field="min_retold")
-        if not 0 < self.few_share <= 1 or self.few_weight < 0:
-            field = "few_weight" if self.few_weight < 0 else "few_share"
-            raise InvalidInput(f"{getattr(self, field)} is out of range", field=field)
+        if not 0 < self.few_share <= 1:
+            raise InvalidInput(f"{self.few_share} is out of range", field="few_share")
+        for name in ("few_weight", "figure_weight"):
+            if getattr(self, name) < 0:
+                raise InvalidInput(f"{getattr(self, name)} is out of range", field=name)
         for name in ("window_days", "papers_window_days", "event_days"):
             if getattr(self, name) < 0:
                 raise InvalidInput(f"expected 0 or more days, found {getattr(self, name)}", field=name)

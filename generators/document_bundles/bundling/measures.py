@@ -2,7 +2,8 @@
 
 A question over two documents starts from what both name, and asks for what only one of them says of it. Two reports of
 one event that each say all of it carry no such question, however near they are; two on one programme or person, each
-with figures and names of its own, do (`worth_of_pair`).
+with figures and names of its own, do (`worth_of_pair`); most of all where one has several figures of a kind, of which
+the other tells the one that is meant, or where each has its own beside one name (`figures`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trailforge.generators.document_bundles.bundling.config import Bundling, Leftover
+from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Leftover
 from trailforge.generators.document_bundles.bundling.content import COMMON_WORDS
+from trailforge.generators.document_bundles.bundling.figures import ToldFigures, choices, comparisons
+from trailforge.generators.document_bundles.bundling.units import ROUNDING, own_links
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.retrieval.words import words_of
 
@@ -27,6 +30,10 @@ _SAY_NOTHING = frozenset().union(*COMMON_WORDS.values())
 _FIGURE = re.compile(r"\d")
 _MOST_FACTS = 8
 """Facts of a document beside another that count: a long one is not better for being long."""
+_MOST_FIGURES = 4.0
+"""Kinds of figures to choose among or to compare that count."""
+_OF_MANY = 0.5
+"""Of a figure beside a name that many documents have."""
 
 
 def cohesion(vectors: np.ndarray) -> float:
@@ -79,13 +86,14 @@ class ToldFacts:
     """Of the whole, its title included."""
     title: frozenset[str]
     """The words of its title."""
+    figures: ToldFigures
 
     @classmethod
     def of(cls, title: str, text: str) -> ToldFacts:
         """Of a document's title and text."""
         sentences = tuple(frozenset(words_of(sentence)) for sentence in split_sentences(text))
         head = frozenset(words_of(title))
-        return cls(sentences, head.union(*sentences), head)
+        return cls(sentences, head.union(*sentences), head, ToldFigures.of(title, text))
 
     def own(self, other: ToldFacts, shared: Sequence[Collection[str]], names: Collection[str]) -> int:
         """Sentences on something that both name, with a figure or a word of a name that the other lacks, 8 at most.
@@ -141,7 +149,8 @@ class PairWorth(NamedTuple):
     """What can be asked about two documents."""
 
     worth: float
-    """By which bundles are ranked: (`askable` + `few_weight` x the same of names that few have) x (1 - `retold`)."""
+    """By which bundles are ranked: (`askable` + `few_weight` x the same of names that few have + `figure_weight` x
+    `count_figures`) x (1 - `retold`)."""
     askable: int
     """The facts of its own that the document tells which has fewer of them, 8 at most."""
     retold: float
@@ -149,15 +158,17 @@ class PairWorth(NamedTuple):
 
 
 def worth_of_pair(
-    first: ToldFacts, second: ToldFacts, known: PairFacts, archive: AllDocuments, few_weight: float
+    first: ToldFacts, second: ToldFacts, known: PairFacts, archive: AllDocuments, config: BundleConfig
 ) -> PairWorth:
     """How much two documents at a middle distance carry.
 
     A question leads from one document to the other over what both name, to what only one tells of it. Such facts count
     where each of the two has some, and more so about what few documents name: of a war, a vote or a death that scores
-    of offices comment on in a day, no two comments need each other. Nor do two reports of one event. That they are, the
-    words of their titles say, by rarity; or the figures and names of the shorter one, when the other has more than half
-    of them; or their vectors, when they are of one day and their cosine is above 0.5.
+    of offices comment on in a day, no two comments need each other. Figures count most, which only the other document
+    tells how to choose among, or which both have of one thing: a single figure is given away by whoever has it. Nor do
+    two reports of one event need each other. That they are, the words of their titles say, by rarity; or the figures
+    and names of the shorter one, when the other has more than half of them; or their vectors, when they are of one day
+    and their cosine is above 0.5.
     """
 
     def least_own(names: Iterable[str]) -> int:
@@ -172,7 +183,31 @@ def worth_of_pair(
         2 * known.cosine - 1 if known.is_of_one_day else 0.0,
     )
     retold = round(min(max(*signs, 0.0), 1.0), 6)
-    return PairWorth(round((askable + few_weight * of_few) * (1 - retold), 6), askable, retold)
+    carried = askable + config.few_weight * of_few
+    if config.figure_weight:
+        carried += config.figure_weight * count_figures(first, second, known.shared, archive)
+    return PairWorth(round(carried * (1 - retold), 6), askable, retold)
+
+
+def count_figures(first: ToldFacts, second: ToldFacts, shared: Sequence[str], archive: AllDocuments) -> float:
+    """Kinds of figures that both documents are needed for, 4 at most: to choose among them, or to compare them.
+
+    A kind beside a name that many have counts half. To choose, the one document has to tell something of the name that
+    the other, which has the figures, does not.
+    """
+    found: dict[tuple[str, str], float] = {}
+
+    def count(how: str, kind: str, name: str) -> None:
+        weight = 1.0 if name in archive.few else _OF_MANY
+        found[how, kind] = max(found.get((how, kind), 0.0), weight)
+
+    for one, other in ((first, second), (second, first)):
+        telling = [name for name in shared if one.own(other, [frozenset(words_of(name))], archive.name_words)]
+        for choice in choices(one.figures, other.figures, telling):
+            count("choose", choice.kind, choice.name)
+    for both in comparisons(first.figures, second.figures, shared):
+        count("compare", both.kind, both.name)
+    return min(_MOST_FIGURES, sum(found.values()))
 
 
 def part_by_matter(
@@ -180,24 +215,48 @@ def part_by_matter(
     worths: Mapping[tuple[int, int], PairWorth],
     papers: Sequence[bool],
     origins: Sequence[str],
-    least: float,
+    vectors: np.ndarray,
+    config: BundleConfig,
 ) -> Bundling:
     """Bundles whose news each tell of one matter with another of theirs; what is parted off is left over.
 
-    `worths`: of each pair of each bundle, by its rows. Their `retold` has to reach `least`: two that share a subject
-    and its names, and neither words of their titles nor figures nor the days, are about two matters. Papers of one
-    subject go together all the same. `papers`, `origins`: of each document.
+    `worths`: of each pair of each bundle, by its rows. Their `retold` has to reach `min_retold`: two that share a
+    subject and its names, and neither words of their titles nor figures nor the days, are about two matters. Papers of
+    one subject go together all the same. In what is left each is as near the others as `min_cosine` asks, else it goes,
+    too. `papers`, `origins`: of each document. `vectors`: as bundling compares them, of length 1.
     """
     bundles: list[tuple[int, ...]] = []
-    for rows in bundling.bundles:
-        parts: list[tuple[int, ...]] = []
-        for row in rows:
-            near = [p for p in parts if any(_go_together((other, row), worths, papers, least) for other in p)]
-            parts = [*(part for part in parts if part not in near), tuple(sorted((row, *chain(*near))))]
-        bundles += [part for part in parts if len({origins[row] for row in part}) > 1]
-    kept = set(chain(*bundles))
-    left = [Leftover(row, "other_matter") for rows in bundling.bundles for row in rows if row not in kept]
+    left: list[Leftover] = []
+    waiting = [(rows, True) for rows in bundling.bundles]
+    while waiting:
+        rows, is_as_made = waiting.pop()
+        for part in _matters(rows, worths, papers, config.min_retold):
+            if len({origins[row] for row in part}) < 2:
+                left += [Leftover(row, "other_matter") for row in part]
+            elif (is_as_made and part == rows) or (least := _least_near(part, vectors, config.min_cosine)) is None:
+                bundles.append(part)
+            else:
+                left.append(Leftover(least, "alone"))
+                waiting.append((tuple(row for row in part if row != least), False))
     return Bundling(bundles=tuple(sorted(bundles)), leftovers=tuple(sorted((*bundling.leftovers, *left))))
+
+
+def _matters(
+    rows: Sequence[int], worths: Mapping[tuple[int, int], PairWorth], papers: Sequence[bool], least: float
+) -> list[tuple[int, ...]]:
+    """The rows in parts that no pair joins; each part's rows ascend."""
+    parts: list[tuple[int, ...]] = []
+    for row in rows:
+        near = [part for part in parts if any(_go_together((other, row), worths, papers, least) for other in part)]
+        parts = [*(part for part in parts if part not in near), tuple(sorted((row, *chain(*near))))]
+    return parts
+
+
+def _least_near(rows: Sequence[int], vectors: np.ndarray, min_cosine: float) -> int | None:
+    """The document that is least like the others, where that is too little."""
+    links = own_links(vectors[list(rows)])
+    least = int(links.argmin())
+    return rows[least] if links[least] < min_cosine - ROUNDING else None
 
 
 def _go_together(

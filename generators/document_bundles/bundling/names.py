@@ -24,14 +24,19 @@ _IN_PASSING = 0.5
 """Of a name that stands once."""
 _FEWEST_OF_SOURCE = 8
 """Documents that tell what a source always names: of fewer most may be of one event."""
-_PARTY = re.compile(r"[dri]-[a-z.]{2,6}(?:-\d+)?")
-"""D-Va, R-TX-14."""
+_PARTY = re.compile(r"[dri]-(?:[a-z.]{1,6}(?:-\d+)?|[a-z]+(?: [a-z]+)+)")
+"""D-Va, R-TX-14, R-South Carolina."""
 _STATE_OF = {
     "ariz": "arizona", "calif": "california", "colo": "colorado", "conn": "connecticut", "fl": "florida",
     "fla": "florida", "ill": "illinois", "minn": "minnesota", "mn": "minnesota", "nj": "new jersey", "ny": "new york",
     "okla": "oklahoma", "tenn": "tennessee", "tx": "texas", "wis": "wisconsin",
 }  # fmt: skip
 """Abbreviations that are hardly anything else; VA, MD, CT or Miss. are."""
+_MAYBE_STATE_OF = {
+    "ga": "georgia", "ky": "kentucky", "mass": "massachusetts", "mich": "michigan", "neb": "nebraska", "nev": "nevada",
+    "pa": "pennsylvania", "tex": "texas", "wash": "washington",
+}  # fmt: skip
+"""Others, which are a state where texts name it."""
 _OFFICES = frozenset(
     "attorney general secretary senator sen senators rep reps representative representatives congressman congresswoman "
     "governor gov president chairman chairwoman chair ranking member members leader whip speaker director "
@@ -39,11 +44,14 @@ _OFFICES = frozenset(
     "honorable mr mrs ms dr".split()
 )
 """Words that stand before somebody's name, or in place of it."""
+_BEHIND_NAMES = frozenset("jr sr esq m.d d.o ph.d j.d m.a m.s b.a b.s m.b.a m.p.h r.n inc llc llp ltd corp".split())
+"""What stands behind a person's or a firm's name, without a last full stop."""
 _NOBODY = frozenset(
     "house senate congress congressional committee subcommittee caucus capitol republican republicans democrat "
-    "democrats democratic gop washington section task bill act amendment resolution powers".split()
+    "democrats democratic gop washington section task bill act amendment resolution powers colleague colleagues "
+    "h.r h.j h.res s.res s.j h.con s.con p.l u.s.c".split()
 )
-"""Of a legislature's reports, what all of them name."""
+"""Of a legislature's reports, what all of them name, and what stands before the number of a bill or law."""
 _PEOPLE = re.compile(r".+(?:ian|ican)s")
 """Iranians, Americans: but Williams is no William, nor are the Vikings a Viking."""
 
@@ -52,8 +60,8 @@ def joining_names(documents: Sequence[Sequence[Name]]) -> list[list[Name]]:
     """The names of each document that may join it to others, with variants of one made one.
 
     A state's abbreviation is the state, the members of a people are that people, who is named with an office is named
-    without, where texts have that name ("Attorney General Pam Bondi", "Pam Bondi"); party tags, offices alone and a
-    legislature's parts are gone.
+    without, where texts have that name ("Attorney General Pam Bondi", "Pam Bondi"); party tags, offices and degrees
+    alone and a legislature's parts are gone.
     """
     known = document_frequencies(documents)
     return [_merged((key, name) for name in names if (key := _canonical(name.key, known))) for names in documents]
@@ -68,8 +76,11 @@ def _canonical(key: str, known: Counter[str]) -> str:
     if offices and (not rest or words[offices] in ("of", "for")):  # an office alone: secretary of state
         return ""
     key = rest if offices and (known[rest] or rest in _NOBODY) else key
-    key = _STATE_OF.get(key.rstrip("."), key)
-    if _PARTY.fullmatch(key) or key in _NOBODY:
+    bare = key.rstrip(".")
+    state = _STATE_OF.get(bare) or (maybe if known[maybe := _MAYBE_STATE_OF.get(bare, "")] else "")
+    key, bare = state or key, state or bare
+    is_part = bare.endswith(" of")  # of the Department of the Treasury
+    if _PARTY.fullmatch(key) or bare in _NOBODY or bare in _BEHIND_NAMES or is_part:
         return ""
     return key[:-1] if _PEOPLE.fullmatch(key) and known[key[:-1]] else key
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _BLOCK_CELLS = 2**22
 """Similarities held at once: 16 MB, and as much for the mask."""
-_ROUNDING = 1e-6
+ROUNDING = 1e-6
 """Of cosines of float32."""
 
 
@@ -111,12 +111,12 @@ class Units:
         if copies := self._copies.first_pair(rows):
             return min(copies, key=lambda row: (links[rows.index(row)], row))
         if self._config.min_shared:
-            near = self.vectors[rows] @ self.vectors[rows].T >= self._config.min_cosine - _ROUNDING
+            near = self.vectors[rows] @ self.vectors[rows].T >= self._config.min_cosine - ROUNDING
             joined = (near & self.shared.among(rows)).sum(axis=1)
             if 2 * joined.min() < len(rows) - 1:
                 return min(rows, key=lambda row: (joined[rows.index(row)], links[rows.index(row)], row))
         place = int(links.argmin())
-        return rows[place] if links[place] < self._config.min_cosine - _ROUNDING else None
+        return rows[place] if links[place] < self._config.min_cosine - ROUNDING else None
 
     def may_be_together(self, rows: Group) -> bool:
         """Whether each of these documents is near enough to the others, in meaning and in time."""
@@ -164,7 +164,7 @@ class SharedNames:
 
     def __init__(self, documents: Documents, min_shared: float) -> None:
         self._names, self._weights = documents.names, documents.weights
-        self._least = min_shared - _ROUNDING if min_shared else 0.0
+        self._least = min_shared - ROUNDING if min_shared else 0.0
 
     def among(self, rows: Sequence[int]) -> np.ndarray:
         """(k, k): for a few rows, each with each other; a row does not share with itself."""

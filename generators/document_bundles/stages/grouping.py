@@ -158,10 +158,12 @@ def group(run: StageRun) -> None:
         )
         joined = join(planned, _bundle_parts(run, planned, shard.made_of), config)
         worths = dict(_worths(folder, joined, meta, vectors, config))
-        bundling = part_by_matter(joined, worths, meta.papers, meta.origins, config.min_retold)
+        compared = np.empty_like(planned.documents.vectors)
+        compared[planned.order] = planned.documents.vectors
+        bundling = part_by_matter(joined, worths, meta.papers, meta.origins, compared, config)
         made = list(_records(folder, bundling, meta, planned, vectors, worths))
         files, shards = _write(folder, sorted(made, key=_rank), run.config.output.bundles_per_shard)
-        plots = _plots(folder, bundling, meta, planned, [item.bundle.theme for item in made], seed)
+        plots = _plots(folder, bundling, meta, compared, [item.bundle.theme for item in made], seed)
         left = _leftovers(folder, bundling, meta)
         rejected = write_table(folder, "rejected", REJECTED, RejectedRow, left)
         kept = len(meta.ids) - len(left)
@@ -284,7 +286,7 @@ def _worths(
         facts = {row: ToldFacts.of(document.title, document.text) for row, document in documents.items()}
         for one, other in combinations(rows, 2):
             known = _known((one, other), meta, vectors, config.event_days)
-            yield (one, other), worth_of_pair(facts[one], facts[other], known, meta.archive, config.few_weight)
+            yield (one, other), worth_of_pair(facts[one], facts[other], known, meta.archive, config)
 
 
 def _records(
@@ -376,11 +378,9 @@ def _write(
 
 
 def _plots(
-    folder: Path, bundling: Bundling, meta: _Meta, planned: ClusterPlan, themes: Sequence[str], seed: int
+    folder: Path, bundling: Bundling, meta: _Meta, vectors: np.ndarray, themes: Sequence[str], seed: int
 ) -> list[FileEntry]:
     """What is looked at rather than read; see `plots`."""
-    vectors = np.empty_like(planned.documents.vectors)
-    vectors[planned.order] = planned.documents.vectors
     drawn = {
         MAP: map_of_documents(vectors, meta.sources, bundling, themes, seed),
         SIZES: bundle_sizes(bundling),

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from trailforge.filters.answers import open_scorer
 from trailforge.filters.base import first_rejection
 from trailforge.filters.bundle_readings import judge_question
 from trailforge.filters.bundle_twins import used_fact
 from trailforge.filters.bundles import judge_unread
 from trailforge.generators.document_bundles.config import BundleRunConfig, encoder_of
-from trailforge.generators.document_bundles.write import BundleContext, Writer, edit_question, open_writer, seal
+from trailforge.generators.document_bundles.write import (
+    BundleContext,
+    Writer,
+    edit_question,
+    may_be_mended,
+    open_writer,
+    seal,
+)
 from trailforge.inference import ModelClient
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
@@ -33,14 +42,21 @@ def open_context(work: ModelWork, client: ModelClient) -> BundleContext:
 
 
 async def questions_of(item: BundleInput, context: BundleContext, config: BundleRunConfig) -> ItemResult:
-    """Drafts of a bundle, each with its verdicts. Of those on one fact a chain is asked about first."""
+    """Drafts of a bundle, each with its verdicts. Of those on one fact a chain is asked about first.
+
+    In the place of some that are rejected others are asked for, once each (`writer.mends`); both are counted.
+    """
     work = open_writer(item, context)
     drafts = await work.write()
-    total = work.meter
+    total, mends, count = work.meter, context.config.mends, len(drafts)
     accepted: list[BundleQuestion] = []
     rejected: list[RejectedRow] = []
-    for draft in sorted(drafts, key=lambda draft: not draft.dag_edges):
-        reader = open_writer(item, context)  # a row's calls are those that it was written and measured by
+    # A row's calls are those that it was written and measured by.
+    waiting = deque(
+        (draft, open_writer(item, context), False) for draft in sorted(drafts, key=lambda d: not d.dag_edges)
+    )
+    while waiting:
+        draft, reader, is_mended = waiting.popleft()
         draft, verdicts = await _judged(draft, item, accepted, reader, config)
         # In order of key, since of calls made at once another may be answered first when the run goes on.
         keys = (*sorted(work.meter.keys), *sorted(reader.meter.keys))
@@ -51,10 +67,16 @@ async def questions_of(item: BundleInput, context: BundleContext, config: Bundle
         else:
             rejected.append(rejected_row(FILTER, row.uid, against, to_dict(row)))
         total = total + reader.meter
-    reasons = [row.reason for row in rejected]
+        if against is not None and mends and not is_mended and may_be_mended(against):
+            mends, writer = mends - 1, open_writer(item, context)
+            if (again := await writer.mend(row, against, count)) is None:
+                total = total + writer.meter
+            else:
+                waiting.appendleft((again, writer, True))
+                count += 1
     books = (
         stage(NAME, inputs=1, accepted=int(bool(drafts)), rejected=[] if drafts else ["no_question"]),
-        stage(FILTER, inputs=len(drafts), accepted=len(accepted), rejected=reasons),
+        stage(FILTER, inputs=count, accepted=len(accepted), rejected=[row.reason for row in rejected]),
     )
     if not drafts:
         nothing = Verdict(keep=False, reason="no_question", score=0.0, detail=work.joins or _NO_REASON)

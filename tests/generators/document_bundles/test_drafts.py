@@ -10,13 +10,20 @@ from typing import Any
 import pytest
 
 from tests.support.bundle_drafts import ITEM, SOUND, context, hop, work
-from tests.support.bundle_questions import PAPER, STREET, choice, question
+from tests.support.bundle_questions import BUNDLE, PAPER, STREET, choice, question
 from tests.support.scripted import ScriptedModel, prompt_text
-from trailforge.generators.document_bundles.drafts import TOOLS, cut_lists, reply_schema, shuffle_options
-from trailforge.generators.document_bundles.write import BundleWork, describe_sources, draft_row
+from trailforge.generators.document_bundles.drafts import (
+    TOOLS,
+    cut_lists,
+    describe_finds,
+    describe_sources,
+    reply_schema,
+    shuffle_options,
+)
+from trailforge.generators.document_bundles.write import BundleWork, draft_row
 from trailforge.inference import Request
 from trailforge.retrieval.papers import CUT, cut_text
-from trailforge.schemas import BundleQuestion, MalformedReply, PlanEdge
+from trailforge.schemas import BundleLink, BundleQuestion, MalformedReply, PlanEdge
 
 OPTIONS = ("Bergen", "Oslo", "Tartu", "Turku", "Lund", "Uppsala")
 
@@ -153,6 +160,40 @@ def test_only_documents_that_share_a_source_are_said_to() -> None:
     assert describe_sources([replace(each, is_own_source=True) for each in wire]) == ""
     told = describe_sources([wire[0], PAPER, *wire[1:]])
     assert told == "- [1], [3] and [4] are of one source, wire: join a document of another one.\n"
+
+
+LINK = BundleLink(first=STREET.id, second=PAPER.id, cosine=0.5, names=("mara lind", "orkney"))
+GRANTS = replace(STREET, text="Mara Lind got $3 million. The yard got $2 million.\nOrkney waits.")
+STUDY = replace(PAPER, text="Mara Lind asked for $5 million in 2 letters.")
+
+
+def test_what_a_rule_finds_in_two_documents_is_said_by_their_numbers() -> None:
+    found = describe_finds(replace(BUNDLE, links=(LINK,)), [GRANTS, STUDY], 6000)
+    assert found.splitlines() == [
+        "- [1] and [2] both name mara lind and orkney.",
+        "- [1] has several sums: $3 million beside mara lind, which [2] names, too; elsewhere $2 million.",
+        "- Both have sums beside mara lind: $3 million in [1], $5 million in [2].",
+    ]
+    unnamed = replace(LINK, names=())
+    assert describe_finds(BUNDLE, [GRANTS, STUDY], 6000) == ""
+    assert describe_finds(replace(BUNDLE, links=(unnamed,)), [GRANTS, STUDY], 6000) == ""
+
+
+def test_of_what_is_not_shown_nothing_is_said() -> None:
+    found = describe_finds(replace(BUNDLE, links=(LINK,)), [GRANTS, STUDY], 20)
+    assert "sums" not in found and "both name" in found
+
+
+async def test_the_writer_is_shown_what_a_rule_finds_before_the_documents() -> None:
+    async def shown(**changes: Any) -> str:
+        model = ScriptedModel(lambda _: json.dumps({"questions": []}))
+        item = replace(ITEM, bundle=replace(BUNDLE, **changes))
+        await BundleWork(item=item, context=context(model)).write()
+        return prompt_text(model.requests[0])
+
+    found = (await shown(links=(LINK,))).partition("What a rule found in them")[2]
+    assert found.index("both name mara lind") < found.index("\nDocuments\n")
+    assert "What a rule found" not in await shown()
 
 
 async def test_the_writer_sees_where_documents_are_from_and_not_what_they_are_called_here() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from tests.support.figures import pixels
 from trailforge.generators.document_bundles import maps
@@ -34,6 +37,26 @@ def test_map(texts: list[str]) -> None:
     assert "5 documents in 2 bundles (joined by lines), 2 left over (grey)" in texts
     assert "" not in texts
     assert pixels(maps.map_of_documents(vectors(0), [], NOTHING, [], seed=0)) == pixels(png)
+
+
+def test_no_label_stands_at_the_edge_of_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bundles at both ends of the map and between, with themes as long as they come."""
+    inside: list[bool] = []
+
+    def look(canvas: FigureCanvasAgg, *args: Any, **options: Any) -> None:
+        save(canvas, *args, **options)
+        edges, renderer = canvas.figure.bbox, canvas.get_renderer()
+        for text in canvas.figure.axes[0].texts:
+            box = text.get_window_extent(renderer)
+            inside.append(edges.x0 + 20 <= box.x0 and box.x1 <= edges.x1 - 20)
+
+    save = FigureCanvasAgg.print_png
+    monkeypatch.setattr(FigureCanvasAgg, "print_png", look)
+    line = np.repeat(np.linspace(-1, 1, 5), 2)[:, None] * np.eye(8)[0] + np.eye(8)[1] * np.tile([0.0, 0.01], 5)[:, None]
+    bundling = Bundling(bundles=tuple((row, row + 1) for row in range(0, 10, 2)), leftovers=())
+    themes = ["unemployment infrastructure transportation administration representatives"] * 5
+    maps.map_of_documents(line.astype(np.float32), list("ab") * 5, bundling, themes, seed=0)
+    assert len(inside) >= 2 and all(inside)
 
 
 def test_a_large_map_is_a_sample(monkeypatch: pytest.MonkeyPatch, texts: list[str]) -> None:

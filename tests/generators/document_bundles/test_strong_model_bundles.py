@@ -82,7 +82,7 @@ def earlier_config() -> BundleRunConfig:
     """
     config = production_config()
     writer, episodes = (
-        replace(config.writer, questions_per_bundle=2),
+        replace(config.writer, questions_per_bundle=2, mends=0),
         replace(
             config.episodes,
             samples=2,
@@ -225,7 +225,9 @@ async def test_an_edited_run_of_a_strong_model(data_dir: Path) -> None:
     recording = read_recording(FOLDER / "strong_model_edited.json.gz")
     documents = read_abstracts(data_dir) | read_news(data_dir)
     model = StrongModel(recording["questions"], what_is_asked)
-    results = await questions_by(model, recording, documents, production_config())
+    config = production_config()
+    config = replace(config, writer=replace(config.writer, mends=0))
+    results = await questions_by(model, recording, documents, config)
     assert model.check_all_used() == {"write": 26, "review": 19, "closed_book": 12, "read": 25, "grade": 2}
     accepted, rejected = rows_of(results, "candidates"), rows_of(results, "rejected")
     assert Counter(row.type for row in accepted) == {"factual": 8}

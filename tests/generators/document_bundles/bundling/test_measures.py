@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.generators.document_bundles.bundling.config import Bundling, Leftover
+from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Leftover
 from trailforge.generators.document_bundles.bundling.measures import (
     AllDocuments,
     PairFacts,
     PairWorth,
     ToldFacts,
     cohesion,
+    count_figures,
     part_by_matter,
     size_counts,
     theme_words,
@@ -84,7 +85,9 @@ def worth(
     days: bool = False,
 ) -> PairWorth:
     known = PairFacts(shared, cosine, is_of_one_day=days)
-    return worth_of_pair(first, second, known, replace(WEEK, few=set(few)), few_weight=2.0)
+    return worth_of_pair(
+        first, second, known, replace(WEEK, few=set(few)), BundleConfig(few_weight=2.0, figure_weight=8.0)
+    )
 
 
 def test_each_documents_own_figures_and_names_of_what_both_name_count() -> None:
@@ -97,6 +100,21 @@ def test_each_documents_own_figures_and_names_of_what_both_name_count() -> None:
 def test_facts_about_what_few_name_count_more() -> None:
     assert worth(FERRY, FIRE, "norlin", few=("norlin",)) == PairWorth(3.0, 1, 0.0)
     assert worth(FERRY, FIRE, "norlin", few=("turku",)) == worth(FERRY, FIRE, "norlin")
+
+
+def test_figures_to_choose_among_or_to_compare_count_most() -> None:
+    """Both have days beside Norlin, and the first tells where it builds; many name it, so each kind counts half."""
+    fires = ToldFacts.of("Fires", "Norlin lost 40 days in March. Baltica lost 30 days.")
+    docks = ToldFacts.of("Docks", "Norlin waits 12 days in Turku.")
+    many = worth(docks, fires, "norlin")
+    few = worth(docks, fires, "norlin", few=("norlin",))
+    assert count_figures(docks, fires, ["norlin"], WEEK) == 1.0
+    assert count_figures(docks, fires, ["norlin"], replace(WEEK, few={"norlin"})) == 2.0
+    assert (many.worth, few.worth) == (1 + 8 * 1.0, 1 + 2 + 8 * 2.0)
+    assert count_figures(docks, ToldFacts.of("Fire", "Norlin waits."), ["norlin"], WEEK) == 0
+    unread = BundleConfig(few_weight=2.0, figure_weight=0.0)
+    known = PairFacts(["norlin"], 0.9, is_of_one_day=False)
+    assert worth_of_pair(docks, fires, known, WEEK, unread).worth == 1
 
 
 def test_two_reports_that_say_the_same_carry_nothing() -> None:
@@ -129,12 +147,18 @@ def test_where_nothing_is_named_by_both_nothing_is_asked() -> None:
     assert worth(FERRY, FIRE) == PairWorth(0.0, 0, 0.0)
 
 
-def parted(*retold: float, papers: str = "", origins: str = "abcd", least: float = 0.15) -> Bundling:
+ALIKE = np.ones((5, 1))
+
+
+def parted(
+    *retold: float, papers: str = "", origins: str = "abcd", least: float = 0.15, vectors: np.ndarray = ALIKE
+) -> Bundling:
     """One bundle of four, and a document left over before; `retold` of the pairs 01, 02, 03, 12, 13, 23."""
     pairs = zip(combinations(range(4), 2), retold, strict=True)
     worths = {pair: PairWorth(1.0, 1, share) for pair, share in pairs}
     made = Bundling(bundles=((0, 1, 2, 3),), leftovers=(Leftover(4, "alone"),))
-    return part_by_matter(made, worths, [str(row) in papers for row in range(5)], origins + "e", least)
+    config = BundleConfig(min_retold=least, min_cosine=0.5)
+    return part_by_matter(made, worths, [str(row) in papers for row in range(5)], origins + "e", vectors, config)
 
 
 def test_a_bundle_is_parted_where_nothing_shows_one_matter() -> None:
@@ -150,6 +174,19 @@ def test_papers_go_together_by_their_subject_and_a_part_of_one_origin_is_none() 
     assert parted(*[0.0] * 6, papers="0123").bundles == ((0, 1, 2, 3),)
     assert parted(*[0.0] * 6, papers="12").bundles == ((1, 2),)
     assert parted(0.2, 0.0, 0.0, 0.0, 0.0, 0.2, origins="aabc").bundles == ((2, 3),)
+
+
+def test_what_is_left_of_a_bundle_is_held_against_the_least_cosine_again() -> None:
+    """0 and 2 are two directions: 0, 1 and 2 without 3, which was near all, have too little in common."""
+    vectors = np.array([[1, 0], [0.8, 0.6], [0, 1], [0.7, 0.7], [1, 0]])
+    chain = (0.2, 0.0, 0.0, 0.2, 0.0, 0.0)
+    found = parted(*chain, vectors=vectors)
+    assert found.bundles == ((0, 1),)
+    assert found.leftovers == (Leftover(2, "alone"), Leftover(3, "other_matter"), Leftover(4, "alone"))
+    whole = parted(0.2, 0.0, 0.0, 0.2, 0.0, 0.2, vectors=vectors)
+    assert whole.bundles == ((0, 1, 2, 3),), "what nothing is parted off stays as it was made"
+    torn = parted(0.2, 0.0, 0.0, 0.2, 0.0, 0.0, vectors=np.array([[1, 0], [0, 1], [1, 0], [1, 0], [1, 0]]))
+    assert not torn.bundles, "without the least, which joined them, the others are of two matters"
 
 
 def test_of_one_day_the_nearer_the_less_is_a_pair_worth() -> None:

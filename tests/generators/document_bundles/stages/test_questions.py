@@ -134,6 +134,65 @@ async def test_drafts_of_one_bundle_are_judged_one_by_one() -> None:
     assert result.usage.calls == 1 + 5 + 5
 
 
+OTHER = {**SOUND, "question": SOUND["question"].replace("At which", "In which")}
+
+
+async def mended(model: ScriptedModel, config: BundleRunConfig = EDITED, mends: int = 1) -> ItemResult:
+    return await questions_of(ITEM, context(model, mends=mends), config)
+
+
+async def test_a_draft_that_an_editor_finds_fault_with_is_written_again_and_judged_as_any_other() -> None:
+    model = ScriptedModel(script([SOUND], fault="one_document", mended=[OTHER]))
+    result = await mended(model)
+    (row,), (against,) = result.rows[TABLE], result.rows["rejected"]
+    assert row.question == OTHER["question"] and against.detail == "one_document: It is said why."
+    assert books(result) == [("write", 1, 1), ("filter", 2, 1)]
+    assert [request.purpose for request in model.requests[:4]] == ["write", "review", "mend", "review"]
+    first, again = (prompt_text(model.requests[at]) for at in (0, 2))
+    assert again.startswith(first) and "{{" not in again
+    told = again.removeprefix(first)
+    assert "An editor, whose document 1 is [1] and 2 is [2] here, finds: one_document: It is said why." in told
+    assert f"Question: {SOUND['question']}" in told and f"- [2] {SOUND['hops'][1]['evidence']}" in told
+    assert len(set(row.provenance.call_keys)) == result.usage.calls - 1 == 1 + 1 + 1 + 5, "all but the first review"
+
+
+async def test_a_mended_draft_is_not_mended_again_and_no_more_drafts_are_than_the_writer_may() -> None:
+    async def reasons(*drafts: dict[str, Any], mends: int, **how: Any) -> list[str]:
+        result = await mended(ScriptedModel(script(drafts, fault="not_asked", **how)), mends=mends)
+        books(result)
+        return [row.reason for row in result.rows["rejected"]]
+
+    assert await reasons(SOUND, mends=0) == ["poor_question"]
+    assert await reasons(SOUND, mends=2, mended=[LEAK]) == ["poor_question", "answer_in_question"]
+    assert await reasons(SOUND, OTHER, mends=1, mended=[LEAK]) == [
+        "poor_question",
+        "answer_in_question",
+        "poor_question",
+    ]
+    assert await reasons(SOUND, mends=2) == ["poor_question"], "none is a good answer"
+
+
+async def test_readers_and_quotes_tell_what_to_mend_and_memory_does_not() -> None:
+    async def told(draft: dict[str, Any], **how: Any) -> str:
+        model = ScriptedModel(script([draft], **how))
+        await mended(model, CONFIG)
+        asked = [prompt_text(request) for request in model.requests if request.purpose == "mend"]
+        return asked[0].rpartition("with the number of their document\n")[2] if asked else ""
+
+    assert "one document alone has the answer: [2] give it: 'University of Bergen'" in await told(
+        SOUND, needs=["Bergen"]
+    )
+    assert "A quote is not there: [1] does not say 'the turbine that Mara Lind invented'" in await told(MADE_UP)
+    assert not await told(SOUND, knows=True) and not await told(LEAK)
+
+
+async def test_a_mend_without_the_form_mends_nothing_and_loses_no_other_row() -> None:
+    model = ScriptedModel(script([SOUND], fault="one_document", mended=[{"type": "riddle"}]))
+    result = await mended(model)
+    assert [row.reason for row in result.rows["rejected"]] == ["poor_question"]
+    assert books(result) == [("write", 1, 1), ("filter", 1, 0)] and result.usage.calls == len(model.requests) > 2
+
+
 async def test_a_bundle_of_which_nothing_can_be_asked_is_rejected_itself() -> None:
     result = await result_of()
     (row,) = result.rows["rejected"]

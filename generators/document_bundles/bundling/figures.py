@@ -1,0 +1,136 @@
+"""Figures of a document by the name that they stand beside: what a question can choose among, and what it can compare.
+
+Whoever reads a document that has one sum has the answer to whatever leads to a sum. Where it has several, only what
+another document tells of one of their names says which is meant (`choices`). Where each of two documents has sums
+beside one name, neither says alone which is the larger (`comparisons`). All is told by rule: a figure belongs to the
+name that stands in its sentence, and of several figures there the nearest does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from trailforge.retrieval.sentences import split_sentences
+from trailforge.retrieval.words import COMMON_WORDS, words_of
+
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?"
+_SUM = re.compile(r"[$€£]\s?\d[\d,.]*\d?(?:\s?(?:thousand|million|billion|trillion)\b)?", re.IGNORECASE)
+_SHARE = re.compile(r"\b\d[\d.]*\s?(?:%|percent\b|per cent\b)", re.IGNORECASE)
+_DAY = re.compile(rf"\b(?:{_MONTH}\s\d{{1,2}}(?:st|nd|rd|th)?(?:,?\s\d{{4}})?|\d{{1,2}}\s{_MONTH}(?:\s\d{{4}})?)\b")
+_NUMBER = r"\d[\d,]*(?:\.\d+)?(?: (?:thousand|million|billion))?|two|three|four|five|six|seven|eight|nine|ten"
+_COUNT = re.compile(rf"(?P<before>\S+ )?(?<![\w$€£.,/-])(?P<number>{_NUMBER}) (?:[a-z-]+ )?(?P<noun>[a-z]{{3,}}s)\b")
+_KINDS = (("sums", _SUM), ("shares", _SHARE), ("dates", _DAY))
+_NO_SIDES = frozenset({"dates"})
+"""Of two dates nobody asks for the larger one, and every report has some."""
+
+
+class Figure(NamedTuple):
+    """A figure of a sentence."""
+
+    kind: str
+    """`sums`, `shares`, `dates`, or the things that are counted."""
+    at: int
+    """Where it begins."""
+    text: str
+    """Case-folded; of a count its number and what is counted."""
+
+
+class FigureChoice(NamedTuple):
+    """Of several figures of a document the one that stands beside a name."""
+
+    name: str
+    kind: str
+    figure: str
+    others: tuple[str, ...]
+
+
+class FigureSides(NamedTuple):
+    """Figures of one kind that two documents have beside one name, each its own."""
+
+    name: str
+    kind: str
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+
+
+def figures_of(sentence: str) -> list[Figure]:
+    """Sums, shares, dates and counts of things. A number after a capital counts nothing: Section 4, Table 2, H.R. 4."""
+    found: list[Figure] = []
+    for kind, pattern in _KINDS:
+        found += [
+            Figure(kind, match.start(), match[0].casefold().rstrip(",. ")) for match in pattern.finditer(sentence)
+        ]
+        sentence = pattern.sub(lambda match: " " * len(match[0]), sentence)
+    for match in _COUNT.finditer(sentence):
+        before, number, noun = match["before"] or "", match["number"], match["noun"]
+        is_label = number[0].isdigit() and before[:1].isupper() and match.start() > 0
+        if not is_label and noun not in COMMON_WORDS:
+            found.append(Figure(noun, match.start("number"), f"{number} {noun}".casefold()))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ToldFigures:
+    """A document's figures, in its sentences."""
+
+    title: frozenset[str]
+    """The words of its title."""
+    sentences: tuple[tuple[str, tuple[Figure, ...]], ...]
+    """Those with figures, case-folded; each line of a list is one."""
+
+    @classmethod
+    def of(cls, title: str, text: str) -> ToldFigures:
+        """Of a document's title and text."""
+        lines = (line for sentence in split_sentences(text) for line in sentence.split("\n"))
+        told = ((line.casefold(), tuple(figures_of(line))) for line in lines)
+        return cls(frozenset(words_of(title)), tuple(each for each in told if each[1]))
+
+    def all(self) -> frozenset[str]:
+        """Each once."""
+        return frozenset(figure.text for _, figures in self.sentences for figure in figures)
+
+    def beside(self, name: str) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+        """By kind the figures beside a name, and those that stand elsewhere."""
+        near: defaultdict[str, set[str]] = defaultdict(set)
+        others: defaultdict[str, set[str]] = defaultdict(set)
+        pattern = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
+        for sentence, figures in self.sentences:
+            places = [match.start() for match in pattern.finditer(sentence)]
+            for kind in {figure.kind for figure in figures}:
+                of_kind = [figure for figure in figures if figure.kind == kind]
+                chosen = {min(of_kind, key=lambda figure: abs(figure.at - at)).text for at in places}
+                near[kind] |= chosen
+                others[kind] |= {figure.text for figure in of_kind} - chosen
+        return near, others
+
+
+def choices(first: ToldFigures, second: ToldFigures, names: Iterable[str]) -> list[FigureChoice]:
+    """Figures of the second document beside names that both have, where it has others of the kind, elsewhere.
+
+    Not of a name of its title: of what a document is about, it says all.
+    """
+    known, found = first.all(), list[FigureChoice]()
+    for name in names:
+        if second.title.issuperset(words_of(name)):
+            continue
+        near, others = second.beside(name)
+        for kind in sorted(near):
+            rest = tuple(sorted(others[kind] - near[kind]))
+            found += [FigureChoice(name, kind, figure, rest) for figure in sorted(near[kind] - known) if rest]
+    return found
+
+
+def comparisons(first: ToldFigures, second: ToldFigures, names: Iterable[str]) -> list[FigureSides]:
+    """Figures of one kind that each of the documents has beside a name of both, and the other has not."""
+    ours, theirs, found = first.all(), second.all(), list[FigureSides]()
+    for name in names:
+        (one, _), (other, _) = first.beside(name), second.beside(name)
+        for kind in sorted((one.keys() & other.keys()) - _NO_SIDES):
+            sides = tuple(sorted(one[kind] - theirs)), tuple(sorted(other[kind] - ours))
+            if all(sides):
+                found.append(FigureSides(name, kind, *sides))
+    return found
