@@ -96,6 +96,8 @@ def describe_build(config: Mapping[str, Any]) -> str:
     parts = [load_backend(name).describe(config) if name in BACKENDS else name]
     if model := config.get("model"):
         parts.append(f"by {model}")
+    if (asked := config.get("asks")) and asked != model:
+        parts.append(f"searches ask {asked}")
     if tokens := config.get("chunk_tokens"):
         parts.append(f"passages of {tokens} tokens")
     return ", ".join(filter(None, parts))

@@ -266,9 +266,7 @@ class Corpora:
     async def asking(self) -> AsyncIterator[Corpora]:
         """The same with who is asked by searches, where those of an index ask; all indexes are there by now."""
         manifests = [read_manifest(self._index(each)) for each in self.sources if not each.is_remote]
-        declared = [(load_backend(each.backend), each.config) for each in manifests]
-        asks = any("find" in each.asks_model(from_dict(each.config, config)) for each, config in declared)
-        if self.writer is None or not asks:
+        if self.writer is None or not any(map(_asks_to_find, manifests)):
             yield self
             return
         async with self.writer.asking() as asker:
@@ -309,6 +307,7 @@ class Corpora:
                 "backend": manifest.backend,
                 "encoder": manifest.encoder,
                 **({"model": manifest.model} if manifest.model else {}),
+                **({"asks": self.writer.model.name} if self.writer and _asks_to_find(manifest) else {}),
                 **({"chunk_tokens": manifest.chunking.tokens} if manifest.chunking else {}),
                 **manifest.config,
             },
@@ -356,6 +355,11 @@ class Corpora:
 
 def _asks(built: IndexConfig) -> bool:
     return "build" in built.declared.asks_model(built.numbers())
+
+
+def _asks_to_find(manifest: IndexManifest) -> bool:
+    declared = load_backend(manifest.backend)
+    return "find" in declared.asks_model(from_dict(declared.config, manifest.config))
 
 
 def _count_each(texts: Sequence[str]) -> list[int]:

@@ -166,6 +166,8 @@ def _join(folder: Path, earlier: Evaluation, wanted: Evaluation) -> Evaluation:
     for each in wanted.backends:
         if backends.get(each.name, each).index != each.index:
             _refuse(folder, f"backends.{each.name}.index", backends[each.name].index[:12], each.index[:12])
+        if (asked := backends.get(each.name, each).config.get("asks")) != each.config.get("asks"):
+            _refuse(folder, f"backends.{each.name}.asks", asked, each.config.get("asks"))
         backends[each.name] = each
     return replace(
         wanted,

@@ -225,6 +225,8 @@ def test_published_builds_are_written_by_the_model_under_caps_and_paid_once(
     assert rows["hyper_graph_rag"].costs.calls == plain
     report = (tmp_path / "out" / "report.md").read_text()
     assert "| hippo_rag | hippo_rag, by scripted |" in report
+    with pytest.raises(InvalidInput, match="evaluated with 'scripted', not 'other'"):
+        run(*common, "--build-model", f"{url}#other")
 
 
 def test_who_cannot_ask_a_server_builds_plainly(questions: Path, tmp_path: Path) -> None:
