@@ -28,7 +28,6 @@ from trailforge.schemas import InvalidInput, check_packages
 from trailforge.schemas.text import visible
 
 if TYPE_CHECKING:
-    from trailforge.evaluation.builds import IndexWriter
     from trailforge.evaluation.corpora import BackendSource, Corpora, QuestionSet
     from trailforge.evaluation.folder import Evaluation
     from trailforge.evaluation.grid import EvaluationConfig, EvaluationGrid, GridModel
@@ -155,6 +154,7 @@ def evaluate(
     dry_run: _DryRun = False,
 ) -> None:
     """Run every agent over every back end with every seed on the same questions, and write a report."""
+    from trailforge.evaluation.builds import choose_writer
     from trailforge.evaluation.corpora import packages_of, read_sources
     from trailforge.evaluation.grid import choose_agents, describe_evaluation, read_evaluation_config
 
@@ -169,7 +169,8 @@ def evaluate(
         check_packages(packages_of(sources, config.retrieval, kg), "evaluate")
     asked = _read_questions(questions, question_format, columns, limit)
     corpora = _corpora(config, sources, asked, out, documents, kg)
-    corpora = dataclasses.replace(corpora, writer=_writer(config, served, build_model, out, caps))
+    evaluated = dataclasses.replace(config.model, url=served.url, name=served.name)
+    corpora = dataclasses.replace(corpora, writer=choose_writer(build_model, config.builder, evaluated, out, caps))
     corpora.check()
     evaluation = describe_evaluation(asked, config, corpora, chosen, served.name, numbers)
     request = _Request(evaluation, config, corpora, caps)
@@ -344,13 +345,6 @@ def _served(config: EvaluationConfig, model: str | None, model_name: str | None)
 
     folder = base_model(url)
     return _Served(name=f"{url.rstrip('/')}@{hash_place(Path(folder))[:8]}", checkpoint=folder)
-
-
-def _writer(config: EvaluationConfig, served: _Served, named: str | None, out: Path, caps: Caps) -> IndexWriter | None:
-    from trailforge.evaluation.builds import choose_writer
-
-    evaluated = dataclasses.replace(config.model, url=served.url, name=served.name) if "://" in served.url else None
-    return choose_writer(named, config.builder, evaluated, out, caps)
 
 
 def _read_questions(source: Path, question_format: str, columns: str | None, limit: int | None) -> QuestionSet:

@@ -65,14 +65,13 @@ class IndexWriter:
 
 
 def choose_writer(
-    named: str | None, builder: ModelConfig | None, evaluated: ModelConfig | None, folder: Path, caps: Caps
+    named: str | None, builder: ModelConfig | None, evaluated: ModelConfig, folder: Path, caps: Caps
 ) -> IndexWriter | None:
     """Who is asked: the one that is named (`URL#MODEL`), a preset's, or the evaluated model.
 
-    `evaluated`: None for one of no server, which is asked for nothing else. Raises `InvalidInput` for what names no
-    server's model.
+    None: it is of no server, and is asked for nothing else. Raises `InvalidInput` for what names no server's model.
     """
-    model = builder or evaluated
+    model = builder or (evaluated if "://" in evaluated.url else None)
     if named is not None:
         check_server_url(named, "--build-model")
         url, _, name = named.partition("#")
