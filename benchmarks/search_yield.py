@@ -205,9 +205,11 @@ def _check(model: str, number: int) -> Check:
     reading = counted.readings[number]
     is_recent = model == "strong_corpus"
     changes = [] if is_recent else [f"agreeing_draws={_NEVER_SETTLED}"]  # by then no prompt was ever settled
+    config = read_preset(counted.preset, changes)
+    told_once = replace(config.generator.thoughts, tries=1)  # a second reply was asked for in none of them
     return Check(
         name=reading.name,
-        config=read_preset(counted.preset, changes),
+        config=replace(config, generator=replace(config.generator, thoughts=told_once)),
         behaviour=counted.behaviour(leave_out=reading.name),
         outcome=reading.outcome,
     )

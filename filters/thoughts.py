@@ -23,6 +23,7 @@ from trailforge.schemas import MalformedReply, TextSpan, Trajectory, Verdict
 _TOKEN = re.compile(r"\d+(?:[.,:/]\d+)*(?:st|nd|rd|th|s)?(?![^\W\d_])|[^\W_](?:[\w.'’&-]*\w)?", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*(?:st|nd|rd|th|s)?", re.IGNORECASE)
 _COUNTED = r"steps?|sub-?questions?|questions?|passages?|results?|numbers?|parts?|hops?|documents?|search(?:es)?|facts?"
+_COUNTED += r"|things?"
 _POSITIONS = re.compile(
     rf"\b(?:{_COUNTED}) +#?\d{{1,2}}\b(?:(?: *,| and| to| or|-|–) *#?\d{{1,2}}\b)*"
     rf"|#\d+|\(\d{{1,2}}\)|(?:^|\s)\d{{1,2}}[.)](?=\s)|\b\d{{1,2}} +(?:{_COUNTED})\b",
@@ -224,6 +225,15 @@ def _is_plain(word: str, following: str) -> bool:
     return has_ending and following == following.lower() and following not in _WHAT_NAMES_DO
 
 
+def _uncompared(word: str) -> list[str]:
+    """What a comparative or superlative may be of, as adjective and adverb: "newest" of "new" and "newly"."""
+    match = re.fullmatch(r"(\w{3,}?)(i?)(?:er|est)", word)
+    if match is None:
+        return []
+    stem = match[1] + ("y" if match[2] else "")
+    return [stem, f"{stem}e", f"{stem}ly", stem[:-1] if stem[-1] == stem[-2] else stem]
+
+
 def _readings(word: str) -> list[str]:
     """A word with and without its possessive."""
     return [word, re.sub(r"['’][sS]?$", "", word)]
@@ -263,7 +273,9 @@ class _Seen:
         """As it is, in another form, or as a common word."""
         parts = re.split(r"[-'’]", _folded(word))
         return self.has_word(word) or all(
-            part in COMMON_WORDS or any(each.startswith(part[:_LETTERS_OF_STEM]) for each in self._words)
+            part in COMMON_WORDS
+            or any(each.startswith(part[:_LETTERS_OF_STEM]) for each in self._words)
+            or any(form in self._words or form in COMMON_WORDS for form in _uncompared(part))
             for part in parts
         )
 

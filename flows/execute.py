@@ -33,7 +33,7 @@ from trailforge.pipelines.engine.files import exclusive, output_errors
 from trailforge.pipelines.engine.model_stage import check_servers
 from trailforge.pipelines.engine.progress import begin_progress, count_shown, show_progress
 from trailforge.pipelines.engine.runners import LOCAL, beam_options, check_runner
-from trailforge.pipelines.engine.shards import Shard, missing_shards
+from trailforge.pipelines.engine.shards import Shard, drop_receipts, missing_shards
 from trailforge.pipelines.runs.config import EMBEDDED, RunConfig
 from trailforge.pipelines.runs.finish import MANIFEST, finish_run, read_manifest
 from trailforge.pipelines.runs.intake import (
@@ -46,16 +46,7 @@ from trailforge.pipelines.runs.intake import (
     refuse_other_run,
     write_settings,
 )
-from trailforge.pipelines.runs.own_files import (
-    drop_damaged,
-    drop_refused,
-    drop_rows,
-    drop_stale,
-    has_nothing,
-    refuse_strangers,
-    remove_leftovers,
-    remove_orphans,
-)
+from trailforge.pipelines.runs.own_files import OwnFiles
 from trailforge.pipelines.runs.packages import needed_packages
 from trailforge.pipelines.runs.stages import is_complete, planned_stages
 from trailforge.schemas import (
@@ -156,15 +147,17 @@ def execute(request: RunRequest, driver: Driver | None = None) -> Manifest:
     dataset, arguments = load_dataset(request.dataset), beam_options(request.runner, request.runner_options)
     config, inputs = check_request(request, dataset)
     with exclusive(out):
-        remove_leftovers(out, dataset)
+        own = OwnFiles(out, dataset)
+        own.remove_leftovers()
         config = with_redo(out, config, request.redo_truncated)
         settings, finished = prepare(
             out, dataset, config, inputs, replace_run=request.replace_run, redo_refused=request.redo_refused
         )
         if finished is not None:
             return finished
-        if not is_complete(dataset, out, settings):
-            stages = [planned.stage for planned in planned_stages(dataset, out, settings)]
+        planned = planned_stages(dataset, out, settings)
+        if not is_complete(out, planned):
+            stages = [each.stage for each in planned]
             check_reachable(config, arguments, asks_model=any(stage.asks_model for stage in stages))
             with contextlib.ExitStack() as serving:
                 serving.enter_context(at_once())
@@ -172,7 +165,7 @@ def execute(request: RunRequest, driver: Driver | None = None) -> Manifest:
                     if stage.asks_model and config.model.url == EMBEDDED:
                         config = serving.enter_context(embedded_model(config))
                     driver.run_stage(StageToRun(stage, dataset, out, settings, config, request.preset, arguments))
-        remove_orphans(out, dataset, settings)
+        own.remove_orphans(settings)
         manifest = finish_run(out, settings, dataset, seconds=time.monotonic() - started)
     driver.publish(manifest)
     return manifest
@@ -185,7 +178,7 @@ def check_request(request: RunRequest, dataset: DataSet) -> tuple[RunConfig, Run
     run's.
     """
     check_out(request.out)
-    refuse_strangers(request.out, dataset)
+    OwnFiles(request.out, dataset).refuse_strangers()
     return check_inputs(request, dataset, is_run=True)
 
 
@@ -261,7 +254,7 @@ def at_work(task: StageToRun, report: Callable[[float], None] | None = None) -> 
     if not waiting[this.name]:
         yield None
         return
-    drop_stale(out, waiting[this.name])
+    drop_receipts(out, waiting[this.name])
     shards = this.shards or ()
     unit = this.unit if len(planned) == 1 else f"{this.name}: {this.unit}"
     with show_progress(out, unit, shards, counts_items=task.stage.asks_model, report=report):
@@ -345,8 +338,9 @@ def prepare(
 
     `replace_run`: the rows of another one go, its ledger stays. With the settings comes the manifest of a run that is
     finished and whole; None when something is to be made (again), and what is damaged is said. A manifest that counts
-    on shards which are to be run goes after the new settings are written: see `drop_rows`.
+    on shards which are to be run goes after the new settings are written: see `OwnFiles.drop_rows`.
     """
+    own = OwnFiles(out, dataset)
     try:
         earlier = read_settings(out)
         inputs = replace(inputs, begun_as=find_begun_as(dataset, earlier, config))
@@ -355,17 +349,17 @@ def prepare(
             # Other documents: this is no second half of what is there.
             settings = resolve(dataset.take_in)(replace(inputs, begun_as=""), out, config)
         if earlier is not None and earlier.run_id == settings.run_id:
-            is_damaged = drop_damaged(out, dataset, earlier, print_note)
-            is_damaged |= redo_refused and drop_refused(out, dataset, earlier, print_note)
+            is_damaged = own.drop_damaged(earlier, print_note)
+            is_damaged |= redo_refused and own.drop_refused(earlier, print_note)
             finished = _finished(out, earlier)
-            if finished is not None and not is_damaged and is_complete(dataset, out, earlier):
+            if finished is not None and not is_damaged and is_complete(out, planned_stages(dataset, out, earlier)):
                 return earlier, finished  # not a byte of it changes
         elif earlier is not None and not settings.begun_as:  # what a first half made stays
-            if not (replace_run or has_nothing(out, dataset) or _is_redo_of(out, dataset, earlier, settings, config)):
+            if not (replace_run or own.has_nothing() or _is_redo_of(out, dataset, earlier, settings, config)):
                 refuse_other_run(out, settings)
-            drop_rows(out, dataset_of(earlier), print_note)
+            OwnFiles(out, dataset_of(earlier)).drop_rows(print_note)
         write_settings(out, settings)
-        if not is_complete(dataset, out, settings):
+        if not is_complete(out, planned_stages(dataset, out, settings)):
             with output_errors(out):
                 (out / MANIFEST).unlink(missing_ok=True)
         return settings, None

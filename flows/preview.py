@@ -26,7 +26,7 @@ from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.engine.files import output_errors
 from trailforge.pipelines.estimate import Estimate, StageEstimate
 from trailforge.pipelines.runs.config import EMBEDDED, ModelConfig
-from trailforge.pipelines.runs.own_files import refuse_strangers
+from trailforge.pipelines.runs.own_files import OwnFiles
 from trailforge.presets import load_preset
 from trailforge.retrieval.backends.declaration import Backend
 from trailforge.schemas import Document, InvalidInput, Manifest, from_dict
@@ -53,7 +53,7 @@ def preview(
             show(execute(_limit_request(request, dataset, folder)), folder)
             return
         check_out(request.out)
-        refuse_strangers(request.out, dataset)
+        OwnFiles(request.out, dataset).refuse_strangers()
         with _shared_ledger(request.out, folder):
             show(execute(_limit_request(request, dataset, folder)), folder)
 

@@ -91,15 +91,16 @@ async def read_facts(facts: Sequence[SoughtFact], read: Callable[[str], Awaitabl
 
 async def choose_read(
     rows: Sequence[R],
+    chosen: C,
     choose: Callable[[Sequence[R]], C],
     unread: Callable[[C], Sequence[R]],
     read: Callable[[R, Meter], Awaitable[R]],
 ) -> tuple[C, Meter]:
-    """The choice among rows, each of which was read once more where it is one of those `unread`; and the calls of that.
+    """The choice among rows once each of those `unread` was read once more, and the calls of that. `chosen`: as it is.
 
     Where a row does not state its answer, the next best takes its place and is read in turn.
     """
-    chosen, rows, meter = choose(rows), list(rows), Meter()
+    rows, meter = list(rows), Meter()
     while waiting := unread(chosen):
         meters = [Meter() for _ in waiting]
         done = {row.uid: row for row in await asyncio.gather(*map(read, waiting, meters))}

@@ -12,7 +12,7 @@ from trailforge.schemas import InvalidInput
 
 if TYPE_CHECKING:
     from trailforge.pipelines.engine.shards import SupportCount
-    from trailforge.pipelines.runs.intake import RunInputs
+    from trailforge.pipelines.runs.intake import RunInputs, Settings
     from trailforge.retrieval import RetrievalConfig
     from trailforge.rewards.dynasearcher import TitledText
     from trailforge.schemas import Question
@@ -71,6 +71,21 @@ SEARCHED = {
     "passage_prefix": RunOption(help="Prefix it expects before a passage. Default: as above."),
 }
 """Options of a data set's command, which `search_given` reads."""
+
+
+def take_in(inputs: RunInputs, folder: Path, config: Any) -> Settings:
+    """`DataSet.take_in` of those that search: questions of a file as shards in the run's folder, without what people
+    refuse; with paragraphs where these are searched, and gold hops where they lead."""
+    from trailforge.pipelines.runs.intake import take_in_questions
+
+    return take_in_questions(
+        inputs,
+        folder,
+        config,
+        shard_size=config.output.shard_size,
+        needs_paragraphs=config.retrieval.searches_paragraphs,
+        needs_decomposition=getattr(config.generator, "is_led", False),
+    )
 
 
 def packages(config: Any, inputs: RunInputs) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ when it is used.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
@@ -64,8 +64,8 @@ class Stage:
     name: str
     unit: str
     """What its items are called."""
-    run: Reference
-    """`(StageRun) -> None`."""
+    run: Reference = ""
+    """`(StageRun) -> None`; empty: `DataSet.life`."""
     follow: Reference | None = None
     """`(shards, receipts) -> shards`: its shards, of those of the stage before it. None: the intake's."""
     is_wanted: Reference | None = None
@@ -181,8 +181,11 @@ class DataSet:
     """`limit`, and options of its own, with which a run gives about three rows."""
     take_in: Reference = "trailforge.pipelines.runs.intake:take_in_questions"
     """`(RunInputs, folder, config) -> Settings`: what a person gives as shards in the run's folder."""
-    checks: Reference
-    """`RowChecks` that recompute what rows say of themselves."""
+    life: str = ""
+    """Reference of the `Life` of its rows (`pipelines/life.py`): of the stage that says no `run`. `checks` and the SFT
+    rows of what people fix follow from it."""
+    checks: Reference = ""
+    """`RowChecks` that recompute what rows say of themselves; empty: those of `life`."""
     card: Reference = "trailforge.pipelines.cards.card:write_plain_card"
     """`(folder, manifest, settings) -> Markdown`; its figures are written beside it."""
     show: Reference | None = None
@@ -215,10 +218,16 @@ class DataSet:
     """Of the use of its command: the words behind `trailforge`."""
 
     def __post_init__(self) -> None:
+        tables = {**self.tables, "rejected": Table(record=RejectedRow)}
+        if self.life and self.conversations:
+            told = tables[self.conversations]
+            tables[self.conversations] = replace(told, sft=told.sft or f"{self.life}.rows_for_sft")
         defaults = {
             "preset": self.preset or self.command,
             "counted": self.counted or self.stages[-1].name,
-            "tables": {**self.tables, "rejected": Table(record=RejectedRow)},
+            "tables": tables,
+            "stages": tuple(replace(stage, run=stage.run or self.life) for stage in self.stages),
+            "checks": self.checks or f"{self.life}.checks",
         }
         for name, value in defaults.items():
             object.__setattr__(self, name, value)  # it is frozen

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trailforge.schemas.errors import CountMismatch, InvalidInput, located
-from trailforge.schemas.versions import Migration, migration_of, stored_name, version_of
+from trailforge.schemas.versions import Migration, is_read, migration_of, stored_name, version_of
 
 Record = TypeVar("Record")
 
@@ -61,10 +61,10 @@ def check_schema(record: type, schema: pa.Schema, *, source: object) -> Migratio
     name = metadata.get(b"trailforge.record", b"").decode()
     if not name:
         raise InvalidInput("not a trailforge table (no record name in its metadata)", file=source)
-    if name != stored_name(record):
-        raise InvalidInput(f"holds {name} rows, expected {stored_name(record)}", file=source)
     version = metadata.get(b"trailforge.version", b"").decode()
-    migrate = migration_of(record, version, source=source)
+    if name != stored_name(record) and not is_read(record, name, version):
+        raise InvalidInput(f"holds {name} rows, expected {stored_name(record)}", file=source)
+    migrate = migration_of(record, version, source=source, name=name)
     expected = arrow_schema(record)
     if migrate is None and not schema.equals(expected, check_metadata=False):
         odd = sorted(set(schema.names) ^ set(expected.names)) or ["types"]

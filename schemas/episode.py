@@ -12,8 +12,8 @@ from trailforge.schemas.kg import KgTriple
 from trailforge.schemas.provenance import Provenance
 from trailforge.schemas.question import Hop
 from trailforge.schemas.rollout import Origin
-from trailforge.schemas.trajectory import Message, PreferenceRow, ThoughtSource, preference_of
-from trailforge.schemas.versions import Earlier, Row, migration
+from trailforge.schemas.trajectory import ChatMessage, Message, PreferenceRow, ThoughtSource
+from trailforge.schemas.versions import Earlier, Row, migration, rename_back_end
 
 AnswerScoredBy = Literal["options", "matching", "judge", "key_facts", "words"]
 """What said how right an answer is; `words`: the F1 of its words, in rows of earlier versions."""
@@ -273,36 +273,70 @@ class KgTrajectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContrastivePair:
-    """A good and a bad episode of one question, for preference training: one row of `pairs/`."""
+    """A better and a worse episode of one question, for preference training: one row of `pairs/`."""
 
     STORED_AS: ClassVar[str] = "ContrastivePair"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "2.0"
+    EARLIER: ClassVar[Earlier] = {
+        "1.0": migration(added={"parts_at_fault": True}),
+        "AgentPair 1.0": rename_back_end,
+        "AgentPair 1.1": rename_back_end,
+    }
 
     uid: str
     """Hash of the two episodes' uids."""
     question_id: str
     question: str
     answer: str
+    protocol: str = ""
+    """In which both are written; empty: in none that our trainers know, or of an earlier version, in the table's."""
+    agent: str = ""
+    """What drew both, and a hash of its name, its numbers and its words; empty where a data set draws in one way."""
+    agent_config: str = ""
+    backend: str = ""
+    """What such an agent searched, and which corpus."""
+    index: str = ""
     good_uid: str
-    """In `kg_trajectories/`."""
+    """In the table of kept episodes."""
     bad_uid: str
     """In `rejected/`."""
     good_messages: tuple[Message, ...]
     """Up to `diverges_at` the bad one's, which differ from the good one's in words alone."""
     bad_messages: tuple[Message, ...]
     diverges_at: int
-    """Index of the first message in which they differ, and in which the good one does better: all before it is a common
-    prompt."""
+    """Index of the first message in which they differ, an agent's turn in both: all before it is a common prompt."""
+    bad_answer: str = ""
     reason: str
     """Name of the filter that rejected the bad one."""
     detail: str
     """What it said: one line for a person."""
-    good_reward: float
-    bad_reward: float
-    origin: Origin
+    good_reward: float | None = None
+    """What the whole episodes are paid; None where the rows of a data set tell no reward."""
+    bad_reward: float | None = None
+    origin: Origin = "policy"
     """`oracle` when one of the two is."""
+    parts_at_fault: bool | None = None
+    """As in `PreferenceRow`."""
+    provenance: Provenance | None = None
+    """Of both: the calls of the good one, then those of the bad one. None in rows of an earlier version."""
     schema_version: str = SCHEMA_VERSION
 
     def preference(self, data_source: str, protocol: str) -> PreferenceRow:
-        """As training takes it."""
-        return preference_of(self, data_source, protocol, parts_at_fault=True)
+        """As training takes it. `protocol`: that of the table, which holds where the row says none."""
+
+        def plain(messages: tuple[Message, ...]) -> tuple[ChatMessage, ...]:
+            return tuple(ChatMessage(role=each.role, content=each.content) for each in messages)
+
+        start = self.diverges_at
+        return PreferenceRow(
+            uid=self.uid,
+            data_source=data_source,
+            protocol=self.protocol or protocol,
+            question_id=self.question_id,
+            question=self.question,
+            prompt=plain(self.good_messages[:start]),
+            chosen=plain(self.good_messages[start:]),
+            rejected=plain(self.bad_messages[start:]),
+            reason=self.reason,
+            parts_at_fault=self.parts_at_fault,
+        )

@@ -308,24 +308,3 @@ class PreferenceRow:
     def shows_fault(self) -> bool:
         """Do the first turns of both ends tell which is better? They do where the worse end is no more than that."""
         return len(self.rejected) == 1 or self.parts_at_fault is True
-
-
-def preference_of(pair: Any, data_source: str, protocol: str, *, parts_at_fault: bool | None) -> PreferenceRow:
-    """A row of a table of the role `pairs` as training takes it: both conversations from where they part."""
-
-    def plain(messages: tuple[Message, ...]) -> tuple[ChatMessage, ...]:
-        return tuple(ChatMessage(role=each.role, content=each.content) for each in messages)
-
-    start = pair.diverges_at
-    return PreferenceRow(
-        uid=pair.uid,
-        data_source=data_source,
-        protocol=protocol,
-        question_id=pair.question_id,
-        question=pair.question,
-        prompt=plain(pair.good_messages[:start]),
-        chosen=plain(pair.good_messages[start:]),
-        rejected=plain(pair.bad_messages[start:]),
-        reason=pair.reason,
-        parts_at_fault=parts_at_fault,
-    )

@@ -7,7 +7,8 @@ earlier version that is still read how a stored row becomes one of now:
     SCHEMA_VERSION: ClassVar[str] = "1.1"
     EARLIER: ClassVar[Earlier] = {"1.0": migration(renamed={"answer_aliases": "aliases"}, removed=("dataset",))}
 
-Every reader migrates in memory; the file stays as it is. The version before stays for one release.
+Every reader migrates in memory; the file stays as it is. The version before stays for one release. Where a record took
+the place of another one, that one's rows are read, too, as `"Remark 1.0"`: its name before its version.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Row = dict[str, Any]
 Migration = Callable[[Row], Row]
 """A stored row of an earlier version, as plain dicts and lists, to one of now."""
 Earlier = Mapping[str, Migration]
-"""Migrations by the version that they begin with."""
+"""Migrations by the version that they begin with, which stands behind the name of a record of another name."""
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -65,33 +66,38 @@ def version_of(record: type) -> str:
 
 def is_read(record: type, name: str, version: str) -> bool:
     """Whether what is stored under this name in this version is read as the record."""
-    return name == stored_name(record) and version in (version_of(record), *_earlier(record))
+    return _key(record, name, version) in (version_of(record), *_earlier(record))
 
 
-def migration_of(record: type, version: str, *, source: object) -> Migration | None:
-    """How rows of a stored version become rows of now; None for those of now.
+def migration_of(record: type, version: str, *, source: object, name: str = "") -> Migration | None:
+    """How rows of a stored version become rows of now; None for those of now. `name`: what they are stored as.
 
     Raises `InvalidInput` for a version that is not read, with the mend.
     """
-    ours = version_of(record)
-    if version == ours:
+    ours, key = version_of(record), _key(record, name or stored_name(record), version)
+    if key == ours:
         return None
     earlier = _earlier(record)
-    if version not in earlier:
+    if key not in earlier:
         newer = _as_numbers(version) > _as_numbers(ours)
         mend = "upgrade trailforge" if newer else "make it again with this trailforge"
+        own = sorted((ours, *(each for each in earlier if " " not in each)), key=_as_numbers)
         raise InvalidInput(
             f"{stored_name(record)} of schema version {version or 'unknown'}; this trailforge reads "
-            f"{', '.join(sorted((ours, *earlier), key=_as_numbers))}: {mend}",
+            f"{', '.join(own)}: {mend}",
             file=source,
         )
-    migrate = earlier[version]
+    migrate = earlier[key]
 
     def now(row: Row) -> Row:
         migrated = migrate(row)
         return migrated | {"schema_version": ours} if "schema_version" in migrated else migrated
 
     return now
+
+
+def _key(record: type, name: str, version: str) -> str:
+    return version if name == stored_name(record) else f"{name} {version}"
 
 
 def _earlier(record: type) -> Earlier:

@@ -15,27 +15,37 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 WALK = sorted((ROOT / "docs" / "contributing").glob("*.diff"))
 BESIDE_THE_ROOMS = ("cli.py", "docs", "pyproject.toml", "README.md", "LICENSE", "sample_data", "tests", "trailforge")
-MAX_DIFF_LINES = 75
-"""About a screen."""
+MAX_DIFF_LINES = {"data_set": 130}
+"""Of one that draws from a model. Of all others a screen."""
+SCREEN, MAX_FILES = 75, 5
 
-MAKES_EASY_QUESTIONS = """
+MAKES_REWORDED_QUESTIONS = """
 import json
 from pathlib import Path
+from tests.support.scripted import ScriptedModel
+from trailforge.flows import execute as execution
 from trailforge.flows.execute import RunRequest, execute
+from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.runs.verify import verify_run
-from trailforge.schemas import RlRow, read_rows
+from trailforge.schemas import RejectedRow, RlRow, read_rows
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 
-paragraphs = [{"id": "0", "title": "Oslo", "text": "Oslo is the capital of Norway."}]
-rows = [{"id": "easy", "question": "Of what is Oslo the capital?", "answer": "Norway"},
-        {"id": "hard", "question": "How many people live in Oslo?", "answer": "700,000"}]
-Path("questions.jsonl").write_text("".join(json.dumps(row | {"paragraphs": paragraphs}) + "\\n" for row in rows))
-manifest = execute(RunRequest(dataset="easy_questions", out=Path("run"), preset="easy-questions",
-                              files=(Path("questions.jsonl"),)))
+said = ["Of which country is Oslo the capital?", "Oslo is the capital of what?", "Is it Norway that has Oslo?"]
+async def scripted(work):
+    return ScriptedModel(lambda request: said[min(request.sample, 3) % 3])
+ModelWork.client, execution.check_reachable = scripted, lambda *given, **more: None
+row = {"id": "q", "question": "Of what is Oslo the capital?", "answer": "Norway"}
+row |= {"paragraphs": [{"id": "0", "title": "Oslo", "text": "Oslo is the capital of Norway."}]}
+Path("questions.jsonl").write_text(json.dumps(row) + "\\n")
+request = RunRequest(dataset="reworded_questions", out=Path("run"), preset="reworded-questions",
+                     files=(Path("questions.jsonl"),))
+manifest = execute(request)
+assert execute(request) == manifest, "a finished run stays as it is"
 make_training_set([Path("run")], Path("set"), ViewConfig(validation_share=0.0))
 print([(line.name, line.inputs, line.accepted) for line in manifest.stages], verify_run(Path("run")).problems,
-      [row.question_id for row in read_rows(sorted(Path("set/rl").rglob("*.parquet")), RlRow)])
+      [each.reason for each in read_rows(sorted(Path("run/rejected").glob("*.parquet")), RejectedRow)],
+      sorted(each.question_id for each in read_rows(sorted(Path("set/rl").rglob("*.parquet")), RlRow)))
 """
 
 
@@ -72,14 +82,16 @@ def _python(tree: Path, folder: Path, *arguments: str) -> str:
 @pytest.mark.parametrize("diff", WALK, ids=lambda diff: diff.stem)
 def test_a_diff_is_short_and_the_walk_leads_to_it(diff: Path) -> None:
     lines = diff.read_text().splitlines()
-    assert len(lines) <= MAX_DIFF_LINES, f"{diff.name}: {len(lines)} lines"
+    assert len(lines) <= MAX_DIFF_LINES.get(diff.stem, SCREEN), f"{diff.name}: {len(lines)} lines"
+    assert sum(line.startswith("+++ ") for line in lines) <= MAX_FILES
     assert f"(docs/contributing/{diff.name})" in (ROOT / "CONTRIBUTING.md").read_text()
 
 
 @pytest.mark.slow
 def test_the_data_set_of_the_walk_is_found_run_verified_and_trained_on(tree: Path, tmp_path: Path) -> None:
-    printed = _python(tree, tmp_path, "-c", MAKES_EASY_QUESTIONS)
-    assert printed.splitlines()[-1] == "[('read', 2, 2), ('try', 2, 1)] [] ['easy']"
+    printed = _python(tree, tmp_path, "-c", MAKES_REWORDED_QUESTIONS)
+    books, reasons = "[('read', 1, 1), ('reword', 1, 1), ('filter', 4, 2)]", "['names_answer', 'same_words']"
+    assert printed.splitlines()[-1] == f"{books} [] {reasons} ['q-0', 'q-1']"
 
 
 @pytest.mark.slow

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
+from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.generators.searched import KG_FILTER, QUESTION_HINTS, SEARCHED
 from trailforge.pipelines.dataset import DataSet, RunOption, Stage, Table
 from trailforge.protocols import REACT, SEARCH_R1
-from trailforge.schemas import Question, SftRow
+from trailforge.schemas import ContrastivePair, Question, SftRow
 
 NAME = "agent_trajectories"
 DRAW, EPISODE, FILTER = "draw", "episode", "filter"
@@ -33,7 +33,7 @@ DATASET = DataSet(
             source="question_id",
         ),
         "pairs": Table(
-            record=AgentPair,
+            record=ContrastivePair,
             kind=("agent",),
             decided="product",
             made_of=lambda row: ((NAME, row.good_uid),),
@@ -44,13 +44,13 @@ DATASET = DataSet(
     },
     rows=NAME,
     conversations=NAME,
-    stages=(Stage(name=DRAW, unit="questions", run=f"{_HERE}.work:draw_stage"),),
+    stages=(Stage(name=DRAW, unit="questions"),),
+    life=f"{_HERE}.work:LIFE",
     counted=FILTER,
     configure=f"{_HERE}.config:configure",
     packages="trailforge.generators.searched:packages",
     estimate=f"{_HERE}.estimate:estimate",
-    take_in=f"{_HERE}.work:take_in",
-    checks=f"{_HERE}.checks:AgentRowChecks",
+    take_in="trailforge.generators.searched:take_in",
     card=f"{_HERE}.card:card_of",
     show=f"{_HERE}.show:SHOW",
     beside={"plots": r"funnel\.png"},

@@ -11,12 +11,12 @@ from statistics import fmean
 from trailforge.generators.agent_trajectories import DATASET, DRAW, FILTER, NAME
 from trailforge.generators.agent_trajectories.config import AgentRunConfig
 from trailforge.generators.agent_trajectories.filters import KNOWN
-from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
+from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.generators.answer_reading import limit_of
 from trailforge.pipelines.cards.card import limits, origin_lines, pair_example, rows_of, turn, write_card
 from trailforge.pipelines.cards.licences import of_graph, of_questions, over_corpus, plain
 from trailforge.pipelines.runs.intake import Settings, run_configuration
-from trailforge.schemas import Manifest, RejectedRow
+from trailforge.schemas import ContrastivePair, Manifest, RejectedRow
 
 _TABLES = (NAME, "sft", "pairs", "rejected")
 _LIMITS = (
@@ -30,7 +30,7 @@ _LIMITS = (
 def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
     """The card as Markdown; its plot is written beside it."""
     config: AgentRunConfig = run_configuration(DATASET, settings)
-    rows, pairs = list(rows_of(folder, NAME, AgentTrajectory)), list(rows_of(folder, "pairs", AgentPair))
+    rows, pairs = list(rows_of(folder, NAME, AgentTrajectory)), list(rows_of(folder, "pairs", ContrastivePair))
     sources = [*of_questions(folder, config.card), *over_corpus(config.retrieval, config.card)]
     sources += of_graph(config.kg_hash, config.card) if config.kg else []
     return write_card(
@@ -50,7 +50,7 @@ def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
 
 
 def _summary(
-    manifest: Manifest, config: AgentRunConfig, rows: Sequence[AgentTrajectory], pairs: Sequence[AgentPair]
+    manifest: Manifest, config: AgentRunConfig, rows: Sequence[AgentTrajectory], pairs: Sequence[ContrastivePair]
 ) -> str:
     generator = config.generator
     means, tables = "", []
@@ -124,7 +124,7 @@ def _shares(config: AgentRunConfig, rows: Sequence[AgentTrajectory], rejected: I
     return "\n".join(lines) + "\n"
 
 
-def _examples(rows: Sequence[AgentTrajectory], pairs: Sequence[AgentPair]) -> str:
+def _examples(rows: Sequence[AgentTrajectory], pairs: Sequence[ContrastivePair]) -> str:
     parts = ["## Examples\n"] if rows else []
     for row in rows[:1]:
         parts += [f"### episode (`{row.uid}`)\n", *map(turn, row.episode.messages)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,11 +15,13 @@ from trailforge.generators.agent_trajectories.evidence import (
     unread_turns,
 )
 from trailforge.generators.agent_trajectories.filters import LACKING, UNREAD, AgentFilterConfig, judge_episode
-from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
-from trailforge.protocols.transcripts import make_truth, pay, read_transcript
+from trailforge.generators.agent_trajectories.record import AgentTrajectory
+from trailforge.generators.pairs import best_pair, common_prefix, distinct_pairs, make_pair
+from trailforge.pipelines.life import Chosen
+from trailforge.protocols.transcripts import make_truth, read_transcript
 from trailforge.rewards import is_near_miss
 from trailforge.rewards.episode import is_stated, knows_that_unknown
-from trailforge.schemas import GroundTruth, Verdict
+from trailforge.schemas import ContrastivePair, GroundTruth, Verdict
 from trailforge.schemas.text import count_tokens
 
 SURPLUS, SAME_ROUTE, WRONG = "surplus", "same_route", "wrong_answer"
@@ -30,7 +31,7 @@ Rejected = tuple[AgentTrajectory, Verdict]
 """With the first verdict against it."""
 
 
-def select(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> tuple[list[AgentTrajectory], list[Rejected]]:
+def select(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> Chosen[AgentTrajectory]:
     """All draws on a question, each once and with what its filters measured: those that are taken, best first, and the
     others in the order of their draws.
 
@@ -56,7 +57,7 @@ def select(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> tuple[
             rejected.append((row, Verdict(keep=False, reason=SURPLUS, score=float(config.most), detail=detail)))
         else:
             taken.append(row)
-    return taken, sorted(rejected, key=lambda each: each[0].sample)
+    return Chosen(taken, sorted(rejected, key=lambda each: each[0].sample))
 
 
 def unread_rows(taken: Sequence[AgentTrajectory], rejected: Sequence[Rejected]) -> list[AgentTrajectory]:
@@ -83,7 +84,7 @@ def is_same_route(one: AgentTrajectory, other: AgentTrajectory) -> bool:
     return len(read[0] & read[1]) > _MOST_SHARED * min(map(len, read))
 
 
-def preference_pairs(good: Sequence[AgentTrajectory], rejected: Sequence[Rejected], most: int) -> list[AgentPair]:
+def preference_pairs(good: Sequence[AgentTrajectory], rejected: Sequence[Rejected], most: int) -> list[ContrastivePair]:
     """At most so many pairs of a better and a worse episode of one question, those with a wrong answer and those that
     part latest first.
 
@@ -96,21 +97,20 @@ def preference_pairs(good: Sequence[AgentTrajectory], rejected: Sequence[Rejecte
     "Unknown" is the better one beside a wrong answer where no episode is taken and neither has read an answer; it is
     never the worse one where what was read states none.
     """
-    pairs: dict[tuple[object, ...], tuple[bool, AgentPair]] = {}
+    pairs: list[ContrastivePair] = []
+    wrong = {row.uid for row, _ in rejected if is_plainly_wrong(row)}
     unknown = [row for row, verdict in rejected if verdict.reason == WRONG and _is_unknown(row)]
     for row, verdict in rejected:
-        is_wrong = is_plainly_wrong(row)
+        is_wrong = row.uid in wrong
         if verdict.reason == DOUBTFUL or _is_unknown(row) or not (is_wrong or is_right_unread(row, verdict)):
             continue
         better = good or (unknown if verdict.reason == WRONG and _has_read_no_answer(row) else ())
-        parted = [(place, one) for one in better if (place := parting(one, row)) is not None]
-        parted = [(place, one) for place, one in parted if is_wrong or place in unread_turns(row)]
-        parted = [(place, one) for place, one in parted if not _is_ranked_lower(one, row)]
-        if parted:
-            place, one = max(parted, key=lambda each: each[0])
-            pairs.setdefault(row.episode.messages[: place + 1], (is_wrong, _pair(one, row, verdict, place)))
-    ranked = sorted(pairs.values(), key=lambda each: (not each[0], -each[1].diverges_at, each[1].uid))
-    return [pair for _, pair in ranked[:most]]
+        parted = [(one, place) for one in better if (place := parting(one, row)) is not None]
+        made = [_pair(one, row, verdict, place) for one, place in parted if is_wrong or place in unread_turns(row)]
+        best = best_pair(made, _truth_of(row) if row.sft_protocol else None)
+        pairs += [best] if best else []
+    ranked = sorted(distinct_pairs(pairs), key=lambda pair: (pair.bad_uid not in wrong, -pair.diverges_at, pair.uid))
+    return ranked[:most]
 
 
 def _truth_of(row: AgentTrajectory) -> GroundTruth:
@@ -131,14 +131,6 @@ def _has_read_no_answer(row: AgentTrajectory) -> bool:
     return is_stated(read_transcript(row.episode.messages, row.sft_protocol), _truth_of(row)) is False
 
 
-def _is_ranked_lower(good: AgentTrajectory, bad: AgentTrajectory) -> bool:
-    """Does the reward of the protocol pay the bad one more? That of no protocol pays nothing."""
-    if not good.sft_protocol:
-        return False
-    truth = _truth_of(good)
-    return pay(good.episode.messages, truth) < pay(bad.episode.messages, truth)
-
-
 def is_right_unread(row: AgentTrajectory, verdict: Verdict) -> bool:
     """Is its answer right, and was it rejected for naming in a query what it had not read?"""
     return verdict.reason == UNREAD and row.episode.scores.right >= 1.0
@@ -153,19 +145,20 @@ def is_plainly_wrong(row: AgentTrajectory) -> bool:
 
 def parting(good: AgentTrajectory, bad: AgentTrajectory) -> int | None:
     """The message at which two episodes differ first, if it is the agent's in both; else None."""
-    messages = list(zip(good.episode.messages, bad.episode.messages, strict=False))
-    place = next((n for n, (one, other) in enumerate(messages) if one != other), None)
-    if place is None or any(message.role != "assistant" for message in messages[place]):
+    both = [row.episode.messages for row in (good, bad)]
+    place = common_prefix(*both)
+    if any(len(messages) <= place or messages[place].role != "assistant" for messages in both):
         return None
     return place
 
 
-def _pair(good: AgentTrajectory, bad: AgentTrajectory, verdict: Verdict, place: int) -> AgentPair:
-    keys = tuple(dict.fromkeys((*good.provenance.call_keys, *bad.provenance.call_keys)))
+def _pair(good: AgentTrajectory, bad: AgentTrajectory, verdict: Verdict, place: int) -> ContrastivePair:
     episode = good.episode
-    return AgentPair(
-        uid=hashlib.sha256(f"{good.uid}\0{bad.uid}".encode()).hexdigest()[:16],
-        question_id=good.question_id,
+    return make_pair(
+        good,
+        bad,
+        verdict,
+        place,
         question=episode.question,
         answer=good.golds[0],
         agent=good.agent,
@@ -173,14 +166,8 @@ def _pair(good: AgentTrajectory, bad: AgentTrajectory, verdict: Verdict, place: 
         protocol=good.sft_protocol,
         backend=episode.backend,
         index=episode.index,
-        good_uid=good.uid,
-        bad_uid=bad.uid,
         good_messages=episode.messages,
         bad_messages=bad.episode.messages,
-        diverges_at=place,
         bad_answer=bad.episode.answer,
-        reason=verdict.reason,
-        detail=verdict.detail,
-        provenance=replace(good.provenance, call_keys=keys),
         parts_at_fault=place in unread_turns(bad) or len(bad.episode.messages) == place + 1,
     )

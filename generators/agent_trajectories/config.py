@@ -12,7 +12,7 @@ from typing import Any, Literal
 from trailforge.evaluation.agents import Agent, load_agent
 from trailforge.evaluation.agents.published import published_grammar
 from trailforge.generators.agent_trajectories.filters import AgentFilterConfig
-from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
+from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.generators.answer_reading import PROMPT as READ_FACT
 from trailforge.generators.answer_reading import AnswerCheck
 from trailforge.generators.searched import filter_given, search_given
@@ -27,7 +27,7 @@ from trailforge.retrieval.kg import KgStore, KgToolConfig
 from trailforge.retrieval.kg.layout import MANIFEST
 from trailforge.retrieval.retrievers import WEB
 from trailforge.retrieval.scope import with_hash
-from trailforge.schemas import InvalidInput, SftRow, from_dict, to_dict
+from trailforge.schemas import ContrastivePair, InvalidInput, SftRow, from_dict, to_dict
 from trailforge.schemas.errors import check_least
 
 PROMPTS = Prompts("trailforge.generators.agent_trajectories", "trailforge.generators")
@@ -177,7 +177,7 @@ class AgentRunConfig(RunConfig):
     @property
     def records(self) -> tuple[type, ...]:
         """Records whose schema decides the rows."""
-        return (AgentTrajectory, AgentPair, SftRow)
+        return (AgentTrajectory, ContrastivePair, SftRow)
 
     @property
     def reply_limits(self) -> dict[str, int]:

@@ -1,13 +1,12 @@
-"""The rows of verified episodes and of pairs. Light to import: the declaration names them."""
+"""The row of a verified episode. Light to import: the declaration names them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from trailforge.schemas import FactReading, FilterScore, Hop, Message, PreferenceRow, Provenance
+from trailforge.schemas import FactReading, FilterScore, Hop, Provenance
 from trailforge.schemas.agent_episode import AgentEpisode
-from trailforge.schemas.trajectory import preference_of
 from trailforge.schemas.versions import Earlier, Row, rename_back_end
 
 
@@ -85,49 +84,3 @@ class AgentTrajectory:
             draws=self.memory_draws,
             answers=self.memory_answers,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentPair:
-    """A better and a worse episode of one agent over one back end on one question, for DPO: one row of `pairs/`.
-
-    The worse one's answer is wrong, or it is right and a query of it names what had not been read.
-    """
-
-    STORED_AS: ClassVar[str] = "AgentPair"
-    SCHEMA_VERSION: ClassVar[str] = "1.2"
-    EARLIER: ClassVar[Earlier] = {"1.0": rename_back_end, "1.1": rename_back_end}
-
-    uid: str
-    """Hash of the two episodes' uids."""
-    question_id: str
-    question: str
-    answer: str
-    agent: str
-    agent_config: str
-    protocol: str
-    """As `AgentTrajectory.sft_protocol`."""
-    backend: str
-    index: str
-    good_uid: str
-    """In `agent_trajectories/`."""
-    bad_uid: str
-    """In `rejected/`."""
-    good_messages: tuple[Message, ...]
-    bad_messages: tuple[Message, ...]
-    diverges_at: int
-    """The message from which they differ, an agent's turn in both: all before it is the common prompt."""
-    bad_answer: str
-    reason: str
-    """Name of the filter that rejected the bad one."""
-    detail: str
-    provenance: Provenance
-    """Of both: the calls of the good one, then those of the bad one."""
-    parts_at_fault: bool | None = None
-    """As in `PreferenceRow`."""
-    schema_version: str = SCHEMA_VERSION
-
-    def preference(self, data_source: str, protocol: str) -> PreferenceRow:
-        """As training takes it: in the protocol of the agent, whatever the table's."""
-        del protocol
-        return preference_of(self, data_source, self.protocol, parts_at_fault=self.parts_at_fault)

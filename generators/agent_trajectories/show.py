@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
+from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.show.common import QUESTIONS, SFT, contrast, find_side, head, provenance
 from trailforge.pipelines.show.parts import (
@@ -21,6 +21,7 @@ from trailforge.pipelines.show.parts import (
     Title,
     tab,
 )
+from trailforge.schemas import ContrastivePair
 
 _MEANINGS = {
     "unfinished": "1: it gives an answer",
@@ -61,7 +62,7 @@ def agent_trajectory(run: OpenRun, row: AgentTrajectory) -> Parts:
     return [*_head(row), Tabs(tabs)]
 
 
-def pair(run: OpenRun, row: AgentPair) -> Parts:
+def pair(run: OpenRun, row: ContrastivePair) -> Parts:
     """A row of `pairs`: both from where they part."""
     return [Title(row.question), Note(row.answer, "right"), *_contrast(run, row)]
 
@@ -105,7 +106,7 @@ def _calls(row: AgentTrajectory) -> Parts:
     return [Fold(call.purpose, [Code(call.prompt), Code(call.reply)]) for call in row.episode.calls]
 
 
-def _contrast(run: OpenRun, row: AgentPair) -> Parts:
+def _contrast(run: OpenRun, row: ContrastivePair) -> Parts:
     sides = (("better", "right", row.good_uid), ("worse", "wrong", row.bad_uid))
     good, bad = (
         [Chips([StyledText(name, kind), StyledText(uid)]), *_measures_of(run, uid)] for name, kind, uid in sides

@@ -1,40 +1,35 @@
 """Questions -> draws of an agent -> verified episodes, SFT rows, pairs.
 
-read_questions | cut into shards | ask from memory, n draws, select (per question) | write shard | manifest
+read_questions | cut into shards | ask from memory, n draws, choose, read again (per question) | write shard | manifest
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 
 from trailforge.evaluation.agents import AgentRun, AgentTools
 from trailforge.evaluation.failures import read_texts
 from trailforge.evaluation.metrics import EpisodeSetting, make_episode
-from trailforge.generators.agent_trajectories import DATASET, DRAW, EPISODE, FILTER, NAME
-from trailforge.generators.agent_trajectories.choice import Rejected, preference_pairs, select, unread_rows
+from trailforge.generators.agent_trajectories import DRAW, EPISODE, FILTER, NAME
+from trailforge.generators.agent_trajectories.choice import preference_pairs, select, unread_rows
 from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS, READ_FACT, AgentRunConfig
 from trailforge.generators.agent_trajectories.evidence import facts_to_read, read_by
-from trailforge.generators.agent_trajectories.filters import known_from_memory
+from trailforge.generators.agent_trajectories.filters import KNOWN, known_from_memory
 from trailforge.generators.agent_trajectories.record import AgentTrajectory, FromMemory
-from trailforge.generators.agent_trajectories.rows import made_of, sft_rows, with_shares
+from trailforge.generators.agent_trajectories.rows import made_of, searches_match, sft_rows, with_shares
 from trailforge.generators.answer_reading import PURPOSE, choose_read, read_facts, read_passages
 from trailforge.generators.searched import count_support
 from trailforge.inference import Meter, ModelClient, Sampling
 from trailforge.inference.asker import Asker, fill
-from trailforge.pipelines.engine.model_stage import (
-    ModelStage,
-    ModelWork,
-    RunContext,
-    draw_all,
-    failed_row,
-    rejected_row,
-)
-from trailforge.pipelines.engine.shards import ItemResult, SupportCount
-from trailforge.pipelines.runs.accounting import stage
-from trailforge.pipelines.runs.intake import RunInputs, Settings, take_in_questions
+from trailforge.pipelines.engine.model_stage import ModelWork, RunContext
+from trailforge.pipelines.engine.shards import SupportCount
+from trailforge.pipelines.life import Chosen, Draws, Life, draw_all
+from trailforge.pipelines.runs.verify import RowChecks
 from trailforge.protocols.environment import Environment
 from trailforge.protocols.result_filters import ResultFilter
 from trailforge.retrieval import Encoder, LazyRetriever, PlanToolsConfig, Retrieval, Tools, local_tools, open_retrieval
@@ -42,7 +37,18 @@ from trailforge.retrieval.kg import KgStore, KgTool
 from trailforge.retrieval.plan_tools import web_tools
 from trailforge.retrieval.retrievers import WEB, open_encoder
 from trailforge.rewards.answers import read_short_answer
-from trailforge.schemas import Document, Question, SourceDocument, to_dict
+from trailforge.schemas import (
+    ContrastivePair,
+    Document,
+    InvalidInput,
+    Question,
+    RejectedRow,
+    SftRow,
+    SourceDocument,
+    Verdict,
+    from_dict,
+    to_dict,
+)
 from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode
 
 _PLAN = "plan"
@@ -58,17 +64,6 @@ class AgentContext(RunContext):
     kg: KgTool | None = None
     encoder: Encoder | None = None
     """Of plans over a question's own paragraphs."""
-
-
-def take_in(inputs: RunInputs, folder: Path, config: AgentRunConfig) -> Settings:
-    """Questions of a file as shards in the run's folder, without what people refuse."""
-    return take_in_questions(
-        inputs,
-        folder,
-        config,
-        shard_size=config.output.shard_size,
-        needs_paragraphs=config.retrieval.searches_paragraphs,
-    )
 
 
 def open_context(work: ModelWork, client: ModelClient) -> AgentContext:
@@ -90,44 +85,39 @@ def backend_of(retrieval: Retrieval) -> str:
     return retrieval.name.partition(" ")[0]
 
 
-async def episodes_of(question: Question, context: AgentContext, config: AgentRunConfig) -> ItemResult:
-    """The episodes that are taken of a question, the others with what is against them, pairs of both.
-
-    No episode is drawn on a question that the model knows: a few answers cost less than episodes.
-    """
+async def draw(question: Question, context: AgentContext, config: AgentRunConfig) -> Draws[AgentTrajectory]:
+    """The episodes of a question; none on one that the model knows: a few answers cost less than episodes."""
     work = _Work(question, context, _environment(question, context))
     memory, asked = await work.ask_from_memory()
     verdict = known_from_memory(memory, most=config.filters.max_known_share)
     if memory.draws and not verdict.keep:
-        return ItemResult(
-            rows={"rejected": [rejected_row(DRAW, question.id, verdict, to_dict(memory))]},
-            stages=(stage(DRAW, inputs=1, accepted=0, rejected=[verdict.reason]),),
-            usage=asked.usage(config.model.prices),
-        )
+        return Draws(against=verdict, payload=to_dict(memory), meter=asked)
     drawn = await draw_all(work.draw, config.generator.draws)
-    rows = with_shares(drawn.rows)
-    rows = [replace(row, memory_draws=memory.draws, memory_answers=memory.answers) for row in rows]
-    (taken, rejected), of_reading = await work.choose(rows)
-    broken = [
-        failed_row(EPISODE, f"{question.id}:{sample}", error, to_dict(question))
-        for sample, error in drawn.broken.items()
-    ]
-    left = [rejected_row(FILTER, row.uid, verdict, to_dict(row)) for row, verdict in rejected]
-    books = (
-        stage(DRAW, inputs=1, accepted=1),
-        stage(EPISODE, inputs=len(rows) + len(broken), accepted=len(rows), failed=[row.reason for row in broken]),
-        stage(FILTER, inputs=len(rows), accepted=len(taken), rejected=[row.reason for row in left]),
-    )
-    return ItemResult(
-        rows={
-            NAME: taken,
-            "pairs": preference_pairs(taken, rejected, config.generator.max_pairs),
-            "sft": [made for row in taken for made in sft_rows(row, data_source=NAME)],
-            "rejected": [*broken, *left],
-        },
-        stages=books,
-        usage=(asked + drawn.meter + of_reading).usage(config.model.prices),
+    return replace(
+        drawn,
+        rows=[replace(row, memory_answers=memory.answers) for row in drawn.rows],
+        meter=asked + drawn.meter,
         support=_support_of(question, [row.episode for row in drawn.rows], config),
+    )
+
+
+async def read_again(
+    rows: Sequence[AgentTrajectory],
+    chosen: Chosen[AgentTrajectory],
+    question: Question,
+    context: AgentContext,
+    config: AgentRunConfig,
+) -> tuple[Chosen[AgentTrajectory], Meter]:
+    """The choice once each row of it was read once more where that is wanted, and the calls."""
+    if config.generator.answer_check == "off":
+        return chosen, Meter()
+    work = _Work(question, context, _environment(question, context))
+    return await choose_read(
+        rows,
+        chosen,
+        lambda drawn: choose(drawn, question, config),
+        lambda held: unread_rows(held.kept, held.rejected),
+        work.read_again,
     )
 
 
@@ -140,13 +130,77 @@ def _support_of(question: Question, episodes: Sequence[AgentEpisode], config: Ag
     return count_support(question, brought, config.retrieval, has_searched=bool(searches))
 
 
-draw_stage = ModelStage(
+def derive(rows: Sequence[AgentTrajectory], question: Question, config: AgentRunConfig) -> Sequence[AgentTrajectory]:
+    """All draws on a question with what follows from it, from their transcripts and from each other."""
+    generator = config.generator
+    of_run = {
+        "agent_config": generator.agent_config,
+        "sft_protocol": generator.sft_protocol,
+        "memory_draws": generator.memory.draws,
+        "memory_answers": rows[0].memory_answers if rows else (),
+    }
+    return with_shares([replace(row, **made_of(row, question), **of_run) for row in rows])
+
+
+def choose(rows: Sequence[AgentTrajectory], question: Question, config: AgentRunConfig) -> Chosen[AgentTrajectory]:
+    """As `choice.select`."""
+    del question
+    return select(rows, config.filters)
+
+
+def pairs_of(chosen: Chosen[AgentTrajectory], config: AgentRunConfig) -> list[ContrastivePair]:
+    """As `choice.preference_pairs`."""
+    return preference_pairs(chosen.kept, chosen.rejected, config.generator.max_pairs)
+
+
+def sft_of(row: AgentTrajectory, config: AgentRunConfig) -> list[SftRow]:
+    """The SFT row of a taken episode, where it is in a protocol that is trained."""
+    del config
+    return sft_rows(row, data_source=NAME)
+
+
+def problems_of(row: AgentTrajectory, question: Question, checks: RowChecks) -> Iterator[str]:
+    """What is wrong with a taken episode that no filter looks at."""
+    del question
+    if not searches_match(row):
+        yield "its searches and answer are not those of its conversation"
+    asked = facts_to_read(row) if checks.config.generator.answer_check != "off" else ()
+    if [each.question for each in row.readings] != [fact.question for fact in asked]:
+        yield "what its answer rests on was not read once more, or something else was"
+
+
+def unlike_memory(row: RejectedRow, question: Question, config: AgentRunConfig) -> str:
+    """What is wrong with leaving a question out as known; empty where it is, or was left out for an error."""
+    if row.reason != KNOWN:
+        return ""
+    try:
+        memory = from_dict(FromMemory, json.loads(row.payload))
+    except (ValueError, TypeError, InvalidInput) as error:
+        return f"this rejected row holds no answers from memory ({error})"
+    if (memory.question, memory.golds) != (question.question, question.golds):
+        return "these answers from memory are to another question"
+    verdict = known_from_memory(memory, most=config.filters.max_known_share)
+    told = Verdict(keep=False, reason=row.reason, score=row.score, detail=row.detail)
+    is_told = memory.draws == config.generator.memory.draws and verdict == told
+    return "" if is_told else "it was left out for another reason than what the model knows"
+
+
+LIFE = Life(
     name=DRAW,
     item=Question,
-    tables=DATASET.records,
-    counted=(NAME, "agent"),
+    table=NAME,
     open_context=open_context,
-    run_item=episodes_of,
+    draw=draw,
+    derive=derive,
+    choose=choose,
+    after=read_again,
+    sft=sft_of,
+    products={"pairs": pairs_of},
+    draws=EPISODE,
+    choice=FILTER,
+    place=attrgetter("sample"),
+    problems=problems_of,
+    refusal=unlike_memory,
 )
 
 
@@ -190,20 +244,8 @@ class _Work:
         )
         return found, meter
 
-    async def choose(
-        self, rows: Sequence[AgentTrajectory]
-    ) -> tuple[tuple[list[AgentTrajectory], list[Rejected]], Meter]:
-        """What `select` takes, each row read once more where that is wanted, and rejects; and the calls."""
-        config = self.context.config
-        is_read = config.generator.answer_check != "off"
-        return await choose_read(
-            rows,
-            lambda drawn: select(drawn, config.filters),
-            lambda chosen: unread_rows(*chosen) if is_read else (),
-            self._read_again,
-        )
-
-    async def _read_again(self, row: AgentTrajectory, meter: Meter) -> AgentTrajectory:
+    async def read_again(self, row: AgentTrajectory, meter: Meter) -> AgentTrajectory:
+        """The row with readings of what its answer rests on."""
         asker, generator = self._asker(meter), self.context.config.generator
         sampling = Sampling(temperature=0.0, top_p=1.0, max_tokens=generator.answer_check_max_tokens)
         lines = [f"({passage.title}) {passage.text}" if passage.title else passage.text for passage in read_by(row)]
@@ -244,7 +286,7 @@ class _Work:
             context_tokens=sum(search.context_tokens for search in run.searches),
             seconds=0.0,
         )
-        row = AgentTrajectory(
+        return AgentTrajectory(
             uid="",
             question_id=self.question.id,
             agent=generator.agent,
@@ -265,7 +307,6 @@ class _Work:
                 retriever=retrieval.name,
             ),
         )
-        return replace(row, **made_of(row, self.question))
 
     def _asker(self, meter: Meter) -> Asker:
         style, priority = self.context.config.generator.style, 2 * (self.question.hop_count or 0)

@@ -27,7 +27,7 @@ from trailforge.rewards import (
     score_by_target,
 )
 from trailforge.rewards.reading import date_of, fold, name_key, nations
-from trailforge.schemas import KgReward, KgStep, KgTrajectory, Message, Question, SftRow, SoughtDocument
+from trailforge.schemas import KgReward, KgStep, KgTrajectory, MalformedReply, Message, Question, SftRow, SoughtDocument
 from trailforge.schemas.text import count_conversation
 
 _LETTERS = 3
@@ -146,11 +146,14 @@ def _is_of_another_country(name: str, called: Sequence[str]) -> bool:
 
 
 def steps_match(row: KgTrajectory, opening: Sequence[Message]) -> bool:
-    """Are steps, end and final answer those of the conversation? For one that the protocol finds no fault with.
+    """Are steps, end and final answer those of the conversation? Of one that cannot be read they are not.
 
     `opening`: how the conversation has to begin.
     """
-    *searches, last = [KG_SEARCH.parse_turn(m.content) for m in row.messages if m.role == "assistant"]
+    try:
+        *searches, last = [KG_SEARCH.parse_turn(m.content) for m in row.messages if m.role == "assistant"]
+    except (MalformedReply, ValueError):  # no turn at all
+        return False
     asked = [_plain(turn.search) for turn in searches if turn.search]
     noted = [_plain(Search(query=s.query, entities=s.mentions, relations=s.phrases)) for s in row.steps]
     read = [message.content for message in row.messages if message.role == "tool"]

@@ -12,7 +12,6 @@ it, "unknown" is preferred to a wrong answer.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -35,11 +34,13 @@ from trailforge.generators.kg_trajectories.filters import (
     ungrounded_answer,
     wrong_steps,
 )
+from trailforge.generators.pairs import best_pair, common_prefix, distinct_pairs, make_pair
+from trailforge.pipelines.life import Chosen
 from trailforge.protocols import KG_SEARCH
-from trailforge.protocols.transcripts import make_truth, pay, read_transcript
+from trailforge.protocols.transcripts import make_truth, read_transcript
 from trailforge.rewards import is_near_miss, mcts_reward, mentions
 from trailforge.rewards.episode import Episode, is_stated, knows_that_unknown
-from trailforge.schemas import ContrastivePair, GroundTruth, KgStep, KgTrajectory, Message, Verdict
+from trailforge.schemas import ContrastivePair, GroundTruth, KgStep, KgTrajectory, Verdict
 
 SURPLUS = "surplus"
 TOO_SIMILAR = "too_similar"
@@ -63,17 +64,9 @@ class EpisodeSelectionConfig:
     """What full similarity costs, in units of reward, when the next one is chosen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """All episodes of a question, each once."""
-
-    selected: tuple[KgTrajectory, ...]
-    """Best first."""
-    rejected: tuple[tuple[KgTrajectory, Verdict], ...]
-    """In the order of their draws, each with the first verdict against it."""
-
-
-def select(candidates: Sequence[KgTrajectory], config: EpisodeSelectionConfig = EpisodeSelectionConfig()) -> Selection:
+def select(
+    candidates: Sequence[KgTrajectory], config: EpisodeSelectionConfig = EpisodeSelectionConfig()
+) -> Chosen[KgTrajectory]:
     """Of those that all filters keep the best: by gain and unlikeness, then fewer searches of the graph in vain,
     then fewer searches, then shorter."""
     verdicts: dict[int, Verdict] = {}
@@ -94,15 +87,15 @@ def select(candidates: Sequence[KgTrajectory], config: EpisodeSelectionConfig = 
             verdicts[best] = against
         else:
             taken.append(best)
-    return Selection(
-        selected=tuple(candidates[i] for i in taken),
-        rejected=tuple((candidates[i], verdicts[i]) for i in sorted(verdicts)),
+    return Chosen(
+        tuple(candidates[i] for i in taken),
+        tuple((candidates[i], verdicts[i]) for i in sorted(verdicts)),
     )
 
 
-def unread_rows(selection: Selection) -> list[KgTrajectory]:
-    """The selected rows of which it has not been read yet whether their answer is stated, though nothing names it."""
-    return [row for row in selection.selected if facts_to_read(row) and not row.readings]
+def unread_rows(chosen: Chosen[KgTrajectory]) -> list[KgTrajectory]:
+    """The kept rows of which it has not been read yet whether their answer is stated, though nothing names it."""
+    return [row for row in chosen.kept if facts_to_read(row) and not row.readings]
 
 
 def similarity(first: KgTrajectory, second: KgTrajectory) -> float:
@@ -164,13 +157,10 @@ def contrastive_pairs(
         if not good and verdict.reason == WRONG and is_stated(_read(row), truth_of(row)) is False:
             parted = [(one, _last_parting(one, row)) for one in unknown]
         made = [_pair(one, row, verdict, place) for one, place in parted if place is not None]
-        made = [pair for pair in made if not _is_ranked_lower(pair, truth_of(row))]
-        pairs += [max(made, key=lambda p: p.diverges_at)] if made else []
+        best = best_pair(made, truth_of(row))
+        pairs += [best] if best else []
     pairs.sort(key=lambda pair: (-pair.diverges_at, pair.bad_reward, pair.uid))
-    distinct: dict[tuple[Message, ...], ContrastivePair] = {}
-    for pair in pairs:
-        distinct.setdefault(pair.bad_messages[: pair.diverges_at + 1], pair)
-    pairs = list(distinct.values())
+    pairs = distinct_pairs(pairs)
     turns, seen = [], Counter[str]()
     for pair in pairs:
         turns.append(seen[pair.reason])
@@ -195,11 +185,6 @@ def _read(row: KgTrajectory) -> Episode:
 
 def _is_unknown(row: KgTrajectory) -> bool:
     return knows_that_unknown(_read(row), truth_of(row))
-
-
-def _is_ranked_lower(pair: ContrastivePair, truth: GroundTruth) -> bool:
-    """Does the reward pay the bad one more than the good one as it stands in the pair?"""
-    return pay(pair.good_messages, truth) < pay(pair.bad_messages, truth)
 
 
 def _last_parting(one: KgTrajectory, other: KgTrajectory) -> int | None:
@@ -326,25 +311,19 @@ def _gold_in(step: KgStep, row: KgTrajectory) -> frozenset[tuple[str, str]]:
 
 def _pair(good: KgTrajectory, bad: KgTrajectory, verdict: Verdict, place: int) -> ContrastivePair:
     number = sum(message.role == "assistant" for message in bad.messages[:place])
-    return ContrastivePair(
-        uid=hashlib.sha256(f"{good.uid}\0{bad.uid}".encode()).hexdigest()[:16],
-        question_id=good.question_id,
+    return make_pair(
+        good,
+        bad,
+        verdict,
+        place,
         question=good.question,
         answer=good.answer,
-        good_uid=good.uid,
-        bad_uid=bad.uid,
+        protocol=KG_SEARCH.name,
         good_messages=(*bad.messages[:place], *good.messages[_turns(good)[number] :]),
         bad_messages=bad.messages,
-        diverges_at=place,
-        reason=verdict.reason,
-        detail=verdict.detail,
+        bad_answer=bad.final_answer,
         good_reward=good.reward.total,
         bad_reward=bad.reward.total,
         origin="oracle" if "oracle" in (good.origin, bad.origin) else "policy",
+        parts_at_fault=True,
     )
-
-
-def common_prefix(first: Sequence[Message], second: Sequence[Message]) -> int:
-    """How many messages at the beginning are the same."""
-    same = (one == other for one, other in zip(first, second, strict=False))
-    return next((i for i, is_same in enumerate(same) if not is_same), min(len(first), len(second)))

@@ -85,8 +85,9 @@ def _contrast(run: OpenRun, row: ContrastivePair) -> Parts:
     return contrast(row, "bad", (good, bad), {row.diverges_at: StyledText("differs from here on", "wrong")})
 
 
-def _heading(name: str, kind: str, reward: float, uid: str) -> Chips:
-    return Chips([StyledText(name, kind), StyledText(f"reward {reward:.3f}"), StyledText(uid)])
+def _heading(name: str, kind: str, reward: float | None, uid: str) -> Chips:
+    paid = [StyledText(f"reward {reward:.3f}")] if reward is not None else []
+    return Chips([StyledText(name, kind), *paid, StyledText(uid)])
 
 
 def _head(row: KgTrajectory) -> Parts:

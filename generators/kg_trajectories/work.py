@@ -1,79 +1,58 @@
-"""Questions and a knowledge graph -> annotated search episodes -> pairs, SFT rows (the third straight way).
+"""Questions and a knowledge graph -> annotated search episodes -> pairs, SFT rows (DynaSearcher, 3.1 and 3.2).
 
-read_questions | cut into shards | n episodes, select (per question) | write shard | manifest
-
-Of one question (DynaSearcher, sections 3.1 and 3.2):
-
-generated = await generate(question, context)          n episodes, annotated and rewarded
-chosen = await choose(generated.rows, …)               the best of those that every filter keeps, read once more
-await hold_against_documents(chosen.selected, …)       what the graph says and the documents do not
-selection.contrastive_pairs(chosen.selected, chosen.rejected, config.max_pairs)
+read_questions | cut into shards | n episodes, choose, read again, hold against documents (per question) | write shard
+| manifest
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
 
 from trailforge.generators.answer_reading import choose_read
-from trailforge.generators.kg_trajectories import DATASET, EPISODE, FILTER, NAME, SEARCH
+from trailforge.generators.kg_trajectories import EPISODE, FILTER, NAME, SEARCH
 from trailforge.generators.kg_trajectories.config import (
     LEADERS,
     KgContext,
     KgGeneratorConfig,
     KgRunConfig,
 )
+from trailforge.generators.kg_trajectories.filters import facts_to_read
 from trailforge.generators.kg_trajectories.reading import Offer, Reading, SearchTool, find_conflicts, read_answer
 from trailforge.generators.kg_trajectories.rows import (
     holds_format,
     kg_sft_row,
     made_of,
     row_of,
+    steps_match,
     steps_of,
 )
-from trailforge.generators.kg_trajectories.selection import (
-    EpisodeSelectionConfig,
-    Selection,
-    contrastive_pairs,
-    select,
-    unread_rows,
-)
+from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select, unread_rows
 from trailforge.generators.searched import count_support
 from trailforge.inference import Meter, ModelClient
 from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judged, grade
-from trailforge.pipelines.engine.model_stage import Draws, ModelStage, ModelWork, draw_all, failed_row, rejected_row
-from trailforge.pipelines.engine.shards import ItemResult
-from trailforge.pipelines.runs.accounting import stage
-from trailforge.pipelines.runs.intake import RunInputs, Settings, take_in_questions
+from trailforge.pipelines.engine.model_stage import ModelWork
+from trailforge.pipelines.life import Chosen, Draws, Life, draw_all
+from trailforge.pipelines.runs.verify import RowChecks
 from trailforge.protocols.episodes import EpisodeRun, run_episode
 from trailforge.protocols.turns import Observation, Search
 from trailforge.retrieval import open_retrieval
 from trailforge.retrieval.kg import KgStore
 from trailforge.rewards import is_near_miss, mcts_reward
 from trailforge.schemas import (
+    ContrastivePair,
     Document,
     InvalidInput,
     KgTrajectory,
     Question,
-    to_dict,
+    SftRow,
 )
 from trailforge.schemas.plugins import load_plugin
-
-
-def take_in(inputs: RunInputs, folder: Path, config: KgRunConfig) -> Settings:
-    """Questions of a file as shards in the run's folder, without what people refuse."""
-    return take_in_questions(
-        inputs,
-        folder,
-        config,
-        shard_size=config.output.shard_size,
-        needs_paragraphs=config.retrieval.searches_paragraphs,
-        needs_decomposition=config.generator.is_led,
-    )
 
 
 def open_context(work: ModelWork, client: ModelClient) -> KgContext:
@@ -89,47 +68,6 @@ def open_context(work: ModelWork, client: ModelClient) -> KgContext:
     )
 
 
-async def episodes_of(question: Question, context: KgContext, config: KgRunConfig) -> ItemResult:
-    """The selected episodes of a question, the others with what is against them, pairs of both."""
-    drawn = await generate(question, context)
-    lost = [
-        failed_row(EPISODE, f"{question.id}:{sample}", error, to_dict(question))
-        for sample, error in drawn.broken.items()
-    ]
-    selection, of_reading = await choose(drawn.rows, question, context, config.selection)
-    selected, of_check = await hold_against_documents(selection.selected, question, context)
-    rejected = [rejected_row(FILTER, row.uid, verdict, to_dict(row)) for row, verdict in selection.rejected]
-    count, failed = len(drawn.rows), [row.reason for row in lost]
-    steps = [step for row in drawn.rows for step in row.steps]
-    brought = [document for step in steps for document in step.documents]
-    books = (
-        stage(SEARCH, inputs=1, accepted=1),
-        stage(EPISODE, inputs=count + len(lost), accepted=count, failed=failed),
-        stage(FILTER, inputs=count, accepted=len(selected), rejected=[row.reason for row in rejected]),
-    )
-    return ItemResult(
-        rows={
-            NAME: selected,
-            "pairs": contrastive_pairs(selected, selection.rejected, config.generator.max_pairs),
-            "sft": [kg_sft_row(row) for row in selected],
-            "rejected": [*lost, *rejected],
-        },
-        stages=books,
-        usage=(drawn.meter + of_reading + of_check).usage(context.prices),
-        support=count_support(question, brought, config.retrieval, has_searched=bool(steps)),
-    )
-
-
-search_stage = ModelStage(
-    name=SEARCH,
-    item=Question,
-    tables=DATASET.records,
-    counted=(NAME, "origin"),
-    open_context=open_context,
-    run_item=episodes_of,
-)
-
-
 class Leader(Protocol):
     """Leads a model along the gold decomposition of a question that it could not search for by itself."""
 
@@ -139,6 +77,14 @@ class Leader(Protocol):
     async def lead(self, tool: SearchTool, asker: Asker, sample: int) -> EpisodeRun:
         """One episode. `asker.meter` counts its calls. Raises what retrieval and the client raise."""
         ...
+
+
+async def draw(question: Question, context: KgContext, config: KgRunConfig) -> Draws[KgTrajectory]:
+    """As `generate`, with whether searches brought what the answer rests on."""
+    drawn = await generate(question, context)
+    steps = [step for row in drawn.rows for step in row.steps]
+    brought = [document for step in steps for document in step.documents]
+    return replace(drawn, support=count_support(question, brought, config.retrieval, has_searched=bool(steps)))
 
 
 async def generate(question: Question, context: KgContext) -> Draws[KgTrajectory]:
@@ -162,22 +108,29 @@ async def generate(question: Question, context: KgContext) -> Draws[KgTrajectory
     return drawn
 
 
-async def choose(
-    rows: Sequence[KgTrajectory], question: Question, context: KgContext, config: EpisodeSelectionConfig
-) -> tuple[Selection, Meter]:
-    """The best episodes of a question, of which each was read once more where that is wanted, and the calls of that.
+async def read_and_hold(
+    rows: Sequence[KgTrajectory],
+    chosen: Chosen[KgTrajectory],
+    question: Question,
+    context: KgContext,
+    config: KgRunConfig,
+) -> tuple[Chosen[KgTrajectory], Meter]:
+    """The choice once each row of it was read once more where that is wanted, its kept rows held against documents.
 
-    Raises what the client raises, and `MalformedReply` for a reading that is cut or says nothing.
+    The calls of both. Raises what the client raises, and `MalformedReply` for a reading that is cut or says nothing.
     """
 
     async def read(row: KgTrajectory, meter: Meter) -> KgTrajectory:
         read = await read_answer(row, _reading(question, context, meter))
         return _called(read, meter, question, context)
 
-    is_read = context.config.answer_check != "off"
-    return await choose_read(
-        rows, lambda drawn: select(drawn, config), lambda chosen: unread_rows(chosen) if is_read else (), read
-    )
+    of_reading = Meter()
+    if context.config.answer_check != "off":
+        chosen, of_reading = await choose_read(
+            rows, chosen, lambda drawn: select(drawn, config.selection), unread_rows, read
+        )
+    held, of_check = await hold_against_documents(chosen.kept, question, context)
+    return Chosen(held, chosen.rejected), of_reading + of_check
 
 
 async def hold_against_documents(
@@ -277,3 +230,52 @@ class _Work:
         supporting = [Document(id="", title=each.title, text=question.support_text(each)) for each in sought]
         found = [document for step in steps_of(run) for document in step.documents]
         return await self.context.retrieval.measure_nearest(supporting, found, threshold)
+
+
+def derive(rows: Sequence[KgTrajectory], question: Question, config: KgRunConfig) -> list[KgTrajectory]:
+    """The rows with the fields that follow from question, conversation and steps."""
+    return [replace(row, **made_of(row, question, config.generator)) for row in rows]
+
+
+def choose(rows: Sequence[KgTrajectory], question: Question, config: KgRunConfig) -> Chosen[KgTrajectory]:
+    """As `selection.select`."""
+    del question
+    return select(rows, config.selection)
+
+
+def pairs_of(chosen: Chosen[KgTrajectory], config: KgRunConfig) -> list[ContrastivePair]:
+    """As `selection.contrastive_pairs`."""
+    return contrastive_pairs(chosen.kept, chosen.rejected, config.generator.max_pairs)
+
+
+def problems_of(row: KgTrajectory, question: Question, checks: RowChecks) -> Iterator[str]:
+    """What is wrong with a selected episode that no filter looks at."""
+    asked = facts_to_read(row) if checks.config.generator.answer_check != "off" else ()
+    if [each.question for each in row.readings] != [fact.question for fact in asked]:
+        yield "what its answer rests on was not read once more, or something else was"
+    if not steps_match(row, checks.config.generator.grammar.opening(question.question)):
+        yield "its steps and final answer are not those of its conversation"
+
+
+def sft_rows(row: KgTrajectory, config: KgRunConfig) -> list[SftRow]:
+    """The SFT row of a selected episode."""
+    del config
+    return [kg_sft_row(row)]
+
+
+LIFE = Life(
+    name=SEARCH,
+    item=Question,
+    table=NAME,
+    open_context=open_context,
+    draw=draw,
+    derive=derive,
+    choose=choose,
+    after=read_and_hold,
+    sft=sft_rows,
+    products={"pairs": pairs_of},
+    draws=EPISODE,
+    choice=FILTER,
+    place=attrgetter("sample"),
+    problems=problems_of,
+)

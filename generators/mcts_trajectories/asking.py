@@ -16,7 +16,7 @@ from trailforge.filters.questions import can_be_asked, garbled_places, searched_
 from trailforge.filters.thoughts import find_unseen_names
 from trailforge.generators.mcts_trajectories.generate import Context, asker_for
 from trailforge.generators.mcts_trajectories.story import PROMPTS
-from trailforge.inference import Meter, Sampling, Usage
+from trailforge.inference import Meter, Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.inference.structured import list_schema, object_schema
 from trailforge.mcts.plan import gold_plan, plan_problem, references
@@ -41,7 +41,7 @@ class PreparedQuestion:
 
 async def prepare_question(
     question: Question, context: Context, *, own_paragraphs: bool
-) -> tuple[PreparedQuestion, Usage]:
+) -> tuple[PreparedQuestion, Meter]:
     """The question as it is searched, or why it is not, and what that took: nothing, or one call.
 
     `own_paragraphs`: whether they are what is searched. A model that does not word questions freely is not asked.
@@ -49,10 +49,10 @@ async def prepare_question(
     config, verdict = context.config, can_be_asked(question, own_paragraphs=own_paragraphs)
     texts = searched_texts(question, own_paragraphs=own_paragraphs)
     if not verdict.keep or config.policy.kind != "model" or not garbled_places(question, texts):
-        return PreparedQuestion(question=question, verdict=verdict), Usage()
+        return PreparedQuestion(question=question, verdict=verdict), Meter()
     meter = Meter()
     prompt, asker = PROMPTS.text(config.prompts.word), asker_for(question, context, meter, 1)
-    return await word_question(question, asker, prompt, config.policy), meter.usage(context.prices)
+    return await word_question(question, asker, prompt, config.policy), meter
 
 
 async def word_question(question: Question, asker: Asker, prompt: str, config: PolicyConfig) -> PreparedQuestion:

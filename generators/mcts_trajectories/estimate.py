@@ -188,9 +188,8 @@ async def search_one(question: Question, context: Context, config: MctsRunConfig
     """Search a question as a run does, and count it in `total`. Returns the calls of the search itself, without those
     that tell its rows. The context's model is a `ChainModel` that was asked nothing yet."""
     caps, filters = config.generator.reflection, config.filters
-    made = await generate(question, context, accept=lambda rows: sift(question, rows, filters, caps)[0])
-    accepted, _ = sift(question, made.candidates, filters, caps)
-    kept, _, _ = await reword(question, accepted, context, filters)
+    made = await generate(question, context, choose=lambda rows: sift(question, rows, filters, caps))
+    kept, _, _ = await reword(question, made.chosen.kept, context, filters)
     client = context.client
     assert isinstance(client, ChainModel), "it counts its calls"
     total.add(kept, Counter(client.purposes), made.tree.stop_reason)

@@ -12,19 +12,12 @@ from dataclasses import replace
 
 from trailforge.filters import trajectories
 from trailforge.generators.fixes import check_aliases, check_verdicts
-from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.spans import moved_spans, span_problem
-from trailforge.generators.mcts_trajectories.story import mismatch, sft_row, thought_in, with_answer
+from trailforge.generators.mcts_trajectories.story import mismatch, thought_in, with_answer
 from trailforge.protocols import REACT
 from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer, score_by_target
-from trailforge.schemas import InvalidInput, SftRow, Trajectory
+from trailforge.schemas import InvalidInput, Trajectory
 from trailforge.schemas.text import count_conversation
-
-
-def rows_for_sft(row: Trajectory, config: MctsRunConfig) -> list[SftRow]:
-    """The SFT rows of a fixed trajectory."""
-    del config
-    return [sft_row(row)]
 
 
 def refit(row: Trajectory, old: Trajectory) -> Trajectory:

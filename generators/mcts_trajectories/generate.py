@@ -15,7 +15,7 @@ from trailforge.filters.grounding import is_grounded, supports
 from trailforge.filters.trajectories import too_long
 from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows, Story, narrate, read_on, story_of
 from trailforge.generators.mcts_trajectories.thoughts import Doubt, ThoughtsConfig, doubtful, write_thoughts
-from trailforge.inference import Meter, Usage
+from trailforge.inference import Meter
 from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judged, JudgeOptions, grade
 from trailforge.mcts.contrasts import Fault
@@ -33,6 +33,7 @@ from trailforge.mcts.reflection import (
 from trailforge.mcts.rollout import PlanRunner, Reader, RolloutConfig, RolloutPrompts, read_passages
 from trailforge.mcts.search import search
 from trailforge.pipelines.engine.model_stage import RunContext
+from trailforge.pipelines.life import Chosen
 from trailforge.retrieval import LazyRetriever, Retrieval
 from trailforge.rewards import mentions, same_answer, score_by_target
 from trailforge.schemas import (
@@ -60,6 +61,7 @@ class PromptNames:
     answer: str = "answer_or_unknown"
     rephrase: str = "rephrase"
     thoughts: str = "thoughts"
+    thoughts_again: str = "thoughts_again"
     word: str = "word_question"
 
     @property
@@ -94,12 +96,15 @@ class Context(RunContext):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """What one question gave: its tree, and trajectories that no filter has seen yet."""
+    """What one question gave: its tree and all its trajectories."""
 
     tree: SearchTree
     candidates: tuple[Trajectory, ...]
-    usage: Usage = field(default_factory=Usage)
-    """Of the distinct calls behind it."""
+    """In the order in which they are sifted."""
+    chosen: Chosen[Trajectory]
+    """What filters and caps say of them."""
+    meter: Meter = field(default_factory=Meter)
+    """Has counted the distinct calls behind it."""
 
     @property
     def is_solved(self) -> bool:
@@ -107,8 +112,13 @@ class Generated:
         return any(rollout.reward > 0 for rollout in leaf_rollouts(self.tree))
 
 
-Accept = Callable[[Sequence[Trajectory]], Sequence[Trajectory]]
-"""The candidates that the filters keep."""
+Choose = Callable[[Sequence[Trajectory]], Chosen[Trajectory]]
+"""Filters and caps, on the candidates of a question."""
+
+
+def keep_all(candidates: Sequence[Trajectory]) -> Chosen[Trajectory]:
+    """Without any filter."""
+    return Chosen(candidates, ())
 
 
 async def generate(
@@ -116,26 +126,36 @@ async def generate(
     context: Context,
     *,
     parallel: int = 1,
-    accept: Accept = lambda candidates: candidates,
+    choose: Choose = keep_all,
     worded: Question | None = None,
+    keys: Sequence[str] = (),
 ) -> Generated:
     """Search a question and tell what was found. `parallel` as in `mcts.search.search`.
 
-    The search goes on until each kind of row is among those that `accept` keeps. `worded`: the question with its gold
-    sub-questions as they are to be searched (`asking`); rows are judged by the question itself.
+    The search goes on until each kind of row is among those that `choose` keeps. `worded`: the question with its gold
+    sub-questions as they are to be searched (`asking`); rows are judged by the question itself. `keys`: of the calls
+    behind these words, on which its rows rest.
     """
     searched = worded or question
     meter = Meter()
     asker = asker_for(question, context, meter, parallel)
+    told: dict[tuple[int, int], tuple[tuple[Trajectory, ...], Chosen[Trajectory]]] = {}
+
+    def tell(tree: SearchTree) -> tuple[tuple[Trajectory, ...], Chosen[Trajectory]]:
+        size = len(tree.nodes), len(tree.rollouts)  # a tree only grows: of the same size it is the same
+        if size not in told:
+            told.clear()
+            rows = tuple(trajectories(question, tree, context, keys))
+            told[size] = rows, choose(rows)
+        return told[size]
+
     tree = await search(
         searched,
         policy=open_policy(asker, policy_prompts(context.config.prompts), context.config.policy),
         roll_out=plan_runner(question, asker, context),
         calls=lambda: meter.calls,
         config=context.config.search,
-        progress=lambda tree: Counter(
-            row.reflection_error or "correct" for row in accept(trajectories(question, tree, context))
-        ),
+        progress=lambda tree: Counter(row.reflection_error or "correct" for row in tell(tree)[1].kept),
         find_fault=lambda step: find_fault(step, searched),
         same_answer=same_answer,
         bounds=CallBounds(vary=context.config.rollout.tries, verdict=2 * context.config.judge.near_misses),
@@ -149,7 +169,8 @@ async def generate(
         completion_tokens=usage.completion_tokens,
         cost=usage.cost,
     )
-    return Generated(tree=tree, candidates=tuple(trajectories(question, tree, context)), usage=usage)
+    candidates, chosen = tell(tree)
+    return Generated(tree=tree, candidates=candidates, chosen=chosen, meter=meter)
 
 
 def asker_for(question: Question, context: Context, meter: Meter, parallel: int) -> Asker:
@@ -161,7 +182,7 @@ def asker_for(question: Question, context: Context, meter: Meter, parallel: int)
 
 async def reword(
     question: Question, rows: Sequence[Trajectory], context: Context, filters: FilterConfig
-) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]], Usage]:
+) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]], Meter]:
     """The accepted rows of a question with the model's thoughts where these hold; the rows that the model doubts, with
     that verdict; and what the calls took.
 
@@ -170,7 +191,7 @@ async def reword(
     the cap of its kind, and its duplicates, have been turned away by then.
     """
     if context.config.thoughts.source == "templates":
-        return list(rows), [], Usage()
+        return list(rows), [], Meter()
     kept: list[Trajectory] = []
     rejected: list[tuple[Trajectory, Verdict]] = []
     doubts: list[Doubt] = []
@@ -192,20 +213,21 @@ async def reword(
                 kept.append(new)
             else:
                 kept.append(replace(row, provenance=new.provenance))
-    return kept, rejected, sum(meters, start=Meter()).usage(context.prices)
+    return kept, rejected, sum(meters, start=Meter())
 
 
 async def _reword_one(
     question: Question, row: Trajectory, context: Context, meter: Meter
 ) -> tuple[Trajectory, list[Doubt]]:
     config = context.config
-    story, prompt = story_of(row, config.reasoning_rows), PROMPTS.text(config.prompts.thoughts)
-    return await write_thoughts(row, story, asker_for(question, context, meter, 1), prompt, config.thoughts)
+    prompt, again = PROMPTS.text(config.prompts.thoughts), PROMPTS.text(config.prompts.thoughts_again)
+    story, asker = story_of(row, config.reasoning_rows), asker_for(question, context, meter, 1)
+    return await write_thoughts(row, story, asker, prompt, again, config.thoughts)
 
 
 def sift(
     question: Question, candidates: Sequence[Trajectory], filters: FilterConfig, caps: ReflectionConfig
-) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]]]:
+) -> Chosen[Trajectory]:
     """The accepted candidates, in order, and the others with the first verdict against them.
 
     Filters come before caps: a row that a filter rejects makes room for the next one of its kind.
@@ -218,7 +240,7 @@ def sift(
             accepted.append(row)
         else:
             rejected.append((row, verdict))
-    return accepted, rejected
+    return Chosen(accepted, rejected)
 
 
 def over_cap(row: Trajectory, accepted: Sequence[Trajectory], caps: ReflectionConfig) -> Verdict:
@@ -237,15 +259,23 @@ def expected_hops(question: Question) -> int:
     return len(question.decomposition) or max(2, len(question.question.split()) // _WORDS_PER_HOP)
 
 
-def trajectories(question: Question, tree: SearchTree, context: Context) -> list[Trajectory]:
-    """Correct and reflective trajectories of a tree, in a fixed order: correct ones, then by error type."""
+def trajectories(question: Question, tree: SearchTree, context: Context, keys: Sequence[str] = ()) -> list[Trajectory]:
+    """Correct and reflective trajectories of a tree, in a fixed order: correct ones, then by error type.
+
+    `keys`: of calls that all of them rest on.
+    """
     told = [(rollout, None) for rollout in correct_rollouts(tree)]
     told += [(each.right, each) for each in reflections(tree, same_answer, mentions, context.config.reflection)]
-    return [_row(question, tree, context, right, reflection) for right, reflection in told]
+    return [_row(question, tree, context, right, reflection, keys) for right, reflection in told]
 
 
 def _row(
-    question: Question, tree: SearchTree, context: Context, right: Rollout, reflection: Reflection | None
+    question: Question,
+    tree: SearchTree,
+    context: Context,
+    right: Rollout,
+    reflection: Reflection | None,
+    keys: Sequence[str],
 ) -> Trajectory:
     """Of a correct rollout; with a reflection, of that after a step of a wrong one."""
     config = context.config
@@ -293,7 +323,7 @@ def _row(
         provenance=context.provenance(
             f"{question.dataset}:{question.id}",
             config.prompts.version,
-            tuple(dict.fromkeys(key for step in steps for key in step.call_keys)),
+            tuple(dict.fromkeys((*keys, *(key for step in steps for key in step.call_keys)))),
             retriever=context.retrieval.name,
         ),
         follows_gold=follows_gold(steps, question),

@@ -57,6 +57,8 @@ class ThoughtsConfig:
     top_p: float = 1.0
     max_words: int = 150
     """Of the agent's own in one turn."""
+    tries: int = 1
+    """Replies until one can be used; with the second one the model is told what was wrong with the first."""
 
 
 _Question = Literal["stated", "fits", "sound"]
@@ -85,27 +87,33 @@ class _Field:
 
 
 async def write_thoughts(
-    row: Trajectory, story: Story, asker: Asker, prompt: str, config: ThoughtsConfig
+    row: Trajectory, story: Story, asker: Asker, prompt: str, again: str, config: ThoughtsConfig
 ) -> tuple[Trajectory, list[Doubt]]:
     """The row with the model's thoughts, and its doubts about the row.
 
-    The row is as it was where its thoughts do not hold, there is a doubt, or the model breaks the form, twice; a broken
-    form says nothing about the row. Either way the call is among those that the row rests on.
+    `again` is put behind the prompt where a reply could not be used, with the reason. The row is as it was where no
+    thoughts hold, there is a doubt, or the model breaks the form, twice; a broken form says nothing about the row.
+    Either way the calls are among those that the row rests on.
     """
     sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens)
     text = fill(prompt, question=story.question, turns=describe(story), form=form(story))
-    before = asker.meter.keys
-    try:
-        reply = await asker.json(text, reply_schema(story), purpose=PURPOSE, sampling=sampling)
-    except MalformedReply:
-        reply = None
+    before, asked, doubts, told = set(asker.meter.keys), text, [], None
+    for _ in range(config.tries):
+        try:
+            reply = await asker.json(asked, reply_schema(story), purpose=PURPOSE, sampling=sampling)
+        except MalformedReply:
+            break
+        if doubts := doubts_of(story, reply):
+            break
+        reworded = with_thoughts(row, story, reply)
+        problem = thought_problem(reworded, story, reply, config.max_words)
+        if not problem:
+            told = reworded
+            break
+        asked = f"{text}\n\n{fill(again, problem=problem)}"
     keys = tuple(key for key in asker.meter.keys if key not in before)
-    row = replace(row, provenance=replace(row.provenance, call_keys=(*row.provenance.call_keys, *keys)))
-    doubts = doubts_of(story, reply or {})
-    if reply is None or doubts:
-        return row, doubts
-    reworded = with_thoughts(row, story, reply)
-    return (row if thought_problem(reworded, story, reply, config.max_words) else reworded), []
+    provenance = replace(row.provenance, call_keys=(*row.provenance.call_keys, *keys))
+    return replace(told or row, provenance=provenance), doubts
 
 
 def doubts_of(story: Story, reply: ThoughtsReply) -> list[Doubt]:

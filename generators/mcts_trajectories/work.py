@@ -1,6 +1,6 @@
-"""Questions -> search trees -> trajectories -> SFT rows, by shards (the first straight way of the house).
+"""Questions -> search trees -> trajectories -> SFT rows, by shards.
 
-read_questions | cut into shards | search, tell, filter (per question) | write shard | manifest
+read_questions | cut into shards | search, choose, word (per question) | write shard | manifest
 """
 
 from __future__ import annotations
@@ -9,40 +9,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from trailforge.generators.mcts_trajectories import DATASET, NAME
+from trailforge.filters.gold_hops import follows_gold
+from trailforge.generators.mcts_trajectories import NAME
 from trailforge.generators.mcts_trajectories.asking import prepare_question
+from trailforge.generators.mcts_trajectories.checks import check_beside, problems_of
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.generate import (
-    Context,
-    Generated,
-    expected_hops,
-    generate,
-    reword,
-    sift,
-)
+from trailforge.generators.mcts_trajectories.generate import Context, expected_hops, generate, reword, sift
 from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.generators.searched import count_support
-from trailforge.inference import ModelClient, Usage
-from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
-from trailforge.pipelines.engine.shards import ItemResult
-from trailforge.pipelines.runs.accounting import stage
+from trailforge.inference import Meter, ModelClient
+from trailforge.pipelines.engine.model_stage import ModelWork
+from trailforge.pipelines.life import Chosen, Draws, Life
 from trailforge.pipelines.runs.config import ScheduleConfig
-from trailforge.pipelines.runs.intake import RunInputs, Settings, read_settings, take_in_questions
+from trailforge.pipelines.runs.intake import Settings, read_settings
 from trailforge.retrieval import open_retrieval
-from trailforge.schemas import Question, SearchTree, Trajectory, Verdict, read_rows, to_dict
+from trailforge.rewards import score_by_target
+from trailforge.schemas import Question, SearchTree, SftRow, Trajectory, Verdict, read_rows
 
-SEARCH = "search"
-
-
-def take_in(inputs: RunInputs, folder: Path, config: MctsRunConfig) -> Settings:
-    """Questions of a file as shards in the run's folder, without what people refuse."""
-    return take_in_questions(
-        inputs,
-        folder,
-        config,
-        shard_size=config.output.shard_size,
-        needs_paragraphs=config.retrieval.searches_paragraphs,
-    )
+SEARCH, SOLVE = "search", "solve"
 
 
 def tail_of(folder: Path, settings: Settings, schedule: ScheduleConfig) -> frozenset[Question]:
@@ -72,100 +56,84 @@ def open_context(work: ModelWork, client: ModelClient) -> Context:
     )
 
 
-async def search_question(question: Question, context: Context, config: MctsRunConfig) -> ItemResult:
-    """Search one question, filter its trajectories, keep the books. One that cannot be asked is set aside."""
-    own_paragraphs = config.retrieval.searches_paragraphs
+async def draw(question: Question, context: Context, config: MctsRunConfig) -> Draws[Trajectory]:
+    """The trajectories of a question's search, sifted until there are enough. One that cannot be asked is set aside."""
+    own_paragraphs, payload = config.retrieval.searches_paragraphs, {"question_id": question.id}
     asked, asking = await prepare_question(question, context, own_paragraphs=own_paragraphs)
     if not asked.verdict.keep:
-        return _set_aside(question, asked.verdict, asking)
-    parallel = config.schedule.tail_parallel if question in context.tail else 1
-    caps = config.generator.reflection
+        return Draws(against=asked.verdict, payload=payload, meter=asking)
     generated = await generate(
         question,
         context,
-        parallel=parallel,
-        accept=lambda rows: sift(question, rows, config.filters, caps)[0],
+        parallel=config.schedule.tail_parallel if question in context.tail else 1,
+        choose=lambda rows: choose(rows, question, config),
         worded=asked.question,
+        keys=asked.call_keys,
     )
-    candidates = tuple(_resting_on(asked.call_keys, row) for row in generated.candidates)
-    accepted, rejected = sift(question, candidates, config.filters, caps)
-    accepted, doubted, usage = await reword(question, accepted, context, config.filters)
-    generated = replace(generated, candidates=candidates, usage=asking + generated.usage + usage)
     steps = [step for rollout in generated.tree.rollouts for step in rollout.steps]
     brought = [passage for step in steps for passage in step.passages]
-    support = count_support(question, brought, config.retrieval, has_searched=bool(steps))
-    return replace(rows_of(question, generated, accepted, [*rejected, *doubted]), support=support)
-
-
-def _resting_on(keys: tuple[str, ...], row: Trajectory) -> Trajectory:
-    known = row.provenance.call_keys
-    return replace(row, provenance=replace(row.provenance, call_keys=tuple(dict.fromkeys((*keys, *known)))))
-
-
-def _set_aside(question: Question, verdict: Verdict, usage: Usage) -> ItemResult:
-    return ItemResult(
-        rows={
-            NAME: [],
-            "trees": [],
-            "sft": [],
-            "rejected": [rejected_row(SEARCH, question.id, verdict, {"question_id": question.id})],
-        },
-        stages=(
-            stage(SEARCH, inputs=1, accepted=0, rejected=[verdict.reason]),
-            stage("solve", inputs=0, accepted=0),
-            stage("filter", inputs=0, accepted=0),
-        ),
-        usage=usage,
+    return Draws(
+        rows=generated.candidates,
+        chosen=generated.chosen,
+        meter=asking + generated.meter,
+        gates={SOLVE: None if generated.is_solved else _unsolved(generated.tree)},
+        payload=payload,
+        beside={"trees": [generated.tree]},
+        support=count_support(question, brought, config.retrieval, has_searched=bool(steps)),
     )
 
 
-search_stage = ModelStage(
+def derive(rows: Sequence[Trajectory], question: Question, config: MctsRunConfig) -> list[Trajectory]:
+    """The rows with what follows from their answer and their steps."""
+    judge = config.generator.judge
+    return [
+        replace(
+            row,
+            reward=score_by_target(row.final_answer, question.golds, judged_right=judge.accepts(row.judge_score)),
+            follows_gold=follows_gold(row.steps, question),
+        )
+        for row in rows
+    ]
+
+
+def choose(rows: Sequence[Trajectory], question: Question, config: MctsRunConfig) -> Chosen[Trajectory]:
+    """Filters, and then caps."""
+    return sift(question, rows, config.filters, config.generator.reflection)
+
+
+async def word(
+    rows: Sequence[Trajectory],
+    chosen: Chosen[Trajectory],
+    question: Question,
+    context: Context,
+    config: MctsRunConfig,
+) -> tuple[Chosen[Trajectory], Meter]:
+    """The kept rows with the model's thoughts, without those that it doubts."""
+    del rows
+    kept, doubted, meter = await reword(question, chosen.kept, context, config.filters)
+    return Chosen(kept, [*chosen.rejected, *doubted]), meter
+
+
+def sft_rows(row: Trajectory, config: MctsRunConfig) -> list[SftRow]:
+    """The SFT row of a kept trajectory."""
+    del config
+    return [sft_row(row)]
+
+
+LIFE = Life(
     name=SEARCH,
     item=Question,
-    tables=DATASET.records,
-    counted=(NAME, "reflection_error", "kind"),
+    table=NAME,
     open_context=open_context,
-    run_item=search_question,
+    draw=draw,
+    derive=derive,
+    choose=choose,
+    after=word,
+    sft=sft_rows,
+    gates=(SOLVE,),
+    problems=problems_of,
+    beside=check_beside,
 )
-
-
-def rows_of(
-    question: Question,
-    generated: Generated,
-    accepted: Sequence[Trajectory],
-    rejected: Sequence[tuple[Trajectory, Verdict]],
-) -> ItemResult:
-    """Lay out a question's rows and keep its books."""
-    tree = generated.tree
-    unsolved = not generated.is_solved
-    books = (
-        stage(SEARCH, inputs=1, accepted=1),
-        stage(
-            "solve",
-            inputs=1,
-            accepted=int(not unsolved),
-            rejected=["no_correct_rollout"] if unsolved else [],
-        ),
-        stage(
-            "filter",
-            inputs=len(generated.candidates),
-            accepted=len(accepted),
-            rejected=[verdict.reason for _, verdict in rejected],
-        ),
-    )
-    out = [rejected_row("filter", row.uid, verdict, to_dict(row)) for row, verdict in rejected]
-    if unsolved:
-        out.append(rejected_row("solve", question.id, _unsolved(tree), {"question_id": question.id}))
-    return ItemResult(
-        rows={
-            NAME: list(accepted),
-            "trees": [tree],
-            "sft": [sft_row(row) for row in accepted],
-            "rejected": out,
-        },
-        stages=books,
-        usage=generated.usage,
-    )
 
 
 def _unsolved(tree: SearchTree) -> Verdict:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from trailforge.inference import Client, Meter, ModelClient, Prices, check_ledger, open_ledger
 from trailforge.inference.asker import Asker, Style
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.config import RunConfig
-from trailforge.schemas import ITEM_ERRORS, Provenance, RejectedRow, TrailforgeError, Verdict
+from trailforge.schemas import Provenance, RejectedRow, TrailforgeError, Verdict
 
 if TYPE_CHECKING:
     from trailforge.pipelines.dataset import StageRun
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +34,10 @@ class ModelStage:
     """What the progress bar counts: a table, and its columns of which the first that is not null is a row's kind."""
     open_context: Callable[[ModelWork, ModelClient], Any]
     """What all items share. Called once per worker, on its event loop; raises when something is not there."""
-    run_item: Callable[[Any, Any, Any], Awaitable[ItemResult]]
-    """`(item, context, config)`: the rows of one item."""
+    run_item: Callable[[Any, Any, Any], Awaitable[Any]]
+    """`(item, context, config)`: the `ItemResult` of one item, or what `settle` makes it of."""
+    settle: Callable[[Any, Any, Any, Any], Awaitable[ItemResult]] | None = None
+    """`(item, what run_item gave, context, config)`; None: that is the result."""
 
     def __call__(self, run: StageRun) -> None:
         """Run what is missing of a stage. Raises the first error that stopped a worker."""
@@ -121,35 +120,6 @@ class RunContext:
             call_keys=tuple(call_keys),
             retriever=retriever,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draws(Generic[T]):
-    """What several draws on one item gave, in their order."""
-
-    rows: tuple[T, ...]
-    broken: dict[int, TrailforgeError]
-    """Why a draw gave none, by its number: a reply stayed malformed or was cut, or a prompt grew too long."""
-    meter: Meter
-    """Has counted the distinct calls behind all of them."""
-
-
-async def draw_all(draw: Callable[[int, Meter], Awaitable[T]], count: int) -> Draws[T]:
-    """So many draws, made at once, each with a meter of its own. One that breaks off costs the others nothing."""
-
-    async def draw_one(sample: int, meter: Meter) -> T | TrailforgeError:
-        try:
-            return await draw(sample, meter)
-        except ITEM_ERRORS as error:
-            return error
-
-    meters = [Meter() for _ in range(count)]
-    drawn = await asyncio.gather(*(draw_one(sample, meter) for sample, meter in enumerate(meters)))
-    return Draws(
-        rows=tuple(each for each in drawn if not isinstance(each, TrailforgeError)),
-        broken={sample: each for sample, each in enumerate(drawn) if isinstance(each, TrailforgeError)},
-        meter=sum(meters, Meter()),
-    )
 
 
 async def check_servers(config: RunConfig) -> None:

@@ -185,6 +185,8 @@ class _Worker:
             with metering() as spent:
                 try:
                     result = await work.stage.run_item(item, self._context, work.config)
+                    if work.stage.settle is not None:
+                        result = await work.stage.settle(item, result, self._context, work.config)
                 except ITEM_ERRORS as error:
                     result = _failed_result(work, item, error, spent.usage(work.config.model.prices))
         if not has_refused_prompt(result):

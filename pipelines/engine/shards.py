@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.inference import Usage
-from trailforge.pipelines.engine.files import plain_files, sha256_of, write_atomically, write_text
+from trailforge.pipelines.engine.files import output_errors, plain_files, sha256_of, write_atomically, write_text
 from trailforge.schemas import (
     FileEntry,
     InvalidInput,
@@ -146,6 +146,13 @@ def finish_shard(
 def missing_shards(folder: Path, shards: Sequence[Shard]) -> list[Shard]:
     """Those that are not finished."""
     return [shard for shard in shards if finished_receipt(folder, shard) is None]
+
+
+def drop_receipts(folder: Path, shards: Iterable[Shard]) -> None:
+    """Remove the receipts of shards that are to be run again: their files are about to be others."""
+    with output_errors(folder):
+        for shard in shards:
+            receipt_path(folder, shard).unlink(missing_ok=True)
 
 
 def finished_receipt(folder: Path, shard: Shard) -> Receipt | None:

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from trailforge.pipelines.dataset import DataSet
@@ -21,7 +22,6 @@ from trailforge.pipelines.engine.shards import (
     RECEIPTS,
     SHARD_NAMES,
     Receipt,
-    Shard,
     load_receipt,
     receipt_path,
 )
@@ -44,77 +44,142 @@ _READERS = 8
 """Files that are hashed at a time."""
 
 
-def drop_rows(folder: Path, dataset: DataSet, tell: Callable[[str], None]) -> None:
-    """Remove what a run made: receipts, rows, card and figures. What people changed is kept, and told: `keep_changed`.
+@dataclass(frozen=True, slots=True)
+class OwnFiles:
+    """The files of a run in its folder, and what may be done to them."""
 
-    Its inputs and `run.json` stay until `write_settings` puts others in their place: so a kill in between leaves a run
-    that has nothing yet, and no folder of a stranger. The manifest stays, too: it says that the run was finished, by
-    which `--redo` knows that it is to begin once more.
-    """
-    keep_changed(folder, tell)
-    with output_errors(folder):
-        for path in sorted(own_files(folder, dataset), key=lambda path: path.parent.name != RECEIPTS):
-            name, table = path.relative_to(folder).as_posix(), path.parent.name
-            if not (name in (SETTINGS, MANIFEST, INVALID_ROWS) or table == INPUTS or name.startswith(STAGED)):
-                path.unlink(missing_ok=True)
-        for inner in map(Path, _names(dataset)):
-            for emptied in (inner, *inner.parents)[: len(inner.parts)]:
-                with contextlib.suppress(OSError):  # it is not there, or not empty
-                    (folder / emptied).rmdir()
+    folder: Path
+    dataset: DataSet
 
+    def refuse_strangers(self) -> None:
+        """Raise `OutputError` for a folder that holds things and no run, or whose tables are links to elsewhere."""
+        with output_errors(self.folder):
+            if not self.folder.is_dir():
+                return
+            linked = next((inner for inner in _names(self.dataset) if inner and _is_linked(self.folder, inner)), None)
+            if linked is not None:
+                raise OutputError(
+                    f"{self.folder / linked} is a link, and a run writes to no folder but its own; remove it"
+                )
+            if (self.folder / SETTINGS).exists():
+                return
+            strange = next(_strangers(self.folder), None)
+            if strange is not None:
+                what = f"holds no run (no {SETTINGS}) but other things, such as {strange}; give another --out"
+                raise OutputError(f"{self.folder} {what}")
 
-def has_nothing(folder: Path, dataset: DataSet) -> bool:
-    """Whether a run in a folder came to nothing: no receipt, no row, no figures, no call that was paid for."""
-    made = own_files(folder, dataset)
-    names = {path.relative_to(folder).as_posix() for path in made if path.parent.name != INPUTS}
-    is_begun = any(not (name in (SETTINGS, INVALID_ROWS) or name.startswith((STAGED, LOCK))) for name in names)
-    return not is_begun and not any((folder / kept).exists() for kept in KEPT)
+    def files(self) -> Iterator[Path]:
+        """The files of a run that are there, with those that a kill left half-written; not its ledger, nor its lock."""
+        for inner, names in _names(self.dataset).items():
+            if not _is_linked(self.folder, inner):
+                for path in plain_files(self.folder / inner):
+                    if re.fullmatch(names, unfinished_name(path.name) or path.name):
+                        yield path
 
+    def has_nothing(self) -> bool:
+        """Whether a run in the folder came to nothing: no receipt, no row, no figures, no call that was paid for."""
+        made = self.files()
+        names = {path.relative_to(self.folder).as_posix() for path in made if path.parent.name != INPUTS}
+        is_begun = any(not (name in (SETTINGS, INVALID_ROWS) or name.startswith((STAGED, LOCK))) for name in names)
+        return not is_begun and not any((self.folder / kept).exists() for kept in KEPT)
 
-def remove_leftovers(folder: Path, dataset: DataSet) -> None:
-    """Remove what a killed process left half-written. Only under the folder's lock."""
-    with output_errors(folder):
-        for path in own_files(folder, dataset):
-            if unfinished_name(path.name) is not None:
-                path.unlink(missing_ok=True)
+    def remove_leftovers(self) -> None:
+        """Remove what a killed process left half-written. Only under the folder's lock."""
+        with output_errors(self.folder):
+            for path in self.files():
+                if unfinished_name(path.name) is not None:
+                    path.unlink(missing_ok=True)
 
+    def drop_rows(self, tell: Callable[[str], None]) -> None:
+        """Remove what a run made: receipts, rows, card and figures. What people changed is kept, and told
+        (`keep_changed`).
 
-def remove_orphans(folder: Path, dataset: DataSet, settings: Settings) -> None:
-    """Remove rows and receipts of shards that the run no longer has, once all that it has are finished."""
-    known = _known_receipts(folder, dataset, settings)
-    known |= {folder / e.path for r in stage_receipts(dataset, folder, settings) for e in r.files}
-    known |= {folder / entry.path for entry in settings.files}
-    with output_errors(folder):
-        for path in own_files(folder, dataset):
-            is_of_a_shard = path.parent.name == RECEIPTS or path.suffix == ".parquet"
-            if is_of_a_shard and path not in known:
-                path.unlink(missing_ok=True)
+        Its inputs and `run.json` stay until `write_settings` puts others in their place: so a kill in between leaves a
+        run that has nothing yet, and no folder of a stranger. The manifest stays, too: it says that the run was
+        finished, by which `--redo` knows that it is to begin once more.
+        """
+        keep_changed(self.folder, tell)
+        with output_errors(self.folder):
+            for path in sorted(self.files(), key=lambda path: path.parent.name != RECEIPTS):
+                name, table = path.relative_to(self.folder).as_posix(), path.parent.name
+                if not (name in (SETTINGS, MANIFEST, INVALID_ROWS) or table == INPUTS or name.startswith(STAGED)):
+                    path.unlink(missing_ok=True)
+            for inner in map(Path, _names(self.dataset)):
+                for emptied in (inner, *inner.parents)[: len(inner.parts)]:
+                    with contextlib.suppress(OSError):  # it is not there, or not empty
+                        (self.folder / emptied).rmdir()
 
+    def drop_damaged(self, settings: Settings, tell: Callable[[str], None]) -> bool:
+        """Take away the receipts of damaged shards, and the manifest that counts on them; whether there was any damage.
 
-def refuse_strangers(folder: Path, dataset: DataSet) -> None:
-    """Raise `OutputError` for a folder that holds things and no run, or whose tables are links to elsewhere."""
-    with output_errors(folder):
-        if not folder.is_dir():
-            return
-        linked = next((inner for inner in _names(dataset) if inner and _is_linked(folder, inner)), None)
-        if linked is not None:
-            raise OutputError(f"{folder / linked} is a link, and a run writes to no folder but its own; remove it")
-        if (folder / SETTINGS).exists():
-            return
-        strange = next(_strangers(folder), None)
-        if strange is not None:
-            raise OutputError(
-                f"{folder} holds no run (no {SETTINGS}) but other things, such as {strange}; give another --out"
-            )
+        Each file is read once. `tell` is given a line for each that is damaged. Damaged inputs are told of, and stay:
+        the intake puts good ones in their place. So does a card that was changed, which may be somebody's work, while
+        nothing else is damaged; else it is kept aside (`keep_changed`). Receipts of later stages that do not say what
+        they were made of go with those before them, since what is made again may differ.
+        """
+        own = set(self.files())
+        receipts: dict[Path, Receipt] = {}
+        lost: list[Path] = []
+        for path in sorted(path for path in own if path.parent.name == RECEIPTS):
+            try:
+                receipts[path] = load_receipt(path)
+            except OutputError:
+                lost.append(path)
+        wrong = _find_damage(
+            self.folder, [*settings.files, *(entry for receipt in receipts.values() for entry in receipt.files)]
+        )
+        manifest, unreadable = _manifest(self.folder)
+        shown = _find_damage(self.folder, manifest.card) if manifest else {}
+        unreadable = [f"{path}: cannot be read" for path in lost] + unreadable
+        for line in (*unreadable, *(f"{self.folder / path}: {what}" for path, what in wrong.items())):
+            tell(f"{line}; it is made again")
+        gone = [path for path in shown if not (self.folder / path).is_file()]
+        is_damaged = bool(unreadable or wrong or gone)
+        for path, what in shown.items():
+            if path in gone:
+                tell(f"{self.folder / path}: {what}; it is made again")
+            elif not is_damaged:
+                tell(f"{self.folder / path}: {what}; it stays so; remove it to have it made again")
+        if is_damaged:
+            keep_changed(self.folder, tell)
+        if unreadable or wrong:
+            hit = {path: each.files for path, each in receipts.items() if any(e.path in wrong for e in each.files)}
+            _remove(self.folder, own, {**dict.fromkeys(lost, ()), **hit})
+        stages = planned_stages(self.dataset, self.folder, settings)
+        known = {receipt_path(self.folder, shard) for stage in stages for shard in stage.shards or ()}
+        untold = {path: each.files for path, each in receipts.items() if not each.made_of and path not in known}
+        if untold:
+            _remove(self.folder, own, untold)
+        return is_damaged
 
+    def drop_refused(self, settings: Settings, tell: Callable[[str], None]) -> bool:
+        """Take away the shards in which a server refused a prompt, and the manifest; whether there were any.
 
-def own_files(folder: Path, dataset: DataSet) -> Iterator[Path]:
-    """The files of a run that are there, with those that a kill left half-written; not its ledger, nor its lock."""
-    for inner, names in _names(dataset).items():
-        if not _is_linked(folder, inner):
-            for path in plain_files(folder / inner):
-                if re.fullmatch(names, unfinished_name(path.name) or path.name):
-                    yield path
+        All other replies of theirs are in the ledger: only what was refused is asked for again.
+        """
+        receipts = stage_receipts(self.dataset, self.folder, settings)
+        counts = [_count_refused(self.folder, receipt) for receipt in receipts]
+        refused = [receipt for receipt, count in zip(receipts, counts, strict=True) if count]
+        hit = {self.folder / RECEIPTS / f"{receipt.shard}.json": receipt.files for receipt in refused}
+        if hit:
+            tell(f"asking again for {sum(counts):,} refused prompts, in {len(hit):,} shards")
+            keep_changed(self.folder, tell)
+            _remove(self.folder, set(self.files()), hit)
+        else:
+            tell(f"{self.folder}: no prompt was refused, so there is none to ask for again")
+        return bool(hit)
+
+    def remove_orphans(self, settings: Settings) -> None:
+        """Remove rows and receipts of shards that the run no longer has, once all that it has are finished."""
+        receipts = stage_receipts(self.dataset, self.folder, settings)
+        known = {self.folder / RECEIPTS / f"{receipt.shard}.json" for receipt in receipts}
+        known |= {self.folder / entry.path for receipt in receipts for entry in receipt.files}
+        known |= {self.folder / entry.path for entry in settings.files}
+        with output_errors(self.folder):
+            for path in self.files():
+                is_of_a_shard = path.parent.name == RECEIPTS or path.suffix == ".parquet"
+                if is_of_a_shard and path not in known:
+                    path.unlink(missing_ok=True)
 
 
 def _names(dataset: DataSet) -> dict[str, str]:
@@ -156,85 +221,11 @@ def _find_damage(folder: Path, files: Iterable[FileEntry]) -> dict[str, str]:
         return {path: wrong for path, wrong in zip(entries, found, strict=True) if wrong}
 
 
-def drop_damaged(folder: Path, dataset: DataSet, settings: Settings, tell: Callable[[str], None]) -> bool:
-    """Take away the receipts of damaged shards, and the manifest that counts on them; whether there was any damage.
-
-    Each file is read once. `tell` is given a line for each that is damaged. Damaged inputs are told of, and stay: the
-    intake puts good ones in their place. So does a card that was changed, which may be somebody's work, while nothing
-    else is damaged; else it is kept aside (`keep_changed`). Receipts of later stages that do not say what they were
-    made of go with those before them, since what is made again may differ.
-    """
-    own = set(own_files(folder, dataset))
-    receipts: dict[Path, Receipt] = {}
-    lost: list[Path] = []
-    for path in sorted(path for path in own if path.parent.name == RECEIPTS):
-        try:
-            receipts[path] = load_receipt(path)
-        except OutputError:
-            lost.append(path)
-    wrong = _find_damage(
-        folder, [*settings.files, *(entry for receipt in receipts.values() for entry in receipt.files)]
-    )
-    manifest, unreadable = _manifest(folder)
-    shown = _find_damage(folder, manifest.card) if manifest else {}
-    unreadable = [f"{path}: cannot be read" for path in lost] + unreadable
-    for line in (*unreadable, *(f"{folder / path}: {what}" for path, what in wrong.items())):
-        tell(f"{line}; it is made again")
-    gone = [path for path in shown if not (folder / path).is_file()]
-    is_damaged = bool(unreadable or wrong or gone)
-    for path, what in shown.items():
-        if path in gone:
-            tell(f"{folder / path}: {what}; it is made again")
-        elif not is_damaged:
-            tell(f"{folder / path}: {what}; it stays so; remove it to have it made again")
-    if is_damaged:
-        keep_changed(folder, tell)
-    if unreadable or wrong:
-        hit = {path: each.files for path, each in receipts.items() if any(e.path in wrong for e in each.files)}
-        _remove(folder, own, {**dict.fromkeys(lost, ()), **hit})
-    known = _known_receipts(folder, dataset, settings)
-    untold = {path: each.files for path, each in receipts.items() if not each.made_of and path not in known}
-    if untold:
-        _remove(folder, own, untold)
-    return is_damaged
-
-
-def drop_refused(folder: Path, dataset: DataSet, settings: Settings, tell: Callable[[str], None]) -> bool:
-    """Take away the shards in which a server refused a prompt, and the manifest; whether there were any.
-
-    All other replies of theirs are in the ledger: only what was refused is asked for again.
-    """
-    receipts = stage_receipts(dataset, folder, settings)
-    counts = [_count_refused(folder, receipt) for receipt in receipts]
-    refused = [receipt for receipt, count in zip(receipts, counts, strict=True) if count]
-    hit = {folder / RECEIPTS / f"{receipt.shard}.json": receipt.files for receipt in refused}
-    if hit:
-        tell(f"asking again for {sum(counts):,} refused prompts, in {len(hit):,} shards")
-        keep_changed(folder, tell)
-        _remove(folder, set(own_files(folder, dataset)), hit)
-    else:
-        tell(f"{folder}: no prompt was refused, so there is none to ask for again")
-    return bool(hit)
-
-
 def _count_refused(folder: Path, receipt: Receipt) -> int:
     """Rows that stand for what was not made because a server refused a prompt."""
     paths = [folder / entry.path for entry in receipt.files if entry.path.startswith("rejected/")]
     reasons = (reason for path in paths for reason in read_columns(path, RejectedRow, ["reason"])["reason"].to_pylist())
     return sum(reason == PromptRefused.reason for reason in reasons)
-
-
-def drop_stale(folder: Path, shards: Iterable[Shard]) -> None:
-    """Remove the receipts of shards that are to be run again: their files are about to be others."""
-    with output_errors(folder):
-        for shard in shards:
-            receipt_path(folder, shard).unlink(missing_ok=True)
-
-
-def _known_receipts(folder: Path, dataset: DataSet, settings: Settings) -> set[Path]:
-    """Of the shards that the run has, as far as they are known."""
-    stages = planned_stages(dataset, folder, settings)
-    return {receipt_path(folder, shard) for stage in stages for shard in stage.shards or ()}
 
 
 def _manifest(folder: Path) -> tuple[Manifest | None, list[str]]:

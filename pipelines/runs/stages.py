@@ -48,8 +48,10 @@ class PlannedStage:
 def planned_stages(dataset: DataSet, folder: Path, settings: Settings) -> list[PlannedStage]:
     """In the order in which they run. Raises as `finished_receipt`."""
     planned: list[PlannedStage] = []
+    is_choosy = any(stage.is_wanted is not None for stage in dataset.stages)
+    config = run_configuration(dataset, settings) if is_choosy else None
     for stage in dataset.stages:
-        if stage.is_wanted is not None and not resolve(stage.is_wanted)(run_configuration(dataset, settings)):
+        if stage.is_wanted is not None and not resolve(stage.is_wanted)(config):
             continue
         before = planned[-1].shards if planned else None
         shards = settings.shards
@@ -77,10 +79,9 @@ def stage_receipts(dataset: DataSet, folder: Path, settings: Settings) -> list[R
     return found
 
 
-def is_complete(dataset: DataSet, folder: Path, settings: Settings) -> bool:
+def is_complete(folder: Path, planned: Iterable[PlannedStage]) -> bool:
     """Whether every shard of every stage is finished. Raises as `finished_receipt`."""
-    stages = planned_stages(dataset, folder, settings)
-    return all(stage.shards is not None and not missing_shards(folder, stage.shards) for stage in stages)
+    return all(stage.shards is not None and not missing_shards(folder, stage.shards) for stage in planned)
 
 
 def following(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,8 +32,10 @@ from trailforge.schemas import (
     Verdict,
     check_table_file,
     from_dict,
+    from_stored,
     is_read,
     iter_parquet,
+    parse_json,
     to_dict,
 )
 
@@ -66,11 +67,11 @@ def verify_run(folder: Path) -> Report:
 
 
 def _as_stored(made: Manifest, found: Manifest, dataset: DataSet) -> tuple[SchemaVersion, ...]:
-    """Tables in the versions that the manifest found says, where these are still read: a run may be older than we."""
-    versions = {each.table: each.version for each in found.schema_versions}
+    """Tables as the manifest found says, where they are still read so: a run may be older than we."""
+    stored = {each.table: each for each in found.schema_versions}
     return tuple(
-        replace(each, version=versions[each.table])
-        if is_read(dataset.all_tables[each.table].record, each.record, versions.get(each.table, ""))
+        replace(each, record=old.record, version=old.version)
+        if (old := stored.get(each.table)) and is_read(dataset.all_tables[each.table].record, old.record, old.version)
         else each
         for each in made.schema_versions
     )
@@ -140,7 +141,7 @@ def _check_strays(folder: Path, manifest: Manifest, tables: Iterable[str], repor
 
 
 _MOST_SHOWN = 20
-_SAID_LATER = ("right_by", "parts_at_fault")
+_SAID_LATER = ("right_by", "parts_at_fault", "protocol", "bad_answer", "provenance")
 """Fields that rows of an earlier version do not have, though they follow from what other tables hold."""
 
 
@@ -214,14 +215,15 @@ class RowChecks(ABC):
         for uid in expected:
             self.problem(name, uid, missing)
 
-    def _unsaid(self, table: str, name: str, rows: Sequence[Any]) -> dict[str, None]:
-        """What rows of an earlier version do not say of themselves yet. Its files have no such columns; those that
-        curation wrote again have them, and nothing in them."""
-        silent = [each for each in _SAID_LATER if rows and all(getattr(row, each, "") is None for row in rows)]
+    def _unsaid(self, table: str, name: str, rows: Sequence[Any]) -> dict[str, Any]:
+        """What rows of an earlier version do not say of themselves yet, with what stands in its place. Its files have
+        no such columns; those that curation wrote again have them, and nothing in them."""
+        optional = {each.name: each.default for each in fields(rows[0]) if each.name in _SAID_LATER} if rows else {}
+        silent = {each: held for each, held in optional.items() if all(getattr(row, each) == held for row in rows)}
         if silent and not self._undo.rows:
             columns = pq.read_schema(self.folder / table / name).names
-            silent = [each for each in silent if each not in columns]
-        return dict.fromkeys(silent)
+            return {each: held for each, held in silent.items() if each not in columns}
+        return silent
 
     def rejected_episodes(self, name: str, stage: str, record: type[T]) -> Iterator[tuple[T, Verdict]]:
         """What a stage rejected in a file, each with what is against it; a row that holds no episode is reported."""
@@ -229,13 +231,19 @@ class RowChecks(ABC):
             if row.stage != stage:
                 continue
             try:
-                episode: Any = from_dict(record, json.loads(row.payload))
+                content = parse_json(row.payload)
+                is_told = isinstance(content, dict) and "schema_version" in content  # not all records say theirs
+                episode: Any = from_stored(record, content, source="") if is_told else from_dict(record, content)
             except (ValueError, TypeError, InvalidInput) as error:
                 self.problem(name, row.uid, f"this rejected row holds no episode ({error})")
                 continue
-            if episode.uid != row.uid:
-                self.problem(name, row.uid, f"this rejected row holds another episode, {episode.uid}")
+            if uid_of(episode) != row.uid:
+                self.problem(name, row.uid, f"this rejected row holds another episode, {uid_of(episode)}")
             yield episode, Verdict(keep=False, reason=row.reason, score=row.score, detail=row.detail)
+
+    def left_out(self, name: str, stage: str) -> set[str]:
+        """Ids of what a stage has in a file of `rejected/`."""
+        return {row.uid for row in self.rows("rejected", name, RejectedRow) if row.stage == stage}
 
     def count_rejected(self, name: str) -> None:
         """Count a file of `rejected/` by stage and reason."""

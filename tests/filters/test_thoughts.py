@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.generators.strong_thoughts import REPLIES, ROWS, Reply
 from tests.support.rows import trajectory
-from trailforge.filters.thoughts import quotes, unfounded_thoughts
+from trailforge.filters.thoughts import find_unseen_facts, quotes, unfounded_thoughts
 from trailforge.generators.mcts_trajectories.story import narrate, rereads, story_of
 from trailforge.generators.mcts_trajectories.thoughts import thought_problem, with_thoughts
 
@@ -57,6 +57,7 @@ def test_what_a_strong_model_writes_passes(name: str) -> None:
         ("director", 2, "claim", "Fritz Lang is named as the one who directed it. He was a director, so it is clear."),
         ("director", 2, "claim", "Fritz Lang: he is described as its director in the four words that follow."),
         ("director", 1, "plan", "I split it into three parts and take the third part last, of four passages."),
+        ("director", 1, "plan", "I need three things: the film, its director, and where he was born."),
         ("networks", 3, "claim", "Apart from ABC and NBC, only CBS is left of the three."),
     ],
 )  # fmt: skip
@@ -166,6 +167,21 @@ def test_the_sentences_from_pools_pass_the_gate_too(name: str, seed: int) -> Non
     messages, spans = narrate(story_of(row, "reread" if rereads(row) else "search"), seed=str(seed))
     verdict = unfounded_thoughts(replace(row, messages=messages, spans=spans), max_words=MOST)
     assert verdict.keep, verdict.detail
+
+
+@pytest.mark.parametrize(
+    ("seen", "thought", "is_seen"),
+    [
+        ("The newly elected judge is Nisar.", "Nisar is the newest one.", True),
+        ("A fine hall stands there.", "Ava is the finest hall.", True),
+        ("It is a heavy stone.", "Ava is heavier than it.", True),
+        ("It is a big stone.", "Ava is the biggest stone.", True),
+        ("It is a stone.", "Ava is the greenest stone.", False),
+        ("It is a stone.", "Ava is a robber.", False),
+    ],
+)
+def test_a_comparative_is_seen_where_its_adjective_is(seen: str, thought: str, is_seen: bool) -> None:
+    assert (not list(find_unseen_facts(thought, [seen, "Ava"]))) is is_seen
 
 
 def test_an_answer_named_by_the_question_may_be_said_at_once() -> None:

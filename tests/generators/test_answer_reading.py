@@ -21,7 +21,7 @@ from tests.support.search_agent import Model
 from trailforge.generators.answer_reading import PURPOSE, most_facts
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.kg_trajectories.estimate import estimate
-from trailforge.generators.kg_trajectories.work import episodes_of
+from trailforge.generators.kg_trajectories.work import LIFE
 from trailforge.inference import Request
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.intake import RunInputs
@@ -52,7 +52,7 @@ def run(reader: Reader, folder: Path, question: Question = VAGUE, most: int = 1,
     run_config = replace(run_config, selection=replace(run_config.selection, most=most))
     unborn = tuple(each for each in TRIPLES if each[1] != "born")
     made = context(store(folder, unborn), reader, generator)
-    return asyncio.run(episodes_of(question, made, run_config))
+    return asyncio.run(LIFE.run_item(question, made, run_config))
 
 
 def reasons(result: ItemResult) -> list[str]:

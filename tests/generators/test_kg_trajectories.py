@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from trailforge.generators.kg_trajectories.config import (
 from trailforge.generators.kg_trajectories.reading import SearchTool
 from trailforge.generators.kg_trajectories.rows import holds_format, kg_sft_row, reward_of, steps_match
 from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig, contrastive_pairs, select
-from trailforge.generators.kg_trajectories.work import episodes_of, generate, hold_against_documents
+from trailforge.generators.kg_trajectories.work import LIFE, generate, hold_against_documents
 from trailforge.inference import Meter, Prices, Request
 from trailforge.inference.prompts import Prompts
 from trailforge.protocols import KG_SEARCH, result_filters
@@ -82,7 +83,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> KgStore:
     return store(tmp_path_factory.mktemp("kg"))
 
 
-async def five(graph: KgStore) -> tuple[KgTrajectory, ...]:
+async def five(graph: KgStore) -> Sequence[KgTrajectory]:
     """One episode of each sort, in the order good, wrong, again, malformed, at once."""
     script = agent(GOOD, WRONG, AGAIN, MALFORMED, AT_ONCE)
     return (await generate(QUESTION, context(graph, script, FREE))).rows
@@ -282,31 +283,32 @@ async def test_rows_survive_parquet(graph: KgStore) -> None:
 async def test_selection_and_pairs(graph: KgStore) -> None:
     good, wrong, again, malformed, at_once = rows = await five(graph)
     selection = select(rows)
-    assert selection.selected == (good,)
+    assert selection.kept == (good,)
     assert [(row.uid, verdict.reason) for row, verdict in selection.rejected] == [
         (wrong.uid, "wrong_answer"),
         (again.uid, "redundant_search"),
         (malformed.uid, "malformed"),
         (at_once.uid, "no_search"),
     ]
-    pairs = contrastive_pairs(selection.selected, selection.rejected, 10)
+    pairs = contrastive_pairs(selection.kept, selection.rejected, 10)
     assert {pair.reason for pair in pairs} == {"wrong_answer", "redundant_search", "malformed", "no_search"}
     assert {pair.good_uid for pair in pairs} == {good.uid}
+    bad_rewards = {row.uid: row.reward.total for row, _ in selection.rejected}
     for pair in pairs:
         assert pair.good_messages[: pair.diverges_at] == pair.bad_messages[: pair.diverges_at]
         assert pair.good_messages[pair.diverges_at] != pair.bad_messages[pair.diverges_at]
-        assert pair.good_reward > pair.bad_reward
+        assert pair.good_reward == good.reward.total > bad_rewards[pair.bad_uid] == pair.bad_reward
     by_reason = {pair.reason: pair for pair in pairs}
     assert (by_reason["wrong_answer"].diverges_at, by_reason["no_search"].diverges_at) == (4, 2)
     assert contrastive_pairs((), selection.rejected, 10) == []
-    assert len(contrastive_pairs(selection.selected, selection.rejected, 2)) == 2
+    assert len(contrastive_pairs(selection.kept, selection.rejected, 2)) == 2
 
 
 async def test_pairs_take_reasons_in_turn(graph: KgStore) -> None:
     script = agent(GOOD, WRONG, (DIRECTOR, DIED, turn("So it is.", answer="Beverly Hills")), AT_ONCE)
     rows = (await generate(QUESTION, context(graph, script, replace(FREE, episodes=4)))).rows
     selection = select(rows, EpisodeSelectionConfig())
-    pairs = contrastive_pairs(selection.selected, selection.rejected, 2)
+    pairs = contrastive_pairs(selection.kept, selection.rejected, 2)
     assert [pair.reason for pair in pairs] == ["wrong_answer", "no_search"]
 
 
@@ -323,7 +325,7 @@ async def test_sft_row(graph: KgStore, tmp_path: Path) -> None:
 # Guided episodes
 
 
-async def guided(graph: KgStore, **changes: object) -> tuple[KgTrajectory, ...]:
+async def guided(graph: KgStore, **changes: object) -> Sequence[KgTrajectory]:
     config = replace(GUIDED, **changes)  # type: ignore[arg-type]
     return (await generate(QUESTION, context(graph, reader, config))).rows
 
@@ -557,7 +559,7 @@ async def test_a_kg_filter_that_was_cut_costs_its_episode_alone(graph: KgStore) 
     assert (row.sample, row.final_answer) == (0, "Vienna")
     assert generated.broken.keys() == {1} and "it was cut" in str(generated.broken[1])
     assert generated.meter.usage(made.prices).cut_replies == 2, "what it cost is counted"
-    result = await episodes_of(QUESTION, made, KgRunConfig(generator=TWO))
+    result = await LIFE.run_item(QUESTION, made, KgRunConfig(generator=TWO))
     books = {line.name: line for line in result.stages}
     assert all(line.balance == 0 for line in result.stages)
     assert (books["episode"].inputs, books["episode"].accepted, books["filter"].inputs) == (2, 1, 1)

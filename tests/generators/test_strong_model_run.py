@@ -18,7 +18,7 @@ from tests.support.strong_model import StrongModel, read_recording
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import Context
 from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig
-from trailforge.generators.mcts_trajectories.work import search_question
+from trailforge.generators.mcts_trajectories.work import LIFE
 from trailforge.inference import Request
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.config import read_config
@@ -86,7 +86,7 @@ async def test_the_rows_of_a_strong_model(questions: dict[str, Question], record
     kinds, calls, results = Counter[str](), 0, list[ItemResult]()
     for uid, replies in recorded.items():
         model = StrongModel(replies, what_is_asked, is_steady=True)
-        result = await search_question(questions[uid], context_of(config, model, retrieval), config)
+        result = await LIFE.run_item(questions[uid], context_of(config, model, retrieval), config)
         calls += model.check_all_used().total()
         results.append(result)
         kinds.update(row.reflection_error or row.kind for row in result.rows["mcts_trajectories"])

@@ -30,7 +30,7 @@ from trailforge.generators.mcts_trajectories.thoughts import (
     doubts_of,
     reply_schema,
 )
-from trailforge.inference import Prices, Request, Usage
+from trailforge.inference import Meter, Prices, Request
 from trailforge.retrieval import RetrievalConfig, open_retrieval
 from trailforge.schemas import Trajectory, Verdict
 from trailforge.schemas.text import count_conversation
@@ -44,7 +44,7 @@ def run(
     *rows: Trajectory,
     config: ThoughtsConfig = THOUGHTS,
     filters: FilterConfig = FILTERS,
-) -> tuple[list[Trajectory], Usage, ScriptedModel]:
+) -> tuple[list[Trajectory], Meter, ScriptedModel]:
     """The rows as they are told, what it took, and the model that was asked; none is rejected."""
     told, rejected, usage, model = check(script, *rows, config=config, filters=filters)
     assert rejected == []
@@ -56,7 +56,7 @@ def check(
     *rows: Trajectory,
     config: ThoughtsConfig = THOUGHTS,
     filters: FilterConfig = FILTERS,
-) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]], Usage, ScriptedModel]:
+) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]], Meter, ScriptedModel]:
     """The rows as they are told, those that are rejected, what it took, and the model that was asked."""
     model = ScriptedModel(script)
     mode = "reread" if any(map(rereads, rows)) else "search"
@@ -104,6 +104,22 @@ def test_a_row_is_told_in_the_models_words(name: str) -> None:
     assert texts_of(told, "mend") == [text for field, text in fields if field == "reflection"]
     assert texts_of(told, "plan") == [text for field, text in fields if field in ("plan", "new_plan")]
     assert sft_row(told).spans == told.spans
+
+
+def test_a_reply_that_cannot_be_used_is_written_again_with_the_reason() -> None:
+    good = json.dumps(REPLIES["campuses"])
+    bad = good.replace("Let me start with", "I know it is 12, but check")
+
+    def script(request: Request) -> str:
+        return good if "cannot be used" in prompt_text(request) else bad
+
+    (told,), usage, model = run(script, ROWS["campuses"], config=replace(THOUGHTS, tries=2))
+    assert told.thoughts == "model" and usage.calls == 2
+    first, second = map(prompt_text, model.requests)
+    assert second.startswith(first) and "turn 2: the number 12" in second.removeprefix(first)
+    assert told.provenance.call_keys[-2:] == tuple(request.key for request in model.requests)
+    (kept,), usage, _ = run(lambda request: bad, ROWS["campuses"], config=replace(THOUGHTS, tries=2))
+    assert kept.thoughts == "templates" and usage.calls == 2
 
 
 @pytest.mark.parametrize(
@@ -277,7 +293,7 @@ def test_each_row_has_its_own_call_and_none_is_made_where_pools_are_asked_for() 
     )
     assert [row.thoughts for row in told] == ["model", "model"] and usage.calls == 2
     told, usage, model = run(says("campuses"), *rows, config=ThoughtsConfig())
-    assert told == rows and usage == Usage() and not model.requests
+    assert told == rows and usage.calls == 0 and not model.requests
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -82,6 +82,7 @@ def write_kg(folder: Path) -> None:
         uid="p", question_id="q", question=good.question, answer="Vienna", good_uid=good.uid, bad_uid=bad.uid,
         good_messages=good.messages, bad_messages=bad.messages, diverges_at=len(good.messages) - 1,
         reason="wrong_answer", detail="'Graz' instead of 'Vienna'", good_reward=1.5, bad_reward=0.6, origin="oracle",
+        parts_at_fault=True,
     )  # fmt: skip
     write(folder, "kg_trajectories", KgTrajectory, [good])
     write(folder, "pairs", ContrastivePair, [pair])

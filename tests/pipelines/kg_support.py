@@ -18,9 +18,9 @@ from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.filters import KgQuestionFilterConfig
 from trailforge.generators.kg_questions.generate import KgWriterConfig
 from trailforge.generators.kg_trajectories import DATASET as KG
-from trailforge.generators.kg_trajectories import work
 from trailforge.generators.kg_trajectories.config import KgGeneratorConfig, KgPromptNames, KgRunConfig, ReadingConfig
-from trailforge.generators.kg_trajectories.work import search_stage
+from trailforge.generators.kg_trajectories.work import LIFE
+from trailforge.generators.searched import take_in
 from trailforge.inference import ModelClient, Request
 from trailforge.pipelines.dataset import DataSet
 from trailforge.pipelines.engine.model_stage import ModelWork
@@ -105,7 +105,7 @@ def searched_graph(folder: Path, count: int = QUESTIONS) -> Path:
 
 def begin_trajectories(folder: Path, source: Path, config: KgRunConfig) -> Settings:
     """Take the questions in."""
-    settings = work.take_in(RunInputs(dataset="kg_trajectories", files=(source,)), folder, config)
+    settings = take_in(RunInputs(dataset="kg_trajectories", files=(source,)), folder, config)
     write_settings(folder, settings)
     return settings
 
@@ -113,7 +113,7 @@ def begin_trajectories(folder: Path, source: Path, config: KgRunConfig) -> Setti
 def search_shards(folder: Path, settings: Settings, shards: Sequence[Shard]) -> None:
     """Run some shards. `ModelWork.client` has to be `scripted_client`."""
     config: KgRunConfig = run_configuration(KG, settings)
-    work = ModelWork(stage=search_stage, folder=str(folder), run_id=settings.run_id, config=config)
+    work = ModelWork(stage=LIFE.model_stage(KG), folder=str(folder), run_id=settings.run_id, config=config)
     run_pipeline(work, folder, shards, IN_PROCESS)
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from tests.support import world
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.generators.mcts_trajectories import DATASET as MCTS
-from trailforge.generators.mcts_trajectories import work
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import GeneratorConfig
-from trailforge.generators.mcts_trajectories.work import search_stage
+from trailforge.generators.mcts_trajectories.work import LIFE
+from trailforge.generators.searched import take_in as take_questions
 from trailforge.inference import ModelClient, Request
 from trailforge.mcts.inputs import SearchConfig
 from trailforge.mcts.rollout import RolloutConfig
@@ -46,7 +46,7 @@ QUESTIONS = 21
 class ScriptedWork(ModelWork):
     """The work of the pipeline, with a model that errs now and then in place of a server."""
 
-    stage: ModelStage = search_stage
+    stage: ModelStage = field(default_factory=lambda: LIFE.model_stage(MCTS))
 
     async def client(self) -> ModelClient:
         """In place of `ModelWork.client`."""
@@ -58,7 +58,7 @@ def take_in(
     source: Path, folder: Path, config: MctsRunConfig, limit: int | None = None, refused: Refusals = NONE
 ) -> Settings:
     """The questions of a file."""
-    return work.take_in(
+    return take_questions(
         RunInputs(dataset="mcts_trajectories", files=(source,), limit=limit, refused=refused), folder, config
     )
 

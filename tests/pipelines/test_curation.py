@@ -276,11 +276,11 @@ def with_other_reward(rows: list[CuratedRow]) -> list[CuratedRow]:
     [
         ("mcts_trajectories", Trajectory, first_with(question="Another?"), "not what people left of what the run made"),
         ("mcts_trajectories", Trajectory, lambda rows: rows[:-1], "stage filter: .* accepted, .* rows found"),
-        ("sft", SftRow, lambda rows: rows[1:], "SFT row of a trajectory is missing"),
+        ("sft", SftRow, lambda rows: rows[1:], "this row of sft is missing"),
         ("curated", CuratedRow, first_with(reason="bad"), "not the rows that people rejected"),
         ("curated", CuratedRow, first_with(detail="zoe: dull"), "not the rows that people rejected"),
         ("curated", CuratedRow, lambda rows: rows[1:], "stage filter: .* accepted, .* rows found"),
-        ("curated", CuratedRow, with_other_reward, "its reward is not that"),
+        ("curated", CuratedRow, with_other_reward, "reward is not what follows from its question"),
         ("curated", CuratedRow, first_with(payload="{"), "not valid JSON"),
     ],
 )

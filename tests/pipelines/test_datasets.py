@@ -11,6 +11,7 @@ import pytest
 from tests.pipelines.support import FinishedRun
 from trailforge.pipelines.dataset import resolve
 from trailforge.pipelines.datasets import dataset_names, load_dataset, with_roles
+from trailforge.pipelines.life import Life
 from trailforge.pipelines.runs.config import RunConfig
 from trailforge.pipelines.runs.finish import MANIFEST, read_manifest
 from trailforge.pipelines.runs.verify import RowChecks, verify_run
@@ -24,7 +25,9 @@ def test_a_declaration_names_only_what_is_there(name: str) -> None:
     stages = [each for s in dataset.stages for each in (s.run, s.follow, s.is_wanted) if each is not None]
     tables = [each for t in dataset.all_tables.values() for each in (t.made_of, t.refit, t.sft) if each is not None]
     assert all(callable(resolve(each)) for each in (*stages, *tables, dataset.take_in, dataset.card))
-    assert issubclass(resolve(dataset.config), RunConfig) and issubclass(resolve(dataset.checks), RowChecks)
+    checks = resolve(dataset.checks)
+    assert issubclass(resolve(dataset.config), RunConfig)
+    assert isinstance(getattr(checks, "__self__", None), Life) or issubclass(checks, RowChecks)
     assert dataset.preset in preset_names(name) and dataset.rows in dataset.tables and dataset.name == name
     assert {dataset.candidates, dataset.conversations} <= {"", *dataset.tables}
     assert all(callable(resolve(each)) for each in dataset.lists.values())

@@ -131,7 +131,7 @@ def test_a_forged_plan_and_a_conflict_that_was_dropped_are_found(finished_kg: Co
             "kg_trajectories": "stage filter: {rows} accepted, {fewer} rows found",
             "rejected": "rows in rejected/",
         },
-        {"sft": "this SFT row of an episode is missing", "pairs": "this pair of episodes is missing"},
+        {"sft": "this row of sft is missing", "pairs": "this row of pairs is missing"},
     ],
     ids=["episodes", "made of them"],
 )
@@ -176,8 +176,8 @@ PAIRS: dict[str, Changes] = {
 @pytest.mark.parametrize(
     ("table", "changes", "found"),
     [
-        ("sft", SFT_ROWS, "this SFT row is not what its episode gives"),
-        ("pairs", PAIRS, "this pair is not what its episodes give"),
+        ("sft", SFT_ROWS, "this row of sft is not what kept rows give"),
+        ("pairs", PAIRS, "this row of pairs is not what kept rows give"),
     ],
     ids=["sft", "pairs"],
 )
@@ -209,7 +209,7 @@ def test_rows_of_a_version_that_did_not_say_what_finds_them_right_are_no_problem
 
     def is_amiss() -> bool:
         edit_manifest(folder, refit)
-        return any("is not what its episode gives" in each for each in verify_run(folder).problems)
+        return any("is not what kept rows give" in each for each in verify_run(folder).problems)
 
     of_before(path, "1.3", "right_by")
     assert "right_by" not in pq.read_schema(path).names and not is_amiss()
@@ -217,9 +217,32 @@ def test_rows_of_a_version_that_did_not_say_what_finds_them_right_are_no_problem
     assert is_amiss()
 
 
+def test_pairs_of_a_version_before_are_held_against_what_they_say(original_kg: Runs, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(original_kg["free"].folder, tmp_path / "run"))
+    new = ("protocol", "agent", "agent_config", "backend", "index", "bad_answer", "parts_at_fault", "provenance")
+    paths = sorted((folder / "pairs").glob("*.parquet"))
+    for path in paths:
+        for column in new:
+            of_before(path, "1.0", column)
+
+    def refit(content: dict[str, Any]) -> None:
+        for path in paths:
+            name = path.relative_to(folder).as_posix()
+            next(each for each in content["files"] if each["path"] == name)["sha256"] = sha256_of(path)
+        next(each for each in content["schema_versions"] if each["table"] == "pairs")["version"] = "1.0"
+
+    edit_manifest(folder, refit)
+    assert [each for each in verify_run(folder).problems if "run.json" not in each] == []
+    table = pq.read_table(paths[0])
+    at = table.column_names.index("reason")
+    pq.write_table(table.set_column(at, table.schema.field(at), pa.array(["so"] * len(table))), paths[0])
+    edit_manifest(folder, refit)
+    assert any("this row of pairs is not what kept rows give" in each for each in verify_run(folder).problems)
+
+
 REJECTED_EPISODES: dict[str, tuple[Changes, str]] = {
-    "reason": (lambda row: {"reason": "low_reward"}, "the filters choose others of its episodes, or for other reasons"),
-    "detail": (lambda row: {"detail": "so"}, "the filters choose others of its episodes, or for other reasons"),
+    "reason": (lambda row: {"reason": "low_reward"}, "the filters choose others of its rows, or for other reasons"),
+    "detail": (lambda row: {"detail": "so"}, "the filters choose others of its rows, or for other reasons"),
     "uid": (lambda row: {"uid": "none"}, "this rejected row holds another episode"),
     "payload": (lambda row: {"payload": "{"}, "this rejected row holds no episode"),
     "answer": (payload_with(answer="Nobody"), "rejected: answer is not what follows"),

@@ -28,7 +28,7 @@ from trailforge.pipelines.dataset import DataSet, resolve
 from trailforge.pipelines.datasets import all_lists, all_tables, dataset_names, dataset_of, load_dataset
 from trailforge.pipelines.runs.finish import CARD, finished_run
 from trailforge.pipelines.runs.intake import read_settings, run_configuration
-from trailforge.pipelines.runs.own_files import drop_rows
+from trailforge.pipelines.runs.own_files import OwnFiles
 from trailforge.pipelines.runs.stages import is_complete, planned_stages
 from trailforge.pipelines.runs.status import read_status
 from trailforge.pipelines.runs.verify import Report, verify_run
@@ -165,7 +165,7 @@ def test_a_run_that_was_killed_goes_on_and_runs_no_finished_shard_again(finished
     ended = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=800)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     before, dataset, settings = stamps(out), load_dataset("toy_sums"), read_settings(out)
-    assert settings is not None and not is_complete(dataset, out, settings)
+    assert settings is not None and not is_complete(out, planned_stages(dataset, out, settings))
     assert [stage.shards is None for stage in planned_stages(dataset, out, settings)] == [False, True]
     assert "shards/part-00000" in " ".join(before) and "shards/part-00001" not in " ".join(before)
     assert "toy-sums … --questions" in read_status(out).next
@@ -189,7 +189,7 @@ def test_it_verifies_and_a_changed_row_is_found(finished: Path, tmp_path: Path) 
 def test_dropping_its_rows_takes_all_that_it_wrote_and_nothing_else(tmp_path: Path) -> None:
     make(tmp_path / "run", questions_file(tmp_path))
     (tmp_path / "run" / "notes.txt").write_text("mine")
-    drop_rows(tmp_path / "run", load_dataset("toy_sums"), print)
+    OwnFiles(tmp_path / "run", load_dataset("toy_sums")).drop_rows(print)
     left = {path.name for path in (tmp_path / "run").iterdir() if path.name != ".lock"}
     assert left == {"inputs", "run.json", "manifest.json", "notes.txt"}
 

@@ -11,13 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.schemas.test_arrow import RECORDS
-from trailforge.generators.agent_trajectories.record import AgentPair, AgentTrajectory
+from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.pipelines.runs.finish import MANIFEST, read_manifest
 from trailforge.retrieval.backends import PLAIN
 from trailforge.schemas import (
     Bundle,
     BundleInput,
     BundleQuestion,
+    ContrastivePair,
     InvalidInput,
     KgQuestion,
     KgTrajectory,
@@ -159,7 +160,8 @@ def test_each_version_that_is_still_read_has_a_stored_file() -> None:
     """Whoever raises a version keeps a file of the one before here; that is what proves its migration."""
     for record in RECORDS:
         for version in getattr(record, "EARLIER", ()):
-            assert list(BEFORE.glob(f"{stored_name(record).lower()}-{version}.*")), f"{stored_name(record)} {version}"
+            name, _, number = f"{stored_name(record)} {version}".rpartition(" ")
+            assert list(BEFORE.glob(f"{name.split()[-1].lower()}-{number}.*")), f"{name} {number}"
         for path in BEFORE.glob(f"{stored_name(record).lower()}-*.parquet"):
             assert read_parquet(path, record)
 
@@ -235,10 +237,11 @@ def test_rows_before_searched_what_is_called_plain_now() -> None:
         rows = read_parquet(BEFORE / f"agentepisode-{version}.parquet", AgentEpisode)
         stored = pq.read_table(BEFORE / f"agentepisode-{version}.parquet", columns=["backend"])["backend"].to_pylist()
         assert [row.backend for row in rows] == [f"{name}_plain" for name in stored] and stored
-    (pair,) = read_parquet(BEFORE / "agentpair-1.1.parquet", AgentPair)
     (verified,) = read_parquet(BEFORE / "agenttrajectory-1.2.parquet", AgentTrajectory)
-    assert (pair.backend, verified.episode.backend) == ("raptor_plain", "graph_rag_plain")
+    assert verified.episode.backend == "graph_rag_plain"
     assert rename_back_end({"backend": "dense"}) == {"backend": "dense"}
+    for version in ("1.0", "1.1"):
+        assert ContrastivePair.EARLIER[f"AgentPair {version}"]({"backend": "raptor"}) == {"backend": "raptor_plain"}
     assert CALLED_PLAIN == PLAIN
 
 
@@ -271,9 +274,32 @@ def test_a_tree_before_has_no_thoughts_and_no_kept_prefix() -> None:
 
 def test_pairs_before_do_not_say_whether_they_part_at_the_fault() -> None:
     (stored,) = read_parquet(BEFORE / "preferencerow-1.0.parquet", PreferenceRow)
-    (pair,) = read_parquet(BEFORE / "agentpair-1.0.parquet", AgentPair)
+    (pair,) = read_parquet(BEFORE / "agentpair-1.0.parquet", ContrastivePair)
     assert stored.parts_at_fault is pair.parts_at_fault is None
     assert stored.shows_fault, "its worse end is one turn"
+
+
+def test_pairs_of_agents_and_of_graphs_before_are_read_as_the_one_record_of_now() -> None:
+    (of_agent,) = read_parquet(BEFORE / "agentpair-1.1.parquet", ContrastivePair)
+    (of_graph,) = read_parquet(BEFORE / "contrastivepair-1.0.parquet", ContrastivePair)
+    assert {of_agent.schema_version, of_graph.schema_version} == {version_of(ContrastivePair)}
+    assert (of_agent.agent, of_agent.protocol, of_agent.backend) == ("search_r1", "search_r1", "bm25")
+    assert of_agent.provenance is not None and of_agent.provenance.call_keys and of_agent.bad_answer
+    assert of_agent.good_reward is of_agent.bad_reward is None and of_agent.origin == "policy"
+    assert of_graph.good_reward is not None and of_graph.provenance is None and of_graph.bad_answer == ""
+    told = [pair.preference("d", "kg_search") for pair in (of_agent, of_graph)]
+    assert [(row.protocol, row.parts_at_fault) for row in told] == [
+        ("search_r1", of_agent.parts_at_fault),
+        ("kg_search", True),
+    ]
+    assert all(row.chosen != row.rejected and row.chosen[0].role == "assistant" for row in told)
+
+
+def test_a_record_reads_another_ones_rows_in_the_versions_that_it_names_alone() -> None:
+    assert is_read(ContrastivePair, "AgentPair", "1.1") and not is_read(ContrastivePair, "AgentPair", "2.0")
+    assert not is_read(ContrastivePair, "ContrastivePair", "1.1") and not is_read(Question, "AgentPair", "1.1")
+    with pytest.raises(InvalidInput, match="holds AgentPair rows, expected Question"):
+        read_parquet(BEFORE / "agentpair-1.1.parquet", Question)
 
 
 def test_questions_before_do_not_tell_given_golds_from_a_graphs_names() -> None:

@@ -133,7 +133,7 @@ def _kg_pair(asked: Question, row: SftRow) -> ContrastivePair:
     return ContrastivePair(
         uid=f"p-{asked.id}", question_id=asked.id, question=asked.question, answer=asked.answer, good_uid=row.uid,
         bad_uid="bad", good_messages=good, bad_messages=(*good[:2], wrong), diverges_at=2, reason="wrong_answer",
-        detail="'Graz'", good_reward=1.5, bad_reward=0.6, origin="policy",
+        detail="'Graz'", good_reward=1.5, bad_reward=0.6, origin="policy", parts_at_fault=True,
     )  # fmt: skip
 
 

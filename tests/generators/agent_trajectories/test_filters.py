@@ -490,6 +490,7 @@ def test_a_pair_is_right_against_wrong_after_one_prompt(runs: list[Any], most: i
         assert pair.good_messages[:at] == pair.bad_messages[:at]
         assert pair.good_messages[at] != pair.bad_messages[at]
         assert pair.good_messages[at].train and pair.bad_messages[at].train
+        assert pair.provenance is not None
         assert pair.provenance.call_keys == (*good.provenance.call_keys, *bad.provenance.call_keys)
 
 

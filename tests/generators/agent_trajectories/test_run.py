@@ -18,7 +18,7 @@ from tests.support.search_agent import Model
 from tests.support.world import write_questions
 from trailforge.flows import execute as execution
 from trailforge.flows.execute import RunRequest, execute
-from trailforge.generators.agent_trajectories import DATASET, AgentPair, AgentTrajectory
+from trailforge.generators.agent_trajectories import DATASET, AgentTrajectory
 from trailforge.generators.agent_trajectories.config import AgentRunConfig
 from trailforge.inference import ModelClient
 from trailforge.inspector.terminal import show_end, show_rows
@@ -28,7 +28,7 @@ from trailforge.pipelines.runs.finish import CARD, finished_run
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.presets import load_preset
 from trailforge.protocols import SEARCH_R1
-from trailforge.schemas import Manifest, PreferenceRow, RejectedRow, SftRow, read_rows
+from trailforge.schemas import ContrastivePair, Manifest, PreferenceRow, RejectedRow, SftRow, read_rows
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import open_set
@@ -96,12 +96,13 @@ def test_the_books_balance_and_every_draw_is_a_row_or_rejected(original: Path) -
 
 def test_every_row_says_where_it_is_from(original: Path) -> None:
     rows: list[AgentTrajectory] = rows_of(original, "agent_trajectories")
-    pairs: list[AgentPair] = rows_of(original, "pairs")
+    pairs: list[ContrastivePair] = rows_of(original, "pairs")
     sft: list[SftRow] = rows_of(original, "sft")
     assert pairs and [row.uid for row in sft] == [row.uid for row in rows]
     for row in (*rows, *pairs, *sft):
         origin = row.provenance
-        assert (origin.model, origin.seed, origin.retriever) == ("scripted", 0, "bm25") and origin.call_keys
+        assert origin is not None and origin.call_keys
+        assert (origin.model, origin.seed, origin.retriever) == ("scripted", 0, "bm25")
         assert origin.run_id == finished_run(original)[0].run_id and origin.prompt_version
     assert {(row.agent, row.agent_config) for row in (*rows, *pairs)} == {(SEARCH_R1.name, rows[0].agent_config)}
     assert all(SEARCH_R1.validate(row.episode.messages, strict=True) == [] for row in rows)
@@ -197,10 +198,10 @@ CHANGES: dict[str, tuple[Changes, str]] = {
         lambda r: {"episode": replace(r.episode, searches=r.episode.searches[:-1])},
         "its searches and answer are not those",
     ),
-    "share": (lambda r: {"right_draws": r.right_draws % 5 + 1}, "the share of its draws"),
+    "share": (lambda r: {"right_draws": r.right_draws % 5 + 1}, "right_draws is not what follows"),
     "memory": (lambda r: {"memory_answers": r.golds}, OTHERS),
-    "asked": (lambda r: {"memory_draws": 0}, "asked from memory another number"),
-    "agent": (lambda r: {"agent_config": "x"}, "it is of another agent"),
+    "asked": (lambda r: {"memory_draws": 0}, "memory_draws is not what follows"),
+    "agent": (lambda r: {"agent_config": "x"}, "agent_config is not what follows"),
     "question": (lambda r: {"question_id": "none"}, "is not among the inputs"),
     "scores": (lambda r: {"filters": ()}, OTHERS),
 }
@@ -245,13 +246,13 @@ def test_a_pair_and_an_sft_row_that_are_changed_or_gone_are_found(copy: Path) ->
     changes: dict[str, tuple[Changes, str, str]] = {
         "pairs": (
             lambda row: {"bad_answer": "Somebody"},
-            "this pair is not what its episodes give",
-            "this pair of episodes is missing",
+            "this row of pairs is not what kept rows give",
+            "this row of pairs is missing",
         ),
         "sft": (
             lambda row: {"train": (True,) * len(row.train)},
-            "this SFT row is not what its episode gives",
-            "this SFT row of an episode is missing",
+            "this row of sft is not what kept rows give",
+            "this row of sft is missing",
         ),
     }
     wanted = set[str]()

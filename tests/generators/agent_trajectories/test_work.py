@@ -23,7 +23,7 @@ from trailforge.generators.agent_trajectories.config import (
     configure,
 )
 from trailforge.generators.agent_trajectories.estimate import calls_of, estimate
-from trailforge.generators.agent_trajectories.work import AgentContext, episodes_of, open_context
+from trailforge.generators.agent_trajectories.work import LIFE, AgentContext, open_context
 from trailforge.inference import Request
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.engine.shards import ItemResult
@@ -56,7 +56,7 @@ def draw(
 
     async def run() -> ItemResult:
         context: AgentContext = open_context(work, client)
-        return await episodes_of(question, context, config)
+        return await LIFE.run_item(question, context, config)
 
     return asyncio.run(run()), client
 

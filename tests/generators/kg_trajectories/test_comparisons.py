@@ -107,9 +107,9 @@ async def test_a_wrong_conclusion_is_rejected_and_makes_a_pair_of_the_last_turn(
     one_passage = replace(GUIDED, top_k=1)  # two would bring both documents at once
     right, wrong = rows = (await generate(CITIES, context(graph, reader("no", "yes"), one_passage))).rows
     chosen = select(rows)
-    assert chosen.selected == (right,)
+    assert chosen.kept == (right,)
     assert [(row.uid, verdict.reason) for row, verdict in chosen.rejected] == [(wrong.uid, "wrong_answer")]
-    (pair,) = contrastive_pairs(chosen.selected, chosen.rejected, 4)
+    (pair,) = contrastive_pairs(chosen.kept, chosen.rejected, 4)
     assert pair.diverges_at == len(right.messages) - 1
 
 

@@ -16,7 +16,7 @@ from tests.support.kg_agent import searched_store
 from tests.support.kg_episodes import context
 from trailforge.generators.kg_trajectories.config import KgGeneratorConfig, KgRunConfig
 from trailforge.generators.kg_trajectories.selection import rests_on_form
-from trailforge.generators.kg_trajectories.work import episodes_of
+from trailforge.generators.kg_trajectories.work import LIFE
 from trailforge.inference import Request
 from trailforge.protocols import KG_SEARCH
 from trailforge.protocols.turns import Search, Turn
@@ -104,7 +104,7 @@ def made(
     pairs, kinds, forms = [], Counter[str](), 0
     for question in questions:
         agent = ErringAgent(question)
-        result = asyncio.run(episodes_of(question, context(graph, agent, episodes), KgRunConfig(generator=episodes)))
+        result = asyncio.run(LIFE.run_item(question, context(graph, agent, episodes), KgRunConfig(generator=episodes)))
         pairs += [(question, pair) for pair in result.rows["pairs"]]
         kinds += agent.kinds
         rejected = [row for row in result.rows["rejected"] if row.reason == "wrong_answer"]

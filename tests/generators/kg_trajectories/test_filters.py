@@ -437,9 +437,9 @@ def test_selection_takes_the_best_and_then_the_unlike() -> None:
     unlike = rewarded(episode(*(replace(s, answer=None) for s in other_way), plan=()), 0.3)
     config = EpisodeSelectionConfig(most=2, diversity=0.5, max_similarity=1.0)
     chosen = select([alike, unlike, best], config)
-    assert chosen.selected == (best, unlike)
+    assert chosen.kept == (best, unlike)
     assert [(row, v.reason) for row, v in chosen.rejected] == [(alike, "surplus")]
-    assert select([alike, unlike, best], replace(config, diversity=0.0)).selected == (best, alike)
+    assert select([alike, unlike, best], replace(config, diversity=0.0)).kept == (best, alike)
     strict = select([alike, best], replace(config, max_similarity=0.5))
     assert [v.reason for _, v in strict.rejected] == ["too_similar"]
     assert similarity(best, best) == 1.0 and 0 < similarity(best, alike) < 1
@@ -459,7 +459,7 @@ def test_selection_prefers_what_asked_the_graph_for_something_it_has() -> None:
     fruitful = episode(FIRST, replace(SECOND, triples_kept=born))
     in_vain = episode(FIRST, replace(SECOND, relations=(replace(SECOND.relations[0], phrase="x", relation_id="x"),)))
     assert (count_vain_searches(fruitful), count_vain_searches(in_vain)) == (1, 2)
-    assert select([in_vain, fruitful], EpisodeSelectionConfig(most=1)).selected == (fruitful,)
+    assert select([in_vain, fruitful], EpisodeSelectionConfig(most=1)).kept == (fruitful,)
 
 
 ANSWERS = st.sampled_from(["Vienna", "Wien", "Lviv", ""])
@@ -479,7 +479,7 @@ ANSWERS = st.sampled_from(["Vienna", "Wien", "Lviv", ""])
 def test_selection_accounts_for_every_episode_once(rows: list[KgTrajectory], most: int) -> None:
     chosen = select(rows, EpisodeSelectionConfig(most=most))
     rejected = [row for row, _ in chosen.rejected]
-    assert sorted(map(id, [*chosen.selected, *rejected])) == sorted(map(id, rows))
-    assert len(chosen.selected) <= most
+    assert sorted(map(id, [*chosen.kept, *rejected])) == sorted(map(id, rows))
+    assert len(chosen.kept) <= most
     assert all(not verdict.keep and verdict.detail for _, verdict in chosen.rejected)
-    assert all(row.final_answer in ("Vienna", "Wien") for row in chosen.selected)
+    assert all(row.final_answer in ("Vienna", "Wien") for row in chosen.kept)

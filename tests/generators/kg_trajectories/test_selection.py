@@ -186,8 +186,8 @@ DRAWS = st.tuples(*map(st.sampled_from, STEPS)).map(lambda steps: told(*steps, a
 @given(drawn=st.lists(DRAWS, max_size=8))
 def test_every_pair_parts_at_a_first_mistake_and_no_two_alike(drawn: list[KgTrajectory]) -> None:
     chosen = select([replace(row, sample=n, uid=str(n)) for n, row in enumerate(drawn)])
-    rows = {row.uid: row for row in (*chosen.selected, *(row for row, _ in chosen.rejected))}
-    pairs = contrastive_pairs(chosen.selected, chosen.rejected, 9)
+    rows = {row.uid: row for row in (*chosen.kept, *(row for row, _ in chosen.rejected))}
+    pairs = contrastive_pairs(chosen.kept, chosen.rejected, 9)
     for pair in pairs:
         good, bad = rows[pair.good_uid], rows[pair.bad_uid]
         assert pair.diverges_at >= common_prefix(good.messages, bad.messages)
@@ -213,7 +213,7 @@ def as_read(row: KgTrajectory, **changes: Any) -> KgTrajectory:
 
 def pairs_of(*rows: KgTrajectory) -> list[tuple[str, str]]:
     chosen = select(rows)
-    pairs = contrastive_pairs(chosen.selected, chosen.rejected, 9)
+    pairs = contrastive_pairs(chosen.kept, chosen.rejected, 9)
     return sorted((KG_SEARCH.answer_of(pair.good_messages), KG_SEARCH.answer_of(pair.bad_messages)) for pair in pairs)
 
 

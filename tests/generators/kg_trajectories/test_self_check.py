@@ -16,7 +16,7 @@ from tests.support.scripted import prompt_text
 from trailforge.generators.kg_trajectories.config import KgContext, KgGeneratorConfig, KgRunConfig
 from trailforge.generators.kg_trajectories.reading import find_asked_facts, find_conflict
 from trailforge.generators.kg_trajectories.rows import graph_names
-from trailforge.generators.kg_trajectories.work import episodes_of, generate, hold_against_documents
+from trailforge.generators.kg_trajectories.work import LIFE, generate, hold_against_documents
 from trailforge.inference import Meter, Reply, Request
 from trailforge.inference.judge import JudgeOptions
 from trailforge.retrieval.kg import KgStore
@@ -98,7 +98,7 @@ async def test_selected_episodes_alone_are_checked_and_share_their_calls(graph: 
     wrong = (DIRECTOR, DIED, turn("It is Beverly Hills.", answer="Beverly Hills"))
     said = Noted(GOOD, wrong, wrong, GOOD)
     config = KgRunConfig(generator=replace(FREE, episodes=4))
-    result = await episodes_of(VAGUE, context(graph, said, config.generator), config)
+    result = await LIFE.run_item(VAGUE, context(graph, said, config.generator), config)
     assert len(result.rows["kg_trajectories"]) == 1
     assert len(said.asked) == 2 and not any("death" in asked for asked in said.asked)
     assert {count.purpose: count.calls for count in result.usage.by_purpose}["self_check"] == 2

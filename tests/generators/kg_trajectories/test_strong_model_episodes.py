@@ -22,7 +22,7 @@ from tests.retrieval.kg.support import Given
 from tests.support.scripted import prompt_text
 from tests.support.strong_model import StrongModel, read_recording
 from trailforge.generators.kg_trajectories.config import KgContext, KgRunConfig
-from trailforge.generators.kg_trajectories.work import episodes_of
+from trailforge.generators.kg_trajectories.work import LIFE
 from trailforge.inference import Client, Request
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.config import read_config
@@ -127,7 +127,7 @@ async def test_the_episodes_of_a_strong_model(
     store = store_of(triples, tmp_path / "kg")
     context = context_of(config, model, FoundThen(recording["found"], passages), store)
     questions = {q.id: q for q in everything}
-    results: list[ItemResult] = [await episodes_of(questions[uid], context, config) for uid in recording["questions"]]
+    results: list[ItemResult] = [await LIFE.run_item(questions[uid], context, config) for uid in recording["questions"]]
     assert model.check_all_used() == {
         "episode kg_search": 47, "keep_triples": 3, "self_check": 8, "read_answer": 8, "grade": 1,
     }  # fmt: skip

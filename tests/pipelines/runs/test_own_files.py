@@ -27,15 +27,7 @@ from trailforge.pipelines.engine.shards import missing_shards, receipt_path
 from trailforge.pipelines.runs.finish import CARD, MANIFEST
 from trailforge.pipelines.runs.finish import finished_run as read_finished
 from trailforge.pipelines.runs.intake import Settings
-from trailforge.pipelines.runs.own_files import (
-    drop_damaged,
-    drop_rows,
-    has_nothing,
-    own_files,
-    refuse_strangers,
-    remove_leftovers,
-    remove_orphans,
-)
+from trailforge.pipelines.runs.own_files import OwnFiles
 from trailforge.pipelines.runs.stages import PlannedStage, planned_stages
 from trailforge.schemas import InvalidInput, OutputError
 
@@ -43,7 +35,7 @@ SHARD = "part-00000-0a1b2c3d4e5f.parquet"
 
 
 def names(folder: Path) -> set[str]:
-    return {path.relative_to(folder).as_posix() for path in own_files(folder, MCTS)}
+    return {path.relative_to(folder).as_posix() for path in OwnFiles(folder, MCTS).files()}
 
 
 def test_all_that_a_run_wrote_is_its_own(original_run: FinishedRun) -> None:
@@ -55,7 +47,7 @@ def test_all_that_runs_of_other_data_sets_wrote_is_their_own(
 ) -> None:
     for folder in (original_bundles.folder, original_kg["free"].folder, original_kg["written"].folder):
         _, settings = read_finished(folder)
-        own = {path.relative_to(folder).as_posix() for path in own_files(folder, dataset_of(settings))}
+        own = {path.relative_to(folder).as_posix() for path in OwnFiles(folder, dataset_of(settings)).files()}
         assert own == set(contents(folder)) - {".lock"}
 
 
@@ -65,7 +57,7 @@ def test_dropped_rows_leave_ledger_inputs_and_settings(finished_run: FinishedRun
         (folder / name).parent.mkdir()
         (folder / name).write_text("dear")
     before = set(contents(folder))
-    drop_rows(folder, MCTS, print)
+    OwnFiles(folder, MCTS).drop_rows(print)
     left = set(contents(folder))
     assert left == {n for n in before if n.startswith(("ledger", "curation", "notes", "inputs", "run.json"))} | {
         "rejected/part-inputs.parquet",
@@ -79,29 +71,29 @@ def test_a_run_has_nothing_before_it_has_a_receipt_a_row_or_a_call(finished_run:
     """Then another run may begin in its folder; what was paid for, or made, is nobody else's."""
     folder, made = finished_run.folder, finished_run.folder.with_name("made")
     shutil.copytree(folder, made)
-    assert not has_nothing(folder, MCTS)
-    drop_rows(folder, MCTS, print)
+    assert not OwnFiles(folder, MCTS).has_nothing()
+    OwnFiles(folder, MCTS).drop_rows(print)
     (folder / MANIFEST).unlink()
-    assert has_nothing(folder, MCTS)
+    assert OwnFiles(folder, MCTS).has_nothing()
     if (made / paid).is_dir() and paid:
         shutil.copytree(made / paid, folder / paid)
     elif paid:
         (folder / paid).mkdir()
-    assert has_nothing(folder, MCTS) is not bool(paid)
+    assert OwnFiles(folder, MCTS).has_nothing() is not bool(paid)
 
 
 def test_rows_of_a_curated_data_set_are_dropped_too(finished_run: FinishedRun) -> None:
     curated = [finished_run.folder / name for name in ("rejected/part-curation.parquet", "shards/curation.json")]
     for path in curated:
         path.write_text("{}")
-    drop_rows(finished_run.folder, MCTS, print)
+    OwnFiles(finished_run.folder, MCTS).drop_rows(print)
     assert [path for path in curated if path.exists()] == []
 
 
 def test_a_card_that_somebody_changed_is_set_aside_before_rows_are_dropped(finished_run: FinishedRun) -> None:
     folder, told = finished_run.folder, list[str]()
     (folder / CARD).write_text("ours is better")
-    drop_rows(folder, MCTS, told.append)
+    OwnFiles(folder, MCTS).drop_rows(told.append)
     (kept,) = folder.glob(f"{CARD}.yours-*")
     assert kept.read_text() == "ours is better" and not (folder / CARD).exists()
     assert told == [f"{folder / CARD}: not as it was written; it is kept as {kept.name}"]
@@ -111,7 +103,7 @@ def test_a_card_that_somebody_changed_is_set_aside_before_rows_are_dropped(finis
 def test_what_a_kill_left_is_removed(finished_run: FinishedRun, name: str) -> None:
     before = contents(finished_run.folder)
     (finished_run.folder / name).write_text("half")
-    remove_leftovers(finished_run.folder, MCTS)
+    OwnFiles(finished_run.folder, MCTS).remove_leftovers()
     assert contents(finished_run.folder) == before
 
 
@@ -125,7 +117,7 @@ def test_what_a_kill_before_the_run_leaves_is_no_stranger(tmp_path: Path, killed
     for each in (path, tmp_path / ".lock", tmp_path / "ledger/calls.sqlite"):
         each.parent.mkdir(parents=True, exist_ok=True)
         each.write_text("")
-    refuse_strangers(tmp_path, MCTS)
+    OwnFiles(tmp_path, MCTS).refuse_strangers()
     assert path.exists(), "nothing is removed before the folder is held"
 
 
@@ -138,13 +130,13 @@ def test_anything_else_is_a_stranger(tmp_path: Path, name: str) -> None:
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_text("")
     with pytest.raises(OutputError, match=f"such as {name}; give another --out"):
-        refuse_strangers(tmp_path, MCTS)
+        OwnFiles(tmp_path, MCTS).refuse_strangers()
 
 
 def test_a_file_of_questions_of_a_person_is_a_stranger(tmp_path: Path) -> None:
     (tmp_path / "questions.jsonl").write_text("dear")
     with pytest.raises(OutputError, match=r"such as questions\.jsonl; give another --out"):
-        refuse_strangers(tmp_path, KG_QUESTIONS)
+        OwnFiles(tmp_path, KG_QUESTIONS).refuse_strangers()
 
 
 def test_a_link_is_a_stranger(tmp_path: Path) -> None:
@@ -152,7 +144,7 @@ def test_a_link_is_a_stranger(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "photos").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OutputError, match="such as photos; give another --out"):
-        refuse_strangers(tmp_path / "run", MCTS)
+        OwnFiles(tmp_path / "run", MCTS).refuse_strangers()
 
 
 def missing(folder: Path, dataset: DataSet, settings: Settings) -> dict[str, int | None]:
@@ -174,7 +166,8 @@ def made_otherwise(folder: Path, stage: PlannedStage, table: str) -> None:
 
 def lines_of(folder: Path, dataset: DataSet, settings: Settings) -> list[str]:
     told: list[str] = []
-    assert drop_damaged(folder, dataset, settings, told.append) is any("is made again" in line for line in told)
+    is_damaged = OwnFiles(folder, dataset).drop_damaged(settings, told.append)
+    assert is_damaged is any("is made again" in line for line in told)
     return told
 
 
@@ -321,5 +314,5 @@ def test_rows_of_shards_that_the_run_no_longer_has_go(finished_run: FinishedRun)
     folder, before = finished_run.folder, contents(finished_run.folder)
     for name in ("sft/part-00009-0a1b2c3d4e5f.parquet", "shards/part-00009-0a1b2c3d4e5f.json", "sft/mine.parquet"):
         (folder / name).write_text("{}")
-    remove_orphans(folder, MCTS, finished_run.settings)
+    OwnFiles(folder, MCTS).remove_orphans(finished_run.settings)
     assert set(contents(folder)) == set(before) | {"sft/mine.parquet"}

@@ -107,7 +107,7 @@ def test_rows_dropped_with_hashes_and_counts_made_to_fit_are_found(finished_run:
         "stage read: 20 accepted, 19 rows found",
         "stage filter: {rows} accepted, {fewer} rows found",
         "stage search: 20 accepted, 19 rows found",
-        "this SFT row of a trajectory is missing",
+        "this row of sft is missing",
         "rows in rejected/",
     ):
         assert told(finished_run, wanted) in found
@@ -152,7 +152,7 @@ def test_a_changed_reward_of_a_rollout_is_found_in_it_and_in_the_values_above_it
 
 _OTHER_SPANS = "its spans are not those of its conversation"
 TRAJECTORIES: dict[str, tuple[Changes, str]] = {
-    "reward": (lambda row: {"reward": replace(row.reward, f1=0.5)}, "its reward is not that of its final answer"),
+    "reward": (lambda row: {"reward": replace(row.reward, f1=0.5)}, "reward is not what follows from its question"),
     "moved span": (
         lambda row: {"spans": (*row.spans[:-1], replace(row.spans[-1], start=row.spans[-1].start - 1))},
         _OTHER_SPANS,
@@ -161,7 +161,7 @@ TRAJECTORIES: dict[str, tuple[Changes, str]] = {
     "answer": (lambda row: {"final_answer": "Nobody"}, "filter wrong_answer rejects it"),
     "gold": (
         lambda row: {"follows_gold": not row.follows_gold},
-        "whether it follows the gold decomposition is not what its steps say",
+        "follows_gold is not what follows from its question",
     ),
     "question": (lambda row: {"question_id": "none"}, "its question 'none' is not among the inputs"),
 }
@@ -206,7 +206,7 @@ SFT_ROWS: dict[str, Changes] = {
 
 def test_a_changed_sft_row_is_found(original_run: FinishedRun, tmp_path: Path) -> None:
     said = Forgeries("sft", SftRow, SFT_ROWS).found(original_run.folder, tmp_path)
-    assert not_found(said, dict.fromkeys(SFT_ROWS, "this SFT row is not what its trajectory gives")) == {}
+    assert not_found(said, dict.fromkeys(SFT_ROWS, "this row of sft is not what kept rows give")) == {}
 
 
 def test_a_rejected_row_that_no_stage_counts_is_found(finished_run: FinishedRun) -> None:

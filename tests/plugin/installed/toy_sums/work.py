@@ -19,7 +19,7 @@ from trailforge.pipelines.engine.shards import (
     finish_shard,
     missing_shards,
 )
-from trailforge.pipelines.row_stage import RowStage
+from trailforge.pipelines.life import Draws, Life
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.config import OutputConfig, RunConfig
 from trailforge.pipelines.runs.intake import RunInputs, Settings, take_in_questions
@@ -68,7 +68,7 @@ def take_in(inputs: RunInputs, folder: Path, config: SumConfig) -> Settings:
 def run_adding(run: StageRun) -> None:
     """A draft for each question that is a sum."""
     for done, shard in enumerate(missing_shards(run.folder, run.shards), start=1):
-        ADD.run(replace(run, shards=(shard,)))
+        ADD(replace(run, shards=(shard,)))
         if str(done) == os.environ.get(DIES_AFTER):
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -109,7 +109,13 @@ def added(question: Question, config: SumConfig) -> Sum | Verdict:
     )
 
 
-ADD = RowStage(name="add", item=Question, table="drafts", make=added)
+async def draw(question: Question, context: None, config: SumConfig) -> Draws[Sum]:
+    """The draft as a life draws it."""
+    made = added(question, config)
+    return Draws(against=made) if isinstance(made, Verdict) else Draws(rows=(made,))
+
+
+ADD = Life(name="add", item=Question, table="drafts", draw=draw, asks_model=False)
 
 
 def refit(row: Sum, old: Sum) -> Sum:

@@ -1,0 +1,75 @@
+"""Pairs of a better and a worse episode of one question, for preference training: what all that draw episodes share.
+
+Which two make a pair, and where they part, a data set says for itself; what both have said before is a common prompt.
+Here is the row, and what holds for all: no pair prefers what the reward of its protocol pays less, no worse episode is
+used twice, and none that is the same up to its fault as one that was taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from trailforge.protocols.transcripts import pay
+from trailforge.schemas import ContrastivePair, GroundTruth, Message, Provenance, Verdict
+
+
+class Drawn(Protocol):
+    """An episode that was drawn on a question."""
+
+    @property
+    def uid(self) -> str:
+        """Of this episode alone."""
+        ...
+
+    @property
+    def question_id(self) -> str:
+        """Of its question."""
+        ...
+
+    @property
+    def provenance(self) -> Provenance:
+        """Whence it is."""
+        ...
+
+
+def common_prefix(first: Sequence[Message], second: Sequence[Message]) -> int:
+    """How many messages at the beginning are the same."""
+    same = (one == other for one, other in zip(first, second, strict=False))
+    return next((i for i, is_same in enumerate(same) if not is_same), min(len(first), len(second)))
+
+
+def make_pair(good: Drawn, bad: Drawn, verdict: Verdict, place: int, **fields: Any) -> ContrastivePair:
+    """The pair of two episodes that part at a message. `verdict`: that against the bad one; `fields`: all others."""
+    keys = tuple(dict.fromkeys((*good.provenance.call_keys, *bad.provenance.call_keys)))
+    return ContrastivePair(
+        uid=hashlib.sha256(f"{good.uid}\0{bad.uid}".encode()).hexdigest()[:16],
+        question_id=good.question_id,
+        good_uid=good.uid,
+        bad_uid=bad.uid,
+        diverges_at=place,
+        reason=verdict.reason,
+        detail=verdict.detail,
+        provenance=replace(good.provenance, call_keys=keys),
+        **fields,
+    )
+
+
+def best_pair(pairs: Iterable[ContrastivePair], truth: GroundTruth | None) -> ContrastivePair | None:
+    """Of the pairs that one bad episode could make the one that parts latest; None when there is none.
+
+    Those of which the reward pays the bad one more than the good one are left out. `truth`: what the reward compares
+    with; None where there is no reward.
+    """
+    sound = (pair for pair in pairs if truth is None or pay(pair.good_messages, truth) >= pay(pair.bad_messages, truth))
+    return max(sound, key=lambda pair: pair.diverges_at, default=None)
+
+
+def distinct_pairs(pairs: Iterable[ContrastivePair]) -> list[ContrastivePair]:
+    """The first of those whose bad episodes are the same up to the turn at which they part."""
+    first: dict[tuple[Message, ...], ContrastivePair] = {}
+    for pair in pairs:
+        first.setdefault(pair.bad_messages[: pair.diverges_at + 1], pair)
+    return list(first.values())

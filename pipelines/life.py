@@ -1,0 +1,353 @@
+"""The life of a row, written once: what is drawn, what follows, what is chosen, what is made of what was kept.
+
+A data set says the parts, pure but for `draw` and `after`, which ask a model:
+
+LIFE = Life(name="reword", item=Question, table="reworded", draw=…, derive=…, choose=…)      in its work.py
+DataSet(…, stages=(Stage(name="reword", unit="questions"),), life="….work:LIFE")             in its declaration
+
+Rows, books, `rejected/`, what `verify` recomputes and the SFT rows of what people fixed follow from them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import zip_longest
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from trailforge.inference import Meter, ModelClient
+from trailforge.pipelines.curated import SFT, uid_of
+from trailforge.pipelines.dataset import INPUTS, DataSet, StageRun
+from trailforge.pipelines.datasets import load_dataset
+from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, RunContext, failed_row, rejected_row
+from trailforge.pipelines.engine.shards import ItemResult, SupportCount, missing_shards
+from trailforge.pipelines.runs.accounting import add_up, stage
+from trailforge.pipelines.runs.verify import Report, RowChecks
+from trailforge.schemas import (
+    ITEM_ERRORS,
+    Manifest,
+    RejectedRow,
+    TrailforgeError,
+    Verdict,
+    read_parquet,
+    stored_name,
+    to_dict,
+)
+
+R = TypeVar("R")
+
+
+class Chosen(NamedTuple, Generic[R]):
+    """All rows that were drawn on an item, each once."""
+
+    kept: Sequence[R]
+    """Best first."""
+    rejected: Sequence[tuple[R, Verdict]]
+    """Each with the first verdict against it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws(Generic[R]):
+    """What was drawn on one item."""
+
+    rows: Sequence[R] = ()
+    """In the order of their draws."""
+    broken: Mapping[int, TrailforgeError] = field(default_factory=dict)
+    """Why a draw gave none, by its number: a reply stayed malformed or was cut, or a prompt grew too long."""
+    meter: Meter = field(default_factory=Meter)
+    """Has counted the distinct calls behind all of them."""
+    against: Verdict | None = None
+    """What is against the item itself, on which then nothing is drawn."""
+    gates: Mapping[str, Verdict | None] = field(default_factory=dict)
+    """Of each of `Life.gates` what is against the item, whose rows are chosen among all the same."""
+    payload: Any = None
+    """What `rejected/` holds of an item that something is against, as plain values; None: the item."""
+    chosen: Chosen[R] | None = None
+    """What `Life.choose` says of the rows, where drawing went on until that was enough."""
+    beside: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Rows of other tables that came with them."""
+    support: SupportCount = field(default_factory=SupportCount)
+
+
+async def draw_all(draw: Callable[[int, Meter], Awaitable[R]], count: int) -> Draws[R]:
+    """So many draws, made at once, each with a meter of its own. One that breaks off costs the others nothing."""
+
+    async def draw_one(sample: int, meter: Meter) -> R | TrailforgeError:
+        try:
+            return await draw(sample, meter)
+        except ITEM_ERRORS as error:
+            return error
+
+    meters = [Meter() for _ in range(count)]
+    drawn = await asyncio.gather(*(draw_one(sample, meter) for sample, meter in enumerate(meters)))
+    return Draws(
+        rows=tuple(each for each in drawn if not isinstance(each, TrailforgeError)),
+        broken={sample: each for sample, each in enumerate(drawn) if isinstance(each, TrailforgeError)},
+        meter=sum(meters, Meter()),
+    )
+
+
+def _open_context(work: ModelWork, client: ModelClient) -> RunContext:
+    return RunContext(**work.shared(client))
+
+
+def _derive_nothing(rows: Sequence[Any], item: Any, config: Any) -> Sequence[Any]:
+    return rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """How the rows of a data set come to be, item by item."""
+
+    name: str
+    """Of the stage, and of the line of the books that counts its items."""
+    item: type
+    """Record of the items."""
+    table: str
+    """Of the rows."""
+    draw: Callable[[Any, Any, Any], Awaitable[Draws[Any]]]
+    """`(item, context, config)`: the rows as they come. The only part that asks a model before one is chosen."""
+    open_context: Callable[[ModelWork, ModelClient], Any] = _open_context
+    """As in `ModelStage`; a `RunContext` alone where nothing else is shared."""
+    asks_model: bool = True
+    """As in `Stage`. False: items come one after the other in the run's own process, and there is no context."""
+    derive: Callable[[Sequence[Any], Any, Any], Sequence[Any]] = _derive_nothing
+    """`(rows, item, config)`: all rows of an item with those fields set that follow from the others."""
+    choose: Callable[[Sequence[Any], Any, Any], Chosen[Any]] | None = None
+    """`(rows, item, config)`: the filters, and then the caps. None: all are kept, and the books have no line for it."""
+    after: Callable[[Sequence[Any], Chosen[Any], Any, Any, Any], Awaitable[tuple[Chosen[Any], Meter]]] | None = None
+    """`(rows, chosen, item, context, config)`: the choice once a model has worded or read rows of it, and the calls."""
+    sft: Callable[[Any, Any], Iterable[Any]] | None = None
+    """`(row, config)`: the SFT rows of a kept row."""
+    products: Mapping[str, Callable[[Chosen[Any], Any], Iterable[Any]]] = field(default_factory=dict)
+    """By table, `(choice, config)`: what else is made of an item's rows."""
+    gates: tuple[str, ...] = ()
+    """Lines of the books, each of which may have something against an item of which rows were drawn."""
+    draws: str = ""
+    """The line of the books that counts draws; empty: they are not counted."""
+    choice: str = "filter"
+    """The one that counts the rows that were kept."""
+    place: Callable[[Any], Any] | None = None
+    """`(row)`: what sorts the rows of an item as they were drawn. None: that is not known of rejected ones."""
+    problems: Callable[[Any, Any, RowChecks], Iterable[str]] | None = None
+    """`(row, item, checks)`: what else is wrong with a kept row, for `verify`."""
+    refusal: Callable[[RejectedRow, Any, Any], str] | None = None
+    """`(rejected row, item, config)`: what is wrong with an item's being left out; empty: nothing."""
+    beside: Callable[[RowChecks, str, Mapping[str, Any], Mapping[str, Chosen[Any]]], None] | None = None
+    """`(checks, name of a file, its items, the choice of each)`: reports what is wrong with other tables, and what a
+    choice that cannot be made again says amiss."""
+
+    def __call__(self, run: StageRun) -> None:
+        """Run what is missing of the stage. Raises the first error that stopped a worker."""
+        from trailforge.pipelines.engine.pipeline import run_pipeline, write_shard  # Beam
+
+        folder, config = run.folder, run.config
+        made = self.model_stage(load_dataset(run.settings.dataset))
+        work = ModelWork(stage=made, folder=str(folder), run_id=run.settings.run_id, config=config, preset=run.preset)
+        if self.asks_model:
+            run_pipeline(work, folder, run.shards, run.arguments, config.schedule.patience)
+            return
+        for shard in missing_shards(folder, run.shards):
+            items = read_parquet(folder / shard.input, self.item)
+            write_shard(work, folder, shard, [asyncio.run(self.run_item(item, None, config)) for item in items])
+
+    def model_stage(self, dataset: DataSet) -> ModelStage:
+        """What the engine runs for all items."""
+        return ModelStage(
+            name=self.name,
+            item=self.item,
+            tables=dataset.records,
+            counted=(self.table, *dataset.tables[self.table].kind),
+            open_context=self.open_context,
+            run_item=self.draw,
+            settle=self.settle,
+        )
+
+    async def run_item(self, item: Any, context: Any, config: Any) -> ItemResult:
+        """Draw the rows of one item, and settle them."""
+        return await self.settle(item, await self.draw(item, context, config), context, config)
+
+    async def settle(self, item: Any, drawn: Draws[Any], context: Any, config: Any) -> ItemResult:
+        """What becomes of the rows that were drawn on one item, its lines in the books, and what it took."""
+        if drawn.against is not None:
+            left = self._left_out(self.name, item, drawn.against, drawn)
+            books = stage(self.name, inputs=1, accepted=0, rejected=[left.reason])
+            usage = drawn.meter.usage(config.model.prices)
+            return ItemResult(rows={"rejected": [left]}, stages=(books,), usage=usage, support=drawn.support)
+        rows, meter = self.derive(drawn.rows, item, config), drawn.meter
+        chosen = drawn.chosen or self.choice_of(rows, item, config)
+        if self.after is not None:
+            chosen, spent = await self.after(rows, chosen, item, context, config)
+            meter = meter + spent
+        broken = [
+            failed_row(self.draws, f"{uid_of(item)}:{number}", error, to_dict(item))
+            for number, error in drawn.broken.items()
+        ]
+        rejected = [rejected_row(self.choice, uid_of(row), verdict, to_dict(row)) for row, verdict in chosen.rejected]
+        unfit = [self._left_out(gate, item, verdict, drawn) for gate, verdict in drawn.gates.items() if verdict]
+        return ItemResult(
+            rows={
+                self.table: chosen.kept,
+                **drawn.beside,
+                **self.made_of(chosen, config),
+                "rejected": [*broken, *rejected, *unfit],
+            },
+            stages=self._books(len(rows), len(chosen.kept), broken, rejected, unfit),
+            usage=meter.usage(config.model.prices),
+            support=drawn.support,
+        )
+
+    def choice_of(self, rows: Sequence[Any], item: Any, config: Any) -> Chosen[Any]:
+        """Which of an item's rows are kept, before any is worded."""
+        return self.choose(rows, item, config) if self.choose is not None else Chosen(rows, ())
+
+    def made_of(self, chosen: Chosen[Any], config: Any) -> dict[str, list[Any]]:
+        """All products of an item's rows, by table."""
+        made = {table: list(make(chosen, config)) for table, make in self.products.items()}
+        if self.sft is not None:
+            made[SFT] = [each for row in chosen.kept for each in self.rows_for_sft(row, config)]
+        return made
+
+    def rows_for_sft(self, row: Any, config: Any) -> list[Any]:
+        """As `Table.sft`."""
+        return list(self.sft(row, config)) if self.sft is not None else []
+
+    def checks(self, folder: Path, manifest: Manifest, config: Any, report: Report) -> RowChecks:
+        """As `DataSet.checks`, for a data set with this one stage."""
+        of = LifeChecks if self.asks_model else _LivedAgain
+        return of(self, folder, manifest, config, report)
+
+    def _left_out(self, at: str, item: Any, verdict: Verdict, drawn: Draws[Any]) -> RejectedRow:
+        return rejected_row(at, uid_of(item), verdict, to_dict(item) if drawn.payload is None else drawn.payload)
+
+    def _books(self, rows: int, kept: int, broken: list, rejected: list, unfit: list) -> tuple[Any, ...]:
+        reasons = [row.reason for row in rejected]
+        lines = [stage(self.name, inputs=1, accepted=1)]
+        for gate in self.gates:
+            against = [row.reason for row in unfit if row.stage == gate]
+            lines.append(stage(gate, inputs=1, accepted=1 - len(against), rejected=against))
+        if self.draws:
+            lost = [row.reason for row in broken]
+            lines.append(stage(self.draws, inputs=rows + len(lost), accepted=rows, failed=lost))
+        if self.choose is not None:
+            lines.append(stage(self.choice, inputs=rows, accepted=kept, rejected=reasons))
+        return tuple(lines)
+
+
+class LifeChecks(RowChecks):
+    """Rows against their items and each other: what follows from them, what is chosen and what is made of it, again."""
+
+    def __init__(self, of: Life, folder: Path, manifest: Manifest, config: Any, report: Report) -> None:
+        super().__init__(folder, manifest, config, report)
+        self.life, dataset = of, load_dataset(manifest.dataset)
+        self.records, self.kind = dataset.records, stored_name(of.item).lower()
+        self.source_of: Callable[[Any], str] = attrgetter(dataset.tables[of.table].source)
+
+    def check(self) -> None:
+        """Fill the report."""
+        life, lines = self.life, {line.name for line in self.manifest.stages}
+        own = [life.draws] * (life.draws in lines) + [life.choice] * (life.choose is not None)
+        counted = ("read", life.name, *life.gates, *own)  # runs of before counted no draws
+        self.accepted.update(dict.fromkeys(counted, 0))
+        for name in self.names():
+            items = {uid_of(item): item for item in self.rows(INPUTS, name, life.item)}
+            self.accepted["read"] += len(items)
+            self._check_file(name, items)
+            self.count_rejected(name)
+        self.check_books()
+
+    def _check_file(self, name: str, items: Mapping[str, Any]) -> None:
+        life = self.life
+        kept, rejected = defaultdict[str, list[Any]](list), defaultdict[str, list[tuple[Any, Verdict]]](list)
+        for row in self.rows(life.table, name, self.records[life.table]):
+            kept[self.source_of(row)].append(row)
+        for row, verdict in self.rejected_episodes(name, life.choice, self.records[life.table]):
+            rejected[self.source_of(row)].append((row, verdict))
+        self._count_items(name, items, kept.keys() | rejected.keys())
+        made = defaultdict[str, list[Any]](list)
+        uids = dict.fromkeys((*kept, *rejected))
+        stored = {uid: Chosen(tuple(kept.get(uid, ())), tuple(rejected.get(uid, ()))) for uid in uids}
+        for uid, chosen in stored.items():
+            for line, rows in ((life.choice, chosen.kept), (life.draws, (*chosen.kept, *chosen.rejected))):
+                if line in self.accepted:
+                    self.accepted[line] += len(rows)
+            if uid in items:
+                self._check_rows(name, items[uid], chosen)
+            else:
+                for row in (*chosen.kept, *(row for row, _ in chosen.rejected)):
+                    self.problem(name, uid_of(row), f"its {self.kind} {uid!r} is not among the inputs")
+            for table, make in life.products.items():
+                made[table] += make(chosen, self.config)
+        if life.sft is not None:
+            standing = self.standing(life.table, name, self.records[life.table])
+            made[SFT] = [each for row in standing for each in life.rows_for_sft(row, self.config)]
+        for table in (*life.products, *([SFT] if life.sft is not None else [])):
+            differs, missing = f"this row of {table} is not what kept rows give", f"this row of {table} is missing"
+            self.check_made(table, name, made[table], self.records[table], differs, missing)
+        if life.beside is not None:
+            life.beside(self, name, items, stored)
+
+    def _count_items(self, name: str, items: Mapping[str, Any], drawn: set[str]) -> None:
+        """Items are accepted but for those in `rejected/`, on which nothing may have been drawn."""
+        life = self.life
+        out = defaultdict[str, list[RejectedRow]](list)
+        for row in self.rows("rejected", name, RejectedRow):
+            out[row.stage].append(row)
+        left = len(items) - len(out[life.name])
+        self.accepted[life.name] += left
+        for gate in life.gates:
+            self.accepted[gate] += left - len(out[gate])
+        for row in out[life.name]:
+            if row.uid in drawn:
+                self.problem(name, row.uid, "rows were drawn on it, though it was left out")
+            if row.uid not in items:
+                self.problem(name, row.uid, "it was left out, and is not among the inputs")
+            elif life.refusal is not None and (wrong := life.refusal(row, items[row.uid], self.config)):
+                self.problem(name, row.uid, wrong)
+
+    def _check_rows(self, name: str, item: Any, stored: Chosen[Any]) -> None:
+        """The rows of an item: their derived fields, and which of them are kept."""
+        life, bad = self.life, [row for row, _ in stored.rejected]
+        drawn = [*stored.kept, *bad]
+        for number, (row, made) in enumerate(zip(drawn, life.derive(drawn, item, self.config), strict=True)):
+            different = next((f.name for f in fields(row) if getattr(row, f.name) != getattr(made, f.name)), "")
+            if different:
+                rejected = "rejected: " * (number >= len(stored.kept))
+                what = f"{different} is not what follows from its {self.kind} and from what was drawn"
+                self.problem(name, uid_of(row), f"{rejected}{what}")
+        rows = sorted(drawn, key=life.place) if life.place is not None else stored.kept
+        chosen = life.choice_of(rows, item, self.config)
+        against = {uid_of(row): verdict for row, verdict in chosen.rejected}
+        for row in stored.kept:
+            if verdict := against.get(uid_of(row)):
+                self.problem(name, uid_of(row), f"filter {verdict.reason} rejects it: {verdict.detail}")
+            for problem in life.problems(row, item, self) if life.problems is not None else ():
+                self.problem(name, uid_of(row), problem)
+        expected = stored.rejected if life.place is not None else ()
+        if (tuple(chosen.kept), tuple(chosen.rejected)) != (stored.kept, expected):
+            self.problem(name, uid_of(item), "the filters choose others of its rows, or for other reasons")
+
+
+class _LivedAgain(LifeChecks):
+    """The rows of a life that asks no model, and what it rejects, against what their items give again."""
+
+    def _check_file(self, name: str, items: Mapping[str, Any]) -> None:
+        results = [asyncio.run(self.life.run_item(item, None, self.config)) for item in items.values()]
+        lines = {line.name for result in results for line in result.stages}
+        for line in add_up(result.stages for result in results):
+            self.accepted[line.name] += line.accepted
+        counted = self.life.choice if self.life.choose is not None else self.life.name
+        for table in dict.fromkeys((self.life.table, "rejected", *(each for one in results for each in one.rows))):
+            made = [row for result in results for row in result.rows.get(table, ())]
+            found = list(self.rows(table, name, self.records[table]))
+            if table == "rejected":  # which other stages write to, too
+                found = [row for row in found if row.stage in lines]
+            elif table == self.life.table:
+                self.accepted[counted] += len(found) - len(made)
+            for row, expected in zip_longest(found, made):
+                if row != expected:
+                    self.problem(name, uid_of(row or expected), "it is not what its input gives")
