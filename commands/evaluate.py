@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from trailforge.evaluation.corpora import BackendSource, Corpora, QuestionSet
     from trailforge.evaluation.folder import Evaluation
     from trailforge.evaluation.grid import EvaluationConfig, EvaluationGrid, GridModel
+    from trailforge.evaluation.reading_budget import CountTokens
     from trailforge.inference import Caps, Ledger
     from trailforge.training.generation import CheckpointClient
 
@@ -94,6 +95,10 @@ _Seeds = Annotated[str, typer.Option(help="Sampling seeds, comma-separated.")]
 _Limit = Annotated[int | None, typer.Option(min=1, help="Only the first N valid questions.")]
 _Format = Annotated[str, typer.Option("--format", help="Format of the question file, if its keys do not show it.")]
 _TopK = Annotated[int | None, typer.Option(min=1, help="Passages per search. Default: the preset's.")]
+_ContextTokens = Annotated[
+    int | None, typer.Option(min=1, help="As many passages per search as fit into so many tokens of the model.")
+]
+_Tokenizer = Annotated[str | None, typer.Option(help="What counts tokens: folder or name. Default: the model's.")]
 _Documents = Annotated[
     Path | None,
     typer.Option(help="Corpus to build back ends over instead of the paragraphs: passages, a question file, or a run."),
@@ -135,6 +140,8 @@ def evaluate(
     question_format: _Format = "auto",
     columns: QuestionColumns = None,
     top_k: _TopK = None,
+    context_tokens: _ContextTokens = None,
+    tokenizer: _Tokenizer = None,
     documents: _Documents = None,
     kg: _Kg = None,
     kg_filter: KgFilterOption = None,
@@ -155,20 +162,23 @@ def evaluate(
 ) -> None:
     """Run every agent over every back end with every seed on the same questions, and write a report."""
     from trailforge.evaluation.builds import choose_writer
-    from trailforge.evaluation.corpora import packages_of, read_sources
+    from trailforge.evaluation.corpora import check_places, packages_of, read_sources
     from trailforge.evaluation.grid import choose_agents, describe_evaluation, read_evaluation_config
+    from trailforge.evaluation.reading_budget import open_tokenizer
 
     config = read_evaluation_config(preset)
     searched = config.retrieval.with_encoder(encoder, query_prefix, passage_prefix).filtered_by(kg_filter, filter_model)
     config = _configure(dataclasses.replace(config, retrieval=searched), top_k, judge, prices)
     caps = _read_caps(config, max_cost, max_calls, max_tokens)
     chosen, numbers = choose_agents(agents, config.agents, prompt, has_graph=kg is not None), _read_seeds(seeds)
-    _check_places(documents, kg)
+    check_places(documents, kg)
     served, sources = _served(config, model, model_name), read_sources(backends, config.backends)
+    config = config.counted_by(tokenizer, context_tokens, served.checkpoint or served.name)
     if not dry_run:
         check_packages(packages_of(sources, config.retrieval, kg), "evaluate")
     asked = _read_questions(questions, question_format, columns, limit)
-    corpora = _corpora(config, sources, asked, out, documents, kg)
+    count = open_tokenizer("" if dry_run else config.tokenizer)
+    corpora = _corpora(config, sources, asked, out, documents, kg, count)
     evaluated = dataclasses.replace(config.model, url=served.url, name=served.name)
     corpora = dataclasses.replace(corpora, writer=choose_writer(build_model, config.builder, evaluated, out, caps))
     corpora.check()
@@ -189,6 +199,7 @@ def _corpora(
     out: Path,
     documents: Path | None,
     kg: str | None,
+    count: CountTokens,
 ) -> Corpora:
     from trailforge.evaluation.corpora import Corpora
 
@@ -201,18 +212,9 @@ def _corpora(
         search=config.retrieval,
         kg=kg,
         top_k=config.top_k,
+        context_tokens=config.context_tokens,
+        count=count,
     )
-
-
-def _check_places(documents: Path | None, kg: str | None) -> None:
-    """Raises `InvalidInput` for a place that is not there, or an address with a key in it."""
-    from trailforge.inference.provider.urls import check_server_url
-    from trailforge.retrieval.service.client import NO_KEY, is_address
-
-    for place, name in ((documents, "--documents"), (kg, "--kg")):
-        check_server_url(str(place or ""), name, NO_KEY)
-        if place is not None and not is_address(str(place)) and not Path(place).exists():
-            raise InvalidInput("no such file or folder", file=place, field=name)
 
 
 def _run(request: _Request, served: _Served, out: Path, *, redo_refused: bool) -> None:
@@ -281,6 +283,7 @@ async def _open_model(request: _Request, served: _Served, out: Path) -> AsyncIte
             judge=judge,
             figures=lambda: client.figures,
             served=client if isinstance(client, ModelClient) else None,
+            count=request.corpora.count,
         )
 
 

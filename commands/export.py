@@ -137,13 +137,16 @@ def export(
     folder: Annotated[Path, typer.Argument(help="Training set (from `training-set`).", metavar="DIR")],
     to: Annotated[Trainer, typer.Option(help="Trainer whose format to write.")],
     out: _Out,
+    base_model: Annotated[
+        str | None, typer.Option(help="Model to train, by name or folder: its marks around turns. Default: ChatML.")
+    ] = None,
 ) -> None:
     """Export a training set in the format of another trainer, with the command that starts the training."""
     from trailforge.pipelines.engine.progress import show_parts
     from trailforge.training.exports import export as write
 
     with show_parts() as report:
-        rows = write(folder, to, out, progress=report)
+        rows = write(folder, to, out, base_model=base_model, progress=report)
     for name, number in rows.items():
         print(f"{out / name}: {number:,} rows")
     print(f"How to train on it: {out / 'README.md'}")

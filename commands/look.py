@@ -38,6 +38,7 @@ SHOW_EPILOG = """Examples:\n
     trailforge show datasets_out/demo --kind decomposition --count 3\n
     trailforge show datasets_out/demo --id UID\n
     trailforge show datasets_out/demo --id 2hop__sample_01 --tree\n
+    trailforge show datasets_out/demo --id 2hop__sample_01 --tree --graphml tree.graphml\n
     trailforge show datasets_out/bundles --kind factual\n
     trailforge show datasets_out/bundles --bundles --count 20 --lowest least_cosine\n
     trailforge show datasets_out/bundles --table rejected --kind closed_book\n
@@ -86,11 +87,16 @@ def show(
         ),
     ] = "",
     count: Annotated[int, typer.Option(min=1, help="How many rows.")] = 1,
+    graphml: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the row's plan or tree there, as GraphML.")
+    ] = None,
 ) -> None:
     """Show rows of any table of a run, rejected ones too, or the episodes of an evaluation or of RL."""
     from trailforge.inspector.evaluations import is_evaluation, is_training
     from trailforge.inspector.terminal import show_evaluation, show_rows, show_training
 
+    if graphml is not None and (is_evaluation(folder) or is_training(folder) or count > 1):
+        raise InvalidInput("writes the plan or the tree of one row of a run", field="--graphml")
     if search and (is_evaluation(folder) or is_training(folder)):
         raise InvalidInput("searches rows of a run; of episodes take --id or --kind", field="--search")
     if is_evaluation(folder):
@@ -100,7 +106,12 @@ def show(
         show_training(folder, id=id, kind=kind, count=count)
         return
     short = "trees" if tree else "bundles" if bundles else ""
-    show_rows(folder, table=table or short, id=id, kind=kind, search=search, lowest=lowest, count=count)
+    shown = show_rows(folder, table=table or short, id=id, kind=kind, search=search, lowest=lowest, count=count)
+    if graphml is not None:
+        from trailforge.graphs import save_graphml, to_networkx
+
+        save_graphml(to_networkx(shown[0]), graphml)
+        print(graphml)
 
 
 def inspect(

@@ -53,6 +53,13 @@ SERVE_SEARCH_EPILOG = """Examples:\n
     this package take http://127.0.0.1:8990 (of several corpora: …:8990/?corpus=news) in place of an index."""
 
 
+_Web = Annotated[bool, typer.Option("--web", help="Live pages as the corpus 'web', and /open of any page.")]
+_WebProvider = Annotated[
+    str, typer.Option(help="With --web: tavily, serper, zhipu, searxng, or a YAML file that describes a search.")
+]
+_WebUrl = Annotated[str, typer.Option(help="Its address, where that is not the provider's own.")]
+
+
 def serve_search(
     indexes: Annotated[
         list[str] | None,
@@ -63,10 +70,9 @@ def serve_search(
         ),
     ] = None,
     kg: Annotated[Path | None, typer.Option(help="Folder of a knowledge graph, for /kg.")] = None,
-    web: Annotated[
-        bool, typer.Option("--web", help="Live pages as the corpus 'web' (TAVILY_API_KEY), and /open of any page.")
-    ] = False,
-    web_url: Annotated[str, typer.Option(help="A search API with Tavily's interface, used instead of it.")] = "",
+    web: _Web = False,
+    web_provider: _WebProvider = "",
+    web_url: _WebUrl = "",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8990,
     host: Annotated[str, typer.Option(help="Address to listen on. Any but loopback opens it to the network.")] = (
         "127.0.0.1"
@@ -102,10 +108,10 @@ def serve_search(
 
     async def run() -> None:
         async with _open_corpora(named, model_server, options) as corpora:
-            found, reader = _open_web(web_url, cached << 20) if web else (None, None)
+            found, reader = _open_web(web_provider, web_url, cached << 20) if web else (None, None)
             graph = _open_graph(kg) if kg else None
             callers = Callers(host, allow_host or ())
-            served = [*corpora, *([found] if found else [])]
+            served = [*corpora, *filter(None, [found])]
             server = SearchServer(served, kg=graph, reader=reader, limits=limits, callers=callers)
             await listen(server, host, port, tell=_print_line)
         if server.is_busy:  # its threads would be waited for
@@ -198,12 +204,12 @@ def _open_graph(folder: Path) -> KgTool:
     return KgTool(store)
 
 
-def _open_web(url: str, cached: int) -> tuple[ServedIndex, PageReader]:
+def _open_web(provider: str, url: str, cached: int) -> tuple[ServedIndex, PageReader]:
     from trailforge.retrieval.scope import RetrievalConfig, open_web
     from trailforge.retrieval.service.searching import RankedIndex, ServedIndex
     from trailforge.retrieval.web.pages import PageReader
 
-    found = RankedIndex(open_web(RetrievalConfig(kind="web", web_url=url)), "the web")
+    found = RankedIndex(open_web(RetrievalConfig(kind="web", web_provider=provider, web_url=url)), "the web")
     return ServedIndex("web", found, backend="web", cached=cached, at_once=_WEB_AT_ONCE), PageReader()
 
 

@@ -156,7 +156,7 @@ def train_offline(
         --retrieval hybrid --rollouts vllm-server --vllm-url http://10.0.0.5:8000 --out trained/rl\n
     trailforge train rl sets/musique --preset msearcher --base-model trained/sft/model \\\n
         --retrieval http://10.0.0.5:8000 --engine verl --engine-python .venv-verl/bin/python --out trained/rl\n
-    trailforge train rl sets/bundles --preset r-search --documents out/bundles --out trained/rl\n
+    trailforge train rl sets/bundles --preset r-search-local --documents out/bundles --out trained/rl\n
     trailforge train rl sets/kg --preset dynasearcher --documents out/kg --kg kgs/wikidata5m --out trained/rl""",
 )
 def rl(
@@ -249,8 +249,12 @@ def _searching(
 
 
 def _environment(recipe: TrainPreset, documents: list[Path] | None, kg: str | None) -> Environment:
+    from trailforge.retrieval.retrievers import WEB
     from trailforge.training.searched import open_environment
 
+    if documents and recipe.retrieval.kind == WEB:
+        problem = "the preset searches the live web and no documents; take its local one, or say --retrieval"
+        raise InvalidInput(f"{problem} (presets: msearcher-local, r-search-local)", field="--documents")
     return open_environment(recipe.protocol, documents or (), search=recipe.retrieval, kg=kg, top_k=recipe.rl.top_k)
 
 

@@ -13,16 +13,18 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from trailforge.evaluation.builds import IndexWriter, buildable, read_build, refuse_without_writer
 from trailforge.evaluation.folder import INDEXES, BackendChoice
+from trailforge.evaluation.reading_budget import BudgetedRetriever, CountTokens
 from trailforge.inference.asker import Asker
 from trailforge.inference.provider.urls import check_server_url
 from trailforge.pipelines.index_config import IndexConfig
 from trailforge.pipelines.runs.finished import MANIFEST
 from trailforge.pipelines.sources import InvalidRow, read_questions
 from trailforge.protocols import KG_SEARCH, SEARCH_R1
+from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.environment import (
     Environment,
     EnvironmentConfig,
@@ -41,7 +43,7 @@ from trailforge.retrieval.scope import ask_server, corpus_hash
 from trailforge.retrieval.seals import describe_files, file_hash
 from trailforge.retrieval.service.client import NO_KEY, is_address
 from trailforge.rewards.r_search import TOOLS
-from trailforge.schemas import Document, InvalidInput, Question, from_dict, to_dict
+from trailforge.schemas import Document, InvalidInput, Question, QuestionKind, from_dict, to_dict
 from trailforge.schemas.text import count_tokens
 
 
@@ -133,7 +135,8 @@ def read_asked(
     """The first `limit` valid questions of a file. Raises as `read_questions`, and for a file without any."""
     if not path.is_file():
         raise InvalidInput("no such file", file=path)
-    rows = list(read_questions(path, format=format, limit=limit, column_map=column_map))
+    kinds = get_args(QuestionKind)
+    rows = list(read_questions(path, format=format, limit=limit, column_map=column_map, kinds=kinds))
     invalid = [row for row in rows if isinstance(row, InvalidRow)]
     questions = [row for row in rows if not isinstance(row, InvalidRow)]
     problem = f"{path}: {len(invalid):,} rows are no questions" if invalid else ""
@@ -157,6 +160,14 @@ def gather_paragraphs(questions: Sequence[Question]) -> Iterator[Document]:
         raise InvalidInput(
             "the questions bring no paragraphs to build back ends over; give --documents, or --backend NAME=FOLDER"
         )
+
+
+def check_places(documents: Path | None, kg: str | None) -> None:
+    """Raises `InvalidInput` for a place that is not there, or an address with a key in it."""
+    for place, name in ((documents, "--documents"), (kg, "--kg")):
+        check_server_url(str(place or ""), name, NO_KEY)
+        if place is not None and not is_address(str(place)) and not Path(place).exists():
+            raise InvalidInput("no such file or folder", file=place, field=name)
 
 
 def hash_place(place: Path | str | None) -> str:
@@ -190,6 +201,9 @@ class Corpora:
     kg: Path | str | None = None
     """A graph's folder, or the URL of a server of one."""
     top_k: int = 5
+    context_tokens: int | None = None
+    """Tokens of passages that a search shows, by `count`; None: `top_k` passages, however long."""
+    count: CountTokens = estimate_tokens
     writer: IndexWriter | None = None
     """Who is asked where a back end asks a model; None: nobody can be."""
     asker: Asker | None = None
@@ -229,6 +243,12 @@ class Corpora:
         )
         documents = environment.documents
         assert documents is not None
+        if self.context_tokens is not None:
+            pays = source.place == WEB
+            documents = BudgetedRetriever(
+                retriever=documents, tokens=self.context_tokens, count=self.count, asks_once=pays
+            )
+            environment = replace(environment, documents=documents)
         return replace(environment, plan_tools=dict.fromkeys(TOOLS, documents))
 
     def _check(self, source: BackendSource) -> None:

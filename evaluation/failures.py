@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from trailforge.rewards import cover_exact_match, normalize_answer, states
+from trailforge.rewards import choose_options, cover_exact_match, normalize_answer, states
 from trailforge.schemas.agent_episode import AgentEpisode, AgentScores
 
 if TYPE_CHECKING:
@@ -61,14 +61,16 @@ def is_right(scores: AgentScores) -> bool:
 def is_borne_out(episode: AgentEpisode) -> bool:
     """Did its searches bring all that the answer rests on?
 
-    All supporting documents. Where the data set does not name them, a text that it read has to state a gold answer;
-    of yes and no, which no text states, only that it read something.
+    All supporting documents. Where the data set does not name them, a text that it read has to state a gold answer, and
+    each answer of a set; of yes and no, and of options, which no text states, only that it read something.
     """
     if episode.scores.found_at:
         return None not in episode.scores.found_at
     texts = read_texts(episode, episode.question)
-    if any(normalize_answer(gold) in _YES_OR_NO for gold in episode.golds):
+    if episode.options or any(normalize_answer(gold) in _YES_OR_NO for gold in episode.golds):
         return bool(texts)
+    if episode.answer_set:
+        return all(any(states(text, each) for text in texts) for each in episode.answer_set)
     return any(states(text, gold) for text in texts for gold in episode.golds)
 
 
@@ -153,12 +155,14 @@ def broke_format(episode: AgentEpisode) -> bool:
     """`format`: its last turn cannot be read (`malformed`), or its answer is empty or is no short one.
 
     That is one which is not right though a gold answer stands in it, in whole words: others or a text stand around it.
-    Yes and no, which stand in many a text, are not looked for.
+    Yes and no, which stand in many a text, are not looked for. Of options it is one that chooses none.
     """
     if episode.stop == "malformed":
         return True
     if episode.stop != "answered" or is_right(episode.scores):
         return False
+    if episode.options or episode.answer_set:
+        return not (choose_options(episode.answer, episode.options) if episode.options else episode.answer.strip())
     golds = [gold for gold in episode.golds if normalize_answer(gold) not in _YES_OR_NO]
     return not episode.answer.strip() or bool(cover_exact_match(episode.answer, golds, word_boundary=True))
 

@@ -40,6 +40,11 @@ STEP_FILES = "step-*.parquet"
 FORMAT = 2
 EARLIER = 1
 """Still read. What was built without a model has a paper's name in it, and is read as it is called now."""
+_FIXED = (
+    *("questions_sha256", "num_questions", "dataset"),
+    *("top_k", "context_tokens", "tokenizer", "documents", "kg", "judge"),
+)
+"""Fields in which a folder goes on with the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +92,10 @@ class Evaluation:
     """As the episodes name them."""
     seeds: tuple[int, ...]
     top_k: int
+    context_tokens: int | None = None
+    """Tokens of passages of a search, instead of `top_k` passages; None: these."""
+    tokenizer: str = ""
+    """That counted what was read; empty: it is estimated."""
     shard_size: int = 20
     """Questions of a shard."""
     documents: str = ""
@@ -149,7 +158,7 @@ def _join(folder: Path, earlier: Evaluation, wanted: Evaluation) -> Evaluation:
             "goes into another --out",
             file=folder,
         )
-    for name in ("questions_sha256", "num_questions", "dataset", "top_k", "documents", "kg", "judge"):
+    for name in _FIXED:
         before, now = getattr(earlier, name), getattr(wanted, name)
         if before != now:
             _refuse(folder, name, before, now)

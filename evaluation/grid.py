@@ -13,16 +13,17 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from trailforge.evaluation.agents import AgentRun, AgentTools, load_agent
+from trailforge.evaluation.agents import AgentRun, AgentTools, ask_for, load_agent
 from trailforge.evaluation.agents.published import published_grammar
 from trailforge.evaluation.corpora import Corpora, QuestionSet, hash_place
 from trailforge.evaluation.folder import EPISODES, AgentChoice, BackendChoice, Evaluation, is_refused
 from trailforge.evaluation.metrics import EpisodeSetting, hash_episode, make_episode
+from trailforge.evaluation.reading_budget import CountTokens
 from trailforge.inference import Client, Meter, ModelClient, Prices, metering
 from trailforge.inference.asker import Asker, Style
 from trailforge.inference.judge import Judge, JudgeConfig, Judged
@@ -33,6 +34,7 @@ from trailforge.pipelines.engine.shards import Shard, finish_shard, missing_shar
 from trailforge.pipelines.runs.config import ModelConfig
 from trailforge.presets import load_evaluation_preset
 from trailforge.protocols import PROTOCOLS
+from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.schemas import (
     ITEM_ERRORS,
@@ -67,6 +69,10 @@ class EvaluationConfig:
     """How the model is asked. Published prompts of protocols are one text all the same."""
     top_k: int = 5
     """Passages of a search."""
+    context_tokens: int | None = None
+    """Tokens of passages of a search instead, by the agent's tokenizer; in plans, of each node."""
+    tokenizer: str = ""
+    """That counts what is read, by folder or name; empty: the model's, where it is known, or it is estimated."""
     agents: dict[str, Any] = field(default_factory=dict)
     """Numbers of agents other than their own, by their names."""
     backends: dict[str, Any] = field(default_factory=dict)
@@ -85,9 +91,16 @@ class EvaluationConfig:
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for numbers below 1."""
-        for name in ("top_k", "shard_size", "episodes_in_flight", "episode_s"):
-            if getattr(self, name) < 1:
+        for name in ("top_k", "context_tokens", "shard_size", "episodes_in_flight", "episode_s"):
+            if (number := getattr(self, name)) is not None and number < 1:
                 raise InvalidInput("has to be 1 or more", field=name)
+
+    def counted_by(self, tokenizer: str | None, context_tokens: int | None, model: str) -> EvaluationConfig:
+        """With another tokenizer and limit; None: as it is. Raises `InvalidInput` for a limit that nothing counts."""
+        limit, named = context_tokens or self.context_tokens, tokenizer or self.tokenizer
+        if limit and not named and "/" not in model:
+            raise InvalidInput("by which tokenizer are tokens counted? name the agent's model", field="--tokenizer")
+        return replace(self, context_tokens=limit, tokenizer=named or (model if limit else ""))
 
 
 def read_evaluation_config(preset: str) -> EvaluationConfig:
@@ -97,7 +110,7 @@ def read_evaluation_config(preset: str) -> EvaluationConfig:
 
 
 def choose_agent(name: str, numbers: Mapping[str, Any], prompt: Literal["ours", "published"] = "ours") -> AgentChoice:
-    """An agent with its numbers. `prompt`: for those of protocols; the others have one prompt.
+    """An agent with its numbers. `prompt`: for those that have published ones kept here.
 
     Raises `InvalidInput` for an agent that there is not, and for numbers or published words that it does not have.
     """
@@ -105,7 +118,7 @@ def choose_agent(name: str, numbers: Mapping[str, Any], prompt: Literal["ours", 
     values = dict(numbers)
     if any(each.name == "prompt" for each in fields(agent.config)):
         values.setdefault("prompt", prompt)
-        if values["prompt"] == "published":
+        if values["prompt"] == "published" and agent.protocol:
             published_grammar(agent.protocol)
     try:
         config = to_dict(from_dict(agent.config, values))
@@ -140,6 +153,8 @@ class GridModel:
     """Of the client, for who watches: `ModelClient.figures`."""
     served: ModelClient | None = None
     """The client, where it asks a server."""
+    count: CountTokens = estimate_tokens
+    """By its tokenizer, of what its agents are given to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,6 +260,8 @@ def describe_evaluation(
         models=(model,),
         seeds=tuple(seeds),
         top_k=config.top_k,
+        context_tokens=config.context_tokens,
+        tokenizer=config.tokenizer,
         shard_size=config.shard_size,
         documents=hash_place(corpora.documents),
         kg=hash_place(corpora.kg),
@@ -344,12 +361,13 @@ async def run_cell_episode(
     """
     agent, meter, error = load_agent(cell.agent.name), Meter(), ""
     asker = Asker(client=model.client, model=model.name, style=model.style, seed=cell.seed, meter=Meter())
-    tools, config = AgentTools(environment=environment, asker=asker), from_dict(agent.config, cell.agent.config)
+    tools = AgentTools(environment=environment, asker=asker, count=model.count)
+    config = from_dict(agent.config, cell.agent.config)
     run, began = AgentRun(answer="", stop="failed", messages=(), searches=()), time.perf_counter()
     try:
         with metering() as meter:  # of the searches too, where these ask
             async with asyncio.timeout(limit_s):
-                run = await agent.run(question.question, tools, config)
+                run = await agent.run(ask_for(question, cell.setting.protocol), tools, config)
     except _ENDS_ALL:
         raise
     except TimeoutError:
@@ -371,8 +389,8 @@ async def run_cell_episode(
 
 
 async def _judge(question: Question, run: AgentRun, judge: Judge | None) -> float | None:
-    """None where none is asked, and for a verdict that cannot be had or read: it is none."""
-    if judge is None or run.stop == "failed":
+    """None where none is asked, as of letters, and for a verdict that cannot be had or read: it is none."""
+    if judge is None or run.stop == "failed" or question.kind == "options":
         return None
     try:
         return await judge.score(Judged(question=question.question, answer=run.answer, golds=question.golds))

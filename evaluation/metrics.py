@@ -15,12 +15,21 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean, variance
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Literal, TypeVar, get_args
 
 from trailforge.evaluation.agents import AgentRun
 from trailforge.evaluation.failures import asked_at, is_right, read_texts, tag_failures
-from trailforge.rewards import normalize_answer, same_title, score_answer
-from trailforge.schemas import InvalidInput, Question, SupportingDocument
+from trailforge.rewards import (
+    chance_of_choice,
+    normalize_answer,
+    same_title,
+    score_answer,
+    score_choice,
+    score_set,
+)
+from trailforge.rewards.answers import ChoiceChance
+from trailforge.rewards.targets import state_gold
+from trailforge.schemas import InvalidInput, Question, SupportingDocument, TrajectoryReward
 from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode, AgentScores
 
 Competitor = TypeVar("Competitor", bound=Hashable)
@@ -60,6 +69,9 @@ def make_episode(
         dataset=question.dataset,
         question=question.question,
         golds=question.golds,
+        options=question.options,
+        correct_options=question.correct_options,
+        answer_set=question.answer_set,
         agent=setting.agent,
         protocol=setting.protocol,
         backend=setting.backend,
@@ -86,17 +98,37 @@ def hash_episode(question: Question, setting: EpisodeSetting) -> str:
 
 def score_run(question: Question, run: AgentRun, *, judge: float | None = None) -> AgentScores:
     """A run's answer against the golds, and its searches against the supporting documents."""
-    answer = score_answer(run.answer, question.golds)
-    found_at = find_supporting(question, run)
+    answer, found_at = _score(question, run.answer), find_supporting(question, run)
     return AgentScores(
         exact_match=answer.exact_match,
         f1=answer.f1,
-        contain_em=answer.cover_exact_match,
+        contain_em=answer.cover_exact_match if question.kind == "text" else answer.exact_match,
         right=answer.total,
         judge=judge,
         supporting_recall=sum(place is not None for place in found_at) / len(found_at) if found_at else None,
         found_at=found_at,
+        answer_in_text=_find_answer(question, run.shown),
     )
+
+
+def _score(question: Question, answer: str) -> TrajectoryReward:
+    match question.kind:
+        case "options":
+            return score_choice(answer, question.correct_options, question.options)
+        case "set":
+            return score_set(answer, question.answer_set)
+        case "text":
+            return score_answer(answer, question.golds)
+
+
+def _find_answer(question: Question, shown: Sequence[str]) -> float | None:
+    """See `AgentScores.answer_in_text`. Of a set of answers the share that some text states."""
+    wanted = [(each,) for each in question.answer_set] or [question.golds]
+    if not shown or question.kind == "options":
+        return None
+    lines = dict.fromkeys(line for text in shown for line in text.splitlines())
+    stated = [state_gold(lines, golds) for golds in wanted]
+    return None if None in stated else fmean(map(bool, stated))
 
 
 def find_supporting(question: Question, run: AgentRun) -> tuple[int | None, ...]:
@@ -181,6 +213,7 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
         "right": lambda episode: episode.scores.right,
         "judge": lambda episode: episode.scores.judge,
         "supporting_recall": lambda episode: episode.scores.supporting_recall,
+        "answer_in_text": lambda episode: episode.scores.answer_in_text,
         "answered": lambda episode: float(episode.stop == "answered"),
         "answer_words": lambda episode: len(episode.answer.split()) if episode.answer.strip() else None,
         "searches": lambda episode: len(episode.searches),
@@ -255,6 +288,26 @@ def by_question(episodes: Sequence[AgentEpisode]) -> dict[str, list[AgentEpisode
         if len({episode.question for episode in alike}) > 1:
             raise InvalidInput(f"{name} is the id of two questions; give each its own", field="question_id")
     return dict(found)
+
+
+Choice = Literal["single", "multiple"]
+"""Whether one option is correct, or several."""
+
+
+def by_choice(episodes: Sequence[AgentEpisode]) -> dict[Choice, list[AgentEpisode]]:
+    """Episodes on questions with options, by the kinds of choice that there are."""
+    found: dict[Choice, list[AgentEpisode]] = {}
+    for choice in get_args(Choice):
+        of_options = (each for each in episodes if each.correct_options)
+        alike = [each for each in of_options if (len(each.correct_options) == 1) == (choice == "single")]
+        found |= {choice: alike} if alike else {}
+    return found
+
+
+def mean_chance(episodes: Sequence[AgentEpisode]) -> ChoiceChance:
+    """What guessing pays on questions with options, on average."""
+    chances = [chance_of_choice(len(each.options), len(each.correct_options)) for each in episodes]
+    return ChoiceChance(fmean(each.exact_match for each in chances), fmean(each.f1 for each in chances))
 
 
 def measure_spread(episodes: Sequence[AgentEpisode], measure: Measure) -> Spread | None:

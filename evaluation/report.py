@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from trailforge.evaluation.builds import describe_build
 from trailforge.evaluation.failures import TAGS
+from trailforge.evaluation.folder import Evaluation
 from trailforge.evaluation.table import (
     LEGEND,
     CellEstimate,
@@ -69,6 +70,7 @@ def describe_table(table: EvaluationTable, plots: Sequence[str] = ()) -> str:
         "## Accuracy\n\nBest first, by contain-EM. In brackets the 95 % interval, for which the questions are drawn "
         "anew; after ± the standard deviation over seeds.\n",
         _table(rows, _accuracy(rows)),
+        *([_OPTIONS, _options(rows)] if any(row.options for row in rows) else []),
         "## What an episode takes\n",
         _table(rows, _online(rows)),
         "## Back ends\n\nOver all agents and models, best rank first.\n",
@@ -94,13 +96,20 @@ def _origin(table: EvaluationTable) -> str:
         f"- Questions: {given.num_questions:,} of {asked} (SHA-256 {given.questions_sha256[:12]})",
         f"- Grid: {_count(given.agents, 'agent')}, {_count(given.backends, 'back end')},"
         f" {_count(given.models, 'model')} ({', '.join(map(plain, given.models))}), seeds {seeds}",
-        f"- Passages of a search: {given.top_k}",
+        f"- Passages of a search: {_shown(given)}",
+        f"- Tokens of what was read: {(given.tokenizer and f'by {plain(given.tokenizer)}') or 'estimated'}",
         f"- Judge: {plain(given.judge) or 'none'}",
         f"- Prices of a million tokens: {_prices(given.price_prompt, given.price_completion)}",
     ]
     if given.versions:
         lines.append("- Made with: " + ", ".join(f"{plain(k)} {plain(v)}" for k, v in sorted(given.versions.items())))
     return "\n".join(lines)
+
+
+def _shown(given: Evaluation) -> str:
+    if given.context_tokens is None:
+        return str(given.top_k)
+    return f"as many as fit into {given.context_tokens:,} tokens"
 
 
 def _prices(prompt: float | None, completion: float | None) -> str:
@@ -132,6 +141,8 @@ def _accuracy(rows: Sequence[TableRow]) -> list[Column]:
     if any(row.judge for row in rows):
         columns.append(("judge", "judge", lambda row: show_estimate(row.judge)))
     columns.append(("recall", "supporting_recall", lambda row: show_estimate(row.supporting_recall)))
+    if any(row.answer_in_text for row in rows):
+        columns.append(("answer in text", "answer_in_text", lambda row: show_estimate(row.answer_in_text)))
     columns += [(f"pass@{k}", "pass_at" if k == most else "", _pass_at(k)) for k in sorted({1, most})]
     return [
         *columns,
@@ -144,6 +155,24 @@ def _accuracy(rows: Sequence[TableRow]) -> list[Column]:
         ),
         ("failed", "failed", lambda row: f"{row.failed:,}"),
     ]
+
+
+_OPTIONS = (
+    "## Questions with options\n\nEM: exactly the correct options were chosen. F1: of the sets of chosen and correct "
+    "ones. By chance: what a guess pays, at one of the options where one is correct, else at any set of them.\n"
+)
+
+
+def _options(rows: Sequence[TableRow]) -> str:
+    head = ("agent", "back end", "choice", "questions", "EM", "by chance", "F1", "by chance")
+    lines = [f"| {' | '.join(head)} |", "|---|---|---" + "|---:" * (len(head) - 3) + "|"]
+    for row in rows:
+        for each in row.options:
+            cells = [plain(row.agent), plain(row.backend), each.choice, f"{each.questions:,}"]
+            cells += [show_estimate(each.exact_match), _percent(each.exact_match_chance)]
+            cells += [show_estimate(each.f1), _percent(each.f1_chance)]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def _pass_at(k: int) -> Callable[[TableRow], str]:

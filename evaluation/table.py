@@ -19,7 +19,18 @@ import numpy as np
 
 from trailforge.evaluation.compare import bootstrap_mean
 from trailforge.evaluation.folder import BackendChoice, Evaluation, read_episodes, read_evaluation
-from trailforge.evaluation.metrics import MEASURES, EpisodeSummary, average_ranks, summarize
+from trailforge.evaluation.metrics import (
+    MEASURES,
+    Choice,
+    EpisodeSummary,
+    Spread,
+    average_ranks,
+    by_choice,
+    by_question,
+    mean_chance,
+    measure_spread,
+    summarize,
+)
 from trailforge.schemas.agent_episode import AgentEpisode
 
 RESAMPLES = 2_000
@@ -47,11 +58,25 @@ class TagShare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OptionScores:
+    """Questions with options of one kind, beside what guessing at them pays (`rewards.chance_of_choice`)."""
+
+    choice: Choice
+    questions: int
+    exact_match: CellEstimate
+    """Exactly the correct options."""
+    exact_match_chance: float
+    f1: CellEstimate
+    """Of the sets of chosen and correct options."""
+    f1_chance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableRow:
     """One agent over one back end with one model: a row of `table.parquet`. `LEGEND` says what its columns are."""
 
     STORED_AS: ClassVar[str] = "EvaluationTableRow"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
 
     agent: str
     backend: str
@@ -68,6 +93,8 @@ class TableRow:
     right: CellEstimate
     judge: CellEstimate | None
     supporting_recall: CellEstimate | None
+    answer_in_text: CellEstimate | None = None
+    options: tuple[OptionScores, ...] = ()
     pass_at: tuple[float, ...]
     searches: float
     turns: float
@@ -117,11 +144,13 @@ LEGEND: Mapping[str, str] = MappingProxyType(
         "right": "The answer is a gold answer by our own matcher, which also knows numbers and dates.",
         "judge": "A judging model's verdict, 0 to 1.",
         "supporting_recall": "Share of the documents that the answer rests on which some search brought.",
+        "answer_in_text": "Share of the questions of which some text that a search showed states the answer.",
+        "options": "Of questions with options: EM and F1 of the sets of letters, beside what guessing pays.",
         "pass_at": "Odds that one of k episodes on a question is right, by our matcher or by the judge.",
         "searches": "Searches of an episode.",
         "turns": "Turns of the agent in an episode.",
         "calls": "Calls of the model in an episode, those beside the conversation too.",
-        "context_tokens": "Tokens of what was retrieved and shown, of an episode.",
+        "context_tokens": "Tokens of what was retrieved and shown, of an episode, as counted (see above).",
         "prompt_tokens": "Tokens sent to the model, of an episode.",
         "completion_tokens": "Tokens that the model wrote, of an episode.",
         "answer_words": "Words of an answer, where one was given.",
@@ -218,7 +247,7 @@ def measure_stability(rows: Sequence[TableRow]) -> list[Stability]:
 
 # A row
 
-_ESTIMATED = ("contain_em", "f1", "exact_match", "right", "judge", "supporting_recall")
+_ESTIMATED = ("contain_em", "f1", "exact_match", "right", "judge", "supporting_recall", "answer_in_text")
 _MEANS = (
     *("searches", "turns", "calls", "context_tokens", "prompt_tokens", "completion_tokens", "answer_words"),
     *("seconds", "search_seconds"),
@@ -244,6 +273,7 @@ def _row(evaluation: Evaluation, episodes: Sequence[AgentEpisode]) -> TableRow:
         episodes=summary.episodes,
         expected=evaluation.num_questions * len(evaluation.seeds),
         failed=summary.stops.get("failed", 0),
+        options=_options(episodes),
         pass_at=tuple(summary.pass_at.values()),
         **named,
         seconds_p50=p50,
@@ -261,7 +291,22 @@ def _row(evaluation: Evaluation, episodes: Sequence[AgentEpisode]) -> TableRow:
 
 
 def _estimate(summary: EpisodeSummary, episodes: Sequence[AgentEpisode], measure: str) -> CellEstimate | None:
-    spread = summary.measures[measure]
+    return _interval(summary.measures[measure], episodes, measure)
+
+
+def _options(episodes: Sequence[AgentEpisode]) -> tuple[OptionScores, ...]:
+    """Of each kind of choice that there is."""
+    found: list[OptionScores] = []
+    for choice, alike in by_choice(episodes).items():
+        exact, f1 = (_interval(measure_spread(alike, MEASURES[name]), alike, name) for name in ("exact_match", "f1"))
+        chance, questions = mean_chance(alike), len(by_question(alike))
+        assert exact is not None and f1 is not None
+        scores = {"exact_match_chance": chance.exact_match, "f1_chance": chance.f1}
+        found.append(OptionScores(choice=choice, questions=questions, exact_match=exact, f1=f1, **scores))
+    return tuple(found)
+
+
+def _interval(spread: Spread | None, episodes: Sequence[AgentEpisode], measure: str) -> CellEstimate | None:
     if spread is None:
         return None
     low, high = bootstrap_mean(episodes, MEASURES[measure], resamples=RESAMPLES)

@@ -14,12 +14,12 @@ from typing import Literal
 from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judged, JudgeOptions, grade
 from trailforge.rewards import (
+    choose_options,
     is_abstention,
     is_near_miss,
     mcts_reward,
     normalize_answer,
     option_f1,
-    option_letters,
     states,
 )
 from trailforge.schemas import BundleQuestion
@@ -73,7 +73,7 @@ class AnswerScorer:
         of its key facts that it says.
         """
         if question.options:
-            return option_f1(chosen_options(reply, question), question.correct_options), "options"
+            return option_f1(choose_options(reply, question.options), question.correct_options), "options"
         golds = (question.answer, *question.aliases)
         if is_abstention(reply) or not normalize_answer(reply):
             return 0.0, "matching"
@@ -102,16 +102,6 @@ def open_scorer(options: AnswerJudgeOptions, asker: Asker) -> AnswerScorer:
     if not (options.near_misses or options.free_answers):
         return AnswerScorer(options=options)
     return AnswerScorer(judge=lambda judged: grade(judged, options, asker), options=options)
-
-
-def chosen_options(reply: str, question: BundleQuestion) -> frozenset[str]:
-    """The letters that a reply names; of one without any, those of the options whose text it is."""
-    if letters := option_letters(reply):
-        return letters
-    parts = {normalize_answer(part) for part in (reply, *re.split(r"[;\n]", reply))} - {""}
-    return frozenset(
-        chr(ord("A") + number) for number, text in enumerate(question.options) if normalize_answer(text) in parts
-    )
 
 
 def is_same_list(reply: str, gold: str, question: str) -> bool:

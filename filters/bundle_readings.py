@@ -16,9 +16,9 @@ from itertools import combinations
 from math import comb
 from typing import Protocol
 
-from trailforge.filters.answers import AnswerScorer, chosen_options
+from trailforge.filters.answers import AnswerScorer
 from trailforge.filters.bundles import FEWEST_CORRECT, MOST_CORRECT, judge_unread, names_two_sides
-from trailforge.rewards import is_abstention
+from trailforge.rewards import choose_options, is_abstention
 from trailforge.schemas import BundleInput, BundleQuestion, InvalidInput, SourceDocument, Verdict
 
 _KNOWN, _MOST_DRAWS = 0.7, 16
@@ -144,7 +144,8 @@ class MeasuredQuestion:
         return draws
 
     def _has_share(self, draw: ScoredReply, share: float) -> bool:
-        chosen = chosen_options(draw.reply or "", self.row) if self.row.type == "multiple_choice" else frozenset()
+        is_set = self.row.type == "multiple_choice"
+        chosen = choose_options(draw.reply or "", self.row.options) if is_set else frozenset()
         return bool(chosen) and chosen <= set(self.row.correct_options) and _score(draw) >= share
 
 

@@ -30,7 +30,7 @@ def train(
     training_set: Path,
     out: Path,
     stage: Literal["sft", "rl"] = "sft",
-    preset: str = "msearcher",
+    preset: str = "msearcher-local",
     base_model: str | None = None,
     more: list[str] | None = None,
     launcher: Launcher = "local",

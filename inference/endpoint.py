@@ -180,6 +180,7 @@ class Endpoint:
             "top_p": sampling.top_p,
             "max_tokens": sampling.max_tokens,
             "seed": request.sampling_seed,
+            **sampling.rare,
         }
         if sampling.stop:
             body["stop"] = list(sampling.stop)

@@ -34,8 +34,18 @@ class Sampling:
 
     temperature: float = 0.0
     top_p: float = 1.0
+    top_k: int = 0
+    """Likeliest tokens that are drawn from; 0: all."""
+    repetition_penalty: float = 1.0
+    """As vLLM and llama.cpp take it; 1: none."""
     max_tokens: int = 256
     stop: tuple[str, ...] = ()
+
+    @property
+    def rare(self) -> dict[str, Any]:
+        """Parameters that few servers take, where they say something."""
+        said = {"top_k": (self.top_k, 0), "repetition_penalty": (float(self.repetition_penalty), 1.0)}
+        return {name: value for name, (value, usual) in said.items() if value != usual}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +86,7 @@ class Request:
         return (
             redo
             | omit
+            | self.sampling.rare
             | {
                 "model": self.model,
                 "prompt": prompt if isinstance(prompt, str) else [[turn.role, turn.content] for turn in prompt],

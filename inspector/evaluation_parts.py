@@ -9,6 +9,7 @@ from typing import Any
 
 from trailforge.evaluation.compare import Comparison
 from trailforge.evaluation.failures import TAGS, is_right
+from trailforge.evaluation.folder import Evaluation
 from trailforge.evaluation.table import LEGEND, CellEstimate, EvaluationTable, TableRow
 from trailforge.inspector.evaluations import verdict_of
 from trailforge.pipelines.show.common import answers, values
@@ -51,7 +52,7 @@ def describe_results(table: EvaluationTable, *, is_brief: bool = False) -> Parts
     chips = Chips(
         [
             StyledText(f"{given.num_questions:,} questions of {given.dataset or given.questions}"),
-            StyledText(f"top {given.top_k}", "", "Passages of a search."),
+            _shown(given),
             StyledText(f"seeds {', '.join(map(str, given.seeds))}"),
             StyledText(f"judge {given.judge}" if given.judge else "no judge"),
         ]
@@ -64,6 +65,12 @@ def describe_results(table: EvaluationTable, *, is_brief: bool = False) -> Parts
     shown = [{name: row[name] for name in known} for row in rows]
     meanings = {name: _meaning(name) for name in known}
     return [chips, *notes, DataTable(shown, meanings, height=20)]
+
+
+def _shown(given: Evaluation) -> StyledText:
+    if given.context_tokens is None:
+        return StyledText(f"top {given.top_k}", "", "Passages of a search.")
+    return StyledText(f"{given.context_tokens:,} tokens", "", f"Of passages of a search, by {given.tokenizer}.")
 
 
 _COLUMN_OF = {
@@ -80,6 +87,8 @@ def _meaning(head: str) -> str:
         return "Of contain-EM, in %: the questions drawn anew."
     if head.startswith("±"):
         return "Standard deviation of contain-EM over seeds, in points."
+    if " choice, " in head:
+        return LEGEND["options"]
     column = "pass_at" if head.startswith("pass@") else _COLUMN_OF.get(head, head.replace(" ", "_"))
     return LEGEND.get(column, "")
 
@@ -101,6 +110,7 @@ def _line(row: TableRow) -> dict[str, Any]:
         "95 % interval": _interval(row.contain_em), "± over seeds": None if deviation is None else round(deviation, 1),
         "F1": _points(row.f1), "EM": _points(row.exact_match), "right": _points(row.right),
         "judge": _points(row.judge), "recall": _points(row.supporting_recall),
+        "answer in text": _points(row.answer_in_text), **_choices(row),
         "pass@1": round(100 * row.pass_at[0], 1), "pass@k": f"{100 * row.pass_at[-1]:.1f} (k = {most})",
         "answer words": row.answer_words and round(row.answer_words, 1), "searches": round(row.searches, 2),
         "turns": round(row.turns, 2), "context": round(row.context_tokens), "prompt": round(row.prompt_tokens),
@@ -109,6 +119,19 @@ def _line(row: TableRow) -> dict[str, Any]:
         "offline cost": row.cost_per_million, "rank, agent": row.agent_rank, "rank, back end": row.backend_rank,
         "episodes": row.episodes, "failed": row.failed,
     }  # fmt: skip
+
+
+def _choices(row: TableRow) -> dict[str, Any]:
+    found = {each.choice: each for each in row.options}
+    return {
+        f"{name} choice, {head}": None if each is None else f"{_points(score)} ({100 * chance:.1f} by chance)"
+        for name in ("single", "multiple")
+        for each in [found.get(name)]
+        for head, score, chance in (
+            ("EM", each and each.exact_match, each.exact_match_chance if each else 0.0),
+            ("F1", each and each.f1, each.f1_chance if each else 0.0),
+        )
+    }
 
 
 def _points(found: CellEstimate | None) -> float | None:

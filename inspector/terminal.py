@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
@@ -24,8 +25,11 @@ from trailforge.schemas import Manifest
 def show_rows(
     folder: Path, *, table: str = "", id: str | None = None, kind: str | None = None, search: str = "",
     lowest: str = "", count: int = 1,
-) -> None:  # fmt: skip
-    """Print rows of a run, several of a table that has a brief form of them in that. Raises as `find_rows`."""
+) -> list[Any]:  # fmt: skip
+    """Print rows of a run, several of a table that has a brief form of them in that, and return them.
+
+    Raises as `find_rows`.
+    """
     run, console = open_run(folder), Console()
     found = find_rows(run, table=table, id=id, kind=kind, search=search, lowest=lowest, count=count)
     shown = show_of(run.dataset).table(found.table)
@@ -34,6 +38,7 @@ def show_rows(
         console.print(brief_row(run, found.table, number) if is_brief else row(run, found.table, number))
     if found.elsewhere:
         console.print(text_of((f"Also in: {', '.join(found.elsewhere)} (--table)", "dim")))
+    return [run.record(found.table, number) for number in found.numbers]
 
 
 def show_evaluation(folder: Path, *, id: str | None = None, kind: str | None = None, count: int = 1) -> None:

@@ -51,9 +51,12 @@ class EnvironmentConfig(PlanToolsConfig):
     """How agents find documents, in training and evaluation. What the command line says goes over it.
 
     What is empty is as the index says that is searched; without one a `kind` has to be said. `web_news` and
-    `longest_passage` are for agents that plan; `web_url`, `web_pages`, graph and filters are for those that do not.
+    `longest_passage` are for agents that plan; `web_provider`, `web_url`, `web_pages`, graph and filters are for those
+    that do not.
     """
 
+    web_provider: str = ""
+    """See `RetrievalConfig.web_provider`."""
     web_url: str = ""
     """See `RetrievalConfig.web_url`."""
     web_pages: int = 0
@@ -288,8 +291,9 @@ def _describe(config: RetrieverConfig) -> dict[str, object]:
         described |= {"encoder": encoder_model(encoder)} | {name: text for name, text in prefixes.items() if text}
     if config.options:
         described["options"] = config.options
-    if isinstance(config, RetrievalConfig) and config.kind == WEB and config.web_url:
-        described["web_url"] = config.web_url
+    if isinstance(config, RetrievalConfig) and config.kind == WEB:
+        named = {"web_provider": config.web_provider, "web_url": config.web_url}
+        described |= {name: text for name, text in named.items() if text}
     return described
 
 
@@ -325,6 +329,7 @@ def _over_all(path: Path | None, search: PlanToolsConfig) -> RetrievalConfig:
         passage_prefix=search.passage_prefix,
         scope="corpus",
         corpus_index=path and str(path),
+        web_provider=search.web_provider if isinstance(search, EnvironmentConfig) else "",
         web_url=search.web_url if isinstance(search, EnvironmentConfig) else "",
         web_pages=search.web_pages if isinstance(search, EnvironmentConfig) else 0,
         web_interval_s=search.web_interval_s,

@@ -22,7 +22,6 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from graphlib import TopologicalSorter
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,8 @@ from trailforge.rewards.r_search import MAX_NODES, TOOLS, PlanProblem, PlanProbl
 from trailforge.schemas import BudgetExceeded, MalformedReply, Passage, PlanEdge, PlanNode, ProviderError, SearchStatus
 
 if TYPE_CHECKING:  # all data sets name a protocol, and what is searched takes a third of a second to load
+    import networkx as nx
+
     from trailforge.retrieval.base import Retriever
 
 TOP_K = 2
@@ -65,6 +66,15 @@ class SearchPlan:
 
     nodes: tuple[PlanNode, ...]
     edges: tuple[PlanEdge, ...]
+
+    def to_networkx(self) -> nx.DiGraph:
+        """The nodes by id, with `query` and `tool`; an edge leads to what is searched later."""
+        import networkx as nx
+
+        graph = nx.DiGraph()
+        graph.add_nodes_from((node.node_id, {"query": node.query, "tool": node.tool}) for node in self.nodes)
+        graph.add_edges_from((edge.src, edge.dst) for edge in self.edges)
+        return graph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,16 +305,10 @@ def levels(plan: SearchPlan) -> list[tuple[PlanNode, ...]]:
     Raises `MalformedReply` when edges leave no such order.
     """
     _refuse([problem for problem in validate(plan) if problem.kind in _UNORDERED])
-    sorter = TopologicalSorter({node.node_id: () for node in plan.nodes})
-    for edge in plan.edges:
-        sorter.add(edge.dst, edge.src)
-    sorter.prepare()
-    found = []
-    while sorter.is_active():
-        ready = set(sorter.get_ready())
-        found.append(tuple(node for node in plan.nodes if node.node_id in ready))
-        sorter.done(*ready)
-    return found
+    import networkx as nx
+
+    generations = map(set, nx.topological_generations(plan.to_networkx()))
+    return [tuple(node for node in plan.nodes if node.node_id in level) for level in generations]
 
 
 async def execute(plan: SearchPlan, tools: Mapping[str, Retriever], top_k: int = TOP_K) -> list[NodeResult]:

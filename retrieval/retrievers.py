@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 WEB = "web"
 """In place of a back end: live pages."""
-WEB_KEY = "set TAVILY_API_KEY instead"
+WEB_KEY = "set its environment variable (TAVILY_API_KEY …) instead"
 """The mend for an address of its search with a key in it."""
 LONGEST_WEB_PASSAGE = 100
 """Words: eight searches of two passages then fit what R-Search's training preset gives a plan's results."""

@@ -61,8 +61,11 @@ class RetrievalConfig(RetrieverConfig):
     takes in when the run starts; or the URL of a server."""
     corpus_hash: str = ""
     """SHA-256 of what that holds: where it is does not decide the rows."""
+    web_provider: str = ""
+    """For `web`: who is asked, one of `web/search_apis.yaml` (tavily, serper, zhipu, searxng) or the path of a YAML
+    file with the same fields. Empty: Tavily."""
     web_url: str = ""
-    """For `web`: a search that takes and gives what Tavily's does. Empty: Tavily itself."""
+    """For `web`: another address than the provider's own, which takes and gives the same."""
     web_pages: int = 0
     """For `web`: of how many of the pages of a search the text is read, as MSearcher's tool does; 0: what the search
     says of them is all."""
@@ -301,6 +304,7 @@ def open_web(config: RetrievalConfig) -> Retriever:
     if config.web_pages < 0:
         raise InvalidInput("has to be 0 or more", field="web_pages")
     return pages_tool(
+        provider=config.web_provider,
         base_url=config.web_url,
         http=HttpConfig(interval_s=config.web_interval_s),
         longest=config.longest_web_passage,

@@ -1,5 +1,7 @@
 """Every score of the project: pure functions, called alike by filters, generators, training and evaluation."""
 
+from trailforge.rewards.answers import chance_of_choice as chance_of_choice
+from trailforge.rewards.answers import choose_options as choose_options
 from trailforge.rewards.answers import is_abstention as is_abstention
 from trailforge.rewards.answers import option_f1 as option_f1
 from trailforge.rewards.answers import option_letters as option_letters
@@ -32,6 +34,7 @@ from trailforge.rewards.matching import mcts_reward as mcts_reward
 from trailforge.rewards.matching import mentions as mentions
 from trailforge.rewards.matching import same_answer as same_answer
 from trailforge.rewards.matching import score_answer as score_answer
+from trailforge.rewards.matching import score_set as score_set
 from trailforge.rewards.matching import states as states
 from trailforge.rewards.msearcher import MSearcherConstants as MSearcherConstants
 from trailforge.rewards.msearcher import MSearcherReward as MSearcherReward

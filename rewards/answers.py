@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 from trailforge.rewards.reading import fold
+from trailforge.rewards.text import normalize_answer
 from trailforge.schemas import TrajectoryReward
 
 _BOXED = r"\boxed{"
@@ -151,12 +155,13 @@ _MARKED = re.compile(
 )
 
 
-def score_choice(prediction: str, correct_options: Sequence[str]) -> TrajectoryReward:
+def score_choice(prediction: str, correct_options: Sequence[str], options: Sequence[str] = ()) -> TrajectoryReward:
     """The reward columns of a question with options, by the sets of chosen and correct letters.
 
-    `exact_match` and `total`: exactly the correct ones. `cover_exact_match`: all of them, and maybe others.
+    `exact_match` and `total`: exactly the correct ones. `cover_exact_match`: all of them, and maybe others. `options`:
+    their texts, where an answer that is one of these chooses it (`choose_options`).
     """
-    chosen, correct = option_letters(prediction), {letter.upper() for letter in correct_options}
+    chosen, correct = choose_options(prediction, options), {letter.upper() for letter in correct_options}
     exact = float(bool(correct) and chosen == correct)
     return TrajectoryReward(
         total=exact,
@@ -191,6 +196,41 @@ def _letters(text: str) -> frozenset[str]:
     if marked := [letter for found in _MARKED.findall(text) for letter in found if letter]:
         return frozenset("".join(marked).upper())
     return frozenset(tokens[0]) if len(tokens) == 1 and _CAPITALS.fullmatch(tokens[0]) else frozenset()
+
+
+def choose_options(text: str, options: Sequence[str]) -> frozenset[str]:
+    """The letters that an answer names; of one without any, those of the options whose text it is."""
+    if letters := option_letters(text):
+        return letters
+    parts = {normalize_answer(part) for part in (text, *re.split(r"[;\n]", text))} - {""}
+    return frozenset(chr(ord("A") + place) for place, option in enumerate(options) if normalize_answer(option) in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceChance:
+    """What a question with options pays to who only guesses, on average."""
+
+    exact_match: float
+    f1: float
+
+
+@lru_cache
+def chance_of_choice(options: int, correct: int) -> ChoiceChance:
+    """Of a guess at one of so many options where one is correct, else at any set of them but the empty one.
+
+    Raises `ValueError` unless 1 <= correct <= options.
+    """
+    if not 1 <= correct <= options:
+        raise ValueError(f"{correct} of {options} options are correct")
+    if correct == 1:
+        return ChoiceChance(1 / options, 1 / options)
+    sets = 2**options - 1
+    shares = (
+        math.comb(correct, right) * math.comb(options - correct, wrong) * 2 * right / (right + wrong + correct)
+        for right in range(1, correct + 1)
+        for wrong in range(options - correct + 1)
+    )
+    return ChoiceChance(1 / sets, sum(shares) / sets)
 
 
 def option_f1(predicted: Collection[str], correct: Collection[str]) -> float:

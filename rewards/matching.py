@@ -13,7 +13,7 @@ without its legal form ("Tumi" for "Tumi Holdings, Inc."). Which names: `rewards
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from trailforge.rewards.answers import is_abstention, is_yes_and_no
@@ -59,6 +59,10 @@ _YEAR = re.compile(r"\d{4}")
 _UNIT = re.compile(r"\w[ -][a-z\u3040-\u9fff]+$|^[$€£₹]")
 """Of a gold answer that is a number and its unit: not the Monkeys of "12 Monkeys"."""
 _DIGITS = re.compile(r"(?:(?<![^\s(])-)?\d+")
+_BETWEEN_PIECES = re.compile(r";|\n(?:[ \t*•-]*+(?:\d{1,3}[.)] )?)|^(?:[ \t*•-]+|\d{1,3}[.)] )")
+_BETWEEN_ITEMS = re.compile(r",? ?\band\b|,(?!\d)")
+_MOST_JOINED = 4
+"""Items that may be one answer together."""
 _YES_OR_NO = frozenset(("yes", "no"))
 _NO_OF_A_PHRASE = frozenset("longer one more other doubt such known".split())
 _DATE_GIVEN = "dategiven"
@@ -99,6 +103,45 @@ def score_answer(prediction: str, golds: Sequence[str], *, judged_right: bool = 
         f1=f1(prediction, golds),
         cover_exact_match=cover_exact_match(prediction, golds),
     )
+
+
+def score_set(prediction: str, answers: Sequence[str]) -> TrajectoryReward:
+    """The reward columns of a question to which several answers are asked for, all of them, in any order.
+
+    The items of the prediction, between line ends and semicolons, or else commas and "and", are held against the
+    answers one by one; one that is named twice counts once. `f1`: of the two sets. `exact_match` and `total`: all of
+    them, and nothing else. `cover_exact_match`: all of them, and maybe others.
+    """
+    named, others = set[str](), 0
+    for piece in _BETWEEN_PIECES.split(prediction if not is_abstention(prediction) else ""):
+        for answer in _read_items(" ".join(piece.split()), answers):
+            named |= {answer} if answer else set()
+            others += not answer
+    total = len(set(answers))
+    exact, covers = float(len(named) == total and not others), float(len(named) == total)
+    f1_of_sets = 2 * len(named) / (len(named) + others + total) if named else 0.0
+    return TrajectoryReward(total=exact, exact_match=exact, f1=f1_of_sets, cover_exact_match=covers)
+
+
+def _read_items(text: str, answers: Sequence[str]) -> Iterator[str]:
+    """The answer that each item of a text is; empty for one that is none. Several are one where they are an answer word
+    for word: "Washington, D.C.", "Trinidad and Tobago".
+    """
+    whole = {normalize_answer(answer): answer for answer in reversed(answers)}
+    if same := whole.get(normalize_answer(text)):
+        yield same
+        return
+    ends = [0, *(at for found in _BETWEEN_ITEMS.finditer(text) for at in found.span()), len(text)]
+    items = zip(ends[::2], ends[1::2], strict=True)
+    spans = [(start, end) for start, end in items if normalize_answer(text[start:end])]
+    at = 0
+    while at < len(spans):
+        start, most = spans[at][0], min(len(spans), at + _MOST_JOINED)
+        joined = ((last, whole.get(normalize_answer(text[start : spans[last][1]]))) for last in range(most - 1, at, -1))
+        last, answer = next(((last, answer) for last, answer in joined if answer), (at, ""))
+        item = text[start : spans[at][1]]
+        yield answer or next((each for each in answers if _is_right(item, (each,))), "")
+        at = last + 1
 
 
 def is_near_miss(prediction: str, golds: Sequence[str]) -> bool:

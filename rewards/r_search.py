@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
 from trailforge.rewards.answers import option_f1, option_letters
@@ -176,11 +175,9 @@ def _edge_problems(nodes: Sequence[PlanNode], edges: Sequence[PlanEdge]) -> Iter
 
 def _cycles(edges: Sequence[PlanEdge]) -> Iterator[PlanProblem]:
     """One cycle of at least two nodes, if there is any: an edge from a node to itself has a kind of its own."""
-    sorter: TopologicalSorter[str] = TopologicalSorter()
-    for edge in edges:
-        if edge.src != edge.dst:
-            sorter.add(edge.dst, edge.src)
-    try:
-        sorter.prepare()
-    except CycleError as error:
-        yield PlanProblem(kind="cycle", message=f"cycle {' -> '.join(error.args[1])}")
+    import networkx as nx
+
+    graph = nx.DiGraph((edge.src, edge.dst) for edge in edges if edge.src != edge.dst)
+    if not nx.is_directed_acyclic_graph(graph):
+        around = [src for src, _ in nx.find_cycle(graph)]
+        yield PlanProblem(kind="cycle", message=f"cycle {' -> '.join([*around, around[0]])}")

@@ -96,6 +96,7 @@ from trailforge.schemas.question import AskedQuestion as AskedQuestion
 from trailforge.schemas.question import Document as Document
 from trailforge.schemas.question import Hop as Hop
 from trailforge.schemas.question import Question as Question
+from trailforge.schemas.question import QuestionKind as QuestionKind
 from trailforge.schemas.question import SupportingDocument as SupportingDocument
 from trailforge.schemas.question import compared_names as compared_names
 from trailforge.schemas.question import word_comparison as word_comparison

@@ -46,6 +46,8 @@ class AgentCall:
     purpose: str
     prompt: str
     reply: str
+    is_cut: bool = False
+    """The reply came to no end. Rows of before do not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,8 @@ class AgentScores:
     exact_match: float
     f1: float
     contain_em: float
-    """A gold answer stands in the answer, letter by letter, both normalised: the papers' measure; long answers gain."""
+    """A gold answer stands in the answer, letter by letter, both normalised: the papers' measure; long answers gain.
+    Of options, and of a set of answers, `exact_match`: who names everything names the right ones too."""
     right: float
     """By our own matcher (`rewards.matching`), which wants the answer to be the gold one."""
     judge: float | None = None
@@ -77,6 +80,9 @@ class AgentScores:
     """Share of the supporting documents that some search brought; None: the data set does not name them."""
     found_at: tuple[int | None, ...] = ()
     """For each supporting document, in the order of the hops, the 0-based search that brought it first; None: none."""
+    answer_in_text: float | None = None
+    """1.0 where a text that a search gave states a gold answer, else 0.0; None: not looked for, as what was read is not
+    known, or no text states such an answer (yes and no, letters of options)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +120,12 @@ class AgentEpisode:
     question: str
     golds: tuple[str, ...]
     """The gold answer, then its aliases."""
+    options: tuple[str, ...] = ()
+    """See `Question.options`."""
+    correct_options: tuple[str, ...] = ()
+    """See `Question.correct_options`."""
+    answer_set: tuple[str, ...] = ()
+    """See `Question.answer_set`."""
     agent: str
     protocol: str
     """That its conversation follows; empty: none of ours."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from trailforge.schemas.provenance import Provenance
-from trailforge.schemas.question import AskedQuestion, Document
+from trailforge.schemas.question import AskedQuestion, Document, write_options
 from trailforge.schemas.versions import Earlier, migration
 
 SourceKind = Literal["news", "academic", "general"]
@@ -214,10 +214,9 @@ class BundleQuestion:
 
     def asked(self) -> AskedQuestion:
         """As training asks it: options as letters. Its hops are quotations, not questions."""
-        options = (f"{chr(ord('A') + number)}. {option}" for number, option in enumerate(self.options))
         return AskedQuestion(
             id=self.uid,
-            text="\n".join([self.question, *options]),
+            text=write_options(self.question, self.options),
             golds=(", ".join(sorted(self.correct_options)),) if self.options else (self.answer, *self.aliases),
             options=self.options,
             correct_options=self.correct_options,

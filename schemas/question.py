@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from trailforge.schemas.versions import Earlier, migration
 
@@ -99,17 +99,29 @@ class AskedQuestion:
     """Stage and difficulty; None: they follow from the number of hops."""
 
 
+QuestionKind = Literal["text", "options", "set"]
+"""`text`: one answer, in words. `options`: letters. `set`: several answers, all of which are asked for."""
+
+
+def write_options(question: str, options: Sequence[str]) -> str:
+    """A question with its options, one a line, by letters; as it is where it has them."""
+    lettered = "".join(f"\n{chr(ord('A') + place)}. {option}" for place, option in enumerate(options))
+    return question if question.endswith(lettered) else question + lettered
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """A question with its gold answer and, where the data set gives them, its annotations and paragraphs."""
 
     STORED_AS: ClassVar[str] = "Question"
-    SCHEMA_VERSION: ClassVar[str] = "1.1"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.2"
+    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1"), migration())
 
     id: str
     question: str
+    """With its options, one a line."""
     answer: str
+    """Of a question with options the letters of the correct ones; of a set of answers all of them, in one line."""
     answer_aliases: tuple[str, ...] = ()
     """Other accepted spellings, without `answer` itself."""
     decomposition: tuple[Hop, ...] = ()
@@ -126,6 +138,17 @@ class Question:
     """How many facts have to be looked up, as the data set annotates it; None: as many as `decomposition` has."""
     supporting: tuple[SupportingDocument, ...] = ()
     """The documents that the answer rests on, as the data set annotates them; empty: those of the decomposition."""
+    options: tuple[str, ...] = ()
+    """Texts of the options A, B, …; empty for an open question."""
+    correct_options: tuple[str, ...] = ()
+    """Their letters; one, and one alone may be chosen, or several."""
+    answer_set: tuple[str, ...] = ()
+    """The answers that are asked for, all of them, in any order; empty where there is one."""
+
+    @property
+    def kind(self) -> QuestionKind:
+        """What an answer to it is held against."""
+        return "options" if self.correct_options else "set" if self.answer_set else "text"
 
     @property
     def golds(self) -> tuple[str, ...]:
@@ -163,4 +186,6 @@ class Question:
             support_titles=tuple(document.title for document in supporting),
             support_texts=tuple(map(self.support_text, supporting)),
             source_id=f"{self.dataset}:{self.id}",
+            options=self.options,
+            correct_options=self.correct_options,
         )

@@ -163,6 +163,7 @@ class SftRow:
     train: tuple[bool, ...]
     """Parallel to `messages`: True where the loss is taken."""
     protocol: str
+    """Empty: none of ours, but turns as an agent with other words was sent them."""
     question_id: str
     question: str
     answer: str

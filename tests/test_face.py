@@ -68,7 +68,7 @@ def test_the_examples_of_the_guide_run_and_print_what_they_say(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)\n```", GUIDE.read_text(), re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, str(GUIDE), "exec"), names)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from trailforge.api import ChatModel, SearchResult, read_rows, search
     from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
+    from trailforge.graphs import to_networkx
     from trailforge.inference import Caps, ClientConfig, ModelClient, Reply, Request, Sampling, open_ledger
     from trailforge.mcts.inputs import SearchConfig
     from trailforge.presets import load_preset, preset_names
@@ -97,6 +98,7 @@ _ROOMS = frozenset(
 _HOMES = {
     "api": "ChatModel SearchResult read_rows search",
     "filters": "FilterConfig first_rejection judge_trajectory",
+    "graphs": "to_networkx",
     "inference": "Caps ClientConfig ModelClient Reply Request Sampling open_ledger",
     "mcts.inputs": "SearchConfig",
     "presets": "load_preset preset_names",
@@ -186,6 +188,7 @@ __all__ = [
     "score_batch",
     "search",
     "to_dict",
+    "to_networkx",
     "write_parquet",
 ]
 if find_spec("verifiers") is not None:

@@ -77,12 +77,12 @@ class TransformersGenerator:
     """`generate` of a transformers model, batched with padding on the left. Works everywhere, and slowly."""
 
     def __init__(
-        self, model: Any, tokenizer: Any, *, temperature: float = 1.0, top_p: float = 1.0, batch: int = 64
+        self, model: Any, tokenizer: Any, *, temperature: float = 1.0, top_p: float = 1.0, batch: int = 64, **rare: Any
     ) -> None:
-        """`temperature` 0 is greedy. `batch`: sequences at a time. The model is whole in every process, which so waits
-        for no other."""
+        """`temperature` 0 is greedy. `batch`: sequences at a time. `rare`: as `Sampling.rare`. The model is whole in
+        every process, which so waits for no other."""
         self._model, self._tokenizer, self._batch = model, tokenizer, batch
-        self._temperature, self._top_p = temperature, top_p
+        self._temperature, self._top_p, self._rare = temperature, top_p, rare
         self.end_ids = _end_ids(tokenizer, model)
 
     def goes_on(self, wanted: bool) -> bool:
@@ -118,7 +118,9 @@ class TransformersGenerator:
             do_sample=sampled,
             temperature=self._temperature if sampled else None,
             top_p=self._top_p if sampled else None,
-            top_k=0 if sampled else None,  # the default of 50 would not be what the loss takes the policy for
+            repetition_penalty=self._rare.get("repetition_penalty", 1.0),
+            # The default of 50 would not be what the loss takes the policy for.
+            top_k=self._rare.get("top_k", 0) if sampled else None,
             pad_token_id=pad,
             eos_token_id=sorted(self.end_ids),
             disable_compile=True,
@@ -363,7 +365,7 @@ class CheckpointClient:
         import torch
 
         first = waiting[0][0]
-        draw = {"temperature": first.sampling.temperature, "top_p": first.sampling.top_p}
+        draw = {"temperature": first.sampling.temperature, "top_p": first.sampling.top_p, **first.sampling.rare}
         generator = TransformersGenerator(self._model, self._tokenizer, **draw, batch=_AT_ONCE)
         torch.manual_seed(first.sampling_seed)
         stop = first.sampling.stop
@@ -387,4 +389,6 @@ class CheckpointClient:
 
 
 def _is_drawn_alike(request: Request, sampling: Any) -> bool:
-    return all(getattr(request.sampling, name) == getattr(sampling, name) for name in ("temperature", "top_p", "stop"))
+    return all(
+        getattr(request.sampling, name) == getattr(sampling, name) for name in ("temperature", "top_p", "rare", "stop")
+    )

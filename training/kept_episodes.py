@@ -21,13 +21,11 @@ from pathlib import Path
 
 from trailforge.evaluation.agents import AgentRun
 from trailforge.evaluation.agents.free_form import record_search
-from trailforge.evaluation.failures import tag_failures
 from trailforge.evaluation.folder import EPISODES
 from trailforge.evaluation.metrics import EpisodeSetting, make_episode
 from trailforge.pipelines.engine.files import write_atomically
 from trailforge.protocols.environment import Environment
 from trailforge.protocols.episodes import EpisodeRun
-from trailforge.rewards.answers import score_choice
 from trailforge.rewards.episode import Reward
 from trailforge.schemas import GroundTruth, estimate_tokens, write_parquet
 from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode, AgentSearch, RewardPart, TrainingStep
@@ -96,11 +94,6 @@ def make_row(
     )
     did = AgentRun(answer=run.answer, stop=run.stop, messages=run.messages, searches=searches)
     row = make_episode(question, did, setting, costs=_costs(run, searches), error=run.error)
-    if truth.correct_options:
-        found = score_choice(run.answer, truth.correct_options)
-        right = {"exact_match": found.exact_match, "f1": found.f1, "right": found.total}
-        row = replace(row, scores=replace(row.scores, contain_em=found.cover_exact_match, **right))
-        row = replace(row, failures=tag_failures(row))
     paid = None if run.stop == "failed" else reward
     parts = () if paid is None else tuple(RewardPart(name=name, value=value) for name, value in paid.parts.items())
     return replace(

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from trailforge.inference.judge import JudgeConfig
 from trailforge.pipelines.dataset import resolve
 from trailforge.pipelines.datasets import dataset_names, load_dataset
-from trailforge.protocols import R_SEARCH, grammar_of
+from trailforge.protocols import PROTOCOLS, R_SEARCH, grammar_of
 from trailforge.protocols.transcripts import ToScore, make_truth, split_text
 from trailforge.rewards.episode import Reward, RewardPreset, reward_preset
 from trailforge.schemas import (
@@ -247,8 +247,9 @@ def _stored(transcript: Callable[[Any], ToScore], row: Any) -> _Item:
 
 
 def _sft(row: SftRow) -> _Item | None:
-    """Of a conversation that is cut into segments, the last one, which holds it whole; None for the others."""
-    if row.segment_index != row.segment_count - 1:
+    """Of a conversation that is cut into segments, the last one, which holds it whole; None for the others, and for
+    what is in no protocol, which no reward reads."""
+    if row.segment_index != row.segment_count - 1 or row.protocol not in PROTOCOLS:
         return None
     # These rows do not say whether a question has options; the gold answer to one that has is its letters.
     is_choice = row.protocol == R_SEARCH.name and _LETTERS.fullmatch(row.answer)

@@ -12,13 +12,17 @@ from importlib import import_module
 from typing import Any, Literal
 
 from trailforge.inference.asker import Asker
+from trailforge.protocols import R_SEARCH
+from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.environment import Environment
 from trailforge.protocols.grammar import Searched
-from trailforge.schemas import InvalidInput, Message
+from trailforge.schemas import InvalidInput, Message, Question
 from trailforge.schemas.agent_episode import AgentCall, AgentSearch, AgentStop
 
 AGENTS = ("single_shot", "search_o1", "graph_search")
 """Those that have a file of their own; the protocols of `protocols` are agents too (`protocol_agents`)."""
+_CHOOSE = "Answer with the letters of all correct options, as `A, C`, or with the one letter where one is correct."
+_LIST = "Several answers are asked for: give all of them, with semicolons between them, and nothing else."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,8 @@ class AgentTools:
     asker: Asker
     """Its model, with seed and meter; `sample` tells several episodes on one question apart."""
     sample: int = 0
+    count: Callable[[str], int] = estimate_tokens
+    """Tokens of a text: by the model's tokenizer where that is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +50,8 @@ class AgentRun:
     searches: tuple[AgentSearch, ...]
     calls: tuple[AgentCall, ...] = ()
     """Beside the conversation, in the order in which they were made."""
+    shown: tuple[str, ...] = ()
+    """What each search gave to read, as a model was given it; empty: not known, as of stored runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,3 +84,11 @@ def load_agent(name: str) -> Agent:
     if name not in protocol_agents:
         raise InvalidInput(f"no agent {name!r}; there are {', '.join([*AGENTS, *protocol_agents])}", field="agent")
     return protocol_agents[name]
+
+
+def ask_for(question: Question, protocol: str) -> str:
+    """A question as an agent is asked it: with how options are chosen, unless its protocol's rules say so, and that
+    several answers are wanted."""
+    if question.kind == "options" and protocol != R_SEARCH.name:
+        return f"{question.question}\n{_CHOOSE}"
+    return f"{question.question}\n{_LIST}" if question.kind == "set" else question.question

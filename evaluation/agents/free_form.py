@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-from trailforge.evaluation.agents import AgentTools
+from trailforge.evaluation.agents import AgentRun, AgentTools
+from trailforge.evaluation.reading_budget import BudgetedRetriever
 from trailforge.inference import ChatTurn, Reply, Request, Sampling
 from trailforge.inference.prompts import Prompts
-from trailforge.protocols.base import estimate_tokens, one_line, passage_lines
+from trailforge.protocols.base import one_line, passage_lines
 from trailforge.protocols.episodes import Respond
 from trailforge.protocols.kg_search import read_answer
 from trailforge.protocols.turns import Observation, Search
@@ -22,7 +23,7 @@ from trailforge.retrieval.backends.declaration import BackendRetriever, FoundPas
 from trailforge.retrieval.indexes.store import OpenIndex
 from trailforge.retrieval.service.client import SearchClient
 from trailforge.schemas import InvalidInput, MalformedReply, Message
-from trailforge.schemas.agent_episode import AgentCall, AgentSearch
+from trailforge.schemas.agent_episode import AgentCall, AgentSearch, AgentStop
 
 PROMPTS = Prompts("trailforge.evaluation.agents")
 NO_DOCUMENTS = "(no documents were found)"
@@ -39,7 +40,20 @@ class Recorder:
     def __init__(self, tools: AgentTools) -> None:
         self.searches: list[AgentSearch] = []
         self.calls: list[AgentCall] = []
+        self.shown: list[str] = []
+        """By every search, as a model is given it."""
         self._tools = tools
+
+    def run(self, answer: str, stop: AgentStop, messages: Iterable[Message]) -> AgentRun:
+        """What was done, all together."""
+        return AgentRun(
+            answer=answer,
+            stop=stop,
+            messages=tuple(messages),
+            searches=tuple(self.searches),
+            calls=tuple(self.calls),
+            shown=tuple(self.shown),
+        )
 
     def recorded(self, respond: Respond, show: Callable[[Observation], str]) -> Respond:
         """Tools that keep every search. `show`: what a model is given of what was found."""
@@ -48,9 +62,9 @@ class Recorder:
             start = time.perf_counter()
             found = await respond(search)
             seconds = time.perf_counter() - start
-            self.searches.append(
-                record_search(search, found, context_tokens=estimate_tokens(show(found)), seconds=seconds)
-            )
+            text = show(found)
+            self.shown.append(text)
+            self.searches.append(record_search(search, found, context_tokens=self._tools.count(text), seconds=seconds))
             return found
 
         return respond_recorded
@@ -84,7 +98,7 @@ class Recorder:
     async def ask(self, prompt: str, *, purpose: str, sampling: Sampling) -> Reply:
         """A call beside the conversation."""
         reply = await self._complete(prompt, purpose=purpose, sampling=sampling, is_turn=False)
-        self.calls.append(AgentCall(purpose=purpose, prompt=prompt, reply=reply.text))
+        self.calls.append(AgentCall(purpose=purpose, prompt=prompt, reply=reply.text, is_cut=reply.is_cut))
         return reply
 
     async def turn(self, prompt: str | Sequence[ChatTurn], *, purpose: str, sampling: Sampling) -> Reply:
@@ -134,9 +148,9 @@ def check_documents(tools: AgentTools, agent: str) -> None:
         raise InvalidInput(f"{agent} searches documents; give --documents, or --retrieval web")
 
 
-def sampling_of(temperature: float, top_p: float, max_tokens: int, *stop: str) -> Sampling:
-    """How a reply is drawn."""
-    return replace(Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens), stop=stop)
+def sampling_of(temperature: float, top_p: float, max_tokens: int, *stop: str, **rare: Any) -> Sampling:
+    """How a reply is drawn. `rare`: as `Sampling.rare`."""
+    return Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens, stop=stop, **rare)
 
 
 def document_text(found: Observation) -> str:
@@ -168,6 +182,8 @@ def facts_of(found: FoundPassage) -> list[str]:
 
 def note_finds(documents: Retriever | None, noted: list[FoundPassage]) -> Retriever | None:
     """The same retriever, which adds to `noted` what its index finds; one without an index notes nothing."""
+    if isinstance(documents, BudgetedRetriever):
+        return replace(documents, retriever=cast(Retriever, note_finds(documents.retriever, noted)))
     if isinstance(documents, OpenIndex):
         return replace(documents, index=_Noting(documents.index, noted))
     if isinstance(documents, BackendRetriever):

@@ -5,9 +5,9 @@
                     draft an answer, verify it; where it does not hold, write further queries, search and sum up
     answer          from the background and both channels
 
-The prompts are ours; the order is that of the authors' code (`pipeline.py`), and so is that the evidence of further
-queries gets no answer of its own, and that the answer reads the background beside both channels, which repeat some of
-it. What differs:
+The prompts are ours, or with `prompt: published` RAGSearch's figures 8 to 12; the order is that of the authors' code
+(`pipeline.py`), and so is that the evidence of further queries gets no answer of its own, and that the answer reads the
+background beside both channels, which repeat some of it. What differs:
 
 - Their code writes further queries where the verdict is Yes; their prompts, and we, where it is No.
 - They ask the model once more to put earlier answers in the place of `#k`; here the code does.
@@ -27,7 +27,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from trailforge.evaluation.agents import Agent, AgentRun, AgentTools
 from trailforge.evaluation.agents.free_form import (
@@ -41,6 +41,7 @@ from trailforge.evaluation.agents.free_form import (
     sampling_of,
     triple_line,
 )
+from trailforge.evaluation.agents.published_prompts import GRAPH_SEARCH
 from trailforge.inference.asker import fill
 from trailforge.mcts.plan import resolve
 from trailforge.protocols.episodes import turn_text
@@ -54,11 +55,11 @@ _BOXED_END = (
     "Where the context lacks something, say what, and answer with what it bears out best. End with the final answer, "
     "and nothing but it, in the form \\boxed{...}"
 )
-_DRAFT_END = (
-    "Where the context lacks what a step needs, say so, and guess nothing. End with the answer in a few words, or with "
-    "these: not in the context"
+_DRAFT_END = "Where the context lacks what a step needs, say so, and guess nothing. " + (
+    "End with the answer in a few words, or with these: not in the context"
 )
 _NOTHING = "(nothing that helps)"
+AGAIN, LOST = "_again", "_lost"  # ends of purposes: of a step that is asked once more, and of one that stays unread
 
 _TEXT = r'"((?:[^"\\]|\\.)*+)"'
 _SUB_QUERY = re.compile(r'"Sub-query \d{1,9}"\s*+:\s*+', re.IGNORECASE)
@@ -71,7 +72,7 @@ _ENTITY = re.compile(r"Entity#(\d{1,9})")
 _NOT_KNOWN = re.compile(r" ?#\d{1,9}")
 _NAMED = re.compile(r"^[^\w\n]*+Entity#(\d{1,9})[\s*`_]*+[=:][\s*`_]*+(.*)$", re.MULTILINE)
 _VERDICT = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
-_UNKNOWN = frozenset({"", "unknown", "none", "n/a", "not known", "not given", "nothing"})
+_UNKNOWN = frozenset(("", "unknown", "none", "n/a", "not known", "not given", "nothing"))
 _NOT_GIVEN = re.compile(
     r"(?:unknown|none|no|not|nothing)\b.*\b(?:found|given|named|known|stated|mentioned|specified|context|evidence)\b"
     r"|(?:the |this )?(?:context|evidence|documents?|texts?|triples?) (?:does|do|is|are|has|have|names?) (?:not|no)\b",
@@ -83,10 +84,12 @@ _BULLET = re.compile(r"(?:[-*•]|\d{1,9}[.)])\s++")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphSearchConfig:
-    """Limits and sampling. RAGSearch's five searches are a channel's; temperature and rounds are the authors'."""
+    """Limits and sampling. Temperature, rounds and that there is no limit of sub-queries are the authors'."""
 
-    max_sub_queries: int = 5
-    """Of a channel; what a decomposition has beyond them is not asked."""
+    prompt: Literal["ours", "published"] = "ours"
+    """`published`: the figures' words, which ask for no box; in ours what is printed nowhere."""
+    max_sub_queries: int = 0
+    """Of a channel, those that are asked; 0: all."""
     max_rounds: int = 1
     """Of verification and expansion, in a channel; 0: no draft is made, and nothing verified."""
     max_expanded: int = 5
@@ -103,10 +106,15 @@ class GraphSearchConfig:
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for numbers that leave no room."""
-        if min(self.max_sub_queries, self.step_tokens, self.answer_tokens) < 1:
-            raise InvalidInput("expected max_sub_queries, step_tokens and answer_tokens of 1 or more")
-        if min(self.max_rounds, self.max_expanded) < 0:
-            raise InvalidInput("expected max_rounds and max_expanded of 0 or more")
+        if min(self.step_tokens, self.answer_tokens) < 1:
+            raise InvalidInput("expected step_tokens and answer_tokens of 1 or more")
+        if min(self.max_sub_queries, self.max_rounds, self.max_expanded) < 0:
+            raise InvalidInput("expected max_sub_queries, max_rounds and max_expanded of 0 or more")
+
+    @property
+    def asks_for_box(self) -> bool:
+        """Whether it does."""
+        return self.boxed and self.prompt == "ours"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +137,7 @@ async def run(question: str, tools: AgentTools, config: GraphSearchConfig) -> Ag
     except ContextOverflow:
         if not workflow.recorder.calls:
             raise
-    return AgentRun(
-        answer=answer,
-        stop=stop,
-        messages=messages,
-        searches=tuple(workflow.recorder.searches),
-        calls=tuple(workflow.recorder.calls),
-    )
+    return workflow.recorder.run(answer, stop, messages)
 
 
 class _Workflow:
@@ -154,9 +156,10 @@ class _Workflow:
         triples = await self._decompose("decompose_triples", read_triples)
         if not questions and not triples:
             return "", (), "malformed"
-        texts = await self._follow_questions(questions[: self._config.max_sub_queries])
+        most = self._config.max_sub_queries or len(questions) + len(triples)
+        texts = await self._follow_questions(questions[:most])
         await self._reflect(texts, of_texts=True)
-        facts = await self._follow_triples(triples[: self._config.max_sub_queries])
+        facts = await self._follow_triples(triples[:most])
         await self._reflect(facts, of_texts=False)
         channels = {"Found in texts": texts, "Found as triples": facts}
         histories = [f"{name}\n{_history(asked)}" for name, asked in channels.items() if asked]
@@ -168,9 +171,9 @@ class _Workflow:
         if found := read(reply):
             return found
         first = self.recorder.calls[-1]
-        again = await self._ask("again", purpose=f"{step}_again", prompt=first.prompt, reply=reply)
+        again = await self._ask("again", purpose=f"{step}{AGAIN}", prompt=first.prompt, reply=reply)
         if not (found := read(again)):
-            self.recorder.calls[-1] = replace(self.recorder.calls[-1], purpose=f"{first.purpose}_lost")
+            self.recorder.calls[-1] = replace(self.recorder.calls[-1], purpose=f"{first.purpose}{LOST}")
         return found
 
     async def _follow_questions(self, sub_queries: Sequence[str]) -> list[_Asked]:
@@ -182,8 +185,7 @@ class _Workflow:
             evidence = await self._read_texts(query)
             context = f"{_history(asked)}\n\n{evidence}".strip()
             answer = read_answer_line(await self._ask("answer_sub_query", query=query, context=context))
-            if answer:
-                answers[number] = answer
+            answers |= {number: answer} if answer else {}
             asked.append(_Asked(query, evidence, answer or "unknown"))
         return asked
 
@@ -214,7 +216,7 @@ class _Workflow:
             return
         for _ in range(self._config.max_rounds):
             so_far = {"question": self._question, "context": _history(asked)}
-            draft = await self._ask("answer", **so_far, end=_DRAFT_END if self._config.boxed else "")
+            draft = await self._ask("answer", **so_far, end=_DRAFT_END if self._config.asks_for_box else "")
             analysis = await self._ask("verify", **so_far, response=draft)
             if read_verdict(analysis):
                 return
@@ -239,8 +241,8 @@ class _Workflow:
         return text, Search(query=" ".join(_ENTITY.sub(" ", text).split()))
 
     async def _conclude(self, context: str) -> tuple[str, tuple[Message, ...], AgentStop]:
-        config, end = self._config, _BOXED_END if self._config.boxed else ""
-        prompt = fill(_prompt("answer"), question=self._question, context=context, end=end).strip()
+        config, end = self._config, _BOXED_END if self._config.asks_for_box else ""
+        prompt = fill(self._prompt("answer"), question=self._question, context=context, end=end).strip()
         reply = await self.recorder.turn(
             prompt,
             purpose="graph_search",
@@ -249,7 +251,7 @@ class _Workflow:
         messages = build_exchange(prompt, turn_text(reply))
         if reply.is_cut:
             return "", messages, "too_long"
-        answer = boxed_answer(reply.text) if config.boxed else read_final_answer(reply.text)
+        answer = (boxed_answer if config.asks_for_box else read_final_answer)(reply.text)
         return answer, messages, "answered" if answer else "malformed"
 
     async def _read_texts(self, query: str) -> str:
@@ -263,28 +265,26 @@ class _Workflow:
         reply = await self._ask("find_triples", query=search.query, found=found)
         return "\n".join(read_evidence(reply)) or _NOTHING
 
+    def _prompt(self, step: str) -> str:
+        is_printed = self._config.prompt == "published" and step in GRAPH_SEARCH
+        return GRAPH_SEARCH[step] if is_printed else PROMPTS.text(f"graph_search_{step}")
+
     async def _ask(self, step: str, *, purpose: str = "", **values: str) -> str:
         """The reply to a step, cut or not: what there is of it is what the next step reads."""
         config = self._config
         reply = await self.recorder.ask(
-            fill(_prompt(step), **values).strip(),
+            fill(self._prompt(step), **values).strip(),
             purpose=f"graph_search_{purpose or step}",
             sampling=sampling_of(config.temperature, config.top_p, config.step_tokens),
         )
         return reply.text.strip()
 
 
-def _prompt(step: str) -> str:
-    return PROMPTS.text(f"graph_search_{step}")
-
-
 def _history(asked: Sequence[_Asked]) -> str:
     """Sub-queries with evidence and answers; an expanded one has no answer."""
-    lines: list[str] = []
-    for number, each in enumerate(asked, start=1):
-        lines += [f"Sub-query {number}: {each.query}", f"Evidence: {each.evidence}"]
-        lines += [f"Answer: {each.answer}"] if each.answer else []
-    return "\n".join(lines)
+    answers = (f"\nAnswer: {each.answer}" if each.answer else "" for each in asked)
+    parts = enumerate(zip(asked, answers, strict=True), start=1)
+    return "\n".join(f"Sub-query {n}: {each.query}\nEvidence: {each.evidence}{answer}" for n, (each, answer) in parts)
 
 
 # What the model wrote: read by patterns of linear time, not as JSON; brackets are of either kind, with words around
@@ -384,7 +384,7 @@ def search_of(triples: Sequence[Labels]) -> Search:
 
 
 def write_triples(triples: Sequence[Labels]) -> str:
-    """Triples on one line."""
+    """On one line."""
     return ", ".join(f"({' | '.join(triple)})" for triple in triples)
 
 

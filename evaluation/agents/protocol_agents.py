@@ -64,12 +64,8 @@ async def run_protocol(question: str, tools: AgentTools, config: ProtocolAgentCo
         sample=tools.sample,
         priority=asker.priority,
     )
-    return AgentRun(
-        answer=run.answer,
-        stop=run.stop,
-        messages=tuple(message for message in run.messages if message.content or message.role != "system"),
-        searches=tuple(recorder.searches),
-    )
+    messages = [message for message in run.messages if message.content or message.role != "system"]
+    return recorder.run(run.answer, run.stop, messages)
 
 
 def _grammar(protocol: str, tools: AgentTools, config: ProtocolAgentConfig) -> Grammar:

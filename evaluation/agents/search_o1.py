@@ -5,9 +5,10 @@
     tool        <|begin_search_result|>what a call beside the conversation read<|end_search_result|>  }
     assistant   … \\boxed{James Cameron}
 
-The prompts are ours; the loop is the authors' (`scripts/run_search_o1.py`): how far the reading call looks back, what a
-search beyond the limit and one made twice are told, that a turn without a search ends it. A mark acts only in what the
-model wrote in its own turns: in retrieved text, and in what the reading call made of it, it is escaped. The reading
+The prompts are ours, or with `prompt: published` RAGSearch's figures 5 to 7, drawn as the authors' program draws; the
+loop is the program's (`scripts/run_search_o1.py`): how far the reading call looks back, what a search beyond the limit
+and one made twice are told, that a turn without a search ends it. A mark acts only in what the model wrote in its own
+turns: in retrieved text, and in what the reading call made of it, it is escaped. The reading
 call sees no marks, where the authors' sees them raw: searches and what they found are steps with a word before them.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from trailforge.evaluation.agents import Agent, AgentRun, AgentTools
 from trailforge.evaluation.agents.free_form import (
@@ -25,6 +27,12 @@ from trailforge.evaluation.agents.free_form import (
     check_documents,
     document_text,
     sampling_of,
+)
+from trailforge.evaluation.agents.published_prompts import (
+    SEARCH_O1,
+    SEARCH_O1_READ,
+    SEARCH_O1_READING_PENALTY,
+    SEARCH_O1_TOP_K,
 )
 from trailforge.inference import ChatTurn, Reply
 from trailforge.inference.asker import fill
@@ -39,18 +47,26 @@ NO_MORE_SEARCHES = "The limit of searches is reached: no further search is run. 
 SEARCHED_BEFORE = "This query was searched for before: see its result above."
 NOTHING_HELPFUL = "No helpful information found."
 
-_FOUND = "Final Information"
-_MARK = re.compile("|".join(map(re.escape, (BEGIN_QUERY, END_QUERY, BEGIN_RESULT, END_RESULT))))
+FOUND = "Final Information"
+"""Heads what the reading call found."""
+READING = "search_o1_read"
+"""Purpose of that call."""
+MARKS = (BEGIN_QUERY, END_QUERY, BEGIN_RESULT, END_RESULT)
+_MARK = re.compile("|".join(map(re.escape, MARKS)))
 _KEPT_STEPS = 5
 """Reasoning of more steps is shown to the reading call without its middle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchO1Config:
-    """Limits and sampling: RAGSearch's five searches, else what the authors' code has where it has something."""
+    """Limits and sampling: what the authors' code has where it has something."""
 
-    max_searches: int = 5
-    """Those that are run. Further ones, and queries made twice, are told so and take a turn."""
+    prompt: Literal["ours", "published"] = "ours"
+    """`published`: in the words of RAGSearch's figures 5 to 7, drawn as the authors' code draws (`top_k`, and in the
+    call that reads a penalty of repetition, which the server has to take)."""
+    max_searches: int = 10
+    """Those that are run; in the authors' code ten on multi-hop questions, five on others. Further ones, and queries
+    made twice, are told so and take a turn."""
     max_turns: int = 15
     max_tokens: int = 16384
     """Of the conversation after the question, results included."""
@@ -79,13 +95,7 @@ async def run(question: str, tools: AgentTools, config: SearchO1Config) -> Agent
         if not conversation.turns:
             raise
         stop = "too_long"
-    return AgentRun(
-        answer=conversation.answer if stop == "answered" else "",
-        stop=stop,
-        messages=tuple(conversation.messages),
-        searches=tuple(conversation.recorder.searches),
-        calls=tuple(conversation.recorder.calls),
-    )
+    return conversation.recorder.run(conversation.answer if stop == "answered" else "", stop, conversation.messages)
 
 
 class _Conversation:
@@ -95,7 +105,8 @@ class _Conversation:
         self.recorder = Recorder(tools)
         self.turns = 0
         self.answer = ""
-        opening = fill(PROMPTS.text("search_o1"), question=question, limit=str(config.max_searches))
+        words = SEARCH_O1 if config.prompt == "published" else PROMPTS.text("search_o1")
+        opening = fill(words, question=question, limit=str(config.max_searches)).strip()
         self.messages = [Message(role="user", content=opening, train=False)]
         self._question, self._tools, self._config = question, tools, config
         self._queries: set[str] = set()
@@ -108,7 +119,7 @@ class _Conversation:
         reply = await self.recorder.turn(
             self._prompt(),
             purpose="search_o1",
-            sampling=sampling_of(config.temperature, config.top_p, longest, END_QUERY),
+            sampling=sampling_of(config.temperature, config.top_p, longest, END_QUERY, **self._rare()),
         )
         self.turns += 1
         text = up_to_search(reply)
@@ -135,6 +146,9 @@ class _Conversation:
         said = (m.content if m.role == "assistant" else f"\n\n{m.content}\n\n" for m in rest)
         return f"{opening.content}\n\n{''.join(said)}"
 
+    def _rare(self) -> dict[str, int]:
+        return {"top_k": SEARCH_O1_TOP_K} if self._config.prompt == "published" else {}
+
     def _add(self, message: Message) -> None:
         self.messages.append(message)
         self._tokens += estimate_tokens(message.content)
@@ -146,17 +160,18 @@ class _Conversation:
             return SEARCHED_BEFORE
         self._queries.add(query)
         found = await self.recorder.search_documents(self._question, query)
+        config = self._config
         prompt = fill(
-            PROMPTS.text("search_o1_read"),
+            SEARCH_O1_READ if config.prompt == "published" else PROMPTS.text(READING),
             reasoning=previous_steps(message.content for message in self.messages[1:]),
             query=query,
             documents=document_text(found),
         )
-        config = self._config
+        penalty = {"repetition_penalty": SEARCH_O1_READING_PENALTY} if config.prompt == "published" else {}
         reply = await self.recorder.ask(
-            prompt,
-            purpose="search_o1_read",
-            sampling=sampling_of(config.temperature, config.top_p, config.reading_tokens),
+            prompt.strip(),
+            purpose=READING,
+            sampling=sampling_of(config.temperature, config.top_p, config.reading_tokens, **self._rare(), **penalty),
         )
         return escape_retrieved(information_of(reply.text))
 
@@ -182,7 +197,7 @@ def query_of(turn: str) -> str:
 
 def information_of(reply: str) -> str:
     """What the reading call found: what stands below its last heading, or nothing helpful."""
-    _, heading, found = reply.rpartition(_FOUND)
+    _, heading, found = reply.rpartition(FOUND)
     return (heading and found.lstrip("*: \n").strip()) or NOTHING_HELPFUL
 
 

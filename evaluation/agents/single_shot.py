@@ -40,9 +40,7 @@ async def run(question: str, tools: AgentTools, config: SingleShotConfig) -> Age
     )
     answer = "" if reply.is_cut else boxed_answer(reply.text)
     stop: AgentStop = "too_long" if reply.is_cut else "answered" if answer else "malformed"
-    return AgentRun(
-        answer=answer, stop=stop, messages=build_exchange(prompt, turn_text(reply)), searches=tuple(recorder.searches)
-    )
+    return recorder.run(answer, stop, build_exchange(prompt, turn_text(reply)))
 
 
 AGENT = Agent(name="single_shot", config=SingleShotConfig, run=run)

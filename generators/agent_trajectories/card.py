@@ -54,8 +54,13 @@ def _summary(
 ) -> str:
     generator = config.generator
     means, tables = "", []
-    if not generator.sft_protocol:
-        tables.append("There are no SFT rows: its conversations are in no protocol that the trainers here know.")
+    if generator.sft_calls and rows:
+        tables.append(
+            "`sft` has the conversation of each and every call beside it, as they were sent to the model. They are in "
+            "no protocol of ours, so their `protocol` is empty."
+        )
+    elif not generator.sft_protocol:
+        tables.append("There are no SFT rows: its conversations are one text each, and no turns of a chat.")
     elif rows:
         tables.append(f"`sft` has them as conversations of the protocol `{generator.sft_protocol}`.")
     if pairs:

@@ -118,9 +118,16 @@ class AgentGeneratorConfig:
         """See `AgentTrajectory.sft_protocol`.
 
         Agents without a protocol speak marks of their own or in several calls, and the published prompts open otherwise
-        than the protocol does: no mask, reward or environment of ours reads them, so no SFT row is made of them.
+        than the protocol does: no reward or environment of ours reads them.
         """
         return "" if self._is_published else self.declared.protocol
+
+    @property
+    def sft_calls(self) -> bool:
+        """See `AgentTrajectory.sft_calls`. Not of one text that a model goes on with: chat templates of trainers would
+        part it into turns that were not sent."""
+        in_turns = self.numbers.chat if self.declared.protocol else self.style == "chat"
+        return not self.sft_protocol and in_turns
 
     @property
     def agent_config(self) -> str:

@@ -42,7 +42,7 @@ class AgentTrajectory:
     agent_config: str
     """Hash of the agent's name, its numbers and its words."""
     sft_protocol: str
-    """Of the SFT row that is made of it; empty: its conversation is in no form that our trainers know."""
+    """Of the SFT row that is made of it; empty: its conversation is in no protocol of ours."""
     graph: str
     """Hash of the knowledge graph that was searched; empty: none."""
     sample: int
@@ -66,6 +66,9 @@ class AgentTrajectory:
     rejects."""
     filters: tuple[FilterScore, ...] = ()
     """What each filter measured."""
+    sft_calls: bool = False
+    """Whether, where it is in no protocol, SFT rows are made of its conversation and of each call beside it, as these
+    were sent: all of them are turns of a chat."""
     provenance: Provenance
     schema_version: str = SCHEMA_VERSION
 

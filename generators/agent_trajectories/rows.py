@@ -9,12 +9,16 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from trailforge.evaluation.agents import AgentRun
+from trailforge.evaluation.agents.free_form import build_exchange
+from trailforge.evaluation.agents.graph_search import AGAIN, LOST
+from trailforge.evaluation.agents.published import SEARCH_R1_INVALID
+from trailforge.evaluation.agents.search_o1 import FOUND, NO_MORE_SEARCHES, READING, SEARCHED_BEFORE
 from trailforge.evaluation.failures import tag_failures
 from trailforge.evaluation.metrics import score_run
 from trailforge.filters.grounding import is_title_of_gold
 from trailforge.generators.agent_trajectories.evidence import admission_of, read_by
 from trailforge.generators.agent_trajectories.record import AgentTrajectory
-from trailforge.protocols import PROTOCOLS
+from trailforge.protocols import PROTOCOLS, REACT
 from trailforge.protocols.transcripts import find_right_by, make_truth
 from trailforge.rewards import (
     cover_exact_match,
@@ -25,7 +29,8 @@ from trailforge.rewards import (
     score_by_target,
 )
 from trailforge.rewards.reading import date_of, fold
-from trailforge.schemas import ChatMessage, MalformedReply, Question, SftRow
+from trailforge.schemas import ChatMessage, MalformedReply, Message, Question, SftRow
+from trailforge.schemas.agent_episode import AgentCall
 from trailforge.schemas.text import count_conversation
 
 _SMALL = frozenset("of in on at to for and by from".split())
@@ -116,16 +121,43 @@ def searches_match(row: AgentTrajectory) -> bool:
 
 
 def sft_rows(row: AgentTrajectory, *, data_source: str) -> list[SftRow]:
-    """The whole conversation, where it is in a protocol that our trainers know; none of it otherwise."""
-    if not row.sft_protocol:
+    """The whole conversation, where it is in a protocol that our trainers know. Of an agent whose calls are kept as
+    they were sent its conversation and each call whose reply was used, a row each; none of one that was told off."""
+    told_off = (NO_MORE_SEARCHES, SEARCHED_BEFORE, SEARCH_R1_INVALID)
+    if row.sft_protocol:
+        return [_sft_row(row, row.episode.messages, row.uid, data_source)]
+    messages = row.episode.messages
+    if not row.sft_calls or any(each in message.content for each in told_off for message in messages):
         return []
-    episode = row.episode
-    made = SftRow(
-        uid=row.uid,
+    calls = enumerate(build_exchange(call.prompt, call.reply) for call in used_calls(row.episode.calls))
+    made = (_sft_row(row, exchange, f"{row.uid}-call-{number}", data_source) for number, exchange in calls)
+    return [_sft_row(row, messages, row.uid, data_source), *made]
+
+
+def used_calls(calls: Sequence[AgentCall]) -> list[AgentCall]:
+    """Those whose replies were whole, and read as they are: not of a step that was asked again, or lost."""
+    later = [*(call.purpose for call in calls[1:]), ""]
+    return [
+        call
+        for call, then in zip(calls, later, strict=False)
+        if call.reply.strip()
+        and not call.is_cut
+        and not call.purpose.endswith(LOST)
+        and then not in (f"{call.purpose}{AGAIN}", f"{call.purpose}{LOST}")
+        and (call.purpose != READING or FOUND in call.reply)
+    ]
+
+
+def _sft_row(row: AgentTrajectory, messages: Sequence[Message], uid: str, data_source: str) -> SftRow:
+    """A row of turns of it: of those that the agent wrote all are learnt."""
+    episode, said = row.episode, tuple(ChatMessage(role=m.role, content=m.content) for m in messages)
+    truth = make_truth(row.golds, protocol=row.sft_protocol or REACT.name)
+    return SftRow(
+        uid=uid,
         trajectory_uid=row.uid,
         data_source=data_source,
-        messages=tuple(ChatMessage(role=m.role, content=m.content) for m in episode.messages),
-        train=tuple(m.train for m in episode.messages),
+        messages=said,
+        train=tuple(m.train for m in messages),
         protocol=row.sft_protocol,
         question_id=row.question_id,
         question=episode.question,
@@ -136,11 +168,10 @@ def sft_rows(row: AgentTrajectory, *, data_source: str) -> list[SftRow]:
         origin="policy",
         segment_index=0,
         segment_count=1,
-        num_tool_calls=len(episode.searches),
+        num_tool_calls=len(episode.searches) if uid == row.uid else 0,
         num_hops=row.num_hops,
-        token_estimate=row.token_estimate,
+        token_estimate=row.token_estimate if uid == row.uid else count_conversation(said),
         reward=score_by_target(episode.answer, row.golds),
         provenance=row.provenance,
-        right_by=find_right_by(episode.answer, make_truth(row.golds, protocol=row.sft_protocol), "title"),
+        right_by=find_right_by(episode.answer, truth, "title"),
     )
-    return [made]

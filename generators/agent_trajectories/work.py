@@ -136,6 +136,7 @@ def derive(rows: Sequence[AgentTrajectory], question: Question, config: AgentRun
     of_run = {
         "agent_config": generator.agent_config,
         "sft_protocol": generator.sft_protocol,
+        "sft_calls": generator.sft_calls,
         "memory_draws": generator.memory.draws,
         "memory_answers": rows[0].memory_answers if rows else (),
     }
@@ -278,7 +279,7 @@ class _Work:
             model=config.model.name,
             seed=config.seed,
         )
-        timeless = replace(run, searches=tuple(replace(search, seconds=0.0) for search in run.searches))
+        timeless = replace(run, searches=tuple(replace(search, seconds=0.0) for search in run.searches), shown=())
         costs = AgentCosts(
             calls=usage.calls,
             prompt_tokens=usage.prompt_tokens,
@@ -292,6 +293,7 @@ class _Work:
             agent=generator.agent,
             agent_config=generator.agent_config,
             sft_protocol=generator.sft_protocol,
+            sft_calls=generator.sft_calls,
             graph=config.kg_hash,
             sample=sample,
             episode=make_episode(self.question, timeless, setting, costs=costs),

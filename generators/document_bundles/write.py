@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from trailforge.filters.answers import AnswerJudgeOptions, chosen_options
+from trailforge.filters.answers import AnswerJudgeOptions
 from trailforge.filters.base import scores_of
 from trailforge.filters.bundles import judge_unread, poor_question
 from trailforge.generators.document_bundles.drafts import (
@@ -30,6 +30,7 @@ from trailforge.inference.structured import object_schema
 from trailforge.pipelines.engine.model_stage import RunContext
 from trailforge.protocols.nl_dag import SearchPlan, levels, validate
 from trailforge.retrieval import SentenceReader
+from trailforge.rewards import choose_options
 from trailforge.schemas import (
     BundleInput,
     BundleQuestion,
@@ -239,7 +240,7 @@ class BundleWork:
         reply = await self.context.asker(self.meter).text(prompt, purpose=purpose, sampling=sampling, sample=sample)
         if reply.answer is None:
             return None
-        chosen = chosen_options(reply.answer, shown) if letters else frozenset()
+        chosen = choose_options(reply.answer, shown.options) if letters else frozenset()
         return ", ".join(sorted(letters.get(each, each) for each in chosen)) or reply.answer.strip()
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from trailforge.schemas import InvalidInput
 
-SAMPLED = ("temperature", "top_p", "max_tokens", "seed", "stop")
+SAMPLED = ("temperature", "top_p", "max_tokens", "seed", "stop", "top_k", "repetition_penalty")
 """Parameters of how a reply is drawn."""
 FORMED = ("response_format", "structured_outputs", "json_schema", "grammar")
 """Parameters of what form a reply has; it is held against its form all the same when they are left out."""

@@ -58,14 +58,15 @@ def documents(config: RetrievalConfig) -> Finding:
     """
     from trailforge.retrieval.retrievers import WEB
     from trailforge.retrieval.scope import check_retrieval, resolved, with_hash
-    from trailforge.retrieval.web.providers import TAVILY_KEY
+    from trailforge.retrieval.web.search_api import open_api
 
     if config.searches_paragraphs:
         check_retrieval(config)
         return ok("documents", f"each question's own paragraphs are searched ({resolved(config).kind})")
     found = with_hash(config)
     if config.kind == WEB:
-        return ok("documents", f"the web is searched, and {TAVILY_KEY} is set")
+        key = open_api(config.web_provider, config.web_url).key
+        return ok("documents", "the web is searched" + (f", and {key} is set" if key else ""))
     known = f"{found.corpus_hash[:12] or 'which does not say what it serves'}"
     if config.server:
         return ok("documents", f"{config.server} answers ({known})")

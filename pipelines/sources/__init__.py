@@ -6,7 +6,7 @@ A row that cannot be used comes out as an `InvalidRow` in its place; only a file
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +17,7 @@ from trailforge.pipelines.sources import jsonl
 from trailforge.rows import InvalidRow, JsonRow, read_rows
 from trailforge.rows.fields import Asides, Fields
 from trailforge.rows.tables import check_column_map, check_met
-from trailforge.schemas import Document, InvalidInput, Question, SourceDocument
+from trailforge.schemas import Document, InvalidInput, Question, QuestionKind, SourceDocument
 
 __all__ = ["FORMATS", "InvalidRow", "holds_questions", "read_paragraphs", "read_questions"]
 
@@ -34,7 +34,18 @@ class _Reader(Protocol):
         ...
 
 
-_MODULES = ("musique", "twowiki", "hotpotqa", "morehopqa", "flashrag", "bamboogle", "frames", "jsonl")
+_MODULES = (
+    "musique",
+    "twowiki",
+    "hotpotqa",
+    "morehopqa",
+    "flashrag",
+    "bamboogle",
+    "frames",
+    "fanoutqa",
+    "gaia",
+    "jsonl",
+)
 """In the order in which they are tried: what a later one needs, an earlier one may have too."""
 _READERS = tuple(cast(_Reader, import_module(f"{__name__}.{name}")) for name in _MODULES)
 
@@ -55,13 +66,15 @@ def read_questions(
     column_map: Mapping[str, str] | None = None,
     needs_paragraphs: bool = False,
     needs_decomposition: bool = False,
+    kinds: Collection[QuestionKind] = ("text",),
 ) -> Iterator[Question | InvalidRow]:
     """The questions of a file in its order, and the rows that are none, until `limit` questions are read.
 
     A file as `rows.read_rows` takes it. `auto` takes the format that the keys of the first row with known keys show.
     `column_map`: which column holds which field (`jsonl.parse_columns`), and that the rows are of our own form. Two
     questions never have the same id: the second is an invalid row. `needs_paragraphs`, `needs_decomposition`: so is a
-    question without any, or without one. What is left aside of rows is said once, in the log.
+    question without any, or without one, and one that is none of `kinds`. What is left aside of rows is said once, in
+    the log.
     Raises `InvalidInput` for an unknown format, for a file that is missing or cannot be read to its end, and at the end
     for a column of the map that no row has.
     """
@@ -86,7 +99,7 @@ def read_questions(
             if isinstance(row.value, dict):
                 met |= row.value.keys()
                 read = read or next((each.read for each in _READERS if _has_keys(row.value, each)), None)
-            row = _read(row, read, path, seen, asides, (needs_paragraphs, needs_decomposition))
+            row = _read(row, read, path, seen, asides, (needs_paragraphs, needs_decomposition, kinds))
         yield row
     if met:
         check_met(columns, met, path)
@@ -105,7 +118,7 @@ def _read(
     path: Path,
     seen: set[str],
     asides: Asides,
-    needs: tuple[bool, bool],
+    needs: tuple[bool, bool, Collection[QuestionKind]],
 ) -> Question | InvalidRow:
     """The row's question, whose id joins `seen`. The one place where a bad row stops being an exception."""
     try:
@@ -132,8 +145,14 @@ def _unknown(fields: Mapping[str, object]) -> str:
     return f"{problem}; these look like documents{mend}"
 
 
-def _check_has(question: Question, needs_paragraphs: bool, needs_decomposition: bool) -> None:
-    """Raises `InvalidInput` for what the question has not."""
+def _check_has(
+    question: Question, needs_paragraphs: bool, needs_decomposition: bool, kinds: Collection[QuestionKind]
+) -> None:
+    """Raises `InvalidInput` for what the question has not, or should not have."""
+    if question.kind not in kinds:
+        names = {"options": "options to choose from", "set": "a set of answers"}
+        problem = f"has {names[question.kind]}, which `trailforge evaluate` takes, and nothing else"
+        raise InvalidInput(problem, field="options" if question.kind == "options" else "answer_set")
     if needs_paragraphs and not question.paragraphs:
         problem = (
             "nothing to search: no paragraphs, and each question searches its own; name their column (--columns "

@@ -5,6 +5,12 @@
      "decomposition": [{"question": "…", "answer": "…", "support_id": "0"}, {"question": "… #1 …", "answer": "…"}],
      "supporting": [{"title": "Title", "id": "0", "facts": ["Sentence."]}, …]}
 
+A question with options, one or several of which are right, and one that asks for several answers (`trailforge
+evaluate` takes them):
+
+    {"question": "…", "options": ["first", "second", …], "answer": "B"}        or "A, C", ["A", "C"], the options' texts
+    {"question": "…", "answer_set": ["Ada", "Grace", …]}
+
 A supporting document has a title, or the id of a paragraph that has one; `facts` may be left out. In tables, a cell
 holds a list as JSON, aliases also with `|` between them. A field that is not needed and cannot be read is left aside.
 """
@@ -13,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -22,11 +28,13 @@ from typing import Any, TypeVar
 
 from trailforge.pipelines.sources.checks import check_question, distinct_aliases
 from trailforge.pipelines.sources.hotpotqa import paragraphs_of, read_context
+from trailforge.rewards import option_letters
 from trailforge.rows.fields import Fields, is_missing
 from trailforge.rows.html_text import plain_text
 from trailforge.rows.json_rows import parsed
-from trailforge.rows.tables import find_columns, parse_column_map
+from trailforge.rows.tables import bare_name, find_columns, parse_column_map
 from trailforge.schemas import Document, Hop, InvalidInput, Question, SupportingDocument
+from trailforge.schemas.question import write_options
 
 NAME: str = "jsonl"
 KEYS = frozenset({"question"})
@@ -41,6 +49,8 @@ USUAL: dict[str, tuple[str, ...]] = {
     "num_hops": ("numhops", "hops"),
     "dataset": ("dataset",),
     "answer_id": ("answerid",),
+    "options": ("options",),
+    "answer_set": ("answerset",),
 }
 """Columns by field, as `rows.tables.find_columns` takes them."""
 _NEEDED = ("question", "answer")
@@ -62,10 +72,12 @@ _OF_PARAGRAPH = {
 }
 _OF_HOP = ("question", "answer", "support_id")
 _OF_SUPPORTING = ("title", "id", "facts")
-_LISTS = ("aliases", "paragraphs", "decomposition", "supporting")
+_LISTS = ("aliases", "paragraphs", "decomposition", "supporting", "answer_set")
 """Fields that hold lists."""
 _LIKE_JSON = re.compile(r"\s*[\[{][\s\[{]*[\"']")
 """How a list or an object begins, and no text in brackets, as `[1] Smith says` or `[[Vienna]] is`."""
+_LETTERED = re.compile(r"\(?([A-Z])[.):]\s+")
+_MOST_OPTIONS = 26
 V = TypeVar("V")
 
 
@@ -98,8 +110,8 @@ def read(row: Fields, column_map: Mapping[str, str] = _NONE) -> Question:
         raise
     _leave_unused(row, columns.values())
     _refuse_broken(row, [columns[name] for name in _LISTS if name in columns])
-    question, answer = (_needed(row, columns[name]) for name in _NEEDED)
-    if "|" in answer:
+    question, answer, asked = _asked(row, columns)
+    if "|" in answer and not asked:
         row.asides.append((row.name(columns["answer"]), "holds `|` and is one answer; other spellings are `aliases`"))
 
     def optional(name: str, read: Callable[[str], V], otherwise: V) -> V:
@@ -114,7 +126,7 @@ def read(row: Fields, column_map: Mapping[str, str] = _NONE) -> Question:
     titles = {paragraph.id: paragraph.title for paragraph in paragraphs}
     found = Question(
         id=optional("id", row.text, "") or hashlib.sha256(f"{question}\0{answer}".encode()).hexdigest()[:16],
-        question=question,
+        question=write_options(question, asked.get("options", ())),
         answer=answer,
         answer_aliases=distinct_aliases(optional("aliases", lambda column: _aliases(row, column), []), answer),
         decomposition=optional("decomposition", lambda column: tuple(map(_hop, row.objects(column))), ()),
@@ -125,8 +137,52 @@ def read(row: Fields, column_map: Mapping[str, str] = _NONE) -> Question:
         supporting=optional(
             "supporting", lambda column: tuple(_supporting(each, titles) for each in row.objects(column)), ()
         ),
+        **asked,
     )
     return check_question(found, hops=columns.get("decomposition", ""), paragraphs=columns.get("paragraphs", ""))
+
+
+def _asked(row: Fields, columns: Mapping[str, str]) -> tuple[str, str, dict[str, tuple[str, ...]]]:
+    """The question, its answer in one text, and what of options or of a set of answers it has."""
+    question, column = _needed(row, columns["question"]), columns.get("answer", "")
+    if answers := tuple(dict.fromkeys(filter(None, row.texts(columns.get("answer_set", ""))))):
+        return question, "; ".join(answers), {"answer_set": answers}
+    if not row.has(columns.get("options", "")) or row.values[columns["options"]] in ([], "[]"):
+        return question, _needed(row, column), {}
+    options = _options(row, columns["options"])
+    letters = _correct_letters(row, column, options)
+    return question, ", ".join(letters), {"options": options, "correct_options": letters}
+
+
+def _options(row: Fields, column: str) -> tuple[str, ...]:
+    """Of a list of texts, with their letters or without, or of an object that has them by letter."""
+    value = row.values[column]
+    value = parsed(value) if isinstance(value, str) else value
+    texts = row.texts(column) if not isinstance(value, dict) else [f"{key}. {value[key]}" for key in sorted(value)]
+    lettered = [_LETTERED.match(text) for text in texts]
+    if all(found and ord(found[1]) - ord("A") == place for place, found in enumerate(lettered)):
+        texts = [_LETTERED.sub("", text, count=1) for text in texts]
+    if not 2 <= len(texts) <= _MOST_OPTIONS or not all(texts):
+        raise InvalidInput(f"expected 2 to {_MOST_OPTIONS} texts", field=row.name(column))
+    return tuple(texts)
+
+
+def _correct_letters(row: Fields, column: str, options: Sequence[str]) -> tuple[str, ...]:
+    """Of an answer that names letters, or gives the options' texts; one that could be either is refused."""
+    if not column:
+        raise InvalidInput("no answer: the letters of the correct options", field="answer")
+    value = row.values[column]
+    value = parsed(value) if isinstance(value, str) else value
+    given = row.texts(column) if isinstance(value, list) else [row.filled_text(column)]
+    by_letter = frozenset[str]().union(*map(option_letters, given))
+    places = {option: chr(ord("A") + place) for place, option in enumerate(options)}
+    by_text = frozenset(places.get(text, "") for text in given)
+    known = frozenset(places.values())
+    readings = {each for each in (by_letter, by_text) if each and each <= known}
+    if len(readings) != 1:
+        problem = "could be letters or texts of options" if readings else "names no option, by letter or by its text"
+        raise InvalidInput(f"{problem}: {', '.join(given)[:60]!r}", field=row.name(column))
+    return tuple(sorted(readings.pop()))
 
 
 def is_question(names: tuple[str, ...]) -> bool:
@@ -139,11 +195,15 @@ def is_question(names: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=64)
 def _columns(names: tuple[str, ...], column_map: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    return find_columns(names, USUAL, dict(column_map), needed=_NEEDED, is_row=True, form=f"; {FORM}")
+    has_set = "answer_set" in dict(column_map) or "answerset" in map(bare_name, names)
+    needed = _NEEDED[:1] if has_set else _NEEDED
+    return find_columns(names, USUAL, dict(column_map), needed=needed, is_row=True, form=f"; {FORM}")
 
 
 def _needed(row: Fields, column: str) -> str:
     """A text that says something, be it `None` or `NA`."""
+    if not column:
+        raise InvalidInput(f"no answer; {FORM}", field="answer")
     value = row.values[column]
     if isinstance(parsed(value) if isinstance(value, str) else value, list):
         raise InvalidInput(f"{_ONE_ANSWER}; {FORM}", field=row.name(column))

@@ -19,8 +19,9 @@ Of communities within each other an entity's smallest one is searched, not deepe
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -39,6 +40,7 @@ from trailforge.retrieval.backends.entity_graph import (
     GraphRagPlainConfig,
     find_communities,
 )
+from trailforge.retrieval.backends.graph import Link, Place, key_of
 from trailforge.retrieval.backends.vectors import Vectors, embed, embed_passages
 from trailforge.retrieval.backends.writing import (
     PROMPTS,
@@ -194,6 +196,41 @@ class GraphRagIndex:
             return await self._answer(query)
         vector = await self._tools.vectors.query(query)
         return await asyncio.to_thread(self._local, vector, k)
+
+    @property
+    def documents(self) -> Sequence[Document]:
+        """See `LinkedIndex`."""
+        return self._documents
+
+    def places_of(self, name: str) -> list[Place]:
+        """See `LinkedIndex`."""
+        names = self.parts.entities["name"].to_pylist()
+        return [("entity", row) for row, each in enumerate(names) if key_of(each) == key_of(name)]
+
+    def text_of(self, place: Place) -> str:
+        """See `LinkedIndex`."""
+        row = {name: self.parts.entities[name][place[1]].as_py() for name in ("name", "description")}
+        return ": ".join(filter(None, row.values()))
+
+    def links_of(self, place: Place) -> Iterator[Link]:
+        """See `LinkedIndex`: entities by their relations, and the passages that name them."""
+        kind, row = place
+        if kind == "passage":
+            yield from ((("entity", entity), {}) for entity in self._entities_of_passage.get(row, ()))
+            return
+        yield from ((("passage", passage), {}) for passage in self._passages[row].as_py())
+        for relation in self._relations[row].as_py():
+            said = {name: self.parts.relations[name][relation].as_py() for name in _RELATIONS.names[:4]}
+            other = said["target"] if said["source"] == row else said["source"]
+            yield ("entity", other), {"weight": said["weight"], "text": said["description"]}
+
+    @functools.cached_property
+    def _entities_of_passage(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for entity, passages in enumerate(self._passages.to_pylist()):
+            for passage in passages:
+                found.setdefault(passage, []).append(entity)
+        return found
 
     # Local search
 

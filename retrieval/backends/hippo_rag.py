@@ -16,6 +16,7 @@ pronouns are none; and those with other numbers are not of one meaning.
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -37,7 +38,7 @@ from trailforge.retrieval.backends.facts import (
     model_triples,
     plan_model_triples,
 )
-from trailforge.retrieval.backends.graph import NameFinder, PassageGraph, key_of, min_max, row_of
+from trailforge.retrieval.backends.graph import Link, NameFinder, PassageGraph, Place, key_of, linked, min_max, row_of
 from trailforge.retrieval.backends.vectors import Vectors, best_rows, embed, embedded_text
 from trailforge.retrieval.backends.writing import PROMPTS, ask_in_shards
 from trailforge.schemas import ITEM_ERRORS, Document, RetrievalError
@@ -169,6 +170,31 @@ class HippoRagIndex:
     def save(self, folder: Path) -> None:
         """See `Index`."""
         self.parts.save(folder)
+
+    def places_of(self, name: str) -> list[Place]:
+        """See `LinkedIndex`."""
+        row = self._phrases.rows.get(key_of(name))
+        return [] if row is None else [("phrase", row)]
+
+    def text_of(self, place: Place) -> str:
+        """See `LinkedIndex`."""
+        kind, row = place
+        return self._phrases.keys[row] if kind == "phrase" else self.parts.table.facts[row].text
+
+    def links_of(self, place: Place) -> Iterator[Link]:
+        """See `LinkedIndex`: phrases and the facts about them, facts and the passages that state them."""
+        (kind, row), table = place, self.parts.table
+        if kind == "phrase":
+            yield from linked("fact", table.facts_of, row)
+        elif kind == "fact":
+            yield from linked("phrase", table.about, row)
+            yield from linked("passage", table.stated, row)
+        else:
+            yield from linked("fact", self._facts_of_passage, row)
+
+    @functools.cached_property
+    def _facts_of_passage(self) -> csr_array:
+        return self.parts.table.stated.T.tocsr()
 
     async def _recognised(self, query: str, facts: dict[int, float]) -> dict[int, float]:
         """The facts that a model holds useful, best first as before; as published none if its reply cannot be used."""

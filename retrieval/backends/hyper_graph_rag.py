@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
@@ -31,7 +31,16 @@ from pyarrow import feather
 from trailforge.inference import Sampling
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
 from trailforge.retrieval.backends.facts import Fact, FactEntity, model_facts, plan_model_facts, sentence_facts
-from trailforge.retrieval.backends.graph import NameFinder, key_of, open_sparse, row_of, save_sparse
+from trailforge.retrieval.backends.graph import (
+    Link,
+    NameFinder,
+    Place,
+    key_of,
+    linked,
+    open_sparse,
+    row_of,
+    save_sparse,
+)
 from trailforge.retrieval.backends.vectors import Vectors, embed
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.words import words_of
@@ -207,6 +216,35 @@ class HyperGraphRagIndex:
         self.finder.save(folder)
         self.entities.save(folder / "entity_vectors.npy")
         self.facts.save(folder / "fact_vectors.npy")
+
+    def places_of(self, name: str) -> list[Place]:
+        """See `LinkedIndex`."""
+        row = self.rows.get(key_of(name))
+        return [] if row is None else [("entity", row)]
+
+    def text_of(self, place: Place) -> str:
+        """See `LinkedIndex`."""
+        kind, row = place
+        return (self.graph.names if kind == "entity" else self.graph.texts)[row].as_py()
+
+    def links_of(self, place: Place) -> Iterator[Link]:
+        """See `LinkedIndex`: entities and the facts that join them, facts and the passages that state them."""
+        kind, row = place
+        if kind == "entity":
+            yield from linked("fact", self.graph.joins, row)
+        elif kind == "fact":
+            yield from linked("entity", self._entities_of, row)
+            yield from linked("passage", self.graph.sources, row)
+        else:
+            yield from linked("fact", self._facts_of_passage, row)
+
+    @cached_property
+    def _entities_of(self) -> csr_array:
+        return self.graph.joins.T.tocsr()
+
+    @cached_property
+    def _facts_of_passage(self) -> csr_array:
+        return self.graph.sources.T.tocsr()
 
     def _rank(self, query: str, vector: np.ndarray, more: int) -> list[_Hit]:
         """All coherent facts, then at least `more` by similarity, as far as there are: the best first."""

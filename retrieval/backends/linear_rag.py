@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,9 +20,13 @@ import numpy as np
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
 from trailforge.retrieval.backends.graph import (
     KnownNames,
+    Link,
     NamedSentence,
     NameFinder,
     PassageGraph,
+    Place,
+    key_of,
+    linked,
     min_max,
     open_sparse,
     row_of,
@@ -120,7 +125,7 @@ class NameLinks:
         return PassageGraph.of(len(totals) + len(self.names.keys), edges, counts.data / totals[row])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LinearRagIndex:
     """An `Index`: passages with the names in them. Files are memory-mapped, but for the names themselves."""
 
@@ -156,6 +161,26 @@ class LinearRagIndex:
         scores = self.graph.page_rank(start, self.config.damping)[: len(self.documents)]
         best = best_rows(scores / scores.max(), k)
         return [FoundPassage.of(self.documents[row], score, self._explain(row, reached)) for row, score in best]
+
+    def places_of(self, name: str) -> list[Place]:
+        """See `LinkedIndex`."""
+        row = self.links.names.rows.get(key_of(name))
+        return [] if row is None else [("name", row)]
+
+    def text_of(self, place: Place) -> str:
+        """See `LinkedIndex`."""
+        return self.links.names.keys[place[1]]
+
+    def links_of(self, place: Place) -> Iterator[Link]:
+        """See `LinkedIndex`: names and passages, by how often one stands in the other."""
+        kind, row = place
+        if kind == "name":
+            return linked("passage", self.links.passages_of_name, row)
+        return linked("name", self._names_of_passage, row)
+
+    @cached_property
+    def _names_of_passage(self) -> csr_array:
+        return self.links.passages_of_name.T.tocsr()
 
     def _seeds(self, query: str) -> dict[int, float]:
         """Rows of the names in a question, and how surely each is meant."""

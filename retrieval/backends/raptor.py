@@ -17,8 +17,9 @@ goes into the next layer as it is; leaves are of one document each and keep thei
 from __future__ import annotations
 
 import asyncio
+import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +37,7 @@ from trailforge.retrieval.backends.declaration import (
     passage_tokens,
     plan_calls,
 )
+from trailforge.retrieval.backends.graph import Link, Place
 from trailforge.retrieval.backends.vectors import Vectors, embed, embedded_text
 from trailforge.retrieval.backends.writing import (
     PROMPTS,
@@ -322,6 +324,41 @@ class RaptorIndex:
         self.tree.vectors.save(folder / _VECTORS)
         with pa.ipc.new_file(str(folder / _SUMMARIES), _COLUMNS) as writer:
             writer.write_table(self.tree.summaries)
+
+    @property
+    def documents(self) -> Sequence[Document]:
+        """See `LinkedIndex`."""
+        return self._documents
+
+    def places_of(self, name: str) -> list[Place]:
+        """See `LinkedIndex`: summaries by their ids."""
+        number = name.removeprefix("raptor-")
+        is_one = name.startswith("raptor-") and number.isdecimal() and int(number) < len(self.tree.summaries)
+        return [("summary", int(number))] if is_one else []
+
+    def text_of(self, place: Place) -> str:
+        """See `LinkedIndex`."""
+        return self.tree.summaries["text"][place[1]].as_py()
+
+    def links_of(self, place: Place) -> Iterator[Link]:
+        """See `LinkedIndex`: summaries and what they were made of."""
+        kind, row = place
+        above = self._summaries_of.get(row if kind == "passage" else row + len(self._documents), ())
+        yield from ((("summary", summary), {}) for summary in above)
+        if kind == "summary":
+            yield from ((self._place(child), {}) for child in self.tree.summaries["children"][row].as_py())
+
+    def _place(self, node: int) -> Place:
+        passages = len(self._documents)
+        return ("passage", node) if node < passages else ("summary", node - passages)
+
+    @functools.cached_property
+    def _summaries_of(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for summary, children in enumerate(self.tree.summaries["children"].to_pylist()):
+            for child in children:
+                found.setdefault(child, []).append(summary)
+        return found
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
         """See `Index`. The nearest nodes, as many as the budget has room for."""

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from trailforge.inference import Prices, Usage, metering
 from trailforge.inference.asker import Asker
@@ -44,6 +44,9 @@ from trailforge.retrieval.seals import SEAL, HeldFiles, building, check_once, de
 from trailforge.retrieval.words import WORDS_VERSION
 from trailforge.schemas import Document, InvalidInput, OutputError, Passage, RetrievalError, from_dict, sync, to_dict
 from trailforge.schemas.text import count_tokens
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 _TEXTS, _INDEX = "texts.arrow", "index"
 _SHARDS_AT_ONCE = 2
@@ -76,6 +79,18 @@ class OpenIndex:
     async def retrieve(self, query: str, k: int) -> list[Passage]:
         """See `base.Retriever`. Some may be a `MadePassage`."""
         return attach_sources(await self.find(query, k), self._known_titles)
+
+    def to_networkx(self, around: Iterable[str], hops: int = 2, most: int = 1_000) -> nx.Graph:
+        """What lies around names, or ids of passages, in the graph of the back end (`backends.graph.neighbourhood`).
+
+        Raises `InvalidInput` for a back end that has no graph, and where nothing has such a name.
+        """
+        from trailforge.retrieval.backends.graph import LinkedIndex, neighbourhood
+
+        if not hasattr(self.index, "links_of"):
+            raise InvalidInput(f"{self.manifest.backend} has no graph", file=self.folder)
+        with self.files.reading():
+            return neighbourhood(cast(LinkedIndex, self.index), list(around), hops, most)
 
     def _known_titles(self) -> Mapping[str, str]:
         """Of the corpus, by id; looked up when the first summary is found."""

@@ -1,5 +1,5 @@
-"""What providers of web searches take and reply: Serper (serper.dev) for Google, GNews (docs.gnews.io), Tavily
-(docs.tavily.com) with the servers that speak as it does, and arXiv's export API (info.arxiv.org/help/api/user-manual).
+"""What the sources of R-Search's tools take and reply: Serper (serper.dev) for Google, GNews (docs.gnews.io), and
+arXiv's export API (info.arxiv.org/help/api/user-manual). Searches that are configuration alone: `search_api`.
 """
 
 from __future__ import annotations
@@ -8,44 +8,30 @@ import io
 import re
 from dataclasses import dataclass, replace
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from trailforge.retrieval.english import AUXILIARIES, WIDE_PREPOSITIONS
 from trailforge.retrieval.web.feeds import feed_rows
-from trailforge.retrieval.web.http import HttpConfig, rows_of_reply, site_of, text_field
+from trailforge.retrieval.web.http import HttpConfig, rows_of_reply, text_field
+from trailforge.retrieval.web.search_api import WebHit
 from trailforge.rows import InvalidRow, JsonRow
 from trailforge.schemas import InvalidInput, RequestRefused
 
-SERPER_KEY, GNEWS_KEY, TAVILY_KEY = "SERPER_API_KEY", "GNEWS_API_KEY", "TAVILY_API_KEY"
+SERPER_KEY, GNEWS_KEY = "SERPER_API_KEY", "GNEWS_API_KEY"
 """Environment variables."""
 SERPER_NEWS_URL, SERPER_SEARCH_URL = "https://google.serper.dev/news", "https://google.serper.dev/search"
 GNEWS_URL = "https://gnews.io/api/v4/search"
-TAVILY_URL = "https://api.tavily.com/search"
 ARXIV_URL = "https://export.arxiv.org/api/query"
 GNEWS_CUT = re.compile(r"(?:\.\.\.|…)\s*+\[\d++ chars\]\s*+$")
 """How a text ends of which the plan gives the beginning only."""
 
-_LONGEST_GNEWS_QUERY, _LONGEST_TAVILY_QUERY = 200, 400
+_LONGEST_GNEWS_QUERY = 200
 """Characters; a longer one is refused."""
-_MOST_TAVILY_RESULTS = 20
 _WORD = re.compile(r"[^\W_]+(?:[-.'’/&][^\W_]+)*")
 _PLAIN = re.compile(r"[^\W_]+")
 _TERM = re.compile(r"[^\s\"():\[\]]+")
 _ARXIV_TOTAL = re.compile(rb"<(?:\w++:)?totalResults[^<>]*+>\s*+(\d{1,18})\s*+<")
 _LEFT_OUT = frozenset("a an the and or not what which who whom whose when where why how".split()) | AUXILIARIES
 _LEFT_OUT |= frozenset(WIDE_PREPOSITIONS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebHit:
-    """A page that was found; what the provider does not say is empty."""
-
-    title: str
-    url: str
-    text: str
-    """What the search shows of it."""
-    published: str
-    """GNews: the day, `2024-06-10`. Google: as it shows it, `5 hours ago`, `Aug 22, 2024`. Tavily: of news alone."""
 
 
 def serper_hits(content: bytes, part: Literal["news", "organic"]) -> list[WebHit]:
@@ -87,34 +73,6 @@ def gnews_hits(content: bytes) -> list[WebHit]:
         text = GNEWS_CUT.sub("…", hit.text) or text_field(row.get("description"))
         found.append(replace(hit, text=text, published=hit.published[:10]))
     return [hit for hit in found if hit.title and hit.url and hit.text]
-
-
-def tavily_request(query: str, k: int) -> dict[str, Any]:
-    """The body that asks for at most `k` pages. A long query loses its last words, as longer ones are refused."""
-    if len(query) > _LONGEST_TAVILY_QUERY:
-        query = query[: _LONGEST_TAVILY_QUERY + 1].rsplit(" ", 1)[0][:_LONGEST_TAVILY_QUERY]
-    return {"query": query, "max_results": min(k, _MOST_TAVILY_RESULTS)}
-
-
-def tavily_hits(content: bytes) -> list[WebHit]:
-    """The pages of a reply in their order, under their site where they have no title; those left out that have no
-    address or no text.
-
-    Raises `ValueError` for another shape.
-    """
-    rows = rows_of_reply(content, "results")
-    hits = (_hit(row, url="url", text="content", published="published_date") for row in rows)
-    hits = (replace(hit, title=hit.title or site_of(hit.url)) for hit in hits)
-    return [hit for hit in hits if hit.url and hit.title and hit.text]
-
-
-def search_address(url: str) -> str:
-    """Where to search: this address, or Tavily's own for an empty one. Raises `InvalidInput` for what is none."""
-    if not url:
-        return TAVILY_URL
-    if not site_of(url) or urlsplit(url).path in ("", "/"):
-        raise InvalidInput(f"{url!r} is no address of a search, as {TAVILY_URL} is", field="web_url")
-    return url
 
 
 def _hit(row: dict[str, Any], *, url: str, text: str, published: str) -> WebHit:

@@ -1,5 +1,5 @@
 """Search tools of the web: for plans those of R-Search (section 4.1), GNews with Google News behind it, Google, and
-arXiv; for all other agents pages by Tavily, or a server that speaks as it does.
+arXiv; for all other agents pages by Tavily, or another search that is configured (`search_api`).
 
 Google is asked by way of Serper. What the sources find differs from day to day. A tool remembers what it found, so that
 within a process the same search gives the same passages and is paid once; a run that is taken up again searches anew.
@@ -12,6 +12,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 from trailforge.retrieval.base import Retriever
@@ -25,18 +26,14 @@ from trailforge.retrieval.web.providers import (
     SERPER_KEY,
     SERPER_NEWS_URL,
     SERPER_SEARCH_URL,
-    TAVILY_KEY,
-    WebHit,
     arxiv_http,
     arxiv_page,
     arxiv_words,
     gnews_hits,
     gnews_query,
-    search_address,
     serper_hits,
-    tavily_hits,
-    tavily_request,
 )
+from trailforge.retrieval.web.search_api import USUAL, WebHit, open_api
 from trailforge.schemas import Passage, ProviderError, RequestRefused, RetrievalError
 
 _LOG = logging.getLogger(__name__)
@@ -169,26 +166,30 @@ def arxiv_tool(*, base_url: str = ARXIV_URL, http: HttpConfig | None = None, lon
 
 def pages_tool(
     *,
+    provider: str = "",
     base_url: str = "",
     http: HttpConfig | None = None,
     longest: int | None = None,
     read_pages: int = 0,
     reader: PageReader | None = None,
 ) -> WebTool:
-    """Pages by Tavily, or at an address that takes and gives the same. A query that it refuses finds nothing.
+    """Pages by a provider of `search_api`, at its own address or another one. A query that it refuses finds nothing.
 
     Of the first `read_pages` the page itself is read, of the others stands what the search says of them.
     Raises `InvalidInput` that names the variable when the key is not set, and for what is no address.
     """
-    url, key = search_address(base_url), key_from(TAVILY_KEY, "Tavily")
-    provider = Provider("Tavily", http or HttpConfig(), TAVILY_KEY)
+    api = open_api(provider, base_url)
+    name = Path(provider or USUAL).stem.capitalize()
+    key = key_from(api.key, name) if api.key else ""
+    source = Provider(name, http or HttpConfig(), api.key)
     reader = reader or PageReader(longest)
 
     async def fetch(query: str, k: int) -> list[Passage]:
-        headers = {"Authorization": f"Bearer {key}"}
+        asked = api.request(query, k)
+        form = {"body": asked} if api.method == "post" else {"params": {name: str(asked[name]) for name in asked}}
         try:
-            async with provider.connection(key) as connection:
-                hits = await connection.ask(url, tavily_hits, headers=headers, body=tavily_request(query, k))
+            async with source.connection(key) as connection:
+                hits = await connection.ask(api.url, api.hits, headers=api.headers(key), **form)
         except RequestRefused as refusal:
             _LOG.warning("%s; this search finds nothing", refusal)
             return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from trailforge.cli import app
 from trailforge.commands import evaluate
 from trailforge.evaluation.corpora import hash_place
 from trailforge.evaluation.folder import read_episodes, read_evaluation
+from trailforge.evaluation.reading_budget import open_tokenizer
 from trailforge.retrieval.seals import seal
 from trailforge.schemas import (
     BudgetExceeded,
@@ -149,9 +151,44 @@ def test_a_checkpoint_is_evaluated_on_the_held_out_questions_of_a_training_set(t
     assert next(read_episodes(tmp_path / "again")).messages == row.messages
 
 
+def test_a_budget_of_tokens_is_counted_by_the_model_s_tokenizer_and_named(tmp_path: Path) -> None:
+    """Held-out questions with options, as of a bundles run, are asked too."""
+    model = save_tiny_model(tmp_path / "model")
+    first, second = rl_rows()[:2]
+    truth = second.reward_model.ground_truth
+    truth = dataclasses.replace(truth, answer_kind="options", options=("one", "two"), correct_options=("B",))
+    lettered = dataclasses.replace(
+        second,
+        question="Which?\nA. one\nB. two",
+        reward_model=dataclasses.replace(second.reward_model, ground_truth=truth),
+    )
+    rows = training_set(tmp_path / "set", rl=rl_rows()[2:], held_out=[first, lettered])
+    (tmp_path / "preset.yaml").write_text("agents: {single_shot: {answer_tokens: 8, temperature: 0.0}}\n")
+    common = ("evaluate", rows, "--agent", "single_shot", "--backend", "bm25", "--preset", tmp_path / "preset.yaml")
+    common = (*common, "--documents", SAMPLE / "documents.jsonl", "--model", model, "--out", tmp_path / "out")
+    run(*common, "--context-tokens", 400)
+    assert (read_evaluation(tmp_path / "out").context_tokens, read_evaluation(tmp_path / "out").tokenizer) == (
+        400,
+        str(model),
+    )
+    found = {row.question: row for row in read_episodes(tmp_path / "out")}
+    assert found[lettered.question].correct_options == ("B",) and len(found) == 2
+    count = open_tokenizer(str(model))
+    for row in found.values():
+        (search,) = row.searches
+        shown = row.messages[0].content.partition("Documents\n")[2].partition("\n\nQuestion:")[0]
+        assert search.context_tokens == count(shown) and sum(map(count, shown.split("\n"))) <= 400
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert "as many as fit into 400 tokens" in report and f"Tokens of what was read: by {model}" in report
+    assert "## Questions with options" in report and "answer in text" in report
+    with pytest.raises(InvalidInput, match="evaluated with 400, not 500"):
+        run(*common, "--context-tokens", 500)
+
+
 @pytest.mark.parametrize(
     ("words", "error", "says"),
     [
+        ((*CELL, "--context-tokens", "500"), InvalidInput, "name the agent's model"),
         (("--agent", "nobody", "--backend", "bm25"), InvalidInput, "no agent 'nobody'; there are single_shot"),
         (("--agent", "react", "--backend", "nothing"), InvalidInput, "'nothing': say a back end (dense, bm25"),
         (("--agent", "react", "--backend", "wiki=no/folder"), InvalidInput, "no such folder; make an index"),

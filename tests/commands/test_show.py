@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import networkx as nx
 import pytest
 from typer.testing import CliRunner
 
 from tests.generators.kg_trajectories.test_filters import FIRST, SECOND, episode
+from tests.support.rows import trajectory
 from trailforge.cli import app
-from trailforge.schemas import InvalidInput, KgTrajectory, to_dict, write_parquet
+from trailforge.schemas import InvalidInput, KgTrajectory, Trajectory, to_dict, write_parquet
 from trailforge.training.sets.files import SetManifest
 
 EPISODE = episode(FIRST, SECOND)
@@ -77,3 +79,16 @@ def shown(folder: Path, *options: str) -> str:
         raise result.exception
     assert result.exit_code == 0, result.output
     return result.output
+
+
+def test_a_row_s_plan_is_written_as_graphml(tmp_path: Path) -> None:
+    folder, row = tmp_path / "run", trajectory()
+    (folder / "mcts_trajectories").mkdir(parents=True)
+    (folder / "run.json").write_text('{"dataset": "mcts_trajectories"}')
+    write_parquet(folder / "mcts_trajectories" / "part-00000.parquet", Trajectory, [row])
+    file = tmp_path / "plan.graphml"
+    assert str(file) in shown(folder, "--id", row.uid, "--graphml", str(file))
+    graph = nx.read_graphml(file, node_type=int)
+    assert graph.nodes[len(row.plan)]["answer"] == row.final_answer
+    with pytest.raises(InvalidInput, match="of one row of a run"):
+        shown(folder, "--count", "2", "--graphml", str(file))

@@ -118,7 +118,7 @@ def test_only_questions_in_both_are_compared_and_the_others_named() -> None:
     assert (right.questions, right.first, right.second) == (3, pytest.approx(1 / 3), 1.0)
     assert right.difference == pytest.approx(2 / 3)
     assert (found.right.both, found.right.only_second) == (1, 2)
-    assert set(found.not_compared) == {"judge", "supporting_recall"}
+    assert set(found.not_compared) == {"judge", "supporting_recall", "answer_in_text"}
 
 
 def test_order_of_rows_is_nothing_and_order_of_runs_turns_the_sign() -> None:

@@ -247,6 +247,8 @@ def test_numbers_and_words_that_an_agent_does_not_have_are_refused() -> None:
     with pytest.raises(InvalidInput, match="no published prompt of r_search"):
         choose_agent("r_search", {}, "published")
     assert choose_agent("react", {}, "published").config["prompt"] == "published"
+    for name in ("search_o1", "graph_search"):
+        assert choose_agent(name, {}, "published").config["prompt"] == "published"
     assert choose_agent("single_shot", {}, "published") == choose_agent("single_shot", {})
     with pytest.raises(InvalidInput, match="knowledge graph"):
         choose_agents(["react", "kg_search"], {}, has_graph=False)

@@ -207,13 +207,21 @@ def test_all_that_tells_episodes_apart_is_in_their_uid() -> None:
 
 def test_means_leave_out_what_says_nothing() -> None:
     first = episode("a", scores={"judge": 1.0, "supporting_recall": None}, answer="Paris")
-    second = episode("b", scores={"judge": None, "supporting_recall": 0.5}, answer="")
+    second = episode("b", scores={"judge": None, "supporting_recall": 0.5, "answer_in_text": 1.0}, answer="")
     summary = summarize([first, second])
     found = {name: spread.mean for name, spread in summary.measures.items() if spread}
     assert found == pytest.approx(
         {
             **{"contain_em": 0.5, "f1": 0.5, "exact_match": 0.5, "right": 0.5, "judge": 1.0, "supporting_recall": 0.5},
-            **{"answered": 1.0, "answer_words": 1.0, "searches": 1.0, "turns": 0.0, "calls": 2.0, "seconds": 1.5},
+            **{
+                "answer_in_text": 1.0,
+                "answered": 1.0,
+                "answer_words": 1.0,
+                "searches": 1.0,
+                "turns": 0.0,
+                "calls": 2.0,
+                "seconds": 1.5,
+            },
             **{"context_tokens": 30, "prompt_tokens": 100, "completion_tokens": 20, "search_seconds": 0.25},
         }
     )

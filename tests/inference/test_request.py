@@ -29,7 +29,14 @@ CHANGED: dict[str, Any] = {
     "extra_body": '{"top_k": 1}',
     "redo": 1,
 }
-SAMPLING_CHANGED: dict[str, Any] = {"temperature": 0.7, "top_p": 0.9, "max_tokens": 1, "stop": ("\n",)}
+SAMPLING_CHANGED: dict[str, Any] = {
+    "top_k": 20,
+    "repetition_penalty": 1.05,
+    "temperature": 0.7,
+    "top_p": 0.9,
+    "max_tokens": 1,
+    "stop": ("\n",),
+}
 
 # Few values, so that equal requests are drawn as well; some look alike, so that a key that runs them together shows.
 texts = st.sampled_from(["", "a", "b", "a b", "ü", "\ud800", '[["user", "a"]]', "0"]) | st.text(max_size=3)

@@ -26,6 +26,7 @@ from trailforge.protocols import PROTOCOLS
 from trailforge.protocols.result_filters import KgFilter
 from trailforge.retrieval import Encoder, check_retrieval, open_retrieval
 from trailforge.retrieval.plan_tools import check_tools
+from trailforge.retrieval.retrievers import WEB
 from trailforge.training.config import load_train_preset
 from trailforge.training.searched import open_environment
 
@@ -72,8 +73,12 @@ def test_a_presets_server_has_a_command(name: str, dataset: str) -> None:
 
 @pytest.mark.real_model
 @pytest.mark.parametrize("name", training_preset_names())
-def test_a_training_preset_opens_what_its_agents_search(name: str, tmp_path: Path) -> None:
+def test_a_training_preset_opens_what_its_agents_search(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     preset = load_train_preset(name)
+    if preset.retrieval.kind == WEB:
+        monkeypatch.setenv("ZHIPU_API_KEY", "key")  # what is searched is asked for nothing here
     if preset.protocol == "r_search":
         pytest.skip("plans search a finished run: tests.commands.test_training")
     search = replace(preset.retrieval, encoder="minilm", kg_filter="first")

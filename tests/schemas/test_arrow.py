@@ -171,7 +171,7 @@ def with_version(table: pa.Table, version: str) -> pa.Table:
 
 
 @pytest.mark.parametrize(
-    ("version", "mend"), [("2.0", "upgrade trailforge"), ("0.9", "make it again"), ("1.2", "upgrade")]
+    ("version", "mend"), [("2.0", "upgrade trailforge"), ("0.9", "make it again"), ("1.3", "upgrade")]
 )
 def test_reading_refuses_another_version(tmp_path: Path, version: str, mend: str) -> None:
     pq.write_table(with_version(to_table(Question, [question()]), version), tmp_path / "x.parquet")

@@ -236,9 +236,11 @@ def test_rows_before_searched_what_is_called_plain_now() -> None:
     for version in ("1.0", "1.1"):
         rows = read_parquet(BEFORE / f"agentepisode-{version}.parquet", AgentEpisode)
         stored = pq.read_table(BEFORE / f"agentepisode-{version}.parquet", columns=["backend"])["backend"].to_pylist()
-        assert [row.backend for row in rows] == [f"{name}_plain" for name in stored] and stored
-    (verified,) = read_parquet(BEFORE / "agenttrajectory-1.2.parquet", AgentTrajectory)
-    assert verified.episode.backend == "graph_rag_plain"
+        assert [row.backend for row in rows] == [CALLED_PLAIN.get(name, name) for name in stored] and stored
+    for version in ("1.0", "1.1", "1.2"):
+        episode = {"backend": "graph_rag", "question": "q"}
+        renamed = AgentTrajectory.EARLIER[version]({"uid": "u", "episode": episode})
+        assert renamed == {"uid": "u", "episode": episode | {"backend": "graph_rag_plain"}}
     assert rename_back_end({"backend": "dense"}) == {"backend": "dense"}
     for version in ("1.0", "1.1"):
         assert ContrastivePair.EARLIER[f"AgentPair {version}"]({"backend": "raptor"}) == {"backend": "raptor_plain"}
@@ -306,3 +308,11 @@ def test_questions_before_do_not_tell_given_golds_from_a_graphs_names() -> None:
     (row,) = read_parquet(BEFORE / "rlrow-1.2.parquet", RlRow)
     truth = row.reward_model.ground_truth
     assert (truth.num_golds, truth.num_given) == (1, 0) and truth.given == truth.golds == ("Vienna",)
+
+
+def test_questions_and_episodes_before_have_no_options() -> None:
+    (asked,) = read_parquet(BEFORE / "question-1.1.parquet", Question)
+    (verified,) = read_parquet(BEFORE / "agenttrajectory-1.2.parquet", AgentTrajectory)
+    rows = [*read_parquet(BEFORE / "agentepisode-1.1.parquet", AgentEpisode), verified.episode]
+    assert {(row.options, row.correct_options, row.answer_set) for row in (asked, *rows)} == {((), (), ())}
+    assert asked.kind == "text" and {row.scores.answer_in_text for row in rows} == {None}

@@ -14,10 +14,11 @@ from trailforge.schemas import InvalidInput
 from trailforge.training.config import KlConfig, RlConfig, load_train_preset
 
 NAMES = ["dynasearcher", "msearcher", "r-search", "ragsearch"]
+LOCAL = ["msearcher-local", "r-search-local"]
 
 
 def test_the_presets_of_the_house_hold_the_rewards_of_the_house() -> None:
-    assert training_preset_names() == ["abstention", "demo", *NAMES]
+    assert training_preset_names() == sorted(["abstention", "demo", *NAMES, *LOCAL])
     ours = load_train_preset("abstention").reward
     assert ours.constants == REWARD_PRESETS["abstention"].constants
     assert load_train_preset("demo").sft.base_model == "smollm2"
@@ -47,6 +48,16 @@ def test_the_numbers_of_the_papers() -> None:
     assert (d.rl.kl.start, d.rl.temperature, d.rl.top_p, d.rl.max_tokens, d.rl.top_k) == (1e-3, 1.0, 0.95, 8192, 5)
     assert (g.rl.prompts_per_step, g.rl.epochs, g.rl.max_searches, g.rl.top_k) == (32, 3, 5, 5)
     assert [p.protocol for p in (m, r, d, g)] == ["react", "r_search", "kg_search", "graph_r1"]
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_local_presets_differ_in_what_is_searched_alone(name: str) -> None:
+    paper, local = load_train_preset(name.removesuffix("-local")), load_train_preset(name)
+    assert paper.retrieval.kind == "web" != local.retrieval.kind
+    assert (local.sft, local.rl, local.judge, local.protocol) == (paper.sft, paper.rl, paper.judge, paper.protocol)
+    assert local.reward.constants == paper.reward.constants
+    assert load_train_preset("msearcher").retrieval.web_provider == "zhipu"
+    assert load_train_preset("msearcher").retrieval.web_pages > 0
 
 
 def write(path: Path, **changes: Any) -> str:
@@ -112,7 +123,7 @@ def test_what_is_wrong_is_named_with_file_and_field(
 def test_an_unknown_name_gets_the_list_of_names() -> None:
     with pytest.raises(
         InvalidInput,
-        match="no preset 'nope'; there are abstention, demo, dynasearcher, msearcher, r-search, ragsearch",
+        match="no preset 'nope'; there are abstention, demo, dynasearcher, msearcher, msearcher-local, r-search,",
     ):
         load_train_preset("nope")
 

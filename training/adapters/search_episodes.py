@@ -22,6 +22,7 @@ import yaml
 from trailforge.inference.threads import once
 from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.protocols.episodes import EpisodeRun
+from trailforge.retrieval.retrievers import WEB
 from trailforge.rewards.episode import Reward
 from trailforge.schemas import ChatMessage, InvalidInput, from_dict, located
 from trailforge.training.generation import Continuation, cut_at_end
@@ -71,6 +72,8 @@ class SearchSettings(EnvironmentConfig):
         EnvironmentConfig.__post_init__(self)
         if not self.documents and not self.is_remote:
             raise InvalidInput("say what is searched: folders of finished runs, or one corpus", field="documents")
+        if self.documents and self.kind == WEB:
+            raise InvalidInput("the web is searched, and no documents are: say a back end as `kind`", field="documents")
 
 
 def read_settings(section: Mapping[str, Any]) -> SearchSettings:

@@ -14,8 +14,10 @@ from trailforge.schemas import InvalidInput
 from trailforge.training.config import TrainPreset, load_train_preset
 from trailforge.training.exports import messages, slime, trl, verl
 from trailforge.training.exports.common import Export, Progress
+from trailforge.training.frames import CHATML, Frame, frame_of
 from trailforge.training.sets.files import SPLITS, TrainingSet, open_set
 from trailforge.training.sets.runs import table_of
+from trailforge.training.weights import load_tokenizer
 
 TRAINERS: Mapping[str, Callable[[Export], str]] = MappingProxyType(
     {
@@ -29,28 +31,54 @@ TRAINERS: Mapping[str, Callable[[Export], str]] = MappingProxyType(
 """By its name, the function that writes a trainer's format and returns the README."""
 
 
-def export(folder: Path, to: str, out: Path, *, progress: Progress | None = None) -> Mapping[str, int]:
-    """Write a training set in a trainer's format; returns rows by file.
+def export(
+    folder: Path, to: str, out: Path, *, base_model: str | None = None, progress: Progress | None = None
+) -> Mapping[str, int]:
+    """Write a training set in a trainer's format; returns rows by file. `base_model`: by name or folder, whose marks
+    stand around the turns then, as `train sft` would use them.
 
-    Raises `InvalidInput` for a folder that is no training set, a trainer that is not known, a set whose loss leaves out
-    parts of turns, and one that holds nothing the trainer takes; `OutputError` when `out` is taken. Then nothing is
-    left behind.
+    Raises `InvalidInput` for a folder that is no training set, a trainer that is not known or cannot train in the
+    model's marks, a set whose loss leaves out parts of turns, and one that holds nothing the trainer takes;
+    `OutputError` when `out` is taken. Then nothing is left behind.
     """
     if to not in TRAINERS:
         raise InvalidInput(f"no trainer {to!r}; there are {', '.join(TRAINERS)}")
     training_set = open_set(folder)
     _check_masks(training_set, to)
+    frame = _frame_of(base_model, to) if base_model else CHATML
     with new_folder(out) as temporary:
         made = Export(
             training_set=training_set,
             folder=temporary,
             preset=preset_for(training_set),
             tell=progress or (lambda what, done, total: None),
+            base_model=base_model or "",
+            frame=frame,
         )
         made.text("README.md", TRAINERS[to](made))
         if not made.rows:
             raise InvalidInput(f"holds no rows that {to} takes", file=folder)
     return made.rows
+
+
+_CHATML_ALONE = {
+    "openrlhf": "its agent is given prompts as text, which are read in ChatML",
+    "slime": "its masks of whole conversations are for ChatML (`--loss-mask-type`)",
+    "sharegpt": "LLaMA-Factory's own templates drop or trim what an agent wrote, and take no other as a file",
+}
+"""Why a trainer cannot train in the marks of other models."""
+
+
+def _frame_of(base_model: str, to: str) -> Frame:
+    """As `train sft` would use it. Raises `InvalidInput` where this trainer cannot."""
+    frame = frame_of(load_tokenizer(base_model))
+    if frame != CHATML and to in _CHATML_ALONE:
+        raise InvalidInput(
+            f"{base_model} has marks of its own, in which {to} cannot train: {_CHATML_ALONE[to]}; take `--to trl`, or "
+            "`trailforge train sft`",
+            field="base_model",
+        )
+    return frame
 
 
 def _check_masks(training_set: TrainingSet, to: str) -> None:

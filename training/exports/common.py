@@ -17,6 +17,7 @@ from trailforge.retrieval.backends import BACKENDS
 from trailforge.rewards import reward_preset
 from trailforge.schemas import ChatMessage, PreferenceRow, RlRow, SftRow, to_dict
 from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainPreset
+from trailforge.training.frames import CHATML, Frame
 from trailforge.training.masks import END, START, TRAINING_TEMPLATE
 from trailforge.training.sets.files import SPLITS, TABLES, TrainingSet
 
@@ -60,6 +61,10 @@ class Export:
     folder: Path
     preset: TrainPreset
     tell: Progress
+    base_model: str = ""
+    """Whose marks stand around the turns; empty: none is named, and they are ChatML's."""
+    frame: Frame = CHATML
+    """As `train sft` would use it for that model."""
     rows: dict[str, int] = field(default_factory=dict)
     """Rows of each file written, by its path in the folder."""
     protocols: Counter[str] = field(default_factory=Counter)
@@ -108,8 +113,8 @@ class Export:
         self._path(name).write_text(content, encoding="utf-8")
 
     def template(self) -> None:
-        """Our chat template."""
-        self.text(TEMPLATE, TRAINING_TEMPLATE)
+        """Our chat template, in the frame."""
+        self.text(TEMPLATE, TRAINING_TEMPLATE if self.frame == CHATML else self.frame.template)
 
     def _path(self, name: str) -> Path:
         path = self.folder / name
@@ -175,6 +180,8 @@ def readme(title: str, export: Export, sections: Mapping[str, str], *, truth: st
     used = sorted({count.dataset for count in export.training_set.manifest.counts})
     presets = "\n".join(
         f"| `{name}` | {rows:,} | `{PROTOCOLS[name].training}` | {_rewards_of(export, name)} |"
+        if name in PROTOCOLS
+        else f"| none: an agent's own words | {rows:,} | – | – |"
         for name, rows in sorted(export.protocols.items())
     )
     parts = [
@@ -236,16 +243,22 @@ nothing does. Pairs whose worse end goes wrong in a later turn are not here: the
 better. `trailforge train dpo` trains all later turns of the agent, and reads the training set itself. `reason` is
 what is against the worse one."""
 
-TEMPLATE_NOTE = f"""The loss is taken on the assistant's turns and on the token that ends each, and on nothing else. \
+
+def template_note(export: Export) -> str:
+    """What the README says of loss and template."""
+    whose = _CHATML_NOTE
+    if export.base_model:
+        marks = f"turns end with `{export.frame.end}`, as in `trailforge train sft`"
+        whose = f"The template here is in the marks of `{export.base_model}`: {marks}."
+    return f"{_LOSS_NOTE}\n{whose}\n\n```bash\ncp {TEMPLATE} $MODEL/{TEMPLATE}\n```"
+
+
+_LOSS_NOTE = """The loss is taken on the assistant's turns and on the token that ends each, and on nothing else. \
 That holds with the
 chat template here: the one that Qwen3 and DeepSeek models bring along drops the thoughts of earlier turns. Give a copy
-of the base model this template before training, and keep it when the trained model is served. Its tokenizer has to know
-`{START}` and `{END}`, each as one token. Those of Qwen do, DeepSeek's do not: of such a model take what
-`trailforge train sft` makes, which adds them.
-
-```bash
-cp {TEMPLATE} $MODEL/{TEMPLATE}
-```"""
+of the base model this template before training, and keep it when the trained model is served."""
+_CHATML_NOTE = f"""It is ChatML, for a tokenizer that knows `{START}` and `{END}`, each as one token. Those of Qwen do,
+those of DeepSeek-R1-Distill and Llama have other marks: name such a model (`trailforge export --base-model`)."""
 
 
 _GRAPH = KG_SEARCH.name
@@ -253,8 +266,9 @@ SEARCH_NOTE = f"""`documents` are absolute paths: of finished runs, whose docume
 one corpus: an index, or a file of passages. `kind` is the name of a back end
 ({", ".join(BACKENDS)}),
 with an `encoder` and its prefixes where it needs one; what is empty is as the index says. Or it is the URL of a search
-server (`trailforge serve-search`), which wants no `documents`. Questions of protocol `{_GRAPH}` also want a `kg`. An
-agent speaks the protocol that its question names. Results have no loss and are never tokenised again; an end of turn
+server (`trailforge serve-search`), or `web`, the live web, as in the papers' presets: these want no `documents`; for
+documents another `kind` has to be said. Questions of protocol `{_GRAPH}` also want a `kg`. An agent speaks the protocol
+that its question names. Results have no loss and are never tokenised again; an end of turn
 that was put behind a closing tag, and not sampled, has none either, nor has an episode that ran out of room where
 `mask_truncated` is true. `keep_in` names a folder that all episodes are kept in, for `trailforge inspect`."""
 

@@ -14,7 +14,6 @@ from trailforge.training.exports.common import (
     SEARCH_NOTE,
     SFT,
     STR,
-    TEMPLATE_NOTE,
     Export,
     Row,
     fence,
@@ -26,6 +25,7 @@ from trailforge.training.exports.common import (
     schema,
     search_settings,
     sft_row,
+    template_note,
     truth_json,
     validation_of,
 )
@@ -54,7 +54,7 @@ def write_openrlhf(export: Export) -> str:
             "`openrlhf.cli.train_dpo` reads `pairs/` by keys of the names `prompt`, `chosen` and `rejected`, with the "
             "tokenizer's chat template applied."
         )
-    return readme("For OpenRLHF", export, sections | {"Masks and template": TEMPLATE_NOTE}, truth="label")
+    return readme("For OpenRLHF", export, sections | {"Masks and template": template_note(export)}, truth="label")
 
 
 _RL_TEXT = f"""`openrlhf.cli.train_ppo_ray` reads `rl/` with `--data.input_key prompt --data.label_key label

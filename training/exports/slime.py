@@ -14,7 +14,6 @@ from trailforge.training.exports.common import (
     INT,
     SEARCH_NOTE,
     STR,
-    TEMPLATE_NOTE,
     Export,
     Row,
     fence,
@@ -26,6 +25,7 @@ from trailforge.training.exports.common import (
     save_interval,
     schema,
     search_settings,
+    template_note,
 )
 from trailforge.training.exports.verl import RL, rl_row
 
@@ -58,7 +58,7 @@ def write(export: Export) -> str:
     return readme(
         "For slime",
         export,
-        sections | {"Masks and template": TEMPLATE_NOTE},
+        sections | {"Masks and template": template_note(export)},
         truth="reward_model.ground_truth",
     )
 

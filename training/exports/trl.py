@@ -16,7 +16,6 @@ from trailforge.training.exports.common import (
     PAIRS,
     STR,
     TEMPLATE,
-    TEMPLATE_NOTE,
     Export,
     Row,
     fence,
@@ -26,10 +25,10 @@ from trailforge.training.exports.common import (
     prompt,
     readme,
     schema,
+    template_note,
     truth_json,
 )
 from trailforge.training.launching.launch import ACCELERATE, LaunchConfig, accelerate_config
-from trailforge.training.masks import END
 
 _TURNS = pa.list_(pa.struct([("role", STR), ("content", STR), ("train", BOOL)]))
 SFT = schema([("messages", _TURNS), ("uid", STR), ("question", STR), ("data_source", STR), ("protocol", STR)])
@@ -80,7 +79,7 @@ def write(export: Export) -> str:
             "protocols are trained together; `protocol` tells them apart."
         )
         export.text(ACCELERATE, _yaml(accelerate_config(LaunchConfig(devices_per_node=_GPUS))))
-    return readme("For TRL", export, sections | {"Masks and template": TEMPLATE_NOTE})
+    return readme("For TRL", export, sections | {"Masks and template": template_note(export)})
 
 
 _RL_TEXT = """`trailforge train rl` trains on TRL with a rollout that searches; it reads the training set itself and
@@ -118,12 +117,12 @@ def _rl(row: RlRow, split: str, number: int) -> Row:
 def _sft_settings(export: Export) -> dict[str, object]:
     numbers = export.preset.sft
     settings: dict[str, object] = {
-        "model_name_or_path": numbers.base_model,
+        "model_name_or_path": export.base_model or numbers.base_model,
         "dataset_name": "sft",
         "output_dir": "sft-model",
         "assistant_only_loss": True,
         "chat_template_path": TEMPLATE,
-        "eos_token": END,
+        "eos_token": export.frame.end,
         "max_length": numbers.max_tokens,
         "per_device_train_batch_size": 1,
         "gradient_accumulation_steps": numbers.batch_size // _GPUS,
@@ -149,7 +148,7 @@ def _preset_of_pairs(export: Export) -> TrainPreset:
 
 def _dpo_settings(export: Export, numbers: DpoConfig) -> dict[str, object]:
     settings: dict[str, object] = {
-        "model_name_or_path": numbers.base_model,
+        "model_name_or_path": export.base_model or numbers.base_model,
         "dataset_name": "pairs",
         "output_dir": "dpo-model",
         "max_length": numbers.max_tokens,

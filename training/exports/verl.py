@@ -28,7 +28,6 @@ from trailforge.training.exports.common import (
     SEARCH_NOTE,
     SFT,
     STR,
-    TEMPLATE_NOTE,
     Export,
     Row,
     fence,
@@ -42,9 +41,11 @@ from trailforge.training.exports.common import (
     schema,
     search_settings,
     sft_row,
+    template_note,
     truth_json,
     validation_of,
 )
+from trailforge.training.frames import CHATML
 from trailforge.training.sets.files import SPLITS, open_set, questions_of
 
 AGENT = "trailforge_search"
@@ -121,10 +122,13 @@ class VerlOptions:
 
 def write(export: Export) -> str:
     """Write the files; returns the README."""
-    export.parquet("sft", SFT, sft_row)
+    sections = {}
+    if export.frame == CHATML:
+        export.parquet("sft", SFT, sft_row)
+    else:
+        sections["Supervised training"] = _NO_SFT
     export.parquet("rl", RL, rl_row)
     export.template()
-    sections = {}
     if has(export, "sft"):
         sections["Supervised training"] = (
             f"In this folder:\n\n{fence(_sft_command(export))}\n\nverl shuffles the rows, which stand in the order of "
@@ -140,9 +144,13 @@ def write(export: Export) -> str:
     return readme(
         "For verl",
         export,
-        sections | {"Masks and template": TEMPLATE_NOTE},
+        sections | {"Masks and template": template_note(export)},
         truth="reward_model.ground_truth",
     )
+
+
+_NO_SFT = """verl's supervised trainer renders turns one by one, and would put what begins a text before each of them
+in this model's marks: its rows are left out. `trailforge train sft` takes them; verl goes on from what it makes."""
 
 
 def rl_row(row: RlRow, split: str, number: int) -> Row:

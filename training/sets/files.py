@@ -167,23 +167,17 @@ def rows_of(folder: Path, table: str, split: Split, record: type[Row]) -> list[R
 
 
 def held_out_questions(folder: Path) -> list[Question]:
-    """The questions of `rl/validation`, each once, for evaluations; says how many with options there are besides.
+    """The questions of `rl/validation`, each once, for evaluations.
 
-    Options are asked for by letter, which no measure of an evaluation compares. Where questions of two runs have
-    one id, all but the first have the row's uid in it. Raises as `rows_of`, and `InvalidInput` when all have options.
+    Where questions of two runs have one id, all but the first have the row's uid in it. Raises as `rows_of`.
     """
     rows = {
         (row.data_source, row.question_id, row.question, row.reward_model.ground_truth.target[:1]): row
         for row in rows_of(folder, "rl", "validation", RlRow)
     }
-    plain = {key: row for key, row in rows.items() if not row.reward_model.ground_truth.correct_options}
-    if not plain:
-        raise InvalidInput("all questions of rl/validation have options, which are not evaluated", file=folder)
-    if len(plain) < len(rows):
-        log(f"rl/validation: {len(rows) - len(plain):,} questions have options, and are left out")
     alike: Counter[tuple[str, str]] = Counter()
     questions = []
-    for (dataset, id, text, _), row in plain.items():
+    for (dataset, id, text, _), row in rows.items():
         alike[dataset, id] += 1
         own = id if alike[dataset, id] == 1 else f"{id} ({row.uid})"
         questions.append(make_question(row.reward_model.ground_truth, id=own, question=text, dataset=dataset))
@@ -203,6 +197,8 @@ def make_question(truth: GroundTruth, *, id: str, question: str, dataset: str) -
         dataset=dataset,
         num_hops=truth.num_hops,
         supporting=tuple(SupportingDocument(title=title) for title in truth.support_titles if title),
+        options=truth.options,
+        correct_options=truth.correct_options,
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from trailforge.evaluation.agents.search_o1 import MARKS
+from trailforge.evaluation.reading_budget import load_tokenizer as read_tokenizer
 from trailforge.pipelines.sources import read_benchmark
 from trailforge.protocols import PROTOCOLS
 from trailforge.protocols.transcripts import pay, read_transcript
@@ -21,7 +24,6 @@ from trailforge.schemas import (
     RlRow,
     SftRow,
     Verdict,
-    install_hint,
 )
 from trailforge.schemas.text import chat_token_in, count_conversation, remove_invisible
 from trailforge.training.frames import END, START
@@ -201,15 +203,7 @@ def _ids(tokenizer: Any, messages: Sequence[ChatMessage]) -> list[int]:
 
 def load_tokenizer(name: str) -> Any:
     """A tokenizer of transformers, taught ChatML as `train sft` does (`prepare_tokenizer`). Raises `InvalidInput`."""
-    try:
-        from transformers import AutoTokenizer
-    except ImportError as error:
-        raise InvalidInput(f"tokenizers need the package transformers: {install_hint('train')}") from error
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError, KeyError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InvalidInput(f"no tokenizer there ({first})", file=name) from error
+    tokenizer = read_tokenizer(name)
     teach(tokenizer)
     prepare_tokenizer(tokenizer)
     return tokenizer
@@ -262,7 +256,12 @@ def _malformed(row: SftRow) -> str:
         return error.problem
     if not trained:
         return "the loss is taken on nothing"
-    return control_token(row.messages) or ""
+    return control_token(row.messages if row.protocol else tuple(map(_without_marks, row.messages))) or ""
+
+
+def _without_marks(message: ChatMessage) -> ChatMessage:
+    """Of a conversation in no protocol, which may hold Search-o1's marks: in what it retrieved they are escaped."""
+    return replace(message, content=functools.reduce(lambda text, mark: text.replace(mark, ""), MARKS, message.content))
 
 
 def _against(reason: str, detail: str, *, score: float = 1.0) -> Verdict:

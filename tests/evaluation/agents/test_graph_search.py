@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -277,7 +278,7 @@ def test_retrieved_text_cannot_speak_for_the_chat() -> None:
 
 
 @pytest.mark.parametrize(
-    "numbers", [{"max_sub_queries": 0}, {"max_rounds": -1}, {"max_expanded": -1}, {"answer_tokens": 0}]
+    "numbers", [{"max_sub_queries": -1}, {"max_rounds": -1}, {"max_expanded": -1}, {"answer_tokens": 0}]
 )
 def test_numbers_that_leave_no_room_are_refused(numbers: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match=next(iter(numbers))):
@@ -340,3 +341,23 @@ def test_sentences_of_passages_are_no_facts_of_their_own_and_other_reasons_none(
         "",
     )
     assert [facts_of(FoundPassage(passage=passage, why=why, sources=())) for why in whys] == [[]] * len(whys)
+
+
+def test_without_a_limit_all_sub_queries_are_asked() -> None:
+    many = json.dumps({f"Sub-query {n}": f"What is number {n}?" for n in range(1, 10)})
+    library = Library()
+    run(Steps(decompose=many), library=library)
+    assert [query for query in library.queries if query.startswith("What is number")][-1] == "What is number 9?"
+
+
+def test_published_words_are_sent_where_there_are_any_and_ask_for_no_box() -> None:
+    steps = Steps(**{"verify": ["No", "Yes"], "": "He was born in Kapuskasing."})
+    found = run(steps, GraphSearchConfig(prompt="published"))
+    printed = {"decompose", "decompose_triples", "verify", "expand", "answer"}
+    for call, step in zip(found.calls, steps_of(found), strict=True):
+        assert call.prompt.startswith("—Role—\n") == (step in printed), step
+        assert "{{" not in call.prompt
+    final = found.messages[0].content
+    assert final.startswith("—Role—\nYou are a helpful assistant specializing in complex question answering.")
+    assert "boxed" not in final and f"Query:\n{QUESTION}\nContext Data:\n" in final
+    assert found.stop == "answered" and found.answer == found.messages[1].content

@@ -218,3 +218,23 @@ def test_a_query_stands_at_the_end_of_a_turn() -> None:
 def test_numbers_that_leave_no_room_are_refused(numbers: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="max_searches"):
         SearchO1Config(**numbers)
+
+
+def test_published_words_come_with_the_sampling_of_the_program() -> None:
+    client = Replies(searching("Avatar"), READ, ANSWER)
+    found = run(client, SearchO1Config(prompt="published", max_searches=7))
+    opening = found.messages[0].content
+    assert opening.startswith("You are a reasoning assistant with the ability to perform web searches")
+    assert "search attempts is limited to 7." in opening and opening.endswith(f"Question:\n{QUESTION}")
+    (call,) = found.calls
+    assert call.prompt.startswith("Task Instruction:\n") and "- Current Search Query:\nAvatar\n" in call.prompt
+    assert "{{" not in opening + call.prompt and (found.answer, found.stop) == ("Kapuskasing", "answered")
+    drawn = [(each.sampling.top_k, each.sampling.repetition_penalty) for each in client.requests]
+    assert drawn == [(20, 1.0), (20, 1.05), (20, 1.0)]
+
+
+def test_in_our_words_nothing_is_sent_that_few_servers_take() -> None:
+    client = Replies(searching("Avatar"), READ, ANSWER)
+    run(client)
+    assert {(each.sampling.top_k, each.sampling.repetition_penalty) for each in client.requests} == {(0, 1.0)}
+    assert not any({"top_k", "repetition_penalty"} & each.content.keys() for each in client.requests)

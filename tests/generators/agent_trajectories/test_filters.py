@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.generators.agent_trajectories.made_rows import FOUND, QUESTION, row_of, run_of
+from trailforge.evaluation.agents.search_o1 import SEARCHED_BEFORE
 from trailforge.filters import first_rejection
 from trailforge.generators.agent_trajectories.choice import (
     SAME_ROUTE,
@@ -26,6 +27,7 @@ from trailforge.generators.agent_trajectories.rows import (
     made_of,
     searches_match,
     sft_rows,
+    used_calls,
     weigh_known,
     with_shares,
 )
@@ -516,6 +518,29 @@ def test_an_sft_row_is_the_conversation_and_its_loss_is_on_the_agents_turns() ->
     assert (made.protocol, made.reward.total, made.num_tool_calls, made.num_hops) == (SEARCH_R1.name, 1.0, 2, 2)
     assert made.provenance == row.provenance and made.answer_aliases == ("Wien",)
     assert sft_rows(row_of(sft_protocol=""), data_source="d") == []
+
+
+def test_calls_that_were_cut_or_not_read_are_not_learned() -> None:
+    calls = (
+        AgentCall(purpose="search_o1_read", prompt="p1", reply="**Final Information**\n\nVienna."),
+        AgentCall(purpose="search_o1_read", prompt="p2", reply="I found nothing to say."),
+        AgentCall(purpose="graph_search_decompose", prompt="p3", reply="?"),
+        AgentCall(purpose="graph_search_decompose_again", prompt="p4", reply="{}"),
+        AgentCall(purpose="graph_search_decompose_triples", prompt="p5", reply="?"),
+        AgentCall(purpose="graph_search_decompose_triples_lost", prompt="p6", reply="?"),
+        AgentCall(purpose="graph_search_summarise", prompt="p7", reply="A summary", is_cut=True),
+        AgentCall(purpose="graph_search_summarise", prompt="p8", reply=" "),
+        AgentCall(purpose="graph_search_summarise", prompt="p9", reply="A summary."),
+    )
+    assert [call.prompt for call in used_calls(calls)] == ["p1", "p4", "p9"]
+
+
+def test_an_episode_that_was_told_off_is_not_learned() -> None:
+    row = replace(row_of(sft_protocol=""), sft_calls=True)
+    assert len(sft_rows(row, data_source="d")) == 1
+    said = Message(role="tool", content=f"<r>{SEARCHED_BEFORE}</r>", train=False)
+    messages = (*row.episode.messages[:-1], said, row.episode.messages[-1])
+    assert sft_rows(replace(row, episode=replace(row.episode, messages=messages)), data_source="d") == []
 
 
 def test_a_row_that_is_right_by_a_title_says_so_and_not_that_a_judge_found_it() -> None:

@@ -73,18 +73,35 @@ def test_an_agent_of_a_protocol_gives_an_sft_row_in_it(agent: str) -> None:
 
 
 @pytest.mark.parametrize(("agent", "calls"), [("search_o1", 2), ("single_shot", 0)])
-def test_an_agent_without_a_protocol_gives_no_sft_row(agent: str, calls: int) -> None:
+def test_an_agent_without_a_protocol_gives_a_row_of_its_conversation_and_of_each_call(agent: str, calls: int) -> None:
     asked = QUESTION if calls else replace(QUESTION, decomposition=(), question="Who?", paragraphs=QUESTION.paragraphs)
     if not calls:  # one search by the question itself has to bring the answer
         asked = replace(asked, question=QUESTION.paragraphs[2].title + "?", answer=QUESTION.answer)
-    result, _ = draw(config_of(agent), asked)
+    result, client = draw(config_of(agent), asked)
     (row,) = result.rows["agent_trajectories"]
-    assert (row.sft_protocol, row.episode.protocol, len(row.episode.calls)) == ("", "", calls)
-    assert result.rows["sft"] == []
+    assert (row.sft_protocol, row.sft_calls, row.episode.protocol, len(row.episode.calls)) == ("", True, "", calls)
+    conversation, *others = result.rows["sft"]
+    assert [each.content for each in conversation.messages] == [each.content for each in row.episode.messages]
+    assert conversation.train == tuple(each.role == "assistant" for each in row.episode.messages)
+    sent = {tuple((turn.role, turn.content) for turn in each.prompt) for each in client.requests}
+    for sft, call in zip(others, row.episode.calls, strict=True):
+        said = [(each.role, each.content) for each in sft.messages]
+        assert said == [("user", call.prompt), ("assistant", call.reply)]
+        assert (sft.train, sft.protocol, sft.trajectory_uid) == ((False, True), "", row.uid)
+        assert (("user", call.prompt),) in sent
+    shown = tuple(("user" if each.role == "tool" else each.role, each.content) for each in conversation.messages)
+    assert shown[:-1] in sent and len({each.uid for each in result.rows["sft"]}) == calls + 1
 
 
-def test_a_workflow_of_many_calls_gives_episodes_and_neither_sft_rows_nor_pairs() -> None:
-    """Its draws are sent different texts, so that none share a prompt."""
+def test_one_text_that_a_model_goes_on_with_gives_no_sft_row() -> None:
+    config = config_of("search_o1", style="completion")
+    assert not config.generator.sft_calls
+    result, _ = draw(config)
+    assert result.rows["agent_trajectories"] and result.rows["sft"] == []
+
+
+def test_a_workflow_of_many_calls_gives_a_row_of_each_that_was_used_and_no_pairs() -> None:
+    """Its draws are sent different texts, so that none share a prompt. The triples were asked for twice, in vain."""
 
     def reply(request: Request) -> str:
         match request.purpose:
@@ -105,12 +122,19 @@ def test_a_workflow_of_many_calls_gives_episodes_and_neither_sft_rows_nor_pairs(
     assert [row.sft_protocol for row in rows] == [""] and rows[0].episode.searches[0].query == MADE.question
     assert len({search.query for search in rows[0].episode.searches}) < len(rows[0].episode.searches)
     assert {row.reason for row in result.rows["rejected"]} == {"wrong_answer", "same_route"}
-    assert result.rows["sft"] == [] == result.rows["pairs"]
+    assert result.rows["pairs"] == []
+    first, *others = result.rows["sft"]
+    assert "\\boxed{Vienna}" in first.messages[-1].content
+    used = [call for call in rows[0].episode.calls if "decompose_triples" not in call.purpose]
+    assert [each.messages[1].content for each in others] == [call.reply for call in used]
+    assert len(used) == len(rows[0].episode.calls) - 2
 
 
-def test_published_prompts_give_no_sft_row_either() -> None:
+def test_published_prompts_give_rows_in_no_protocol_where_they_are_turns_of_a_chat() -> None:
     config = config_of(settings={"prompt": "published", "chat": True})
     assert config.generator.sft_protocol == "" != config_of().generator.sft_protocol
+    assert config.generator.sft_calls and not config_of().generator.sft_calls
+    assert not config_of(settings={"prompt": "published"}).generator.sft_calls
     assert config.generator.agent_config != config_of().generator.agent_config
 
 

@@ -38,9 +38,12 @@ async def test_every_parameter_can_be_left_out_and_renamed(name: str, tmp_path: 
 
 
 async def test_a_null_of_extra_body_leaves_a_parameter_out() -> None:
-    async with model_server() as server, client_of(server.url, extra_body='{"seed": null, "top_k": null}') as client:
+    async with model_server() as server, client_of(server.url, extra_body='{"seed": null, "min_p": null}') as client:
         await client.complete(ASKED)
-        assert set(server.bodies[-1]) == USUAL - {"seed"} | {"top_k"}
+        assert set(server.bodies[-1]) == USUAL - {"seed"} | {"min_p"}  # what is none of ours is sent as it is
+        rare = dataclasses.replace(ASKED.sampling, top_k=20, repetition_penalty=1.05)
+        await client.complete(dataclasses.replace(ASKED, sampling=rare))
+        assert (server.bodies[-1]["top_k"], server.bodies[-1]["repetition_penalty"]) == (20, 1.05)
 
 
 async def test_a_stream_is_asked_for_with_its_usage_unless_that_is_left_out(tmp_path: Path) -> None:

@@ -293,3 +293,63 @@ def test_tables_are_questions_for_whoever_asks(tmp_path: Path) -> None:
     assert holds_questions(written(tmp_path, as_csv([PLAIN])))
     assert not holds_questions(written(tmp_path, b"id,text\n1,Oslo is a city.\n"))
     assert list(read_benchmark(written(tmp_path, as_parquet([PLAIN])))) == [PLAIN["question"]]
+
+
+# Options, and sets of answers
+
+ALL_KINDS = ("text", "options", "set")
+
+
+def read_kinds(tmp_path: Path, *rows: Row) -> list[Question | InvalidRow]:
+    (tmp_path / "q.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return list(read_questions(tmp_path / "q.jsonl", kinds=ALL_KINDS))
+
+
+@pytest.mark.parametrize(
+    ("options", "answer", "letters"),
+    [
+        (["one", "two", "three"], "B", ("B",)),
+        (["one", "two", "three"], "A, C", ("A", "C")),
+        (["one", "two", "three"], ["C", "A"], ("A", "C")),
+        (["one", "two", "three"], "two", ("B",)),
+        (["A. one", "B. two"], ["two", "one"], ("A", "B")),
+        ({"A": "one", "B": "two"}, "(B)", ("B",)),
+        ('["one", "two"]', "A", ("A",)),
+        (["B", "C", "A"], "unlisted", None),  # no option at all
+        (["O", "A", "B"], "A", None),  # a letter or a text?
+        (["one", "two"], "C", None),
+        (["one"], "A", None),
+        ("one or two", "A", None),
+    ],
+)
+def test_options_are_read_with_the_letters_of_the_right_ones(
+    tmp_path: Path, options: Any, answer: Any, letters: tuple[str, ...] | None
+) -> None:
+    (found,) = read_kinds(tmp_path, {"question": "Which?", "options": options, "answer": answer})
+    if letters is None:
+        assert isinstance(found, InvalidRow) and found.field in ("options", "answer")
+        return
+    assert isinstance(found, Question) and found.kind == "options"
+    assert (found.correct_options, found.answer) == (letters, ", ".join(letters))
+    assert found.question.splitlines()[:3] == ["Which?", "A. one", "B. two"]
+
+
+def test_a_set_of_answers_is_read_and_needs_no_other(tmp_path: Path) -> None:
+    rows = {"question": "Who?", "answer_set": ["Ada", "Grace", "Ada"]}, {"question": "Why?", "answer": "So"}
+    asked, plain = read_kinds(tmp_path, rows[0], {**rows[1], "answer_set": None})
+    assert isinstance(asked, Question) and isinstance(plain, Question)
+    assert (asked.kind, asked.answer_set, asked.answer) == ("set", ("Ada", "Grace"), "Ada; Grace")
+    assert (plain.kind, plain.answer) == ("text", "So")
+    (empty,) = read_kinds(tmp_path, {"question": "Who?", "answer_set": []})
+    assert isinstance(empty, InvalidRow) and empty.field == "answer"
+
+
+def test_what_makes_data_takes_no_options_and_no_sets(tmp_path: Path) -> None:
+    read_kinds(
+        tmp_path,
+        {"question": "Which?", "options": ["one", "two"], "answer": "A"},
+        {"question": "Who?", "answer_set": ["Ada"]},
+    )
+    first, second = read_questions(tmp_path / "q.jsonl")
+    assert isinstance(first, InvalidRow) and "options to choose from" in first.problem
+    assert isinstance(second, InvalidRow) and "a set of answers" in second.problem

@@ -283,7 +283,7 @@ def test_a_bad_row_names_its_field(tmp_path: Path, row: Row, field: str | None, 
 
 def test_formats_are_told_in_the_order_in_which_they_are_tried() -> None:
     assert FORMATS[0] == "auto" and FORMATS[-1] == "jsonl"
-    assert {"flashrag", "bamboogle", "frames", "morehopqa"} <= set(FORMATS)
+    assert {"flashrag", "bamboogle", "frames", "morehopqa", "fanoutqa", "gaia"} <= set(FORMATS)
 
 
 @pytest.mark.parametrize(
@@ -296,3 +296,74 @@ def test_real_files_hold_no_invalid_row(data_dir: Path, name: str, rows: int, an
     questions = [row for row in found if isinstance(row, Question)]
     assert sum((each.hop_count or 0) >= 2 for each in questions) == annotated
     assert {each.dataset for each in questions} == {name.removesuffix("_150")}
+
+
+# FanOutQA and GAIA, in the shapes that their authors publish, with made-up questions
+
+
+def _step(question: str, title: str | None, *steps: Row) -> Row:
+    evidence = {"pageid": 1, "revid": 2, "title": title, "url": "https://en.wikipedia.org"} if title else None
+    return {
+        "id": question,
+        "question": question,
+        "answer": "x",
+        "depends_on": [],
+        "evidence": evidence,
+        "decomposition": [*steps],
+    }
+
+
+def _fanout(answer: Any) -> Row:
+    steps = [
+        _step("Which?", "Norway"),
+        _step("Each?", None, _step("One?", "Oslo"), _step("Two?", "Bergen"), _step("Again?", "Oslo")),
+    ]
+    return {
+        "id": "f1",
+        "question": "How many live in each?",
+        "answer": answer,
+        "decomposition": steps,
+        "categories": ["Geography"],
+    }
+
+
+def _read_all(tmp_path: Path, *rows: Row) -> list[Question | InvalidRow]:
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    return list(read_questions(tmp_path / "rows.json", kinds=("text", "set")))
+
+
+@pytest.mark.parametrize(
+    ("answer", "members", "text"),
+    [
+        ({"Oslo": 709037, "Bergen": 291940}, ("Oslo: 709037", "Bergen: 291940"), "Oslo: 709037; Bergen: 291940"),
+        ({"Oslo": ["a", "b"], "Bergen": True}, ("Oslo: a, b", "Bergen: yes"), "Oslo: a, b; Bergen: yes"),
+        (["Oslo", "Bergen", "Oslo"], ("Oslo", "Bergen"), "Oslo; Bergen"),
+        (["Oslo"], (), "Oslo"),
+        (7, (), "7"),
+        (False, (), "no"),
+    ],
+)
+def test_answers_of_fanoutqa_are_sets_where_they_have_several_parts(
+    tmp_path: Path, answer: Any, members: tuple[str, ...], text: str
+) -> None:
+    (found,) = _read_all(tmp_path, _fanout(answer))
+    assert isinstance(found, Question) and (found.dataset, found.answer_set, found.answer) == (
+        "fanoutqa",
+        members,
+        text,
+    )
+    assert [each.title for each in found.supporting_documents] == ["Norway", "Oslo", "Bergen"] and found.num_hops == 3
+
+
+def test_a_row_of_fanoutqa_without_an_answer_is_invalid(tmp_path: Path) -> None:
+    (found,) = _read_all(tmp_path, _fanout([]))
+    assert isinstance(found, InvalidRow) and found.field == "answer"
+
+
+def test_of_gaia_the_questions_without_a_file_are_read(tmp_path: Path) -> None:
+    gaia: Row = {"task_id": "g1", "Question": "Who?", "Level": 1, "Final answer": "Ada", "file_name": ""}
+    rows = [gaia, gaia | {"task_id": "g2", "file_name": "g2.xlsx"}, gaia | {"task_id": "g3", "Final answer": "?"}]
+    text, filed, hidden = _read_all(tmp_path, *rows)
+    assert text == Question(id="g1", question="Who?", answer="Ada", dataset="gaia")
+    assert isinstance(filed, InvalidRow) and filed.field == "file_name"
+    assert isinstance(hidden, InvalidRow) and hidden.field == "Final answer"

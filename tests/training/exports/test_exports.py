@@ -19,25 +19,29 @@ import yaml
 from tests.support import finished_runs as made
 from tests.support.files import restate
 from tests.support.tiny_tokenizer import tiny_tokenizer
-from trailforge.schemas import GroundTruth, InvalidInput, OutputError, RlRow, SftRow, from_dict
+from tests.training.test_frames import MODELS, tokenizer_of
+from trailforge.schemas import ChatMessage, GroundTruth, InvalidInput, OutputError, RlRow, SftRow, from_dict
 from trailforge.schemas.text import count_conversation
 from trailforge.training.adapters.search_episodes import SearchSettings, read_settings
 from trailforge.training.adapters.slime import generate
 from trailforge.training.config import Scheduler, load_train_preset
 from trailforge.training.exports import TRAINERS, export
 from trailforge.training.exports.common import TEMPLATE, note_omissions
+from trailforge.training.frames import frame_of
 from trailforge.training.masks import (
     END,
     START,
     TRAINING_TEMPLATE,
     MaskedTokens,
     masked_tokens,
+    pieces,
     prepare_tokenizer,
     render,
 )
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import TrainingSet, open_set
+from trailforge.training.weights import load_tokenizer
 
 ASKED = [made.question(number, hops=2 + number % 2) for number in range(6)]
 
@@ -206,9 +210,14 @@ def test_searches_are_to_be_filled_in(exported: dict[str, Path]) -> None:
     (agent,) = yaml.safe_load((exported["verl"] / "agent_loop.yaml").read_text())
     settings = yaml.safe_load((exported["slime"] / "search.yaml").read_text())
     assert agent["search"] == settings
+    live = read_settings(settings)  # the preset's own: the web, which wants no documents
+    assert (live.kind, live.web_provider, live.web_pages, live.max_searches) == ("web", "zhipu", 3, 10)
     with pytest.raises(InvalidInput, match="what is searched"):
-        read_settings(settings)
-    filled = read_settings(settings | {"documents": ["/runs/one"]})
+        read_settings(settings | {"kind": ""})
+    with pytest.raises(InvalidInput, match="the web is searched"):
+        read_settings(settings | {"documents": ["/runs/one"]})
+    local = {"documents": ["/runs/one"], "kind": "dense", "encoder": "minilm", "web_provider": "", "web_pages": 0}
+    filled = read_settings(settings | local)
     assert filled == SearchSettings(documents=("/runs/one",), kind="dense", encoder="minilm", max_searches=10)
     command = (exported["slime"] / "README.md").read_text()
     (path,) = re.findall(r"--custom-generate-function-path (\S+)", command)
@@ -235,7 +244,7 @@ def test_what_a_command_cannot_say_is_said(tmp_path: Path) -> None:
     assert "falls from 0.1 to 0.01 over the steps, and the learning rate falls (linear); with" in readmes["verl"]
     assert "actor_rollout_ref.actor.optim.lr_scheduler_type" not in readmes["verl"]
     assert "falls from 0.1 to 0.01 over the steps; with" in readmes["slime"]
-    assert "DeepSeek's do not" in readmes["verl"]
+    assert "those of DeepSeek-R1-Distill and Llama have other marks" in readmes["verl"]
 
 
 def test_commands_say_what_becomes_of_the_learning_rate(exported: dict[str, Path]) -> None:
@@ -319,3 +328,47 @@ def test_numbers_are_of_the_protocol_that_was_asked_for(tmp_path: Path) -> None:
     (truth, *_) = pq.read_table(tmp_path / "out" / "rl" / "train.parquet").column("reward_model").to_pylist()
     found = json.loads(truth["ground_truth"])
     assert (found["protocol"], found["reward_preset"]) == ("graph_r1", "ragsearch")
+
+
+# In the marks of a named model
+
+
+@pytest.mark.parametrize("number", [1, 2], ids=["r1-distill", "llama"])
+def test_of_a_named_model_the_template_is_what_train_sft_would_use(
+    made_set: TrainingSet, tmp_path: Path, number: int
+) -> None:
+    model = tmp_path / "model"
+    tokenizer_of(*MODELS[number]).save_pretrained(model)
+    used: Any = load_tokenizer(str(model))
+    export(made_set.folder, "trl", tmp_path / "trl", base_model=str(model))
+    written = (tmp_path / "trl" / TEMPLATE).read_text(encoding="utf-8")
+    assert written == used.chat_template != TRAINING_TEMPLATE
+    settings = yaml.safe_load((tmp_path / "trl" / "sft.yaml").read_text())
+    assert (settings["eos_token"], settings["model_name_or_path"]) == (used.eos_token, str(model))
+    said = (tmp_path / "trl" / "README.md").read_text()
+    assert f"in the marks of `{model}`" in said and f"turns end with `{used.eos_token}`" in said
+    for turns in rows_of(tmp_path / "trl", "sft")[:3]:
+        ids = used.apply_chat_template(turns["messages"], tokenize=False)
+        conversation = [ChatMessage(role=each["role"], content=each["content"]) for each in turns["messages"]]
+        assert ids == "".join(piece.text for piece in pieces(conversation, frame=frame_of(used)))
+
+
+def test_a_trainer_that_cannot_train_in_a_models_marks_says_so(made_set: TrainingSet, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    tokenizer_of(*MODELS[1]).save_pretrained(model)
+    for name in ("openrlhf", "slime", "sharegpt"):
+        with pytest.raises(InvalidInput, match=rf"in which {name} cannot train: .*`--to trl`"):
+            export(made_set.folder, name, tmp_path / name, base_model=str(model))
+        assert not (tmp_path / name).exists()
+    export(made_set.folder, "verl", tmp_path / "verl", base_model=str(model))
+    assert not (tmp_path / "verl" / "sft").exists() and rows_of(tmp_path / "verl", "rl")
+    assert "renders turns one by one" in (tmp_path / "verl" / "README.md").read_text()
+
+
+def test_a_model_that_speaks_chatml_changes_no_row(made_set: TrainingSet, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    tokenizer_of(*MODELS[0]).save_pretrained(model)
+    export(made_set.folder, "sharegpt", tmp_path / "named", base_model=str(model))
+    export(made_set.folder, "sharegpt", tmp_path / "plain")
+    for file in ("sft/train.jsonl", "dataset_info.json"):
+        assert (tmp_path / "named" / file).read_bytes() == (tmp_path / "plain" / file).read_bytes()

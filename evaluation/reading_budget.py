@@ -1,0 +1,120 @@
+"""What an agent reads of a search, counted by its own tokenizer: a text's length, and searches cut to one length.
+
+count = open_tokenizer("Qwen/Qwen2.5-7B-Instruct")
+documents = BudgetedRetriever(documents, tokens=1024, count=count)        as many passages as fit, whatever is asked for
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from trailforge.protocols.base import estimate_tokens, passage_lines
+from trailforge.retrieval import Retriever
+from trailforge.retrieval.sentences import first_sentences
+from trailforge.schemas import InvalidInput, Passage
+from trailforge.schemas.errors import install_hint
+
+CountTokens = Callable[[str], int]
+"""Tokens of a text."""
+
+_USUAL_PASSAGE = 64
+"""Tokens of a short one: how many are asked for first. If all of them fit, twice as many are, and so on."""
+_COUNTED_TEXTS = 1 << 14
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetedRetriever:
+    """Another retriever of which a search shows so many tokens of passages, whole ones, in the order in which it has
+    them; a first one that is longer by itself is cut behind a sentence."""
+
+    retriever: Retriever
+    tokens: int
+    count: CountTokens
+    asks_once: bool = False
+    """Of a search that costs money each time: what is shown is a beginning of what it found first."""
+
+    async def retrieve(self, query: str, k: int) -> list[Passage]:
+        """As `Retriever.retrieve`, but for `k`, which is not looked at.
+
+        A back end may give each kind of text its share of `k`, as passages and reports: the largest `k` of which all
+        that it finds fits, and not a beginning of a longer list.
+        """
+        most = max(4, self.tokens // _USUAL_PASSAGE)
+        found = await self.retriever.retrieve(query, most)
+        while not self.asks_once and len(found) == most and self._length(found) <= self.tokens:
+            most *= 2
+            found = await self.retriever.retrieve(query, most)
+        if not found or self._length(found) <= self.tokens:
+            return found
+        fitting = self._beginning(found)
+        shown = fitting if self.asks_once else await self._largest(query, fitting, most)
+        return shown or self._cut(found[0])
+
+    async def _largest(self, query: str, fitting: list[Passage], most: int) -> list[Passage]:
+        """What is found for the largest `k` below `most` that fits. `fitting`: a beginning that does, which that is
+        unless kinds of texts have their shares."""
+        low, high, best, k = 0, most, list[Passage](), len(fitting)
+        while low < k < high:
+            found = await self.retriever.retrieve(query, k)
+            if found == fitting:
+                return found
+            if self._length(found) <= self.tokens:
+                low, best = k, found
+            else:
+                high = k
+            k = (low + high) // 2
+        return best
+
+    def _length(self, passages: Sequence[Passage]) -> int:
+        return sum(map(self.count, passage_lines(passages)))
+
+    def _beginning(self, passages: Sequence[Passage]) -> list[Passage]:
+        room, kept = self.tokens, list[Passage]()
+        for passage, line in zip(passages, passage_lines(passages), strict=True):
+            room -= self.count(line)
+            if room < 0:
+                break
+            kept.append(passage)
+        return kept
+
+    def _cut(self, passage: Passage) -> list[Passage]:
+        """The longest beginning of a passage that fits; none where not even its title does."""
+        low, high, best = 1, len(passage.text.split()), None
+        while low <= high:
+            words = (low + high) // 2
+            tried = replace(passage, text=first_sentences(passage.text, words))
+            fits = self._length([tried]) <= self.tokens
+            best = tried if fits else best
+            low, high = (words + 1, high) if fits else (low, words - 1)
+        return [best] if best else []
+
+
+def open_tokenizer(name: str) -> CountTokens:
+    """How many tokens a model's tokenizer, by its folder or name, makes of a text, without marks around it; without a
+    name they are estimated. Raises `InvalidInput` where there is none, or no package that reads it.
+    """
+    if not name:
+        return estimate_tokens
+    tokenizer = load_tokenizer(name)
+
+    @lru_cache(_COUNTED_TEXTS)
+    def count(text: str) -> int:
+        return len(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    return count
+
+
+def load_tokenizer(name: str) -> Any:
+    """A tokenizer of transformers, by its folder or name. Raises `InvalidInput` as `open_tokenizer`."""
+    try:
+        from transformers import AutoTokenizer
+    except ImportError as error:
+        raise InvalidInput(f"tokenizers need the package transformers: {install_hint('train')}") from error
+    try:
+        return AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError, KeyError) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InvalidInput(f"no tokenizer there ({first})", file=name) from error
