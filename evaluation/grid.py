@@ -83,7 +83,6 @@ class EvaluationConfig:
     """Who is asked by back ends that ask a model, while they are built and searched; None: the evaluated model."""
     judge: JudgeConfig | None = None
     shard_size: int = 20
-    """Questions of a shard."""
     episodes_in_flight: int = 64
     """At a time; each asks for little more than one call at a time."""
     episode_s: float = 3600.0
@@ -375,14 +374,13 @@ async def run_cell_episode(
     except Exception as failure:
         name = "" if isinstance(failure, TrailforgeError) else f"{type(failure).__name__}: "
         error = f"{name}{visible(str(failure))}"
-    seconds = time.perf_counter() - began
     usage = meter.usage(Prices())
     costs = AgentCosts(
         calls=usage.calls,
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
         context_tokens=sum(search.context_tokens for search in run.searches),
-        seconds=None if meter.is_from_ledger else round(seconds, 6),
+        seconds=None if meter.is_from_ledger else round(time.perf_counter() - began, 6),
     )
     judge = await _judge(question, run, model.judge)
     return make_episode(question, run, cell.setting, costs=costs, judge=judge, error=error)

@@ -116,9 +116,6 @@ class SummaryTree:
     """Made of first sentences because a model's reply could not be used."""
 
 
-# The clusters of a layer
-
-
 def find_clusters(vectors: np.ndarray, tokens: Sequence[int], config: RaptorConfig) -> list[list[int]]:
     """The clusters of nodes, as ascending rows; a node may be in several, and is in one at least.
 
@@ -205,9 +202,6 @@ def _reduce(vectors: np.ndarray, neighbours: int, config: RaptorConfig) -> np.nd
     return np.asarray(model.fit_transform(vectors), np.float64)
 
 
-# The build
-
-
 @dataclass(slots=True)
 class _TreeBuild:
     documents: Sequence[Document]
@@ -288,9 +282,6 @@ async def _build(documents: Sequence[Document], config: RaptorConfig, tools: Wor
     vectors = await embed("passages", texts, tools)
     build = _TreeBuild(documents, config, tools, texts, vectors.matrix, [[row] for row in range(len(documents))])
     return RaptorIndex(documents, await build.grow(), config, tools.vectors)
-
-
-# The search
 
 
 class RaptorIndex:
