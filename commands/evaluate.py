@@ -178,18 +178,21 @@ def evaluate(
         check_packages(packages_of(sources, config.retrieval, kg), "evaluate")
     asked = _read_questions(questions, question_format, columns, limit)
     count = open_tokenizer("" if dry_run else config.tokenizer)
-    corpora = _corpora(config, sources, asked, out, documents, kg, count)
-    evaluated = dataclasses.replace(config.model, url=served.url, name=served.name)
-    corpora = dataclasses.replace(corpora, writer=choose_writer(build_model, config.builder, evaluated, out, caps))
+    writer = choose_writer(build_model, config.builder, config.model, (served.url, served.name), out, caps)
+    corpora = dataclasses.replace(_corpora(config, sources, asked, out, documents, kg, count), writer=writer)
     corpora.check()
     evaluation = describe_evaluation(asked, config, corpora, chosen, served.name, numbers)
     request = _Request(evaluation, config, corpora, caps)
     if dry_run:
-        from trailforge.flows.preview import show_evaluation
-
-        show_evaluation(request.evaluation, corpora, config.model, caps)
+        _show_plan(request)
         return
     _run(request, served, out, redo_refused=redo is not None)
+
+
+def _show_plan(request: _Request) -> None:
+    from trailforge.flows.preview import show_evaluation
+
+    show_evaluation(request.evaluation, request.corpora, request.config.model, request.caps)
 
 
 def _corpora(

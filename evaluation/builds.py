@@ -65,20 +65,28 @@ class IndexWriter:
 
 
 def choose_writer(
-    named: str | None, builder: ModelConfig | None, evaluated: ModelConfig, folder: Path, caps: Caps
+    named: str | None,
+    builder: ModelConfig | None,
+    model: ModelConfig,
+    served: tuple[str, str],
+    folder: Path,
+    caps: Caps,
 ) -> IndexWriter | None:
     """Who is asked: the one that is named (`URL#MODEL`), a preset's, or the evaluated model.
 
-    None: it is of no server, and is asked for nothing else. Raises `InvalidInput` for what names no server's model.
+    `model`: how that is asked, `served`: at which URL, by which name. None: it is of no server, and is asked for
+    nothing else. Raises `InvalidInput` for what names no server's model.
     """
-    model = builder or (evaluated if "://" in evaluated.url else None)
+    url, name = served
+    evaluated = replace(model, url=url, name=name) if "://" in url else None
+    chosen = builder or evaluated
     if named is not None:
         check_server_url(named, "--build-model")
         url, _, name = named.partition("#")
         if "://" not in url or not name:
             raise InvalidInput(f"{named!r}: expected URL#MODEL", field="--build-model")
-        model = replace(model or ModelConfig(), url=url, name=name)
-    return None if model is None else IndexWriter(folder=folder, model=model, caps=caps)
+        chosen = replace(chosen or ModelConfig(), url=url, name=name)
+    return None if chosen is None else IndexWriter(folder=folder, model=chosen, caps=caps)
 
 
 def refuse_without_writer(backend: str, config: Any) -> None:
