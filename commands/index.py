@@ -221,7 +221,8 @@ def add(
     """Add documents to an index, with the settings it was built with."""
     from trailforge.inference import Caps
     from trailforge.pipelines.engine.progress import show_parts
-    from trailforge.retrieval.indexes.store import add_to_index, plan_addition
+    from trailforge.retrieval.indexes.manifest import plan_addition
+    from trailforge.retrieval.indexes.store import add_to_index
 
     caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
     server = ModelServer.of(model, model_name, reasoning, prices, seed=seed, caps=caps, parameters=parameters)

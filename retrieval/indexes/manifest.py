@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trailforge.retrieval.backends import BACKENDS, PLAIN, load_backend
+from trailforge.retrieval.backends import BACKENDS, PLAIN, Backend, load_backend
 from trailforge.retrieval.corpus import Chunking
+from trailforge.retrieval.indexes.texts import MappedDocuments
 from trailforge.retrieval.seals import SEAL, SealedFile, check_sizes, unsealed, write_sealed
 from trailforge.retrieval.words import WORDS_VERSION
-from trailforge.schemas import RetrievalError, parse_json, to_dict
+from trailforge.schemas import Document, InvalidInput, RetrievalError, from_dict, parse_json, to_dict
 
-MANIFEST = "index.json"
+MANIFEST, TEXTS = "index.json", "texts.arrow"
 FORMAT = 3
 EARLIER = 2
 """Still read. In it a paper's name stands for what was built without a model; that is read as it is called now."""
@@ -159,3 +161,31 @@ def write_manifest(folder: Path, manifest: IndexManifest) -> None:
     content = to_dict(manifest)
     del content[SEAL]
     write_sealed(folder / MANIFEST, content)
+
+
+def plan_addition(folder: Path, documents: Iterable[Document]) -> tuple[Backend, Any, Chunking | None]:
+    """How documents are added to an index: its back end, the numbers of that, and how they are cut.
+
+    Raises as `read_manifest`, and `InvalidInput` for a back end that takes none; only then are they read.
+    """
+    manifest = read_manifest(folder)
+    declared = load_backend(manifest.backend)
+    config = from_dict(declared.config, manifest.config)
+    if declared.add is None:
+        raise InvalidInput(_say_rebuild(declared, config, folder, documents))
+    return declared, config, manifest.chunking
+
+
+def _say_rebuild(declared: Backend, config: Any, folder: Path, more: Iterable[Document]) -> str:
+    """What it takes to have more documents in an index that takes none."""
+    problem = f"{declared.name} takes no documents later: build the index again from all of them"
+    if "build" not in declared.asks_model(config):
+        return problem
+    planned = declared.estimate([*MappedDocuments.open(folder / TEXTS), *more], config)
+    calls, prompts, replies = (
+        sum(getattr(each, name) for each in planned) for name in ("calls", "prompt_tokens", "completion_tokens")
+    )
+    return (
+        f"{problem}, which asks about {calls:,} calls, {prompts:,} tokens of prompts and {replies:,} of replies; what "
+        f"{folder.name}.ledger.sqlite holds is not paid again, where the new index has the name of this one"
+    )

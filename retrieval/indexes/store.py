@@ -32,9 +32,11 @@ from trailforge.retrieval.indexes.manifest import (
     FORMAT,
     MANIFEST,
     MEND,
+    TEXTS,
     BuildFigures,
     CorpusFigures,
     IndexManifest,
+    plan_addition,
     read_manifest,
     write_manifest,
 )
@@ -48,7 +50,7 @@ from trailforge.schemas.text import count_tokens
 if TYPE_CHECKING:
     import networkx as nx
 
-_TEXTS, _INDEX = "texts.arrow", "index"
+_INDEX = "index"
 _SHARDS_AT_ONCE = 2
 """So that the encoder's thread has the next one when a shard is written."""
 _SHARDS_ASKING_AT_ONCE = 64
@@ -184,34 +186,6 @@ async def add_to_index(
     )
 
 
-def plan_addition(folder: Path, documents: Iterable[Document]) -> tuple[Backend, Any, Chunking | None]:
-    """How documents are added to an index: its back end, the numbers of that, and how they are cut.
-
-    Raises as `read_manifest`, and `InvalidInput` for a back end that takes none; only then are they read.
-    """
-    manifest = read_manifest(folder)
-    declared = load_backend(manifest.backend)
-    config = from_dict(declared.config, manifest.config)
-    if declared.add is None:
-        raise InvalidInput(_say_rebuild(declared, config, folder, documents))
-    return declared, config, manifest.chunking
-
-
-def _say_rebuild(declared: Backend, config: Any, folder: Path, more: Iterable[Document]) -> str:
-    """What it takes to have more documents in an index that takes none."""
-    problem = f"{declared.name} takes no documents later: build the index again from all of them"
-    if "build" not in declared.asks_model(config):
-        return problem
-    planned = declared.estimate([*MappedDocuments.open(folder / _TEXTS), *more], config)
-    calls, prompts, replies = (
-        sum(getattr(each, name) for each in planned) for name in ("calls", "prompt_tokens", "completion_tokens")
-    )
-    return (
-        f"{problem}, which asks about {calls:,} calls, {prompts:,} tokens of prompts and {replies:,} of replies; what "
-        f"{folder.name}.ledger.sqlite holds is not paid again, where the new index has the name of this one"
-    )
-
-
 def open_index(folder: Path, *, encoder: Encoder | None = None, asker: Asker | None = None) -> OpenIndex:
     """Open an index memory-mapped, so that processes share one copy.
 
@@ -231,7 +205,7 @@ def open_index(folder: Path, *, encoder: Encoder | None = None, asker: Asker | N
     backend.check_model(config, asker, "find")
     encoder = _open_encoder(folder, manifest, encoder) if manifest.encoder else None
     held_files = HeldFiles(folder, manifest.files, MEND)
-    documents = MappedDocuments.open(folder / _TEXTS)
+    documents = MappedDocuments.open(folder / TEXTS)
     if len(documents) != manifest.documents:
         raise RetrievalError(f"{folder} holds files of several indexes: {MEND}")
     index = backend.open(folder / _INDEX, documents, config, Workbench(encoder=encoder, asker=asker))
@@ -266,7 +240,7 @@ async def _build(
     """
     began = time.monotonic()
     with _workplace(folder) as place:
-        texts = place / f".{_TEXTS}-{uuid.uuid4().hex[:8]}"
+        texts = place / f".{TEXTS}-{uuid.uuid4().hex[:8]}"
         with _output_errors(place):
             written = write_texts(passages, texts)
         if not written.documents:
@@ -275,15 +249,15 @@ async def _build(
         manifest = replace(manifest, documents=written.documents, corpus=corpus)
         kept = place / _hash_build(manifest, tools.asker)
         kept.mkdir(exist_ok=True)
-        os.replace(texts, kept / _TEXTS)
+        os.replace(texts, kept / TEXTS)
         at_once = _SHARDS_ASKING_AT_ONCE if tools.asker else _SHARDS_AT_ONCE
         shards = KeptShards(kept, began=began, at_once=at_once, report=report)
         with metering() as meter:
-            index = await make(MappedDocuments.open(kept / _TEXTS), replace(tools, map=shards))
+            index = await make(MappedDocuments.open(kept / TEXTS), replace(tools, map=shards))
         with building(target) as unfinished:
             (unfinished / _INDEX).mkdir()
             index.save(unfinished / _INDEX)
-            shutil.copyfile(kept / _TEXTS, unfinished / _TEXTS)
+            shutil.copyfile(kept / TEXTS, unfinished / TEXTS)
             figures = _figures(shards.spent, shards.usage + meter.usage(Prices()), prices)
             manifest = replace(
                 manifest,
@@ -339,7 +313,7 @@ def _workplace(folder: Path) -> Iterator[Path]:
         try:
             yield place
         finally:
-            for unfinished in place.glob(f".{_TEXTS}-*"):
+            for unfinished in place.glob(f".{TEXTS}-*"):
                 unfinished.unlink(missing_ok=True)
             if place.is_dir() and all(path.name.startswith(".") for path in place.iterdir()):
                 shutil.rmtree(place, ignore_errors=True)  # nothing was finished
