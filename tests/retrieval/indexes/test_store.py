@@ -238,7 +238,8 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> LengthsBackend:
     declared = Backend(
         name="toy", config=LengthsConfig, build=made.build, open=made.open, add=made.add, needs_encoder=False
     )
-    monkeypatch.setattr(store, "load_backend", lambda name: declared)
+    for module in (store, manifest):
+        monkeypatch.setattr(module, "load_backend", lambda name: declared)
     return made
 
 
