@@ -41,10 +41,10 @@ from trailforge.schemas import Message, Question, write_parquet
 from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode, AgentSearch
 from trailforge.schemas.text import count_tokens
 
-GRAPHS = ("linear_rag", "hippo_rag", "raptor", "hyper_graph_rag", "graph_rag")
+GRAPHS = ("linear_rag", "hippo_rag_plain", "raptor_plain", "hyper_graph_rag_plain", "graph_rag_plain")
 MEASURED = {"contain_em": "contain-EM", "right": "right", "supporting_recall": "recall"}
 AGENTS = ("single_shot", "search_o1", "graph_search")
-BACKENDS = ("dense", "bm25", "linear_rag", "raptor")
+BACKENDS = ("dense", "bm25", "linear_rag", "raptor_plain")
 """Of a folder that is made here; the graphs are those that need no model to be built."""
 
 Runs = Mapping[tuple[str, str], Sequence[AgentEpisode]]

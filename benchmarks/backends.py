@@ -2,8 +2,9 @@
 
 The paragraphs of all questions of a set are one corpus. Of the questions that rest on two paragraphs or more, drawn by
 a fixed seed, 125 are for tuning and 125 for the report. Recall at k: the share of a question's supporting paragraphs
-among the first k that a back end gives; what was made of several, as a summary, takes as many places as it has sources.
-Seconds of a build and milliseconds of a query are of CPU, in one thread, and without encoding, but for texts that
+that the first k finds of a back end are or were made from. A summary is one find, as an agent gets it, and counts for
+all of its sources, as in evaluations (`metrics.find_supporting`): what was brought, not what can be read in it. Seconds
+of a build and milliseconds of a query are of CPU, in one thread, and without encoding, but for texts that
 a query has encoded besides itself.
 
     make bench B=backends ARGS="--backends dense,bm25,hybrid,linear_rag --cache FOLDER --out table.md"
@@ -37,7 +38,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from trailforge.pipelines.sources import read_questions
-from trailforge.retrieval.backends import BACKENDS, Index, Workbench, load_backend
+from trailforge.retrieval.backends import BACKENDS, FoundPassage, Workbench, load_backend
 from trailforge.retrieval.backends.graph import NameFinder
 from trailforge.retrieval.backends.linear_rag import LinearRagIndex, NameLinks
 from trailforge.retrieval.backends.vectors import Vectors, embedded_text
@@ -189,17 +190,16 @@ async def measure(backend: str, config: Any, corpus: QuestionSet, half: str, enc
     with threadpool_limits(1):
         for each in asked:
             begun = time.process_time()
-            found = await _sources(index, each.question)
+            found = await index.find(each.question, max(PLACES))
             took.append(1e3 * (time.process_time() - begun))
-            recall.append([len(each.supporting & set(found[:k])) / len(each.supporting) for k in PLACES])
+            recall.append([share_found(each.supporting, found[:k]) for k in PLACES])
     encoder.save()
     return Figures(np.array(recall), build, encoded, np.array(took))
 
 
-async def _sources(index: Index, question: str) -> list[str]:
-    """Documents in the order in which they were found."""
-    found = await index.find(question, max(PLACES))
-    return list(dict.fromkeys(source for each in found for source in each.sources))
+def share_found(supporting: frozenset[str], found: Sequence[FoundPassage]) -> float:
+    """Share of these documents that are among the finds, or among what these were made from."""
+    return len(supporting & {source for each in found for source in each.sources}) / len(supporting)
 
 
 async def measure_copies(corpus: QuestionSet, copies: int, encoder: KeptEncoder) -> str:
@@ -231,7 +231,7 @@ async def measure_copies(corpus: QuestionSet, copies: int, encoder: KeptEncoder)
         for each in [each for each in corpus.questions if each.half == "test"]:
             encoder.encode_query(each.question)
             started = time.process_time()
-            await _sources(index, each.question)
+            await index.find(each.question, max(PLACES))
             took.append(1e3 * (time.process_time() - started))
     middle, last = np.percentile(took, (50, 99))
     return f"linear_rag, {len(documents):,} passages: {middle:.0f} / {last:.0f} CPU ms"

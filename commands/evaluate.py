@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from trailforge.commands.audit import AuditedFolder
-from trailforge.commands.index import documents_of
 from trailforge.commands.options import (
     FilterModel,
     KgFilterOption,
@@ -23,6 +22,7 @@ from trailforge.commands.options import (
     QueryPrefix,
     QuestionColumns,
     ServerPrices,
+    documents_of,
     read_prices,
 )
 from trailforge.schemas import InvalidInput, RejectedRow, check_packages
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from trailforge.evaluation.reading_budget import CountTokens
     from trailforge.inference import Caps, Ledger
     from trailforge.training.generation import CheckpointClient
-
 
 _PACKAGED = "smollm2"  # `training.weights.PACKAGED`, which a look at `--help` does not load
 
@@ -113,6 +112,13 @@ _Encoder = Annotated[
     str | None, typer.Option(help="Encoder of back ends that are built: minilm, a name or path, or URL#MODEL.")
 ]
 _Judge = Annotated[str | None, typer.Option(help="Model that judges whether answers are right.", metavar="URL#MODEL")]
+_BuildModel = Annotated[
+    str | None,
+    typer.Option(
+        help="Model asked by back ends that ask one, built and searched. Default: the preset's, else the evaluated.",
+        metavar="URL#MODEL",
+    ),
+]
 _Preset = Annotated[str, typer.Option(help="ragsearch, demo (embedded model), or a YAML file.")]
 _Prompt = Annotated[
     Literal["ours", "published"], typer.Option(help="Prompts of protocol agents: ours, or those of their papers.")
@@ -146,6 +152,7 @@ def evaluate(
     query_prefix: QueryPrefix = None,
     passage_prefix: PassagePrefix = None,
     judge: _Judge = None,
+    build_model: _BuildModel = None,
     preset: _Preset = "ragsearch",
     prompt: _Prompt = "ours",
     prices: ServerPrices = "",
@@ -156,6 +163,7 @@ def evaluate(
     dry_run: _DryRun = False,
 ) -> None:
     """Run every agent over every back end with every seed on the same questions, and write a report."""
+    from trailforge.evaluation.builds import choose_writer
     from trailforge.evaluation.corpora import check_places, packages_of, read_sources, set_aside
     from trailforge.evaluation.grid import choose_agents, describe_evaluation, read_evaluation_config
     from trailforge.evaluation.reading_budget import open_tokenizer
@@ -172,11 +180,18 @@ def evaluate(
         check_packages(packages_of(sources, config.retrieval, kg), "evaluate")
     asked, aside = set_aside(_read_questions(questions, question_format, columns, limit), audited)
     count = open_tokenizer("" if dry_run else config.tokenizer)
-    corpora = _corpora(config, sources, asked, out, documents, kg, count)
+    writer = choose_writer(build_model, config.builder, config.model, (served.url, served.name), out, caps)
+    corpora = dataclasses.replace(_corpora(config, sources, asked, out, documents, kg, count), writer=writer)
     corpora.check()
     evaluation = describe_evaluation(asked, config, corpora, chosen, served.name, numbers)
     request = _Request(evaluation, config, corpora, caps, tuple(aside))
-    return _show_plan(request, out) if dry_run else _run(request, served, out, redo_refused=redo is not None)
+    return _show_plan(request) if dry_run else _run(request, served, out, redo_refused=redo is not None)
+
+
+def _show_plan(request: _Request) -> None:
+    from trailforge.flows.preview import show_evaluation
+
+    show_evaluation(request.evaluation, request.corpora, request.config.model, request.caps)
 
 
 def _corpora(
@@ -214,8 +229,8 @@ def _run(request: _Request, served: _Served, out: Path, *, redo_refused: bool) -
     from trailforge.pipelines.engine.progress import show_parts
 
     async def work(grid: EvaluationGrid) -> None:
-        async with _open_model(request, served, out) as model:
-            await grid.run(model)
+        async with _open_model(request, served, out) as model, request.corpora.asking() as corpora:
+            await dataclasses.replace(grid, open=corpora.open).run(model)
 
     check_same(out, request.evaluation)  # a stranger's folder gets no lock
     with exclusive(out):
@@ -367,21 +382,6 @@ def _read_caps(config: EvaluationConfig, max_cost: float | None, max_calls: int 
     if max_cost is not None and config.model.prices == Prices():
         raise typer.BadParameter("--max-cost caps nothing without --prices", param_hint="--max-cost")
     return Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
-
-
-def _show_plan(request: _Request, out: Path) -> None:
-    """What a run would do. Builds and writes nothing."""
-    from trailforge.evaluation.folder import INDEXES, check_same
-
-    evaluation = check_same(out, request.evaluation)
-    agents, backends = len(request.evaluation.agents), len(request.corpora.sources)
-    seeds, questions = len(request.evaluation.seeds), evaluation.num_questions
-    episodes = agents * backends * seeds * questions
-    print(f"{agents} agents × {backends} back ends × {seeds} seeds × {questions:,} questions = {episodes:,} episodes")
-    for source in request.corpora.sources:
-        built = (out / INDEXES / source.name).exists()
-        what = f"searches {source.place}" if source.place else "is built" if built else "would be built"
-        print(f"{source.name}: {what}")
 
 
 _EPILOG = """Examples:\n

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +17,8 @@ from trailforge.commands.options import (
     MaxCost,
     MaxTokens,
     ModelServer,
+    PresetModel,
+    PresetThoughts,
     ServerModel,
     ServerParameters,
     ServerPrices,
@@ -25,12 +27,14 @@ from trailforge.commands.options import (
     ServerUrl,
     ThoughtsPlace,
     ask_server,
+    documents_of,
     prices_of,
 )
 from trailforge.schemas import check_packages
 from trailforge.schemas.text import visible
 
 if TYPE_CHECKING:
+    from trailforge.pipelines.index_config import IndexConfig
     from trailforge.retrieval import Encoder
     from trailforge.retrieval.backends import Backend, FoundPassage
     from trailforge.retrieval.corpus import Chunking
@@ -58,16 +62,30 @@ _Columns = Annotated[
     str | None, typer.Option(help="Column names: text=body,title=head; of questions question=query,paragraphs=context.")
 ]
 _Out = Annotated[Path, typer.Option(help="Folder of the index; must not exist.")]
+_Preset = Annotated[
+    str | None,
+    typer.Option(
+        help="A method as published: hippo_rag, raptor, graph_rag, graph_rag_local, hyper_graph_rag, linear_rag, "
+        "linear_rag_ragsearch; or a YAML file. Other options go over it."
+    ),
+]
 _Backend = Annotated[
-    str,
-    typer.Option(help="dense, bm25, hybrid, linear_rag, hippo_rag, raptor, … (docs/operator.md)", metavar="NAME"),
+    str | None,
+    typer.Option(
+        help="dense, bm25, linear_rag, hippo_rag_plain, … (docs/operator.md). Default: the preset's, else dense.",
+        metavar="NAME",
+    ),
 ]
 _Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="Setting of the back end, e.g. k1=1.2. Repeatable.", metavar="NAME=VALUE"),
 ]
 _EncoderName = Annotated[
-    str, typer.Option("--encoder", help="'minilm' (packaged), any sentence-transformers name or path, or URL#MODEL.")
+    str | None,
+    typer.Option(
+        "--encoder",
+        help="minilm, any sentence-transformers name or path, or URL#MODEL. Default: the preset's, else minilm.",
+    ),
 ]
 _Device = Annotated[
     str, typer.Option(help="Device of the encoder: cpu, cuda, cuda:1, auto; for a build also several, with commas.")
@@ -77,16 +95,17 @@ _OtherEncoder = Annotated[
     typer.Option("--encoder", help="The index's encoder, if it has moved: its path, or URL#MODEL of a server."),
 ]
 _PassagePrefix = Annotated[
-    str, typer.Option(help="Prefix the encoder expects before a passage, e.g. 'passage: ' for e5. Stored in the index.")
+    str | None,
+    typer.Option(help="Prefix the encoder expects before a passage, e.g. 'passage: ' for e5. Stored in the index."),
 ]
 _QueryPrefix = Annotated[
-    str, typer.Option(help="Prefix it expects before a query, e.g. 'query: '. Stored in the index.")
+    str | None, typer.Option(help="Prefix it expects before a query, e.g. 'query: '. Stored in the index.")
 ]
 _ChunkTokens = Annotated[
     int | None,
-    typer.Option(min=1, help="Split documents into passages of at most N tokens. Default: leave them whole."),
+    typer.Option(min=1, help="Split documents into passages of at most N tokens. Default: the preset's, else whole."),
 ]
-_ChunkOverlap = Annotated[int, typer.Option(min=0, help="Tokens that neighbouring passages share.")]
+_ChunkOverlap = Annotated[int | None, typer.Option(min=0, help="Tokens that neighbouring passages share.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost.")]
 
 
@@ -97,7 +116,7 @@ _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, t
         --passage-prefix "passage: " --query-prefix "query: "          for preset dynasearcher\n
     trailforge index build handbook/ --backend linear_rag --chunk-tokens 200 --chunk-overlap 40 --out indexes/handbook\n
     trailforge index build musique_dev.jsonl --backend bm25 --set k1=1.2 --out indexes/musique\n
-    trailforge index build corpus.jsonl --backend hippo_rag --set facts=model --model http://127.0.0.1:8000/v1 \\\n
+    trailforge index build corpus.jsonl --preset hippo_rag --model http://127.0.0.1:8000/v1 --model-name my-model \\\n
         --max-cost 5 --prices 0.15,0.6 --out indexes/hippo             with --dry-run: what it would ask\n
     A build that was stopped or killed goes on by the same line, and pays no call twice: replies are kept in\n
     OUT.ledger.sqlite, finished work in .OUT.building until it is done."""
@@ -106,17 +125,18 @@ def build(
     corpus: _Corpus,
     out: _Out,
     columns: _Columns = None,
-    backend: _Backend = "dense",
+    preset: _Preset = None,
+    backend: _Backend = None,
     settings: _Settings = None,
-    encoder_name: _EncoderName = "minilm",
+    encoder_name: _EncoderName = None,
     device: _Device = "cpu",
-    passage_prefix: _PassagePrefix = "",
-    query_prefix: _QueryPrefix = "",
+    passage_prefix: _PassagePrefix = None,
+    query_prefix: _QueryPrefix = None,
     chunk_tokens: _ChunkTokens = None,
-    chunk_overlap: _ChunkOverlap = 0,
+    chunk_overlap: _ChunkOverlap = None,
     model: ServerUrl = None,
-    model_name: ServerModel = SERVED_MODEL,
-    reasoning: ServerThoughts = ThoughtsPlace.SEPARATE,
+    model_name: PresetModel = None,
+    reasoning: PresetThoughts = None,
     parameters: ServerParameters = "",
     prices: ServerPrices = "",
     seed: ServerSeed = 0,
@@ -127,36 +147,50 @@ def build(
 ) -> None:
     """Build the index of a corpus."""
     from trailforge.inference import Caps
+    from trailforge.pipelines.index_config import choose_index
+
+    config = choose_index(preset, backend, _read_settings(settings or ()))
+    config = config.with_encoder(encoder_name, query_prefix, passage_prefix).with_chunks(chunk_tokens, chunk_overlap)
+    caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
+    server = ModelServer.of(
+        model, model_name, reasoning, prices, seed=seed, caps=caps, parameters=parameters, preset=config.model
+    )
+    documents = documents_of(corpus, columns)
+    if dry_run:
+        _show_estimate(config.declared, config.numbers(), documents, config.chunking, server)
+        return
+    _build(config, documents, out, corpus.name, device, server)
+
+
+def _build(
+    config: IndexConfig, documents: Iterable[Document], out: Path, name: str, device: str, server: ModelServer | None
+) -> None:
+    """Build an index and print what it is."""
     from trailforge.pipelines.engine.progress import show_parts
     from trailforge.retrieval import Encoder
-    from trailforge.retrieval.backends import backend_packages, load_backend
-    from trailforge.retrieval.encoder import encoder_packages
-    from trailforge.retrieval.indexes.store import build_index, check_model
+    from trailforge.retrieval.backends import backend_packages
+    from trailforge.retrieval.encoder import PACKAGED, encoder_packages
+    from trailforge.retrieval.indexes.store import build_index
     from trailforge.retrieval.seals import refuse_existing
 
-    declared, chunking = load_backend(backend), _read_chunking(chunk_tokens, chunk_overlap)
-    config, documents = _read_settings(declared.config, settings or ()), documents_of(corpus, columns)
-    caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
-    server = ModelServer.of(model, model_name, reasoning, prices, seed=seed, caps=caps, parameters=parameters)
-    if dry_run:
-        _show_estimate(declared, config, documents, chunking, server)
-        return
     refuse_existing(out)
-    of_encoder = encoder_packages(encoder_name) if declared.needs_encoder else ()
-    check_packages((*backend_packages(backend, config), *of_encoder, *(("openai",) if server else ())), "index build")
-    if server is None or "build" not in declared.asks_model(config):
+    declared, numbers, encoder = config.declared, config.numbers(), config.encoder or PACKAGED
+    if "build" not in declared.asks_model(numbers):
         server = None
-        check_model(declared, config, None, "build")
+    of_encoder = encoder_packages(encoder) if declared.needs_encoder else ()
+    of_model = ("openai",) if server else ()
+    check_packages((*backend_packages(config.backend, numbers), *of_encoder, *of_model), "index build")
+    if server is None:
+        declared.check_model(numbers, None, "build")
 
     async def make() -> IndexManifest:
-        options: dict[str, Any] = {"chunking": chunking, "corpus_name": corpus.name, "prices": prices_of(server)}
+        options: dict[str, Any] = {"chunking": config.chunking, "corpus_name": name, "prices": prices_of(server)}
         async with ask_server(server, out) as asker:
             if declared.needs_encoder:
-                options["encoder"] = Encoder(
-                    encoder_name, query_prefix=query_prefix, passage_prefix=passage_prefix, device=device
-                )
+                prefixes = {"query_prefix": config.query_prefix, "passage_prefix": config.passage_prefix}
+                options["encoder"] = Encoder(encoder, **prefixes, device=device)
             with show_parts() as report:
-                return await build_index(documents, out, backend, config, asker=asker, report=report, **options)
+                return await build_index(documents, out, config.backend, numbers, asker=asker, report=report, **options)
 
     _print_figures(out, asyncio.run(make()))
 
@@ -164,7 +198,8 @@ def build(
 @app.command(
     epilog="""Examples:\n
     trailforge index add indexes/wiki more.jsonl\n
-    Back ends that can take documents later do; others say so. Ids have to be new."""
+    Back ends that can take documents later do, and ask a model about the new ones alone; others say what building the\n
+    index again would ask. Ids have to be new."""
 )
 def add(
     folder: _Folder,
@@ -181,15 +216,21 @@ def add(
     max_cost: MaxCost = None,
     max_calls: MaxCalls = None,
     max_tokens: MaxTokens = None,
+    dry_run: _DryRun = False,
 ) -> None:
     """Add documents to an index, with the settings it was built with."""
     from trailforge.inference import Caps
     from trailforge.pipelines.engine.progress import show_parts
+    from trailforge.retrieval.indexes.manifest import plan_addition
     from trailforge.retrieval.indexes.store import add_to_index
 
     caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
     server = ModelServer.of(model, model_name, reasoning, prices, seed=seed, caps=caps, parameters=parameters)
     documents = documents_of(corpus, columns)
+    if dry_run:
+        declared, config, chunking = plan_addition(folder, documents)
+        _show_estimate(declared, config, documents_of(corpus, columns), chunking, server)
+        return
 
     async def make() -> IndexManifest:
         options: dict[str, Any] = {"prices": prices_of(server), "encoder": _open_encoder(folder, encoder_name, device)}
@@ -285,19 +326,9 @@ def _open_encoder(folder: Path, name: str | None, device: str) -> Encoder | None
     return Encoder(name or manifest.encoder, device=device, **prefixes)
 
 
-def _read_chunking(tokens: int | None, overlap: int) -> Chunking | None:
-    from trailforge.retrieval.corpus import Chunking
-
-    if overlap and tokens is None:
-        raise typer.BadParameter("passages overlap where documents are cut: give --chunk-tokens, too")
-    return Chunking(tokens=tokens, overlap=overlap) if tokens else None
-
-
-def _read_settings(config: type[Any], pairs: Sequence[str]) -> Any:
-    """A back end's configuration. Raises `InvalidInput` for a name or a value that it does not have."""
-    from dataclasses import fields
-
-    from trailforge.schemas import InvalidInput, from_dict, parse_json
+def _read_settings(pairs: Sequence[str]) -> dict[str, Any]:
+    """What `--set` says."""
+    from trailforge.schemas import parse_json
 
     values: dict[str, Any] = {}
     for pair in pairs:
@@ -308,37 +339,7 @@ def _read_settings(config: type[Any], pairs: Sequence[str]) -> Any:
             values[name.strip()] = parse_json(text)
         except ValueError:
             values[name.strip()] = text
-    try:
-        return from_dict(config, values)
-    except InvalidInput as error:
-        known = ", ".join(f"{field.name}={field.default}" for field in fields(config)) or "nothing"
-        raise InvalidInput(f"{error.problem}; there is {known}", field=f"--set {error.field}") from error
-
-
-def documents_of(corpus: Path, columns: str | None = None) -> Iterator[Document]:
-    """A corpus in any of its shapes. Raises `InvalidInput` for none of them, some of it when it is read.
-
-    `columns`: a column map, of passages or, with a field that only they have, of questions that bring paragraphs.
-    """
-    from trailforge.pipelines.runs.finished import MANIFEST
-    from trailforge.pipelines.sources import holds_questions, jsonl, read_paragraphs
-    from trailforge.retrieval.corpus import distinct, parse_columns, read_corpus
-    from trailforge.rows.tables import COLUMNS
-    from trailforge.schemas import InvalidInput
-
-    if not corpus.exists():
-        raise InvalidInput("no such file or folder", file=corpus)
-    if corpus.is_dir() and (corpus / MANIFEST).is_file():
-        from trailforge.training.searched import documents_of_runs
-
-        if columns:
-            raise InvalidInput("a finished run has the columns that it has; leave it out", file=corpus, field=COLUMNS)
-        return distinct(documents_of_runs([corpus]))
-    fields = {part.partition("=")[0].strip() for part in (columns or "").split(",")}
-    is_of_questions = bool(fields & jsonl.USUAL.keys() - {"id"})
-    if corpus.is_file() and (is_of_questions or holds_questions(corpus)):
-        return distinct(read_paragraphs(corpus, jsonl.parse_columns(columns) or None))
-    return read_corpus(corpus, parse_columns(columns or ""))
+    return values
 
 
 def _show_estimate(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trailforge.inference.asker import Asker
     from trailforge.inference.provider.parameters import Parameters
     from trailforge.pipelines.runs.config import ModelConfig
+    from trailforge.schemas import Document
 
 T = TypeVar("T")
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DIR")]
@@ -44,8 +45,8 @@ class ThoughtsPlace(StrEnum):
     INLINE = "inline"
 
 
-BACK_ENDS = "dense, bm25, hybrid, linear_rag, hippo_rag, raptor, hyper_graph_rag, graph_rag"
-"""`retrieval.backends.BACKENDS`, which `--help` does not load; a test holds one against the other."""
+BACK_ENDS = "dense, bm25, hybrid, linear_rag, hippo_rag_plain, raptor_plain, hyper_graph_rag_plain, graph_rag_plain"
+"""Those of `retrieval.backends.BACKENDS` that ask no model. `--help` does not load them; a test compares the two."""
 
 
 def _read_kind(text: str) -> str:
@@ -136,6 +137,16 @@ ServerUrl = Annotated[
     str | None, typer.Option(help="URL of an OpenAI-compatible server, for back ends that call a model.")
 ]
 ServerModel = Annotated[str, typer.Option(help="Model as the server calls it.")]
+PresetModel = Annotated[
+    str | None,
+    typer.Option("--model-name", help=f"Model as the server calls it. Default: the preset's, else {SERVED_MODEL}."),
+]
+PresetThoughts = Annotated[
+    ThoughtsPlace | None,
+    typer.Option(
+        "--reasoning", help="Whether the server separates the model's thoughts. Default: the preset's, else separate."
+    ),
+]
 ServerThoughts = Annotated[
     ThoughtsPlace, typer.Option(help="Whether the server separates the model's thoughts from its reply.")
 ]
@@ -167,34 +178,34 @@ class ModelServer:
     def of(
         cls,
         url: str | None,
-        name: str,
-        reasoning: ThoughtsPlace,
+        name: str | None,
+        reasoning: ThoughtsPlace | None,
         prices: str,
         *,
         seed: int,
         caps: Caps | None = None,
         parameters: str = "",
+        preset: ModelConfig | None = None,
     ) -> ModelServer | None:
-        """As the options say; None without a URL."""
-        if url is None:
-            return None
-        from trailforge.inference import Caps
+        """As the options say, over a preset's model; None where neither has a URL."""
+        from trailforge.inference import Caps, Prices
         from trailforge.inference.provider.urls import check_server_url
         from trailforge.pipelines.runs.config import ModelConfig
 
-        check_server_url(url, "--model")
-        prompt, completion = read_prices(prices or "0,0")
-        config = ModelConfig(
-            url=url,
-            name=name,
-            reasoning=reasoning.value,
-            parameters=_read_parameters(parameters),
-            prompt_price_per_million=prompt,
-            completion_price_per_million=completion,
-        )
-        if caps is not None and caps.max_cost is not None and not prices:
+        base = preset or ModelConfig(url="")
+        if not (url or base.url):
+            return None
+        check_server_url(url or base.url, "--model")
+        said: dict[str, Any] = {"url": url, "name": name, "reasoning": reasoning and reasoning.value}
+        if prices:
+            said["prompt_price_per_million"], said["completion_price_per_million"] = read_prices(prices)
+        if parameters:
+            said["parameters"] = _read_parameters(parameters)
+        config = replace(base, **{field: value for field, value in said.items() if value is not None})
+        has_prices = bool(prices) or config.prices != Prices()
+        if caps is not None and caps.max_cost is not None and not has_prices:
             raise typer.BadParameter("--max-cost caps nothing without --prices", param_hint="--max-cost")
-        return cls(config, bool(prices), caps or Caps(), seed)
+        return cls(config, has_prices, caps or Caps(), seed)
 
 
 def _read_parameters(text: str) -> Parameters:
@@ -275,3 +286,28 @@ def read_settings(record: type[T], path: Path | None) -> T:
         raise InvalidInput("expected a mapping of settings", file=path)
     with located(file=path):
         return from_dict(record, content)
+
+
+def documents_of(corpus: Path, columns: str | None = None) -> Iterator[Document]:
+    """A corpus in any of its shapes. Raises `InvalidInput` for none of them, some of it when it is read.
+
+    `columns`: a column map, of passages or, with a field that only they have, of questions that bring paragraphs.
+    """
+    from trailforge.pipelines.runs.finished import MANIFEST
+    from trailforge.pipelines.sources import holds_questions, jsonl, read_paragraphs
+    from trailforge.retrieval.corpus import distinct, parse_columns, read_corpus
+    from trailforge.rows.tables import COLUMNS
+
+    if not corpus.exists():
+        raise InvalidInput("no such file or folder", file=corpus)
+    if corpus.is_dir() and (corpus / MANIFEST).is_file():
+        from trailforge.training.searched import documents_of_runs
+
+        if columns:
+            raise InvalidInput("a finished run has the columns that it has; leave it out", file=corpus, field=COLUMNS)
+        return distinct(documents_of_runs([corpus]))
+    fields = {part.partition("=")[0].strip() for part in (columns or "").split(",")}
+    is_of_questions = bool(fields & jsonl.USUAL.keys() - {"id"})
+    if corpus.is_file() and (is_of_questions or holds_questions(corpus)):
+        return distinct(read_paragraphs(corpus, jsonl.parse_columns(columns) or None))
+    return read_corpus(corpus, parse_columns(columns or ""))

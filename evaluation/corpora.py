@@ -7,17 +7,21 @@ back end "dense"              built over the evaluation's own corpus, once, into
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
+from trailforge.evaluation.builds import IndexWriter, buildable, read_build, refuse_without_writer
 from trailforge.evaluation.folder import INDEXES, BackendChoice
 from trailforge.evaluation.reading_budget import BudgetedRetriever, CountTokens
+from trailforge.inference.asker import Asker
 from trailforge.inference.provider.urls import check_server_url
 from trailforge.pipelines.audited import read_audited, split_audited
+from trailforge.pipelines.index_config import IndexConfig
 from trailforge.pipelines.runs.finished import MANIFEST
 from trailforge.pipelines.sources import InvalidRow, read_questions
 from trailforge.protocols import KG_SEARCH, SEARCH_R1
@@ -29,18 +33,19 @@ from trailforge.protocols.environment import (
     open_environment,
     open_filters,
 )
-from trailforge.retrieval.backends import BACKENDS, backend_packages, load_backend
-from trailforge.retrieval.corpus import distinct, read_corpus
-from trailforge.retrieval.encoder import encoder_packages
-from trailforge.retrieval.indexes.manifest import read_manifest
+from trailforge.retrieval.backends import Backend, backend_packages, load_backend
+from trailforge.retrieval.corpus import cut, distinct, read_corpus
+from trailforge.retrieval.encoder import check_encoder, encoder_packages
+from trailforge.retrieval.indexes.manifest import IndexManifest, read_manifest
 from trailforge.retrieval.indexes.shards import Report
 from trailforge.retrieval.indexes.store import build_index
-from trailforge.retrieval.retrievers import WEB, RetrieverConfig, check_in_memory, open_encoder, run_apart
+from trailforge.retrieval.retrievers import WEB, RetrieverConfig, open_encoder, run_apart
 from trailforge.retrieval.scope import ask_server, corpus_hash
 from trailforge.retrieval.seals import describe_files, file_hash
 from trailforge.retrieval.service.client import NO_KEY, is_address
 from trailforge.rewards.r_search import TOOLS
-from trailforge.schemas import Document, InvalidInput, Question, QuestionKind, RejectedRow, to_dict
+from trailforge.schemas import Document, InvalidInput, Question, QuestionKind, RejectedRow, from_dict, to_dict
+from trailforge.schemas.text import count_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +56,8 @@ class BackendSource:
     """In the table."""
     place: str = ""
     """Folder of an index, URL of a server, or `web`; empty: it is built over the evaluation's corpus."""
-    options: dict[str, Any] = field(default_factory=dict)
-    """Its numbers other than its own, where it is built."""
+    built: IndexConfig | None = None
+    """How it is built, where it has no place."""
 
     @property
     def is_remote(self) -> bool:
@@ -61,24 +66,25 @@ class BackendSource:
 
 
 def read_source(text: str, options: dict[str, Any]) -> BackendSource:
-    """`NAME` of a back end, `NAME=FOLDER` or `NAME=URL`. `options`: numbers of back ends, by their names.
+    """`NAME` of a back end or an index preset, `NAME=FILE.yaml` of a preset, `NAME=FOLDER` or `NAME=URL`.
 
-    Raises `InvalidInput` for what is none of these, and for numbers that a back end does not have.
+    `options`: numbers of what is built, by its names. Raises `InvalidInput` for what is none of these, and for numbers
+    that a back end does not have.
     """
     name, equals, place = text.partition("=")
     for each in (text, place):
         check_server_url(each, "--backend", NO_KEY)
     if text == WEB:
         return BackendSource(name=WEB, place=WEB)
-    if not equals and name in BACKENDS:
-        source = BackendSource(name=name, options=options.get(name) or {})
-        EnvironmentConfig(kind=name, options=source.options)
-        return source
+    if not equals and name in buildable():
+        return BackendSource(name=name, built=read_build(name, options.get(name) or {}))
     if not name or "/" in name or not place:
+        known = ", ".join((*buildable(), WEB))
         raise InvalidInput(
-            f"{text!r}: say a back end ({', '.join((*BACKENDS, WEB))}), NAME=FOLDER of an index, NAME=URL of a server",
-            field="--backend",
+            f"{text!r}: say a back end ({known}), NAME=FOLDER of an index, NAME=URL of a server", field="--backend"
         )
+    if place.endswith((".yaml", ".yml")):
+        return BackendSource(name=name, built=read_build(place, options.get(name) or {}))
     if not is_address(place) and not Path(place).is_dir():
         raise InvalidInput("no such folder; make an index with `trailforge index build`", file=place, field="--backend")
     return BackendSource(name=name, place=place)
@@ -104,12 +110,11 @@ def packages_of(sources: Iterable[BackendSource], search: RetrieverConfig, kg: s
     for source in sources:
         if source.is_remote:
             continue
-        if source.place:
+        if (built := source.built) is None:
             manifest = read_manifest(Path(source.place))
             encoder, found = manifest.encoder, load_backend(manifest.backend).packages
         else:
-            over = RetrieverConfig(kind=source.name, options=source.options, encoder=search.encoder)
-            encoder, found = over.encoder_of(source.name), backend_packages(source.name, over.numbers(source.name))
+            encoder, found = search.encoder_of(built.backend), backend_packages(built.backend, built.numbers())
         yield from (*found, *(encoder_packages(encoder) if encoder else ()))
 
 
@@ -213,12 +218,16 @@ class Corpora:
     context_tokens: int | None = None
     """Tokens of passages that a search shows, by `count`; None: `top_k` passages, however long."""
     count: CountTokens = estimate_tokens
+    writer: IndexWriter | None = None
+    """Who is asked where a back end asks a model; None: nobody can be."""
+    asker: Asker | None = None
+    """The same, once it is there: for searches that ask (`open`)."""
 
     def check(self) -> None:
         """Whether all can be searched or built, as far as can be said without loading it.
 
-        Raises `InvalidInput` for numbers that ask a model, and `RetrievalError` for a missing package and for a folder
-        that holds no index.
+        Raises `InvalidInput` for a back end that asks a model where none can be asked, and `RetrievalError` for a
+        missing package and for a folder that holds no index.
         """
         check_filters(self.search, self.kg is not None)
         for source in self.sources:
@@ -244,6 +253,7 @@ class Corpora:
             search=self._search(source),
             kg=self.kg,
             top_k=self.top_k,
+            asker=self.asker,
         )
         documents = environment.documents
         assert documents is not None
@@ -258,19 +268,61 @@ class Corpora:
     def _check(self, source: BackendSource) -> None:
         if source.is_remote:
             return
-        if (index := self._index(source)) is not None and index.exists():
+        if (index := self._index(source)).exists():
             manifest = read_manifest(index)
-            numbers = {} if source.place else to_dict(self._search(source).numbers(source.name))
-            for name, wanted in numbers.items():
-                if manifest.config.get(name) != wanted:
-                    raise InvalidInput(
-                        f"holds {source.name} with {name} {manifest.config.get(name)!r}, not {wanted!r}; evaluate into "
-                        "a new folder, or as before",
-                        file=index,
-                        field=name,
-                    )
+            self._check_same(source, index, manifest)
+            backend, config = manifest.backend, from_dict(load_backend(manifest.backend).config, manifest.config)
         else:
-            check_in_memory(self._search(source), source.name)
+            built = source.built
+            assert built is not None
+            backend, config = built.backend, built.numbers()
+            if (encoder := self._search(source).encoder_of(backend)) is not None:
+                check_encoder(encoder)
+        if self.writer is None:
+            refuse_without_writer(backend, config)
+
+    def _check_same(self, source: BackendSource, index: Path, manifest: IndexManifest) -> None:
+        """Raises `InvalidInput` where an index that was built here was built otherwise than is wanted now."""
+        if (built := source.built) is None:
+            return
+        wanted = {**to_dict(built.numbers()), "chunk_tokens": built.chunking and built.chunking.tokens}
+        found = {**manifest.config, "chunk_tokens": manifest.chunking and manifest.chunking.tokens}
+        for name, value in wanted.items():
+            if found.get(name) != value:
+                raise InvalidInput(
+                    f"holds {source.name} with {name} {found.get(name)!r}, not {value!r}; evaluate into a new folder, "
+                    "or as before",
+                    file=index,
+                    field=name,
+                )
+
+    @contextlib.asynccontextmanager
+    async def asking(self) -> AsyncIterator[Corpora]:
+        """The same with who is asked by searches, where those of an index ask; all indexes are there by now."""
+        manifests = [read_manifest(self._index(each)) for each in self.sources if not each.is_remote]
+        if self.writer is None or not any(map(_asks_to_find, manifests)):
+            yield self
+            return
+        async with self.writer.asking() as asker:
+            yield replace(self, asker=asker)
+
+    def plan_builds(self) -> Iterator[tuple[str, Backend, Any, Sequence[Document]]]:
+        """What is to be built and asks a model for it: name, back end with its numbers, and the passages."""
+        for source in self.sources:
+            built = source.built
+            if (
+                built is None
+                or self._index(source).exists()
+                or "build" not in built.declared.asks_model(built.numbers())
+            ):
+                continue
+            documents = list(self._documents())
+            passages = (
+                list(cut(documents, built.chunking, lambda texts: [count_tokens(each) for each in texts]))
+                if built.chunking
+                else documents
+            )
+            yield source.name, built.declared, built.numbers(), passages
 
     def _prepare(self, source: BackendSource, report: Report | None) -> BackendChoice:
         if source.place == WEB:
@@ -285,7 +337,14 @@ class Corpora:
         return BackendChoice(
             name=source.name,
             index=corpus_hash(index),
-            config={"backend": manifest.backend, "encoder": manifest.encoder, **manifest.config},
+            config={
+                "backend": manifest.backend,
+                "encoder": manifest.encoder,
+                **({"model": manifest.model} if manifest.model else {}),
+                **({"asks": self.writer.model.name} if self.writer and _asks_to_find(manifest) else {}),
+                **({"chunk_tokens": manifest.chunking.tokens} if manifest.chunking else {}),
+                **manifest.config,
+            },
             build_hours=manifest.figures.seconds / 3600,
             hours_per_million=manifest.hours_per_million,
             cost=manifest.figures.cost,
@@ -303,16 +362,39 @@ class Corpora:
             return replace(self.search, kind=source.place, options={})
         if source.place:
             return replace(self.search, kind="", options={}, encoder="", query_prefix="", passage_prefix="")
-        return replace(self.search, kind=source.name, options=source.options)
+        assert source.built is not None
+        return replace(self.search, kind=source.built.backend, options=source.built.options)
+
+    def _documents(self) -> Iterable[Document]:
+        return self.read(self.documents) if self.documents else gather_paragraphs(self.questions)
 
     async def _build(self, source: BackendSource, index: Path, report: Report | None) -> None:
-        search = self._search(source)
-        await build_index(
-            self.read(self.documents) if self.documents else gather_paragraphs(self.questions),
-            index,
-            source.name,
-            search.numbers(source.name),
-            encoder=open_encoder(search, source.name),
-            corpus_name=self.documents.name if self.documents else "",
-            report=report,
-        )
+        search, built = self._search(source), source.built
+        assert built is not None
+        async with contextlib.AsyncExitStack() as stack:
+            writer = self.writer if _asks(built) else None
+            await build_index(
+                self._documents(),
+                index,
+                built.backend,
+                built.numbers(),
+                encoder=open_encoder(search, built.backend),
+                asker=await stack.enter_async_context(writer.asking()) if writer else None,
+                prices=writer.prices if writer else None,
+                chunking=built.chunking,
+                corpus_name=self.documents.name if self.documents else "",
+                report=report,
+            )
+
+
+def _asks(built: IndexConfig) -> bool:
+    return "build" in built.declared.asks_model(built.numbers())
+
+
+def _asks_to_find(manifest: IndexManifest) -> bool:
+    declared = load_backend(manifest.backend)
+    return "find" in declared.asks_model(from_dict(declared.config, manifest.config))
+
+
+def _count_each(texts: Sequence[str]) -> list[int]:
+    return [count_tokens(each) for each in texts]

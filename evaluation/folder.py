@@ -31,12 +31,15 @@ from trailforge.schemas import (
     to_dict,
 )
 from trailforge.schemas.agent_episode import AgentEpisode
+from trailforge.schemas.versions import CALLED_PLAIN
 
 MANIFEST = "evaluation.json"
 EPISODES, INDEXES = "episodes", "indexes"
 STEP_FILES = "step-*.parquet"
 """In `episodes/` of a training's folder, which has no cells: the episodes of a step, by their names in its order."""
-FORMAT = 1
+FORMAT = 2
+EARLIER = 1
+"""Still read. What was built without a model has a paper's name in it, and is read as it is called now."""
 _FIXED = (
     *("questions_sha256", "num_questions", "dataset"),
     *("top_k", "context_tokens", "tokenizer", "documents", "kg", "judge"),
@@ -149,6 +152,12 @@ def _refuse_strangers(folder: Path) -> None:
 
 
 def _join(folder: Path, earlier: Evaluation, wanted: Evaluation) -> Evaluation:
+    if earlier.format == EARLIER and (plain := {each.name for each in earlier.backends} & {*CALLED_PLAIN.values()}):
+        raise InvalidInput(
+            f"its {', '.join(sorted(plain))} had other names when it began; its report can be read, and what is new "
+            "goes into another --out",
+            file=folder,
+        )
     for name in _FIXED:
         before, now = getattr(earlier, name), getattr(wanted, name)
         if before != now:
@@ -166,6 +175,8 @@ def _join(folder: Path, earlier: Evaluation, wanted: Evaluation) -> Evaluation:
     for each in wanted.backends:
         if backends.get(each.name, each).index != each.index:
             _refuse(folder, f"backends.{each.name}.index", backends[each.name].index[:12], each.index[:12])
+        if (asked := backends.get(each.name, each).config.get("asks")) != each.config.get("asks"):
+            _refuse(folder, f"backends.{each.name}.asks", asked, each.config.get("asks"))
         backends[each.name] = each
     return replace(
         wanted,
@@ -199,11 +210,20 @@ def read_evaluation(folder: Path) -> Evaluation:
         ) from error
     except ValueError as error:
         raise InvalidInput(f"{path} is damaged: evaluate into a new folder") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    if not isinstance(content, dict) or content.get("format") not in (FORMAT, EARLIER):
         raise InvalidInput(f"{path} is not of evaluation format {FORMAT}: evaluate into a new folder")
     if SEAL not in content or not is_as_sealed(content):
         raise InvalidInput(f"{path} is damaged: evaluate into a new folder")
-    return from_dict(Evaluation, content)
+    evaluation = from_dict(Evaluation, content)
+    if evaluation.format == FORMAT:
+        return evaluation
+    return replace(evaluation, backends=tuple(map(_as_called_now, evaluation.backends)))
+
+
+def _as_called_now(choice: BackendChoice) -> BackendChoice:
+    backend = choice.config.get("backend", "")
+    config = choice.config | ({"backend": CALLED_PLAIN[backend]} if backend in CALLED_PLAIN else {})
+    return replace(choice, name=CALLED_PLAIN.get(choice.name, choice.name), config=config)
 
 
 def read_episodes(folder: Path, cell: str = "*") -> Iterator[AgentEpisode]:

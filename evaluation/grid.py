@@ -24,7 +24,7 @@ from trailforge.evaluation.corpora import Corpora, QuestionSet, hash_place
 from trailforge.evaluation.folder import EPISODES, AgentChoice, BackendChoice, Evaluation, is_refused
 from trailforge.evaluation.metrics import EpisodeSetting, hash_episode, make_episode
 from trailforge.evaluation.reading_budget import CountTokens
-from trailforge.inference import Client, Meter, ModelClient, Prices
+from trailforge.inference import Client, Meter, ModelClient, Prices, metering
 from trailforge.inference.asker import Asker, Style
 from trailforge.inference.judge import Judge, JudgeConfig, Judged
 from trailforge.inference.threads import all_or_error
@@ -79,9 +79,10 @@ class EvaluationConfig:
     """The same of back ends that are built."""
     retrieval: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     """Encoder of these, and how graphs are searched and results filtered. Its `kind` is not looked at."""
+    builder: ModelConfig | None = None
+    """Who is asked by back ends that ask a model, while they are built and searched; None: the evaluated model."""
     judge: JudgeConfig | None = None
     shard_size: int = 20
-    """Questions of a shard."""
     episodes_in_flight: int = 64
     """At a time; each asks for little more than one call at a time."""
     episode_s: float = 3600.0
@@ -358,13 +359,14 @@ async def run_cell_episode(
     episode: `BudgetExceeded`, `OutputError`, `ServerUnavailable`, `Stalled`.
     """
     agent, meter, error = load_agent(cell.agent.name), Meter(), ""
-    asker = Asker(client=model.client, model=model.name, style=model.style, seed=cell.seed, meter=meter)
+    asker = Asker(client=model.client, model=model.name, style=model.style, seed=cell.seed, meter=Meter())
     tools = AgentTools(environment=environment, asker=asker, count=model.count)
     config = from_dict(agent.config, cell.agent.config)
     run, began = AgentRun(answer="", stop="failed", messages=(), searches=()), time.perf_counter()
     try:
-        async with asyncio.timeout(limit_s):
-            run = await agent.run(ask_for(question, cell.setting.protocol), tools, config)
+        with metering() as meter:  # of the searches too, where these ask
+            async with asyncio.timeout(limit_s):
+                run = await agent.run(ask_for(question, cell.setting.protocol), tools, config)
     except _ENDS_ALL:
         raise
     except TimeoutError:
@@ -372,14 +374,13 @@ async def run_cell_episode(
     except Exception as failure:
         name = "" if isinstance(failure, TrailforgeError) else f"{type(failure).__name__}: "
         error = f"{name}{visible(str(failure))}"
-    seconds = time.perf_counter() - began
     usage = meter.usage(Prices())
     costs = AgentCosts(
         calls=usage.calls,
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
         context_tokens=sum(search.context_tokens for search in run.searches),
-        seconds=None if meter.is_from_ledger else round(seconds, 6),
+        seconds=None if meter.is_from_ledger else round(time.perf_counter() - began, 6),
     )
     judge = await _judge(question, run, model.judge)
     return make_episode(question, run, cell.setting, costs=costs, judge=judge, error=error)

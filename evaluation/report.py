@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trailforge.evaluation.builds import describe_build
 from trailforge.evaluation.failures import TAGS
 from trailforge.evaluation.folder import Evaluation
 from trailforge.evaluation.table import (
@@ -200,18 +201,26 @@ def _back_ends(table: EvaluationTable) -> str:
     stable = {each.backend: each for each in measure_stability(table.rows)}
     order = [*stable, *(row.backend for row in table.rows if row.backend not in stable)]
     built = {row.backend: row for row in table.rows}
-    head = ("back end", "rank", "contain-EM", "variance over seeds", "variance over agents", "build, hours")
+    as_built = {each.name: describe_build(each.config) or _NONE for each in table.evaluation.backends}
+    head = ("back end", "built as", "rank", "contain-EM", "variance over seeds", "variance over agents", "build, hours")
     head += ("hours per million tokens", "build, cost", "cost per million tokens")
-    lines = [f"| {' | '.join(head)} |", "|---" + "|---:" * (len(head) - 1) + "|"]
+    lines = [f"| {' | '.join(head)} |", "|---|---" + "|---:" * (len(head) - 2) + "|"]
     for name in dict.fromkeys(order):
         row, found = built[name], stable.get(name)
         over = (found.over_seeds, found.over_agents) if found else (None, None)
-        cells = [plain(name), _number(row.backend_rank, 2), _percent(found.mean if found else None)]
+        cells = [
+            plain(name),
+            plain(as_built.get(name, _NONE)),
+            _number(row.backend_rank, 2),
+            _percent(found.mean if found else None),
+        ]
         cells += [_number(None if each is None else 1e4 * each, 2) for each in over]
         cells += [_number(each, 3) for each in (row.build_hours, row.hours_per_million)]
         cells += [_number(each, 3) for each in (row.build_cost, row.cost_per_million)]
         lines.append(f"| {' | '.join(cells)} |")
     meanings = {
+        "built as": "The back end, and in brackets what is set otherwise than usual; a paper's name is the published "
+        "build, which a model wrote, `_plain` the same method without one.",
         "rank": LEGEND["backend_rank"],
         "variance": "In points squared, a point being a hundredth of contain-EM. Over seeds: the mean over the agents. "
         "Over agents: of what they reach with the back end.",

@@ -15,6 +15,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from trailforge.evaluation.corpora import Corpora
+from trailforge.evaluation.folder import INDEXES, Evaluation, check_same
 from trailforge.flows.execute import RunRequest, check_inputs
 from trailforge.flows.given import check_out
 from trailforge.inference import Caps, Prices, Usage
@@ -113,6 +115,23 @@ def show_build_estimate(
         items=len(passages), unit="passages", sampled=len(passages), stages=stages, rests_on=_BUILD_RESTS_ON
     )
     Console().print(estimate_table(estimate, model, caps, VllmConfig()))
+
+
+def show_evaluation(wanted: Evaluation, corpora: Corpora, model: ModelConfig, caps: Caps) -> None:
+    """Print what an evaluation would run and build, and what builds would ask a model. Builds and writes nothing."""
+    evaluation = check_same(corpora.folder, wanted)
+    agents, backends = len(wanted.agents), len(corpora.sources)
+    seeds, questions = len(wanted.seeds), evaluation.num_questions
+    episodes = agents * backends * seeds * questions
+    print(f"{agents} agents × {backends} back ends × {seeds} seeds × {questions:,} questions = {episodes:,} episodes")
+    for source in corpora.sources:
+        built = (corpora.folder / INDEXES / source.name).exists()
+        what = f"searches {source.place}" if source.place else "is built" if built else "would be built"
+        print(f"{source.name}: {what}")
+    for name, backend, config, passages in corpora.plan_builds():
+        also = ", and so does every search" if "find" in backend.asks_model(config) else ""
+        print(f"\nBuilding {name} asks a model{also}")
+        show_build_estimate(backend, config, passages, corpora.writer.model if corpora.writer else model, caps)
 
 
 def estimate_table(estimate: Estimate, model: ModelConfig, caps: Caps, server: VllmConfig, hint: str = "") -> Table:

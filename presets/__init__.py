@@ -4,8 +4,8 @@ A preset is for the data set that its key `dataset` names; without that key it i
 after a data set holds what goes over the others for that one. One with `preset: demo` builds on the shipped one of that
 name: what it says goes over that, field by field.
 
-Training presets are in `train/`, those of evaluations in `evaluation/`: they are for no data set. `bands/` says between
-which bounds the figures of finished runs are to be, `nights/` which data sets a night makes.
+Training presets are in `train/`, those of evaluations in `evaluation/` and of indexes in `index/`: they are for no data
+set. `bands/` says between which bounds the figures of finished runs are to be, `nights/` which data sets a night makes.
 """
 
 from __future__ import annotations
@@ -58,6 +58,16 @@ def load_training_preset(name_or_path: str) -> dict[str, Any]:
 def load_evaluation_preset(name_or_path: str) -> dict[str, Any]:
     """What an evaluation's preset, by name or by a YAML file's path, says. Raises `InvalidInput` when there is none."""
     return _based(name_or_path, _HOUSE / "evaluation")
+
+
+def index_preset_names() -> list[str]:
+    """The presets of indexes that come with the project."""
+    return _names(_HOUSE / "index")
+
+
+def load_index_preset(name_or_path: str) -> dict[str, Any]:
+    """What an index's preset, by name or by a YAML file's path, says. Raises `InvalidInput` when there is none."""
+    return _based(name_or_path, _HOUSE / "index")
 
 
 def load_bands(name_or_path: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from trailforge.inference import Meter
+from trailforge.inference.asker import Asker
 from trailforge.inference.desk import ServedModel, read_served
 from trailforge.inference.provider.urls import check_server_url
 from trailforge.protocols.episodes import Respond
@@ -223,8 +224,9 @@ def open_environment(
     search: PlanToolsConfig | None = None,
     kg: Path | str | None = None,
     top_k: int = 5,
+    asker: Asker | None = None,
 ) -> Environment:
-    """What a protocol's agents search.
+    """What a protocol's agents search. `asker`: of a model, for an index whose searches ask one.
 
     `corpus`: an index, a file of passages, or documents; for agents that plan, documents with their kinds. The web and
     servers look at none. `search`: None: as the index says. `kg`: a graph's folder, or a server's URL. Raises
@@ -248,17 +250,19 @@ def open_environment(
             tools = open_tools(search, sources)
             environment = replace(environment, plan_tools=tools, retriever=search.kind, searched=_describe(search))
     else:
-        environment = _with_documents(environment, corpus, search)
+        environment = _with_documents(environment, corpus, search, asker)
     environment.check(grammar)
     return environment
 
 
-def _with_documents(environment: Environment, corpus: Corpus | None, search: PlanToolsConfig) -> Environment:
+def _with_documents(
+    environment: Environment, corpus: Corpus | None, search: PlanToolsConfig, asker: Asker | None
+) -> Environment:
     path = corpus if isinstance(corpus, Path) else None
     config = _over_all(path, search)
     if path is not None or search.kind == WEB or config.server:
         _require_back_end(config)
-        opened, config = open_retrieval(config), resolved(config)
+        opened, config = open_retrieval(config, asker), resolved(config, asker)
     elif corpus and not isinstance(corpus, Path):
         _require_back_end(config)
         documents = [each.document if isinstance(each, SourceDocument) else each for each in corpus]

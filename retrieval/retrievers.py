@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from trailforge.inference.provider.urls import check_server_url
@@ -18,7 +18,7 @@ from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.embeddings import is_served
 from trailforge.retrieval.encoder import PACKAGED, Encoder, check_encoder
 from trailforge.retrieval.service.client import NO_KEY, is_address
-from trailforge.schemas import Document, InvalidInput, from_dict
+from trailforge.schemas import Document, InvalidInput
 
 C = TypeVar("C", bound="RetrieverConfig")
 Result = TypeVar("Result")
@@ -72,14 +72,11 @@ class RetrieverConfig:
         return self.kind == WEB or is_address(self.kind)
 
     def numbers(self, backend: str) -> Any:
-        """The configuration of a back end with these options. Raises `InvalidInput` for one that it does not have."""
-        record = load_backend(backend).config
+        """The configuration of a back end with these options. Raises as `Backend.read_numbers`."""
         try:
-            return from_dict(record, self.options)
+            return load_backend(backend).read_numbers(self.options)
         except InvalidInput as error:
-            known = ", ".join(each.name for each in fields(record)) or "none"
-            problem = f"{error.problem}; options of {backend}: {known}"
-            raise InvalidInput(problem, field=f"options.{error.field}") from None
+            raise InvalidInput(error.problem, field=f"options.{error.field}") from None
 
     def encoder_of(self, backend: str) -> str | None:
         """Name of the encoder for a back end; None when it needs none."""
@@ -136,10 +133,11 @@ def check_in_memory(config: RetrieverConfig, backend: str) -> None:
     """
     declared = load_backend(backend)
     if declared.asks_model(config.numbers(backend)):
+        other = f"take {declared.plain}, which asks none" if declared.plain else "leave them out"
         raise InvalidInput(
             f"{backend} asks a model with these; build an index with it once (`trailforge index build`) and search "
-            "that, or leave them out",
-            field="options",
+            f"that, or {other}",
+            field="options" if config.options else "kind",
         )
     if (encoder := config.encoder_of(backend)) is not None:
         check_encoder(encoder)

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from trailforge.inference.asker import Asker
 from trailforge.inference.provider.urls import check_server_url
 from trailforge.retrieval.backends import backend_packages, load_backend
 from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.corpus import read_corpus
 from trailforge.retrieval.embeddings import encoder_model
 from trailforge.retrieval.encoder import Encoder, check_encoder, encoder_packages
-from trailforge.retrieval.indexes.manifest import IndexManifest, read_manifest
+from trailforge.retrieval.indexes.manifest import IndexManifest, describe_content, read_manifest
 from trailforge.retrieval.indexes.store import open_index
 from trailforge.retrieval.retrievers import (
     WEB,
@@ -235,14 +236,11 @@ def corpus_hash(corpus: Path) -> str:
     """
     if not corpus.is_dir():
         return file_hash(corpus)
-    content = to_dict(read_manifest(corpus))
-    for name in ("figures", "seal"):
-        del content[name]
-    del content["corpus"]["name"]
+    content = describe_content(read_manifest(corpus))
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def resolved(config: RetrievalConfig) -> RetrievalConfig:
+def resolved(config: RetrievalConfig, asker: Asker | None = None) -> RetrievalConfig:
     """The configuration with what its index says, and else what is usual, in place of what it does not say.
 
     Raises as `check_retrieval`.
@@ -251,7 +249,7 @@ def resolved(config: RetrievalConfig) -> RetrievalConfig:
         return config
     if (manifest := _manifest_of(_find_corpus(config))) is None:
         return replace(config, kind=config.kind or _USUAL)
-    _check_index(config, manifest)
+    _check_index(config, manifest, asker)
     return replace(
         config,
         kind=manifest.backend,
@@ -261,8 +259,10 @@ def resolved(config: RetrievalConfig) -> RetrievalConfig:
     )
 
 
-def open_retrieval(config: RetrievalConfig) -> Retrieval:
+def open_retrieval(config: RetrievalConfig, asker: Asker | None = None) -> Retrieval:
     """Load what the configuration asks for. An index brings along what the configuration does not say.
+
+    `asker`: of a model, for an index whose searches ask one.
 
     A corpus that is a file is taken in by the back end now. Raises as `check_retrieval`, and `RetrievalError` for a
     missing model and a damaged index, and `InvalidInput` for a corpus file that cannot be read.
@@ -274,14 +274,14 @@ def open_retrieval(config: RetrievalConfig) -> Retrieval:
         if config.corpus_hash not in ("", served.hash):
             raise RetrievalError(f"{config.server} serves another index than when this run began: serve that one again")
         return Retrieval(None, connect(config.server), config, name=served.name)
-    corpus, wanted = _find_corpus(config), resolved(config)
+    corpus, wanted = _find_corpus(config), resolved(config, asker)
     if corpus is None:
         check_in_memory(wanted, wanted.kind)
         return Retrieval(open_encoder(wanted, wanted.kind), None, wanted)
     name = f"{wanted.kind} {(config.corpus_hash or corpus_hash(corpus))[:12]}"
     if corpus.is_dir():
         encoder = open_encoder(wanted, wanted.kind)
-        return Retrieval(encoder, open_index(corpus, encoder=encoder), wanted, name)
+        return Retrieval(encoder, open_index(corpus, encoder=encoder, asker=asker), wanted, name)
     documents = list(read_corpus(corpus))
     if not documents:
         raise InvalidInput("holds no passages", file=corpus)
@@ -337,7 +337,7 @@ def _manifest_of(corpus: Path | None) -> IndexManifest | None:
     return read_manifest(corpus) if corpus is not None and corpus.is_dir() else None
 
 
-def _check_index(config: RetrievalConfig, manifest: IndexManifest) -> None:
+def _check_index(config: RetrievalConfig, manifest: IndexManifest, asker: Asker | None = None) -> None:
     """Whether an index can be searched as the configuration says. Loads nothing.
 
     Raises `RetrievalError` for one that is of something else, or needs a package that is missing, and `InvalidInput`
@@ -352,7 +352,7 @@ def _check_index(config: RetrievalConfig, manifest: IndexManifest) -> None:
     if others:
         raise RetrievalError(f"{config.corpus_index} was made with {_describe_differences(others)}")
     backend = load_backend(manifest.backend)
-    if "find" in backend.asks_model(from_dict(backend.config, manifest.config)):
+    if asker is None and "find" in backend.asks_model(from_dict(backend.config, manifest.config)):
         raise InvalidInput(
             f"every search of this {backend.name} asks a model; serve it (`trailforge serve-search`) and give the "
             "server's URL",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from trailforge.schemas.trajectory import Message
-from trailforge.schemas.versions import Earlier, migration
+from trailforge.schemas.versions import Earlier, rename_back_end
 
 AgentStop = Literal["answered", "too_many_turns", "malformed", "too_long", "failed"]
 """`answered`: by the agent itself. `too_many_turns`: it would have gone on. `malformed`: its last turn cannot be read.
@@ -111,7 +111,7 @@ class AgentEpisode:
 
     STORED_AS: ClassVar[str] = "AgentEpisode"
     SCHEMA_VERSION: ClassVar[str] = "1.2"
-    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1"), migration())
+    EARLIER: ClassVar[Earlier] = {"1.0": rename_back_end, "1.1": rename_back_end}
 
     uid: str
     """Hash of question, agent with its settings, back end with its index, model and seed."""

@@ -13,7 +13,7 @@ from trailforge.schemas.provenance import Provenance
 from trailforge.schemas.question import Hop
 from trailforge.schemas.rollout import Origin
 from trailforge.schemas.trajectory import ChatMessage, Message, PreferenceRow, ThoughtSource
-from trailforge.schemas.versions import Earlier, Row, migration
+from trailforge.schemas.versions import Earlier, Row, migration, rename_back_end
 
 AnswerScoredBy = Literal["options", "matching", "judge", "key_facts", "words"]
 """What said how right an answer is; `words`: the F1 of its words, in rows of earlier versions."""
@@ -279,8 +279,8 @@ class ContrastivePair:
     SCHEMA_VERSION: ClassVar[str] = "2.0"
     EARLIER: ClassVar[Earlier] = {
         "1.0": migration(added={"parts_at_fault": True}),
-        "AgentPair 1.0": migration(),
-        "AgentPair 1.1": migration(),
+        "AgentPair 1.0": rename_back_end,
+        "AgentPair 1.1": rename_back_end,
     }
 
     uid: str

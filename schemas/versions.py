@@ -28,6 +28,12 @@ Earlier = Mapping[str, Migration]
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
+CALLED_PLAIN: Mapping[str, str] = MappingProxyType(
+    {name: f"{name}_plain" for name in ("hippo_rag", "raptor", "hyper_graph_rag", "graph_rag")}
+)
+"""What back ends are called now that a paper's name stands for what a model builds; it stood for builds without."""
+
+
 def migration(
     *, renamed: Mapping[str, str] = _NONE, added: Mapping[str, Any] = _NONE, removed: tuple[str, ...] = ()
 ) -> Migration:
@@ -40,6 +46,12 @@ def migration(
         return {**added, **{renamed.get(name, name): value for name, value in row.items() if name not in removed}}
 
     return migrate
+
+
+def rename_back_end(row: Row) -> Row:
+    """A row from when `backend` said nothing of who built it. Those who were given an index were rare, and are said to
+    have searched a plain one."""
+    return row | {"backend": CALLED_PLAIN.get(row["backend"], row["backend"])}
 
 
 def stored_name(record: type) -> str:

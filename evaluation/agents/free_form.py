@@ -168,8 +168,10 @@ def fact_text(found: Observation, facts: Sequence[str] = ()) -> str:
 
 
 def facts_of(found: FoundPassage) -> list[str]:
-    """The facts that led to a passage, as far as they say more than it does: where `hippo_rag` and `hyper_graph_rag`
-    have no model their facts are its own sentences, and other back ends name none."""
+    """The facts that led to a passage, as far as they say more than it does.
+
+    In `hippo_rag_plain` and `hyper_graph_rag_plain` they are its own sentences; other back ends name none.
+    """
     why, passage = found.why, found.passage
     if why.startswith(_STATES):
         facts = why.removeprefix(_STATES).split(" | ")

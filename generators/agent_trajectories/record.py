@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from trailforge.schemas import FactReading, FilterScore, Hop, Provenance
 from trailforge.schemas.agent_episode import AgentEpisode
-from trailforge.schemas.versions import Earlier, migration
+from trailforge.schemas.versions import Earlier, Row, rename_back_end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,13 +23,17 @@ class FromMemory:
     """Replies that were cut are left out."""
 
 
+def _rename_in_episode(row: Row) -> Row:
+    return row | {"episode": rename_back_end(row["episode"])}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTrajectory:
     """A verified episode: one row of `agent_trajectories/`."""
 
     STORED_AS: ClassVar[str] = "AgentTrajectory"
     SCHEMA_VERSION: ClassVar[str] = "1.3"
-    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2"), migration())
+    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2"), _rename_in_episode)
 
     uid: str
     """Hash of the episode's and of the draw."""

@@ -1,4 +1,8 @@
-"""Ways to find passages, one file each behind one declaration (`declaration.Backend`), loaded by name."""
+"""Ways to find passages, one file each behind one declaration (`declaration.Backend`), loaded by name.
+
+A method that a model builds, as it was published, has its paper's name. Built without a model it is called so with
+`_plain` behind: another index, with figures of its own.
+"""
 
 from importlib import import_module
 from typing import Any
@@ -15,14 +19,19 @@ from trailforge.retrieval.backends.declaration import (
     map_here,
 )
 
-BACKENDS = ("dense", "bm25", "hybrid", "linear_rag", "hippo_rag", "raptor", "hyper_graph_rag", "graph_rag")
-"""Their names: each is a module of this package whose `BACKEND` declares it."""
+WRITTEN = ("hippo_rag", "raptor", "hyper_graph_rag", "graph_rag")
+"""Those that a model builds. Each has a second name, for what is built without one."""
+_PLAIN = "_plain"
+PLAIN = {name: f"{name}{_PLAIN}" for name in WRITTEN}
+BACKENDS = ("dense", "bm25", "hybrid", "linear_rag", *PLAIN.values(), *WRITTEN)
+"""Their names: each is a module of this package whose `BACKEND` declares it; a plain one is its `PLAIN`."""
 
 
 def load_backend(name: str) -> Backend:
     """The declaration of a back end. Raises `InvalidInput` that lists those there are."""
     check_known(name, BACKENDS)
-    return import_module(f"{__name__}.{name}").BACKEND
+    module = import_module(f"{__name__}.{name.removesuffix(_PLAIN)}")
+    return module.PLAIN if name.endswith(_PLAIN) else module.BACKEND
 
 
 def backend_packages(name: str, config: Any) -> tuple[str, ...]:
@@ -33,6 +42,7 @@ def backend_packages(name: str, config: Any) -> tuple[str, ...]:
 
 __all__ = [
     "BACKENDS",
+    "PLAIN",
     "Backend",
     "BackendRetriever",
     "FoundPassage",

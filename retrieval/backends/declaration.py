@@ -8,13 +8,13 @@ found = await index.find("Who …?", 5)                                passages,
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from trailforge.inference.asker import Asker
 from trailforge.retrieval.encoder import Encoder
-from trailforge.schemas import Document, InvalidInput, Passage
+from trailforge.schemas import Document, InvalidInput, Passage, from_dict, to_dict
 from trailforge.schemas.text import count_tokens
 
 Item = TypeVar("Item")
@@ -44,6 +44,7 @@ def passage_of(document: Document, score: float) -> Passage:
     return Passage(id=document.id, title=document.title, text=document.text, score=score)
 
 
+_SAMPLING = ("temperature", "top_p", "max_tokens")
 SEARCHED_AT_ONCE = 2_000
 """Documents that are searched within a tenth of a millisecond, less than another thread takes to come to it."""
 
@@ -152,7 +153,7 @@ class Backend:
 
     name: str
     config: type[Any]
-    """A frozen dataclass of its numbers; the defaults are its paper's, and need no model."""
+    """A frozen dataclass of its numbers; the defaults are its paper's."""
     build: Callable[[Sequence[Document], Any, Workbench], Awaitable[Index]]
     """From documents (passages: they are not cut again), in memory."""
     open: Callable[[Path, Sequence[Document], Any, Workbench], Index]
@@ -160,6 +161,9 @@ class Backend:
     add: Callable[[Any, Sequence[Document], Any, Workbench], Awaitable[Index]] | None = None
     """From an index, one of all these documents, of which the first are its own, where that is less work than building
     it anew."""
+    plain: str = ""
+    """Of a build that a model writes, as published: what the same method is called that is built without one. The two
+    have one file, and the other's configuration cannot ask a model."""
     needs_encoder: bool = True
     keeps_words: bool = True
     """Its index holds words, or names by their words: of another `words.WORDS_VERSION` it is to be built again."""
@@ -172,6 +176,39 @@ class Backend:
     estimate: Callable[[Sequence[Document], Any], Sequence[PlannedCalls]] = lambda documents, config: ()
     """What a build of these documents would ask, but for replies that have to be asked for again; nothing is loaded or
     sent. None where a build asks: nobody knows."""
+
+    def read_numbers(self, options: Mapping[str, Any]) -> Any:
+        """The configuration with these options.
+
+        Raises `InvalidInput` for one that it does not have, and for those with which a published build asks no model.
+        """
+        try:
+            config = from_dict(self.config, dict(options))
+        except InvalidInput as error:
+            known = ", ".join(each.name for each in fields(self.config)) or "none"
+            raise InvalidInput(f"{error.problem}; options of {self.name}: {known}", field=error.field) from None
+        if self.plain and "build" not in self.asks_model(config):
+            problem = f"with these no model is asked: that is {self.plain}, and {self.name} is the published build"
+            raise InvalidInput(problem, field="backend")
+        return config
+
+    def check_model(self, config: Any, asker: Asker | None, doing: str) -> None:
+        """Raises `InvalidInput` where a model is asked while `doing`, `build` or `find`, and there is none."""
+        if asker is not None or doing not in self.asks_model(config):
+            return
+        when = "built" if doing == "build" else "searched"
+        other = f", or take {self.plain}, which asks none" if self.plain else ""
+        problem = f"this {self.name} asks a model when it is {when}: give one (--model URL){other}"
+        raise InvalidInput(problem, field="model")
+
+    def describe(self, config: Mapping[str, Any]) -> str:
+        """What an index of such a configuration is: the name, and in brackets what is set otherwise than usual.
+
+        How a model that writes is sampled is left out: `model` of the manifest and the preset say that.
+        """
+        usual = {name: value for name, value in to_dict(self.config()).items() if name not in _SAMPLING}
+        others = [f"{name}={value}" for name, value in config.items() if name in usual and usual[name] != value]
+        return f"{self.name} ({', '.join(others)})" if others else self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

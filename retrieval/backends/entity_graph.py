@@ -20,14 +20,17 @@ _turn = threading.Lock()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphRagConfig:
-    """The released numbers. Lengths are tokens as `estimate_tokens` counts; the defaults ask no model."""
+    """The released numbers, but for those of sampling, which suit models that reason.
 
-    extraction: Literal["names", "model"] = "names"
+    Lengths are tokens as `estimate_tokens` counts.
+    """
+
+    extraction: Literal["names", "model"] = "model"
     """`names`: entities are the names in a passage and its title, related where a sentence has both. `model`: a model
     writes entities and relations down, is asked again for what it left out, and merges descriptions."""
-    reports: Literal["extractive", "model"] = "extractive"
+    reports: Literal["extractive", "model"] = "model"
     """Of communities: sentences of their entities, or what a model writes."""
-    search: Literal["local", "global"] = "local"
+    search: Literal["local", "global"] = "global"
     """`global` asks a model in every search: once for each `context_tokens` of reports, and once more."""
     kinds: tuple[str, ...] = ("person", "organization", "place", "event", "work", "other")
     """Of entities, for a model. The released four (organization, person, geo, event) leave out films and songs."""
@@ -45,8 +48,8 @@ class GraphRagConfig:
     """A larger one is divided again."""
     level: int = 2
     """Of communities whose reports are searched: no deeper than that, 0 being the largest ones."""
-    smallest_report: int = 3
-    """Entities of a community on which a model writes; of two, their relation says all. Released: any."""
+    smallest_report: int = 2
+    """Entities of a community on which a model writes. 3 saves calls: of two, their relation says all."""
     report_tokens: int = 2000
     report_input_tokens: int = 8000
     """Of what a model reads for a report."""
@@ -71,6 +74,15 @@ class GraphRagConfig:
     def sampling(self) -> Sampling:
         """Of all calls."""
         return Sampling(temperature=self.temperature, top_p=self.top_p, max_tokens=self.max_tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphRagPlainConfig(GraphRagConfig):
+    """The same without a model."""
+
+    extraction: Literal["names"] = "names"
+    reports: Literal["extractive"] = "extractive"
+    search: Literal["local"] = "local"
 
 
 @dataclass(slots=True)

@@ -5,10 +5,14 @@ search: a model reads the reports, part by part, for points that help to answer,
 It costs, for every search, a call for each `context_tokens` of reports and one more: the reports of a large corpus are
 read again and again.
 
-Not the released system: without a model, entities are names, relations are sentences that name both, and reports are
-such sentences. Replies are JSON. Communities are igraph's Leiden over the whole graph, not over its largest component.
-Claims are not asked for. A passage is read as a whole (corpora are cut before). The table of entities and relations
-that stands beside passages and reports is no passage and is not found; what a passage says of its entities is in `why`.
+`graph_rag` is built by a model, which writes entities, relations and reports. It is searched globally, as RAGSearch
+does it, or locally (`search: local`). `graph_rag_plain` asks none: entities are names, relations are sentences that
+name both, reports are such sentences, and it is searched locally.
+
+Not the released system: prompts are ours, and replies are JSON. Communities are igraph's Leiden over the whole graph,
+not over its largest component. Claims are not asked for. A passage is read as a whole (corpora are cut before). The
+table of entities and relations that stands beside passages and reports is no passage and is not found; what a passage
+says of its entities is in `why`.
 Of communities within each other an entity's smallest one is searched, not deeper than `level`. Tokens are estimated.
 """
 
@@ -18,7 +22,7 @@ import asyncio
 import functools
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +33,13 @@ import pyarrow as pa
 from trailforge.inference.asker import fill
 from trailforge.inference.structured import INTEGER, NUMBER, TEXT, list_schema, object_schema
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, PlannedCalls, Workbench, plan_calls
-from trailforge.retrieval.backends.entity_graph import EntityCommunity, EntityGraph, GraphRagConfig, find_communities
+from trailforge.retrieval.backends.entity_graph import (
+    EntityCommunity,
+    EntityGraph,
+    GraphRagConfig,
+    GraphRagPlainConfig,
+    find_communities,
+)
 from trailforge.retrieval.backends.graph import Link, Place, key_of
 from trailforge.retrieval.backends.vectors import Vectors, embed, embed_passages
 from trailforge.retrieval.backends.writing import (
@@ -308,10 +318,9 @@ class GraphRagIndex:
         rows = sorted({row for report in reports for row in self.parts.reports["passages"][report].as_py()})
         name = sha256(query.encode()).hexdigest()[:12]
         score = round(points[0]["score"] / 100, 6)
-        passage = Passage(
-            id=f"graph_rag-answer-{name}", title=f"What {len(reports)} reports say", text=answer, score=score
-        )
-        why = f"answer from {len(points)} points of {len(reports)} reports, {len(batches) + 1} calls"
+        told = "a report says" if len(reports) == 1 else f"{len(reports)} reports say"
+        passage = Passage(id=f"graph_rag-answer-{name}", title=f"What {told}", text=answer, score=score)
+        why = f"answer from {len(points)} points; what {told}, {len(batches) + 1} calls"
         return [FoundPassage(passage=passage, why=why, sources=self._ids(rows))]
 
     async def _points(self, query: str, batch: Sequence[int]) -> list[dict[str, Any]]:
@@ -366,6 +375,7 @@ def _estimate(documents: Sequence[Document], config: GraphRagConfig) -> Sequence
 
 BACKEND = Backend(
     name="graph_rag",
+    plain="graph_rag_plain",
     build_packages=lambda config: ("igraph",),
     config=GraphRagConfig,
     build=_build,
@@ -373,3 +383,4 @@ BACKEND = Backend(
     asks_model=_asks_model,
     estimate=_estimate,
 )
+PLAIN = replace(BACKEND, name=BACKEND.plain, plain="", config=GraphRagPlainConfig)

@@ -5,12 +5,12 @@ takes the facts nearest to the question, has those filtered that do not belong t
 PageRank from the phrases of what is left and, faintly, from passages near to the question. Where no fact is left,
 passages come in the order of their embeddings.
 
-Without a model (the default) a fact is a sentence about the names in it and its title, and the filter keeps facts about
-names in the question. With one, facts are triples (two calls a passage), and the filter is one call a question.
+`hippo_rag` is built by a model: facts are triples (two calls a passage), and the filter is one call a question.
+`hippo_rag_plain` asks none: a fact is a sentence about the names in it and its title, and the filter keeps facts about
+names in the question.
 
-Not as published: phrases are one when they are but for accents, capitals, marks and an article; pronouns are none;
-those with other numbers are not of one meaning; and a search goes on with all facts when the model's reply to the
-filter cannot be used.
+Not as published: prompts are ours; phrases are one when they are but for accents, capitals, marks and an article;
+pronouns are none; and those with other numbers are not of one meaning.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import functools
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -59,10 +59,10 @@ _USEFUL = object_schema(useful=list_schema(INTEGER))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HippoRagConfig:
-    """The numbers of the paper and its released code; facts and filter without a model are ours."""
+    """The numbers of the paper and its released code, but for those of sampling, which suit models that reason."""
 
-    facts: Literal["sentences", "model"] = "sentences"
-    filter: Literal["entities", "model", "none"] = "entities"
+    facts: Literal["sentences", "model"] = "model"
+    filter: Literal["entities", "model", "none"] = "model"
     """What facts are looked for: those about a name in the question, where the walk begins besides; those near to it
     that a model holds useful (the paper's recognition memory); or all near to it."""
     top_facts: int = 5
@@ -81,6 +81,14 @@ class HippoRagConfig:
     top_p: float = 0.95
     max_tokens: int = 8192
     """Of a reply, thoughts included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HippoRagPlainConfig(HippoRagConfig):
+    """The same without a model; facts and filter are ours."""
+
+    facts: Literal["sentences"] = "sentences"
+    filter: Literal["entities", "none"] = "entities"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +197,7 @@ class HippoRagIndex:
         return self.parts.table.stated.T.tocsr()
 
     async def _recognised(self, query: str, facts: dict[int, float]) -> dict[int, float]:
-        """The facts that a model holds useful, best first as before; all of them where its reply cannot be used."""
+        """The facts that a model holds useful, best first as before; as published none if its reply cannot be used."""
         rows = list(facts)
         numbered = "\n".join(f"{number}. {self.parts.table.facts[row].text}" for number, row in enumerate(rows, 1))
         prompt = fill(PROMPTS.text("hippo_rag_filter"), question=query, facts=numbered)
@@ -198,7 +206,7 @@ class HippoRagIndex:
                 prompt, _USEFUL, purpose="filter_facts", sampling=_sampling(self._config)
             )
         except ITEM_ERRORS:
-            return facts
+            return {}
         useful = set(reply["useful"])
         return {row: facts[row] for number, row in enumerate(rows, 1) if number in useful}
 
@@ -362,6 +370,7 @@ def _asks_model(config: HippoRagConfig) -> list[str]:
 
 BACKEND = Backend(
     name="hippo_rag",
+    plain="hippo_rag_plain",
     packages=("scipy",),
     config=HippoRagConfig,
     build=_build,
@@ -370,3 +379,4 @@ BACKEND = Backend(
     asks_model=_asks_model,
     estimate=lambda documents, config: plan_model_triples(documents) if config.facts == "model" else (),
 )
+PLAIN = replace(BACKEND, name=BACKEND.plain, plain="", config=HippoRagPlainConfig)

@@ -5,7 +5,12 @@ are nearest to the query. List 1 is the facts of these entities, by how many oth
 by the weight of the entity in the fact; list 2 is the nearest facts by their weight. A fact's coherence is the sum of
 1/rank over its places in both. A fact keeps the passages that state it, so that passages are found through facts.
 
-Unlike the published one, it reads passages whole, asks once for what was left out, and cuts long descriptions.
+`hyper_graph_rag` is built by a model, which reads the facts out of each passage, and gives facts: Graph-R1's agent
+reads ten (`--k`, `--top-k`). `hyper_graph_rag_plain` asks none: each sentence is a fact, about the names in it and the
+title, and passages are given.
+
+Unlike the published one, it has prompts of ours, reads passages whole, cuts long descriptions, and gives facts in order
+of their coherence without writing the number before each.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -57,11 +62,11 @@ _FACTS_SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HyperGraphRagConfig:
-    """The numbers of Graph-R1's environment. Over sentences `seeds: names`, `order: similarity` find more, measured."""
+    """The numbers of Graph-R1's environment, but for those of sampling, which suit models that reason."""
 
-    facts: Literal["sentences", "model"] = "sentences"
+    facts: Literal["sentences", "model"] = "model"
     """Each sentence is one, about the names in it and the title; or what a model reads out, as published."""
-    unit: Literal["passages", "facts"] = "passages"
+    unit: Literal["passages", "facts"] = "facts"
     """What a search finds. Graph-R1's agent reads facts."""
     entities: int = 5
     hyperedges: int = 5
@@ -76,6 +81,14 @@ class HyperGraphRagConfig:
     top_p: float = 0.95
     max_tokens: int = 12_288
     """Of a reply, thoughts included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HyperGraphRagPlainConfig(HyperGraphRagConfig):
+    """The same without a model. `seeds: names` and `order: similarity` find more, measured."""
+
+    facts: Literal["sentences"] = "sentences"
+    unit: Literal["passages", "facts"] = "passages"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +181,7 @@ class _Hit(NamedTuple):
 
 @dataclass(frozen=True)
 class HyperGraphRagIndex:
-    """An `Index`. What coherent facts leave room for comes by the similarity of facts alone."""
+    """An `Index`. Where passages are given, what coherent facts leave room for comes by the similarity of facts."""
 
     documents: Sequence[Document]
     config: HyperGraphRagConfig
@@ -284,9 +297,12 @@ class HyperGraphRagIndex:
         return [self._found(self.documents[row], found[row], (row,)) for row in best]
 
     def _find_facts(self, query: str, vector: np.ndarray, k: int) -> list[FoundPassage]:
-        """Facts, as passages under ids of their own and the title of the first passage that states them."""
+        """Facts, as passages under ids of their own and the title of the first passage that states them.
+
+        As published those of the two lists alone, which may be fewer than `k`.
+        """
         found = []
-        for hit in self._rank(query, vector, k)[:k]:
+        for hit in self._rank(query, vector, 0)[:k]:
             sources = self._sources_of(hit)
             title, text = self.documents[sources[0]].title, self.graph.texts[hit.fact].as_py()
             found.append(self._found(Document(id=f"fact-{hit.fact}", title=title, text=text), [hit], sources))
@@ -343,6 +359,7 @@ def _open(
 
 BACKEND = Backend(
     name="hyper_graph_rag",
+    plain="hyper_graph_rag_plain",
     packages=("scipy",),
     config=HyperGraphRagConfig,
     build=_build,
@@ -350,3 +367,4 @@ BACKEND = Backend(
     asks_model=lambda config: ("build",) if config.facts == "model" else (),
     estimate=lambda documents, config: plan_model_facts(documents, config.gleanings) if config.facts == "model" else (),
 )
+PLAIN = replace(BACKEND, name=BACKEND.plain, plain="", config=HyperGraphRagPlainConfig)

@@ -4,11 +4,14 @@ Nodes of a layer are clustered by mixtures of Gaussians on their vectors, reduce
 then each cluster by itself. How many there are, BIC decides; a node is in every cluster that has it with a probability
 above .1. Each cluster becomes a summary, a node of the next layer. A search takes the nodes nearest to the query.
 
-Without a model (`summaries: extractive`) a summary is the first sentences of the passages nearest to the middle of the
-cluster; with one, it is one call per cluster. What differs from the authors' code: PCA in the place of UMAP, unless
-`reduction: umap`; a node that no cluster has above .1 stays in its most probable one; clusters of the same nodes are
-one; a cluster that is too long and cannot be split is cut in runs; a node that is a cluster by itself is not summarised
-but goes into the next layer as it is; tokens are estimated.
+`raptor` is built by a model, one call per cluster, and reduces by UMAP. Its leaves are passages of 100 tokens where the
+corpus is cut into such (`--chunk-tokens 100`, as the index preset says). `raptor_plain` asks none: a summary is the
+first sentences of the passages nearest to the middle of the cluster, and vectors are reduced by PCA.
+
+What differs from the authors' code: prompts are ours; a node that no cluster has above .1 stays in its most probable
+one; the mixture is the one whose BIC was lowest, not fitted again by another seed; clusters of the same nodes are one;
+a cluster that is too long and cannot be split is cut in runs; a node that is a cluster by itself is not summarised but
+goes into the next layer as it is; leaves are of one document each and keep their marks; tokens are estimated.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import asyncio
 import functools
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,14 +65,17 @@ _REPLY_PER_TOKEN = 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaptorConfig:
-    """The numbers of the authors' code. Lengths are tokens as `estimate_tokens` counts."""
+    """The numbers of the authors' code, but for those of sampling, which suit models that reason.
 
-    summaries: Literal["extractive", "model"] = "extractive"
+    Lengths are tokens as `estimate_tokens` counts.
+    """
+
+    summaries: Literal["extractive", "model"] = "model"
     """`extractive` asks no model."""
     summary_tokens: int = 100
     """Length of a summary. A model is asked for at most three quarters as many words."""
-    reduction: Literal["pca", "umap"] = "pca"
-    """`umap`: as published; slower, and it needs the package umap-learn."""
+    reduction: Literal["pca", "umap"] = "umap"
+    """`umap`: as published; slower than `pca`, and it needs the package umap-learn."""
     dimensions: int = 10
     """Of the vectors that are clustered. A layer of one node more than that, or fewer, is the last."""
     neighbours: int = 10
@@ -91,6 +97,14 @@ class RaptorConfig:
     """Of a reply, thoughts included."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaptorPlainConfig(RaptorConfig):
+    """The same without a model, and without UMAP unless it is asked for."""
+
+    summaries: Literal["extractive"] = "extractive"
+    reduction: Literal["pca", "umap"] = "pca"
+
+
 @dataclass(frozen=True, slots=True)
 class SummaryTree:
     """Nodes of a tree: the passages by row, then the summaries, layer after layer."""
@@ -100,9 +114,6 @@ class SummaryTree:
     """Row by row: title, text, layer (1: over passages), children (nodes) and leaves (rows of passages)."""
     lost_summaries: int = 0
     """Made of first sentences because a model's reply could not be used."""
-
-
-# The clusters of a layer
 
 
 def find_clusters(vectors: np.ndarray, tokens: Sequence[int], config: RaptorConfig) -> list[list[int]]:
@@ -191,9 +202,6 @@ def _reduce(vectors: np.ndarray, neighbours: int, config: RaptorConfig) -> np.nd
     return np.asarray(model.fit_transform(vectors), np.float64)
 
 
-# The build
-
-
 @dataclass(slots=True)
 class _TreeBuild:
     documents: Sequence[Document]
@@ -274,9 +282,6 @@ async def _build(documents: Sequence[Document], config: RaptorConfig, tools: Wor
     vectors = await embed("passages", texts, tools)
     build = _TreeBuild(documents, config, tools, texts, vectors.matrix, [[row] for row in range(len(documents))])
     return RaptorIndex(documents, await build.grow(), config, tools.vectors)
-
-
-# The search
 
 
 class RaptorIndex:
@@ -373,6 +378,7 @@ def _estimate(documents: Sequence[Document], config: RaptorConfig) -> Sequence[P
 
 BACKEND = Backend(
     name="raptor",
+    plain="raptor_plain",
     build_packages=lambda config: ("sklearn", "threadpoolctl", *(() if config.reduction == "pca" else ("umap",))),
     config=RaptorConfig,
     build=_build,
@@ -381,3 +387,4 @@ BACKEND = Backend(
     asks_model=lambda config: ("build",) if config.summaries == "model" else (),
     estimate=_estimate,
 )
+PLAIN = replace(BACKEND, name=BACKEND.plain, plain="", config=RaptorPlainConfig)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trailforge.retrieval.backends import BACKENDS, load_backend
+from trailforge.retrieval.backends import BACKENDS, PLAIN, Backend, load_backend
 from trailforge.retrieval.corpus import Chunking
+from trailforge.retrieval.indexes.texts import MappedDocuments
 from trailforge.retrieval.seals import SEAL, SealedFile, check_sizes, unsealed, write_sealed
 from trailforge.retrieval.words import WORDS_VERSION
-from trailforge.schemas import RetrievalError, parse_json, to_dict
+from trailforge.schemas import Document, InvalidInput, RetrievalError, from_dict, parse_json, to_dict
 
-MANIFEST = "index.json"
-FORMAT = 2
+MANIFEST, TEXTS = "index.json", "texts.arrow"
+FORMAT = 3
+EARLIER = 2
+"""Still read. In it a paper's name stands for what was built without a model; that is read as it is called now."""
 MEND = "build the index again"
 _EARLIER = "meta.json"
-"""The manifest of format 1."""
+"""The manifest of format 1, which is not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,12 +125,14 @@ def read_manifest(folder: Path) -> IndexManifest:
         ) from error
     except ValueError as error:
         raise RetrievalError(f"{path} is damaged: {MEND}") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    if not isinstance(content, dict) or content.get("format") not in (FORMAT, EARLIER):
         raise RetrievalError(f"{path} is not of index format {FORMAT}: {MEND}")
     if SEAL not in content:
         raise RetrievalError(f"{path} is damaged: {MEND}")
     manifest = unsealed(IndexManifest, content, path, MEND)
     check_sizes(folder, manifest.files, MEND)
+    if manifest.format == EARLIER and not manifest.model:
+        manifest = replace(manifest, backend=PLAIN.get(manifest.backend, manifest.backend))
     if manifest.backend in BACKENDS and load_backend(manifest.backend).keeps_words and manifest.words != WORDS_VERSION:
         raise RetrievalError(
             f"{folder} keeps the words of another version: build it again with `trailforge index build`"
@@ -135,8 +141,51 @@ def read_manifest(folder: Path) -> IndexManifest:
     return manifest
 
 
+def describe_content(manifest: IndexManifest) -> dict[str, Any]:
+    """What an index holds, whenever it was built and whatever its corpus is called.
+
+    In the words of its own format, so that an index has one hash for as long as it lies there.
+    """
+    content = to_dict(manifest)
+    for name in ("figures", SEAL):
+        del content[name]
+    del content["corpus"]["name"]
+    if manifest.format == EARLIER:
+        earlier = {plain: name for name, plain in PLAIN.items()}
+        content["backend"] = earlier.get(manifest.backend, manifest.backend)
+    return content
+
+
 def write_manifest(folder: Path, manifest: IndexManifest) -> None:
     """Seal and write it. Raises `OSError`."""
     content = to_dict(manifest)
     del content[SEAL]
     write_sealed(folder / MANIFEST, content)
+
+
+def plan_addition(folder: Path, documents: Iterable[Document]) -> tuple[Backend, Any, Chunking | None]:
+    """How documents are added to an index: its back end, the numbers of that, and how they are cut.
+
+    Raises as `read_manifest`, and `InvalidInput` for a back end that takes none; only then are they read.
+    """
+    manifest = read_manifest(folder)
+    declared = load_backend(manifest.backend)
+    config = from_dict(declared.config, manifest.config)
+    if declared.add is None:
+        raise InvalidInput(_say_rebuild(declared, config, folder, documents))
+    return declared, config, manifest.chunking
+
+
+def _say_rebuild(declared: Backend, config: Any, folder: Path, more: Iterable[Document]) -> str:
+    """What it takes to have more documents in an index that takes none."""
+    problem = f"{declared.name} takes no documents later: build the index again from all of them"
+    if "build" not in declared.asks_model(config):
+        return problem
+    planned = declared.estimate([*MappedDocuments.open(folder / TEXTS), *more], config)
+    calls, prompts, replies = (
+        sum(getattr(each, name) for each in planned) for name in ("calls", "prompt_tokens", "completion_tokens")
+    )
+    return (
+        f"{problem}, which asks about {calls:,} calls, {prompts:,} tokens of prompts and {replies:,} of replies; what "
+        f"{folder.name}.ledger.sqlite holds is not paid again, where the new index has the name of this one"
+    )

@@ -29,11 +29,14 @@ from trailforge.retrieval.backends.declaration import FoundPassage, attach_sourc
 from trailforge.retrieval.corpus import Chunking, CountTokens, cut, source_of
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.indexes.manifest import (
+    FORMAT,
     MANIFEST,
     MEND,
+    TEXTS,
     BuildFigures,
     CorpusFigures,
     IndexManifest,
+    plan_addition,
     read_manifest,
     write_manifest,
 )
@@ -44,7 +47,7 @@ from trailforge.retrieval.words import WORDS_VERSION
 from trailforge.schemas import Document, InvalidInput, OutputError, Passage, RetrievalError, from_dict, sync, to_dict
 from trailforge.schemas.text import count_tokens
 
-_TEXTS, _INDEX = "texts.arrow", "index"
+_INDEX = "index"
 _SHARDS_AT_ONCE = 2
 """So that the encoder's thread has the next one when a shard is written."""
 _SHARDS_ASKING_AT_ONCE = 64
@@ -113,7 +116,7 @@ async def build_index(
     config = declared.config() if config is None else config
     _swap(folder)
     refuse_existing(folder)
-    check_model(declared, config, asker, "build")
+    declared.check_model(config, asker, "build")
     tools = Workbench(encoder=(encoder or Encoder()) if declared.needs_encoder else None, asker=asker)
     counted = _Counted(documents)
     return await _build(
@@ -148,18 +151,17 @@ async def add_to_index(
     """
     _swap(folder)
     manifest = read_manifest(folder)
-    declared = load_backend(manifest.backend)
-    if (add := declared.add) is None:
-        raise InvalidInput(f"{declared.name} takes no documents later: build the index again from all of them")
+    declared, config, _ = plan_addition(folder, documents)
+    add = declared.add
+    assert add is not None
+    declared.check_model(config, asker, "build")
     before = open_index(folder, encoder=encoder, asker=asker)
-    config = from_dict(declared.config, manifest.config)
-    check_model(declared, config, asker, "build")
     counted = _Counted(_new_ones(documents, before), manifest.corpus.documents)
     more = cut(counted, manifest.chunking, _counter(before.encoder)) if manifest.chunking else counted
     return await _build(
         folder=folder,
         target=_beside(folder, "added"),
-        manifest=manifest,
+        manifest=replace(manifest, format=FORMAT),
         passages=chain(before.documents, more),
         documents=counted,
         make=lambda passages, tools: add(before.index, passages, config, tools),
@@ -185,21 +187,14 @@ def open_index(folder: Path, *, encoder: Encoder | None = None, asker: Asker | N
         config = from_dict(backend.config, manifest.config)
     except InvalidInput as error:
         raise RetrievalError(f"{folder} is of another version of {manifest.backend} ({error}): {MEND}") from error
-    check_model(backend, config, asker, "find")
+    backend.check_model(config, asker, "find")
     encoder = _open_encoder(folder, manifest, encoder) if manifest.encoder else None
     held_files = HeldFiles(folder, manifest.files, MEND)
-    documents = MappedDocuments.open(folder / _TEXTS)
+    documents = MappedDocuments.open(folder / TEXTS)
     if len(documents) != manifest.documents:
         raise RetrievalError(f"{folder} holds files of several indexes: {MEND}")
     index = backend.open(folder / _INDEX, documents, config, Workbench(encoder=encoder, asker=asker))
     return OpenIndex(folder, manifest, documents, index, encoder, held_files)
-
-
-def check_model(backend: Backend, config: Any, asker: Asker | None, what: str) -> None:
-    """Raises `InvalidInput` when a configuration asks a model for `what`, `build` or `find`, and there is none."""
-    if asker is None and what in backend.asks_model(config):
-        doing = "is built" if what == "build" else "is searched"
-        raise InvalidInput(f"this {backend.name} asks a model when it {doing}: give one (--model URL)", field="model")
 
 
 class _Counted:
@@ -230,7 +225,7 @@ async def _build(
     """
     began = time.monotonic()
     with _workplace(folder) as place:
-        texts = place / f".{_TEXTS}-{uuid.uuid4().hex[:8]}"
+        texts = place / f".{TEXTS}-{uuid.uuid4().hex[:8]}"
         with _output_errors(place):
             written = write_texts(passages, texts)
         if not written.documents:
@@ -239,15 +234,15 @@ async def _build(
         manifest = replace(manifest, documents=written.documents, corpus=corpus)
         kept = place / _hash_build(manifest, tools.asker)
         kept.mkdir(exist_ok=True)
-        os.replace(texts, kept / _TEXTS)
+        os.replace(texts, kept / TEXTS)
         at_once = _SHARDS_ASKING_AT_ONCE if tools.asker else _SHARDS_AT_ONCE
         shards = KeptShards(kept, began=began, at_once=at_once, report=report)
         with metering() as meter:
-            index = await make(MappedDocuments.open(kept / _TEXTS), replace(tools, map=shards))
+            index = await make(MappedDocuments.open(kept / TEXTS), replace(tools, map=shards))
         with building(target) as unfinished:
             (unfinished / _INDEX).mkdir()
             index.save(unfinished / _INDEX)
-            shutil.copyfile(kept / _TEXTS, unfinished / _TEXTS)
+            shutil.copyfile(kept / TEXTS, unfinished / TEXTS)
             figures = _figures(shards.spent, shards.usage + meter.usage(Prices()), prices)
             manifest = replace(
                 manifest,
@@ -303,7 +298,7 @@ def _workplace(folder: Path) -> Iterator[Path]:
         try:
             yield place
         finally:
-            for unfinished in place.glob(f".{_TEXTS}-*"):
+            for unfinished in place.glob(f".{TEXTS}-*"):
                 unfinished.unlink(missing_ok=True)
             if place.is_dir() and all(path.name.startswith(".") for path in place.iterdir()):
                 shutil.rmtree(place, ignore_errors=True)  # nothing was finished

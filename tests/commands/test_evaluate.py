@@ -19,7 +19,9 @@ from trailforge.commands import evaluate
 from trailforge.evaluation.corpora import hash_place
 from trailforge.evaluation.folder import read_episodes, read_evaluation
 from trailforge.evaluation.reading_budget import open_tokenizer
+from trailforge.retrieval.seals import seal
 from trailforge.schemas import (
+    BudgetExceeded,
     InvalidInput,
     OutputError,
     ProviderError,
@@ -234,11 +236,57 @@ def test_a_file_without_questions_and_questions_without_paragraphs(tmp_path: Pat
     assert question(0, 2).paragraphs
 
 
-def test_numbers_that_ask_a_model_are_for_index_build(questions: Path, tmp_path: Path) -> None:
-    (tmp_path / "preset.yaml").write_text("backends: {hippo_rag: {facts: model}}\n")
-    common = ("evaluate", questions, "--agent", "react", "--out", tmp_path / "out", *NOBODY)
-    with pytest.raises(InvalidInput, match="build an index with it once"):
-        run(*common, "--backend", "hippo_rag", "--preset", tmp_path / "preset.yaml")
+def test_published_builds_are_written_by_the_model_under_caps_and_paid_once(
+    url: str, questions: Path, tmp_path: Path
+) -> None:
+    """By the index presets; `graph_rag` and `hippo_rag` ask at every search besides."""
+    presets = ("hippo_rag", "graph_rag", "hyper_graph_rag")
+    agents = (each for name in presets for each in ("--backend", name))
+    served = ("--model", url, "--model-name", "scripted", "--encoder", "minilm")
+    common = ("evaluate", questions, "--agent", "react", *agents, *served, "--limit", 2, "--out", tmp_path / "out")
+    shown = run(*common, "--dry-run")
+    assert "Building hippo_rag asks a model, and so does every search" in shown
+    assert "Building hyper_graph_rag asks a model\n" in shown and "extract_triples" in shown
+    with pytest.raises(BudgetExceeded):
+        run(*common, "--max-calls", 3)
+    run(*common)
+    paid = stats(url)["calls"]
+    run(*common)
+    assert stats(url)["calls"] == paid
+    built = {each.name: each for each in read_evaluation(tmp_path / "out").backends}
+    assert {each.config["model"] for each in built.values()} == {"scripted"}
+    assert built["graph_rag"].config["chunk_tokens"] == 1200 and built["hippo_rag"].config["filter"] == "model"
+    rows = {row.backend: row for row in read_episodes(tmp_path / "out")}
+    assert rows.keys() == set(presets)
+    plain = sum(message.role == "assistant" for message in rows["hippo_rag"].messages)
+    assert rows["hippo_rag"].costs.calls == plain + len(rows["hippo_rag"].searches), "a filter is a call"
+    assert rows["hyper_graph_rag"].costs.calls == plain
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert "| hippo_rag | hippo_rag, by scripted |" in report
+    with pytest.raises(InvalidInput, match="evaluated with 'scripted', not 'other'"):
+        run(*common, "--build-model", f"{url}#other")
+
+
+def test_who_cannot_ask_a_server_builds_plainly(questions: Path, tmp_path: Path) -> None:
+    common = ("evaluate", questions, "--agent", "react", "--out", tmp_path / "out", "--model", "embedded")
+    with pytest.raises(InvalidInput, match=r"hippo_rag asks a model: say which .*, or take hippo_rag_plain"):
+        run(*common, "--backend", "hippo_rag", "--encoder", "minilm", "--preset", "demo")
+
+
+def test_an_evaluation_of_before_is_read_by_todays_names_and_not_gone_on_with(
+    url: str, questions: Path, tmp_path: Path
+) -> None:
+    served, out = ("--model", url, "--model-name", "scripted", "--encoder", "minilm"), tmp_path / "out"
+    common = ("evaluate", questions, "--agent", "react", *served, "--limit", 2, "--out", out)
+    run(*common, "--backend", "hyper_graph_rag_plain")
+    content = json.loads((out / "evaluation.json").read_text()) | {"format": 1}
+    content["backends"][0] |= {"name": "hyper_graph_rag"}
+    content["backends"][0]["config"]["backend"] = "hyper_graph_rag"
+    (out / "evaluation.json").write_text(json.dumps(seal({n: v for n, v in content.items() if n != "seal"})))
+    (choice,) = read_evaluation(out).backends
+    assert (choice.name, choice.config["backend"]) == ("hyper_graph_rag_plain", "hyper_graph_rag_plain")
+    with pytest.raises(InvalidInput, match="its hyper_graph_rag_plain had other names when it began"):
+        run(*common, "--backend", "hyper_graph_rag_plain")
 
 
 def test_the_packaged_checkpoint_is_called_as_in_training() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +11,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from tests.support.model_server import running
 from trailforge.cli import app
-from trailforge.retrieval import backends
-from trailforge.retrieval.backends import PlannedCalls, load_backend
+from trailforge.pipelines import index_config
+from trailforge.retrieval.backends import PLAIN, PlannedCalls, load_backend
 from trailforge.schemas import Document, InvalidInput, OutputError, RetrievalError, ServerUnavailable, TrailforgeError
 
 ROWS = [
@@ -94,8 +95,8 @@ def test_documents_are_cut_by_tokens(tmp_path: Path, corpus: Path) -> None:
     assert "4 passages, cut from 2 documents" in shown
     (first,) = json.loads(run("query", out, "crater", "--k", 1, "--json"))["found"]
     assert (first["id"], first["sources"], first["text"]) == ("t#2", ["t"], "It fills a crater.")
-    result = CliRunner().invoke(app, ["index", "build", str(corpus), *BM25, "--chunk-overlap", "2", "--out", "x"])
-    assert result.exit_code == 2 and "--chunk-tokens" in result.output
+    with pytest.raises(InvalidInput, match="give --chunk-tokens, too"):
+        run("build", corpus, *BM25, "--chunk-overlap", 2, "--out", "x")
 
 
 def test_paragraphs_of_questions_are_a_corpus(tmp_path: Path) -> None:
@@ -125,7 +126,7 @@ def test_a_back_end_that_takes_no_documents_later_says_so(index: Path, corpus: P
     ("options", "message"),
     [
         (["--backend", "bm26"], "no back end 'bm26'; there are dense, bm25"),
-        (["--backend", "bm25", "--set", "k=1"], "'--set k': unknown field of Bm25Config; there is k1=1.5, b=0.75"),
+        (["--backend", "bm25", "--set", "k=1"], "'--set k': unknown field of Bm25Config; options of bm25: k1, b"),
         (["--backend", "bm25", "--set", "k1=high"], "'--set k1': expected float, got str"),
         (["--backend", "bm25", "--chunk-tokens", "5", "--chunk-overlap", "5"], "chunk_overlap"),
     ],
@@ -162,14 +163,14 @@ def test_a_dry_run_says_what_a_model_would_be_asked(
         return (PlannedCalls(purpose="facts", calls=count, prompt_tokens=300 * count, completion_tokens=100 * count),)
 
     asking = replace(load_backend("bm25"), asks_model=lambda config: ("build",))
-    monkeypatch.setattr(backends, "load_backend", lambda name: replace(asking, estimate=plan))
+    monkeypatch.setattr(index_config, "load_backend", lambda name: replace(asking, estimate=plan))
     options = (*BM25, "--model", "http://127.0.0.1:9/v1", "--prices", "1000,10000", "--max-calls", 1, "--dry-run")
     shown = run("build", corpus, *options, "--chunk-tokens", 8, "--out", tmp_path / "index")
     (line,) = (line for line in shown.splitlines() if "facts" in line)
     assert [word for word in line.split() if word[0].isdigit()] == ["4", "1,200", "400", "5.20"]
     assert "--max-calls 1 would stop the run" in " ".join(shown.split())
     assert "one that reasons first writes more" in " ".join(shown.split())
-    monkeypatch.setattr(backends, "load_backend", lambda name: asking)
+    monkeypatch.setattr(index_config, "load_backend", lambda name: asking)
     with pytest.raises(InvalidInput, match="bm25 does not say what it would ask"):
         run("build", corpus, *options, "--out", tmp_path / "index")
     assert not list(tmp_path.glob("*index*"))
@@ -180,3 +181,45 @@ def test_options_that_say_nothing_are_refused(corpus: Path, tmp_path: Path, opti
     arguments = ["build", str(corpus), "--backend", "bm25", "--model", "http://127.0.0.1:9/v1", *options]
     result = CliRunner().invoke(app, ["index", *arguments, "--out", str(tmp_path / "index")])
     assert result.exit_code == 2 and options[0] in result.output
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """Of a server whose model writes what back ends ask for."""
+    with running(evaluations=1) as address:
+        yield address
+
+
+def test_a_preset_builds_as_published_and_asks_about_new_documents_alone(url: str, tmp_path: Path) -> None:
+    passages = [{"id": str(n), "title": f"K{n}", "text": f"The tailor of K{n} is M{n}."} for n in range(5)]
+    (tmp_path / "old.jsonl").write_text("".join(json.dumps(each) + "\n" for each in passages[:3]))
+    (tmp_path / "new.jsonl").write_text("".join(json.dumps(each) + "\n" for each in passages[3:]))
+    out, served = tmp_path / "index", ("--model", url, "--model-name", "scripted")
+    run("build", tmp_path / "old.jsonl", "--preset", "hippo_rag", *served, "--out", out)
+    made = json.loads(run("stats", out, "--json"))
+    assert (made["backend"], made["model"], made["figures"]["calls"]) == ("hippo_rag", "scripted", 6)
+    assert made["config"]["temperature"] == 0.0, "of the preset"
+    shown = run("add", out, tmp_path / "new.jsonl", "--dry-run").splitlines()
+    assert [line.split()[3] for line in shown if line.startswith("│ all")] == ["4"], "two calls for each new passage"
+    run("add", out, tmp_path / "new.jsonl", *served)
+    assert json.loads(run("stats", out, "--json"))["figures"]["calls"] == 10
+    found = json.loads(run("query", out, "Who is the tailor of K4?", *served, "--json"))["found"]
+    assert found[0]["title"] == "K4" and found[0]["why"].startswith("states: ")
+
+
+def test_what_takes_no_documents_later_says_what_building_again_costs(url: str, tmp_path: Path, corpus: Path) -> None:
+    out = tmp_path / "index"
+    served = ("--model", url, "--model-name", "scripted", "--encoder", "minilm")
+    run("build", corpus, "--preset", "hyper_graph_rag", *served, "--out", out)
+    with pytest.raises(InvalidInput, match=r"all of them, which asks about 9 calls, [\d,]+ tokens of prompts"):
+        run("add", out, corpus, "--dry-run")
+
+
+def test_a_published_name_without_a_model_says_both_spellings(corpus: Path, tmp_path: Path) -> None:
+    for name in PLAIN:
+        with pytest.raises(
+            InvalidInput, match=rf"this {name} asks .*--model URL.*or take {name}_plain, which asks none"
+        ):
+            run("build", corpus, "--preset", name, "--encoder", "minilm", "--out", tmp_path / "index")
+    with pytest.raises(InvalidInput, match="the preset raptor builds raptor: leave it out"):
+        run("build", corpus, "--preset", "raptor", "--backend", "raptor_plain", "--out", tmp_path / "index")

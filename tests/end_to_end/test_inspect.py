@@ -210,12 +210,12 @@ def test_what_rows_hold_is_shown_and_does_nothing(browser: Any, port: int, demo_
 def test_each_view_of_an_evaluation_and_what_an_agent_wrote_does_nothing(
     browser: Any, port: int, tmp_path: Path
 ) -> None:
-    first, *rest = play_cell("search_o1", "raptor")
+    first, *rest = play_cell("search_o1", "raptor_plain")
     wrote = (Message(role="assistant", content=HOSTILE, train=True),)
     search = replace(first.searches[0], query=HOSTILE, titles=(HOSTILE,))
     bad = replace(first, question=HOSTILE, answer=HOSTILE, messages=wrote, searches=(search,))
     other = [replace(each, backend="dense", uid=f"dense-{each.uid}") for each in (bad, *rest[:19])]
-    cells = {("search_o1", "raptor"): [bad, *rest[:19]], ("search_o1", "dense"): other}
+    cells = {("search_o1", "raptor_plain"): [bad, *rest[:19]], ("search_o1", "dense"): other}
     with inspecting(write_folder(tmp_path / "ev", evaluation(seeds=(0,)), cells), port=port) as url:
         visit = Visit(browser, url)
         wanted = {"": "What went wrong", "compare": "McNemar", f"episodes?row={bad.uid}": "document 1 found"}

@@ -309,7 +309,7 @@ def test_ties_share_their_ranks_as_scipy_has_it(table: list[list[int]]) -> None:
 
 def test_who_lacks_a_cell_is_named_and_not_ranked() -> None:
     with pytest.raises(InvalidInput, match="dense has no score in musique"):
-        average_ranks({"dense": {"nq": 1.0}, "raptor": {"nq": 0.5, "musique": 0.5}})
+        average_ranks({"dense": {"nq": 1.0}, "raptor_plain": {"nq": 0.5, "musique": 0.5}})
     assert average_ranks({"dense": {}}) == {}
 
 

@@ -99,7 +99,7 @@ def test_names_are_no_markup_in_the_report() -> None:
 
 @pytest.mark.parametrize(("dataset", "says"), [("musique", "of musique, `q.jsonl` ("), ("", "of `q.jsonl` (")])
 def test_questions_of_an_own_file_are_of_no_data_set(tmp_path: Path, dataset: str, says: str) -> None:
-    cells = {("search_o1", "raptor"): play_cell("search_o1", "raptor")[:3]}
+    cells = {("search_o1", "raptor_plain"): play_cell("search_o1", "raptor_plain")[:3]}
     folder = write_folder(tmp_path / "own", evaluation(dataset=dataset, questions="q.jsonl"), cells)
     write_report(folder)
     assert says in (folder / "report.md").read_text()

@@ -97,19 +97,19 @@ def test_the_offline_costs_are_those_of_the_index_that_was_searched() -> None:
 
 
 def test_what_is_missing_is_said_and_an_unfinished_cell_has_no_rank(tmp_path: Path) -> None:
-    half = play_cell("single_shot", "raptor")[:25]
+    half = play_cell("single_shot", "raptor_plain")[:25]
     broken = [replace(each, stop="failed", failures=("failed",)) for each in play_cell("search_o1", "dense")[:3]]
     cells = {
         ("single_shot", "dense"): play_cell("single_shot", "dense"),
-        ("single_shot", "raptor"): half,
+        ("single_shot", "raptor_plain"): half,
         ("search_o1", "dense"): broken + play_cell("search_o1", "dense")[3:],
     }
     agents, backends = evaluation().agents[:2], (evaluation().backends[0], evaluation().backends[2])
     grid = evaluation(agents=agents, backends=backends)
     table = read_table(write_folder(tmp_path, grid, cells))
     assert table.missing == (
-        "search_o1 over raptor with m: none of 40 episodes yet",
-        "single_shot over raptor with m: 25 of 40 episodes so far",
+        "search_o1 over raptor_plain with m: none of 40 episodes yet",
+        "single_shot over raptor_plain with m: 25 of 40 episodes so far",
         "search_o1 over dense with m: 3 of 40 episodes failed and count as wrong",
     )
     assert {row.backend_rank for row in table.rows} == {None}
@@ -147,11 +147,17 @@ def test_the_most_stable_back_end_is_the_one_that_agents_and_seeds_change_least(
     played = [
         *cell("single_shot", "dense", {0: 0, 1: 2}),
         *cell("search_o1", "dense", {0: 2, 1: 2}),
-        *cell("single_shot", "raptor", {0: 2, 1: 2}),
-        *cell("search_o1", "raptor", {0: 2, 1: 2}),
+        *cell("single_shot", "raptor_plain", {0: 2, 1: 2}),
+        *cell("search_o1", "raptor_plain", {0: 2, 1: 2}),
     ]
     first, second = measure_stability(make_table(grid, [replace(each, model="m") for each in played]).rows)
-    assert (first.backend, first.mean, first.over_seeds, first.over_agents, first.rank) == ("raptor", 1.0, 0, 0, 1.25)
+    assert (first.backend, first.mean, first.over_seeds, first.over_agents, first.rank) == (
+        "raptor_plain",
+        1.0,
+        0,
+        0,
+        1.25,
+    )
     assert (second.backend, second.mean, second.over_seeds, second.over_agents) == ("dense", 0.75, 0.25, 0.125)
     assert second.rank == 1.75
 

@@ -55,11 +55,11 @@ def test_the_whole_of_a_light_episode_is_the_stored_one(folder: Path, opened: Op
 
 
 def test_a_folder_that_gets_another_shard_is_opened_anew(tmp_path: Path) -> None:
-    write_folder(tmp_path, evaluation(), {("search_o1", "raptor"): play_cell("search_o1", "raptor")[:3]})
+    write_folder(tmp_path, evaluation(), {("search_o1", "raptor_plain"): play_cell("search_o1", "raptor_plain")[:3]})
     before = stamp_evaluation(tmp_path)
     assert stamp_evaluation(tmp_path) == before
-    cell = tmp_path / "episodes" / "search_o1-raptor"
-    write_parquet(cell / "part-00001.parquet", AgentEpisode, play_cell("search_o1", "raptor")[3:5])
+    cell = tmp_path / "episodes" / "search_o1-raptor_plain"
+    write_parquet(cell / "part-00001.parquet", AgentEpisode, play_cell("search_o1", "raptor_plain")[3:5])
     assert stamp_evaluation(tmp_path) != before and len(open_evaluation(tmp_path).episodes) == 5
 
 
@@ -121,14 +121,14 @@ def test_a_terminal_shows_the_table_and_an_episode(folder: Path, opened: OpenEva
 
 
 def test_questions_of_an_own_file_are_named_by_it(tmp_path: Path) -> None:
-    cells = {("search_o1", "raptor"): play_cell("search_o1", "raptor")[:3]}
+    cells = {("search_o1", "raptor_plain"): play_cell("search_o1", "raptor_plain")[:3]}
     write_folder(tmp_path, evaluation(dataset="", questions="mine.jsonl"), cells)
     assert "20 questions of mine.jsonl" in show(tmp_path)
 
 
 def test_a_terminal_is_not_moved_by_what_an_agent_wrote(tmp_path: Path) -> None:
-    first = replace(play_cell("search_o1", "raptor")[0], answer="\x1b[2J[bold]x[/bold]\u202e")
-    write_folder(tmp_path, evaluation(), {("search_o1", "raptor"): [first]})
+    first = replace(play_cell("search_o1", "raptor_plain")[0], answer="\x1b[2J[bold]x[/bold]\u202e")
+    write_folder(tmp_path, evaluation(), {("search_o1", "raptor_plain"): [first]})
     shown = show(tmp_path, "--id", first.uid)
     assert "\x1b" not in shown and "\u202e" not in shown and "[bold]x[/bold]" in shown
 

@@ -86,10 +86,10 @@ def test_what_is_not_wanted_is_not_asked_for(without: object) -> None:
 @pytest.mark.parametrize(
     ("words", "gone", "told"),
     [
-        (("index", "build", SAMPLE / "documents.jsonl", "--backend", "raptor"), ["sklearn", "faiss"],
+        (("index", "build", SAMPLE / "documents.jsonl", "--backend", "raptor_plain"), ["sklearn", "faiss"],
          "index build needs faiss-cpu, scikit-learn; pip install 'trailforge[bundles,dense]'"),
         (("evaluate", SAMPLE / "musique_style_questions.jsonl", "--agent", "react", "--backend", "linear_rag",
-          "--backend", "graph_rag", "--model", "http://127.0.0.1:9/v1", "--model-name", "m"),
+          "--backend", "graph_rag_plain", "--model", "http://127.0.0.1:9/v1", "--model-name", "m"),
          ["scipy", "igraph", "matplotlib"], "evaluate needs igraph, matplotlib, scipy; pip install"),
         (("train", "sft", "no/set", "--preset", "demo"), ["trl", "peft"], "a training needs peft, trl; pip install"),
     ],
@@ -119,14 +119,14 @@ def test_every_module_that_is_asked_for_has_an_extra() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("name", [name for name in BACKENDS if not load_backend(name).plain])
 async def test_a_back_end_imports_no_more_than_it_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     declared, encoder = load_backend(name), Encoder()
     config = declared.config()
     encoder.encode_queries(["loaded before anything is taken away"])
     for module in {"scipy", "igraph", "sklearn", "umap", "threadpoolctl", "rapidfuzz"} - {
         *backend_packages(name, config),
-        *(("scipy",) if name == "raptor" else ()),  # which scikit-learn brings along
+        *(("scipy",) if name == "raptor_plain" else ()),  # which scikit-learn brings along
     }:
         monkeypatch.setitem(sys.modules, module, None)
     documents = [

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.pipelines.index_config import read_index_preset
 from trailforge.pipelines.runs.config import read_config
 from trailforge.presets import (
     datasets_of,
     declared_datasets,
+    index_preset_names,
     load_evaluation_preset,
     load_preset,
     load_training_preset,
     preset_names,
 )
+from trailforge.retrieval.backends import PLAIN
 from trailforge.schemas import InvalidInput
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_presets_of_the_house_are_known_by_name() -> None:
@@ -168,3 +174,34 @@ def test_presets_of_trainings_and_evaluations_build_on_theirs(tmp_path: Path) ->
     for load in (load_training_preset, load_evaluation_preset):
         shipped = load("ragsearch")
         assert load(mine) == {**shipped, "retrieval": {**shipped["retrieval"], "encoder": "minilm"}}
+
+
+@pytest.mark.parametrize("name", index_preset_names())
+def test_an_index_preset_says_every_number_of_its_back_end(name: str) -> None:
+    """None is left to a default in code: what a name stands for can be read in one file, or in the one below it."""
+    config = read_index_preset(name)
+    assert config.options.keys() == {each.name for each in fields(config.declared.config)}
+    text = (ROOT / "presets" / "index" / f"{name}.yaml").read_text()
+    assert text.startswith("# ") and "description: " in text
+
+
+def test_the_published_methods_have_an_index_preset_each() -> None:
+    assert {*PLAIN, "linear_rag"} <= {*index_preset_names()}
+    cuts = {name: read_index_preset(name).chunk_tokens for name in index_preset_names()}
+    assert cuts["raptor"] == 100 and cuts["hippo_rag"] is None
+    local = read_index_preset("graph_rag_local")
+    assert {**read_index_preset("graph_rag").options, "search": "local"} == local.options
+
+
+def test_an_index_preset_of_ones_own_builds_on_a_shipped_one(tmp_path: Path) -> None:
+    own = tmp_path / "mine.yaml"
+    own.write_text("preset: hippo_rag\noptions: {filter: entities}\nmodel: {url: 'http://127.0.0.1:8000/v1'}\n")
+    config = read_index_preset(str(own))
+    assert (config.options["filter"], config.options["facts"], config.model.name) == (
+        "entities",
+        "model",
+        "gpt-4o-mini",
+    )
+    own.write_text("preset: hippo_rag\noptions: {facts: sentences, filter: none}\n")
+    with pytest.raises(InvalidInput, match="that is hippo_rag_plain, and hippo_rag is the published build"):
+        read_index_preset(str(own))

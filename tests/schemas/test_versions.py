@@ -13,6 +13,7 @@ import pytest
 from tests.schemas.test_arrow import RECORDS
 from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.pipelines.runs.finish import MANIFEST, read_manifest
+from trailforge.retrieval.backends import PLAIN
 from trailforge.schemas import (
     Bundle,
     BundleInput,
@@ -40,7 +41,7 @@ from trailforge.schemas import (
     write_parquet,
 )
 from trailforge.schemas.agent_episode import AgentEpisode
-from trailforge.schemas.versions import Earlier, migration
+from trailforge.schemas.versions import CALLED_PLAIN, Earlier, migration, rename_back_end
 
 BEFORE = Path(__file__).parent / "before"
 """Files that were written by the version before, and stay as they are."""
@@ -228,6 +229,22 @@ def test_episodes_of_agents_before_were_of_no_training() -> None:
     (verified,) = read_parquet(BEFORE / "agenttrajectory-1.0.parquet", AgentTrajectory)
     assert len(rows) == 2 and {row.schema_version for row in rows} == {version_of(AgentEpisode)}
     assert {row.training for row in (*rows, verified.episode)} == {None}
+
+
+def test_rows_before_searched_what_is_called_plain_now() -> None:
+    """A paper's name stood for what was built without a model."""
+    for version in ("1.0", "1.1"):
+        rows = read_parquet(BEFORE / f"agentepisode-{version}.parquet", AgentEpisode)
+        stored = pq.read_table(BEFORE / f"agentepisode-{version}.parquet", columns=["backend"])["backend"].to_pylist()
+        assert [row.backend for row in rows] == [CALLED_PLAIN.get(name, name) for name in stored] and stored
+    for version in ("1.0", "1.1", "1.2"):
+        episode = {"backend": "graph_rag", "question": "q"}
+        renamed = AgentTrajectory.EARLIER[version]({"uid": "u", "episode": episode})
+        assert renamed == {"uid": "u", "episode": episode | {"backend": "graph_rag_plain"}}
+    assert rename_back_end({"backend": "dense"}) == {"backend": "dense"}
+    for version in ("1.0", "1.1"):
+        assert ContrastivePair.EARLIER[f"AgentPair {version}"]({"backend": "raptor"}) == {"backend": "raptor_plain"}
+    assert CALLED_PLAIN == PLAIN
 
 
 def test_episodes_before_had_thoughts_of_the_model_where_the_model_drew_them() -> None:

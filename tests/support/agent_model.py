@@ -9,6 +9,7 @@ import json
 import random
 import re
 
+from tests.support.index_writer import write_for_index
 from tests.support.world import answer_of, ask, chain_of, name_of
 from trailforge.evaluation.agents.search_o1 import BEGIN_QUERY, BEGIN_RESULT
 from trailforge.protocols import PROTOCOLS, R_SEARCH
@@ -24,6 +25,8 @@ class Model:
 
     def __call__(self, prompt: str, seed: int) -> str:
         """The reply."""
+        if (written := write_for_index(prompt)) is not None:
+            return written
         is_reading = "has run a search. Read the documents" in prompt
         chains = [chain_of(each) for each in _ASKED.findall(prompt)]
         chain = chains[-1] if is_reading and chains else max(chains, key=len, default=[])

@@ -15,8 +15,8 @@ from trailforge.schemas import Message, write_parquet
 from trailforge.schemas.agent_episode import AgentEpisode, AgentSearch, RewardPart, TrainingStep
 
 AGENTS = ("single_shot", "search_o1", "graph_search")
-BACKENDS = ("dense", "linear_rag", "raptor")
-CHANCE = {"dense": 0.3, "linear_rag": 0.6, "raptor": 0.5}
+BACKENDS = ("dense", "linear_rag", "raptor_plain")
+CHANCE = {"dense": 0.3, "linear_rag": 0.6, "raptor_plain": 0.5}
 """That a search brings a document, by back end."""
 GIFT = {"single_shot": 1, "search_o1": 2, "graph_search": 4}
 """Searches for a document, by agent."""
@@ -103,7 +103,7 @@ def whole_folder(folder: Path) -> Path:
 def write_training(folder: Path) -> Path:
     """A folder of a training that kept the episodes of three steps, of which one failed in each."""
     for number, step in enumerate((1, 2, 12)):
-        rows = play_cell("search_o1", "raptor", seeds=(number,))
+        rows = play_cell("search_o1", "raptor_plain", seeds=(number,))
         rows = [replace(row, training=_paid(step, row.scores.right)) for row in rows]
         broken = replace(rows[0], stop="failed", failures=("failed",), training=TrainingStep(step=step))
         write_parquet(_made(folder / EPISODES) / f"step-{step:06}-rank-0.parquet", AgentEpisode, [broken, *rows[1:]])

@@ -83,16 +83,16 @@ def test_the_results_are_the_table_with_the_best_first_and_the_plots(folder: Pat
 
 
 def test_an_unfinished_grid_says_what_is_missing(tmp_path: Path) -> None:
-    write_folder(tmp_path, evaluation(), {("search_o1", "raptor"): play_cell("search_o1", "raptor")[:7]})
+    write_folder(tmp_path, evaluation(), {("search_o1", "raptor_plain"): play_cell("search_o1", "raptor_plain")[:7]})
     shown = html(opened("results", tmp_path))
-    assert "search_o1 over raptor with m: 7 of 40 episodes so far" in shown and "none of 40" in shown
+    assert "search_o1 over raptor_plain with m: 7 of 40 episodes so far" in shown and "none of 40" in shown
 
 
 @pytest.mark.parametrize(
     ("label", "value", "holds"),
     [
         ("agent", "search_o1", lambda row: row["agent"] == "search_o1"),
-        ("back end", "raptor", lambda row: row["back end"] == "raptor"),
+        ("back end", "raptor_plain", lambda row: row["back end"] == "raptor_plain"),
         ("failure tag", "miss_at_hop_2", lambda row: "miss_at_hop_2" in row["tags"]),
         ("verdict", "wrong", lambda row: row["verdict"] == "wrong"),
     ],
@@ -167,20 +167,20 @@ def test_two_folders_are_compared_on_what_both_have(folder: Path, tmp_path: Path
 
 
 def test_one_run_alone_is_not_compared(tmp_path: Path) -> None:
-    write_folder(tmp_path, evaluation(), {("search_o1", "raptor"): play_cell("search_o1", "raptor")})
+    write_folder(tmp_path, evaluation(), {("search_o1", "raptor_plain"): play_cell("search_o1", "raptor_plain")})
     app = opened("compare", tmp_path)
     assert "--beside" in app.info[0].value
 
 
 def test_what_agents_read_and_wrote_is_text_and_nothing_else(tmp_path: Path) -> None:
-    first, *rest = play_cell("search_o1", "raptor")
+    first, *rest = play_cell("search_o1", "raptor_plain")
     search = replace(first.searches[0], query=HOSTILE, titles=(HOSTILE,), triples=(HOSTILE,))
     messages = (Message(role="assistant", content=HOSTILE, train=True),)
     bad = replace(
         first, question=HOSTILE, answer=HOSTILE, error=HOSTILE, messages=messages, searches=(search,), golds=(HOSTILE,)
     )
     rest = [each for each in rest if each.question_id != bad.question_id]
-    write_folder(tmp_path, evaluation(), {("search_o1", "raptor"): [bad, *rest]})
+    write_folder(tmp_path, evaluation(), {("search_o1", "raptor_plain"): [bad, *rest]})
     for tab in ("Transcript", "Searches", "Scores and costs"):
         shown = opened_at_tab(tmp_path, bad.uid, tab)
         assert "<script>" not in shown and "<img" not in shown and "\x1b" not in shown and "\u202e" not in shown

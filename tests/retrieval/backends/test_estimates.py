@@ -14,20 +14,13 @@ import pytest
 from tests.retrieval.backends.words import bench
 from tests.support.scripted import Script, ScriptedModel, prompt_text
 from trailforge.inference import Request
-from trailforge.retrieval.backends import BACKENDS, Backend, PlannedCalls, load_backend
-from trailforge.schemas import Document
+from trailforge.retrieval.backends import BACKENDS, PLAIN, PlannedCalls, load_backend
+from trailforge.schemas import Document, InvalidInput, to_dict
 from trailforge.schemas.text import count_tokens
 
 RECORDED = Path(__file__).parent / "facts_read_by_a_strong_model.json.gz"
 READ: list[dict[str, Any]] = json.loads(gzip.decompress(RECORDED.read_bytes()))
 DOCUMENTS = [Document(id=str(row), title=each["title"], text=each["text"]) for row, each in enumerate(READ)]
-ASKING: dict[str, dict[str, str]] = {
-    "hippo_rag": {"facts": "model"},
-    "raptor": {"summaries": "model"},
-    "hyper_graph_rag": {"facts": "model"},
-    "graph_rag": {"extraction": "model", "reports": "model"},
-}
-"""Back ends whose builds may ask a model, and how they are told to."""
 Figures = tuple[int, int, int]
 """Calls, tokens of prompts, tokens of replies."""
 
@@ -71,20 +64,38 @@ def recorded_facts() -> Script:
     return script
 
 
-@pytest.mark.parametrize("name", ASKING)
+@pytest.mark.parametrize("name", PLAIN)
 def test_every_back_end_that_may_ask_says_what_it_would(name: str) -> None:
-    backend = load_backend(name)
-    config = backend.config(**ASKING[name])
+    backend, plain = load_backend(name), load_backend(PLAIN[name])
+    config = backend.config()
     assert "build" in backend.asks_model(config)
     planned = backend.estimate(DOCUMENTS, config)
     assert planned and all(min(each.calls, each.prompt_tokens, each.completion_tokens) > 0 for each in planned)
-    assert not backend.estimate(DOCUMENTS, backend.config())
+    assert not plain.estimate(DOCUMENTS, plain.config()) and not plain.asks_model(plain.config())
     assert backend.estimate(DOCUMENTS[:1], config)  # a small corpus is no reason to say nothing
 
 
 def test_these_are_all_that_may_ask_in_a_build() -> None:
-    never = Backend.__dataclass_fields__["asks_model"].default
-    assert {name for name in BACKENDS if load_backend(name).asks_model is not never} == set(ASKING)
+    asking = {name for name in BACKENDS if load_backend(name).asks_model(load_backend(name).config())}
+    assert asking == set(PLAIN) and {load_backend(name).plain for name in asking} == set(PLAIN.values())
+
+
+@pytest.mark.parametrize(("name", "options"), [("hippo_rag", {"facts": "sentences"}), ("raptor", {"summaries": "x"})])
+def test_a_name_keeps_its_meaning_whatever_is_set(name: str, options: dict[str, str]) -> None:
+    """A published build is one that a model wrote; a plain one cannot be told to ask."""
+    with pytest.raises(
+        InvalidInput, match=r"that is hippo_rag_plain, and hippo_rag is|'x' is none of extractive, model"
+    ):
+        load_backend(name).read_numbers(options)
+    with pytest.raises(InvalidInput, match="'model' is none of"):
+        load_backend(PLAIN[name]).read_numbers(dict.fromkeys(options, "model"))
+
+
+def test_what_is_set_otherwise_stands_beside_the_name() -> None:
+    backend = load_backend("hippo_rag")
+    config = to_dict(backend.read_numbers({"filter": "entities", "top_facts": 5}))
+    assert backend.describe(config) == "hippo_rag (filter=entities)"
+    assert backend.describe(to_dict(backend.config())) == "hippo_rag"
 
 
 async def test_facts_about_any_number_of_entities_are_asked_for_as_is_said() -> None:
@@ -120,8 +131,8 @@ async def test_a_tree_asks_for_about_as_many_summaries_as_is_said() -> None:
 
 async def test_reports_on_names_are_as_many_as_is_said() -> None:
     report = json.dumps({"title": "T", "summary": "S.", "findings": [], "rating": 1})
-    asked = await count_asked("graph_rag", lambda request: report, reports="model")
-    planned = plan("graph_rag", reports="model")
+    asked = await count_asked("graph_rag", lambda request: report, extraction="names")
+    planned = plan("graph_rag", extraction="names")
     assert [*planned] == [*asked] == ["report"]
     assert planned["report"][0] == asked["report"][0]  # of so few passages all are in the sample
     assert planned["report"][1] == pytest.approx(asked["report"][1], rel=0.05)
@@ -131,8 +142,8 @@ async def test_reports_on_names_are_as_many_as_is_said() -> None:
 async def test_extraction_asks_for_every_passage_and_for_no_more_gleanings_than_is_said(gleanings: int) -> None:
     entity = {"name": "Pula", "kind": "place", "description": "Pula is a city."}
     facts = json.dumps({"entities": [entity], "relations": []})
-    asked = await count_asked("graph_rag", lambda request: facts, extraction="model", gleanings=gleanings)
-    planned = plan("graph_rag", extraction="model", gleanings=gleanings)
+    asked = await count_asked("graph_rag", lambda request: facts, reports="extractive", gleanings=gleanings)
+    planned = plan("graph_rag", reports="extractive", gleanings=gleanings)
     assert planned["facts"][:2] == asked["facts"][:2] and asked["facts"][0] == 27
     assert planned["gleaning"][0] == asked.get("gleaning", (0, 0, 0))[0] == 27 * gleanings
     assert "report" not in planned

@@ -23,7 +23,8 @@ from trailforge.retrieval.indexes.shards import KeptShards
 from trailforge.schemas import Document, RetrievalError, ServerUnavailable
 
 GRAPH_RAG = load_backend("graph_rag")
-CONFIG = GraphRagConfig()
+CONFIG = GraphRagConfig(extraction="names", reports="extractive", search="local", smallest_report=3)
+"""As the plain build, where a model writes on larger communities alone."""
 DOCUMENTS = [
     Document(id="m", title="Metropolis (1927 film)", text="Metropolis is a film of 1927. Fritz Lang directed it."),
     Document(id="l", title="Fritz Lang", text="Fritz Lang was born in Vienna. Lang died in Beverly Hills."),
@@ -447,7 +448,7 @@ async def test_an_answer_is_made_of_the_points_of_all_reports() -> None:
     [found] = await index.find("Who?", 5)
     assert (found.passage.text, found.passage.score) == ("The answer.", 0.8)
     assert found.sources == ("ab", "ef")
-    assert found.why == "answer from 2 points of 2 reports, 2 calls"
+    assert found.why == "answer from 2 points; what 2 reports say, 2 calls"
     assert prompt_text(model.requests[-1]).endswith("Question: Who?\n\nPoints\n[80] Much.\n[20] Little.")
     assert found == (await index.find("Who?", 1))[0]
     assert GRAPH_RAG.asks_model(GLOBAL) == ("find",)

@@ -54,6 +54,8 @@ COSINES = {
 PHRASES = ("metropolis", "fritz lang", "vienna", "wien", "danube", "oslo", "norway")
 QUESTION = "Where was the director of Metropolis born?"
 PAPER = HippoRagConfig(facts="model", filter="none", top_facts=2)
+SENTENCES = HippoRagConfig(facts="sentences", filter="entities")
+"""As the plain build."""
 
 
 class PhraseEncoder(TableEncoder):
@@ -159,7 +161,7 @@ def test_each_passage_says_what_led_to_it() -> None:
 
 def test_without_a_model_sentences_about_names_of_the_question_lead_to_passages() -> None:
     """The nearest sentence is of Fritz Lang; but the question names Metropolis, whose only sentence is kept."""
-    index = build(HippoRagConfig())
+    index = build(SENTENCES)
     assert index.parts.table.phrases.keys == ["metropolis", "fritz lang", "vienna", "wien", "danube", "oslo", "norway"]
     found = find(index)
     assert [each.passage.id for each in found[:2]] == ["film", "director"]
@@ -169,10 +171,10 @@ def test_without_a_model_sentences_about_names_of_the_question_lead_to_passages(
 
 def test_names_of_the_question_begin_the_walk_beside_the_best_phrases_of_facts() -> None:
     """One phrase of a fact is kept: Metropolis, of (.8 - .1) / (.9 - .1). As a name it weighs 2."""
-    index = build(HippoRagConfig(top_phrases=1))
+    index = build(replace(SENTENCES, top_phrases=1))
     begun = index.begin(index.near(QUESTION, np.eye(9, dtype=np.float32)[0]))
     assert begun == {0: pytest.approx(2.0)}
-    index = build(HippoRagConfig(top_phrases=2, name_weight=0.0))
+    index = build(replace(SENTENCES, top_phrases=2, name_weight=0.0))
     begun = index.begin(index.near(QUESTION, np.eye(9, dtype=np.float32)[0]))
     assert begun == {0: pytest.approx(0.875, abs=1e-6), 1: pytest.approx(0.4375, abs=1e-6)}
 
@@ -180,7 +182,7 @@ def test_names_of_the_question_begin_the_walk_beside_the_best_phrases_of_facts()
 def test_a_sentence_shares_its_weight_among_its_phrases() -> None:
     """Of three phrases each pair has a half; the edge is made from both ends."""
     documents = [Document(id="0", title="Metropolis", text="Metropolis by Fritz Lang plays in Vienna.")]
-    index = build(HippoRagConfig(synonym_similarity=1.1), documents=documents)
+    index = build(replace(SENTENCES, synonym_similarity=1.1), documents=documents)
     edges, weights = index.parts.table.edges(index.parts.table.about.T @ index.parts.table.about * 0)
     assert sorted(map(tuple, edges.tolist()))[:6] == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
     assert weights.tolist() == [0.5] * 6 + [1.0] * 3
@@ -199,7 +201,7 @@ def test_being_synonyms_takes_the_place_of_sharing_a_fact() -> None:
 
 @pytest.mark.parametrize("question", ["What was it?", "", "Who wrote Hamlet?"])
 def test_a_question_that_names_nothing_known_is_answered_by_embedding(question: str) -> None:
-    found = find(build(HippoRagConfig()), question)
+    found = find(build(SENTENCES), question)
     assert [each.passage.id for each in found] == ["film", "director", "town", "other"]
     assert {each.why for each in found} == {"no fact fits; near to the question"}
     assert found[0].passage.score == pytest.approx(0.5, abs=1e-6)
@@ -207,19 +209,19 @@ def test_a_question_that_names_nothing_known_is_answered_by_embedding(question: 
 
 def test_passages_without_text_or_names_are_found_by_embedding_alone() -> None:
     documents = [*DOCUMENTS, Document(id="empty", title="", text=""), Document(id="dull", title="", text="so it is")]
-    found = find(build(HippoRagConfig(), documents=documents), k=10)
+    found = find(build(SENTENCES, documents=documents), k=10)
     assert {each.passage.id for each in found} == {document.id for document in documents}
     assert scores(found)["empty"] == scores(found)["dull"] == 0.0
 
 
-@pytest.mark.parametrize("config", [PAPER, HippoRagConfig()])
+@pytest.mark.parametrize("config", [PAPER, SENTENCES])
 def test_one_passage_is_an_index_too(config: HippoRagConfig) -> None:
     assert scores(find(build(config, documents=DOCUMENTS[:1]))) == {"film": 1.0}
 
 
 def test_passages_that_say_the_same_come_in_the_order_of_the_documents() -> None:
     twins = [replace(DOCUMENTS[1], id="b"), replace(DOCUMENTS[1], id="a")]
-    found = find(build(HippoRagConfig(), documents=twins), "Where was Fritz Lang born?")
+    found = find(build(SENTENCES, documents=twins), "Where was Fritz Lang born?")
     assert [each.passage.id for each in found] == ["b", "a"]
     assert found[0].passage.score == found[1].passage.score
 
@@ -228,7 +230,7 @@ def test_no_passage_is_found_when_none_is_asked_for() -> None:
     assert find(build(), k=0) == []
 
 
-@pytest.mark.parametrize("config", [PAPER, HippoRagConfig()])
+@pytest.mark.parametrize("config", [PAPER, SENTENCES])
 def test_a_saved_index_finds_the_same(tmp_path: Path, config: HippoRagConfig) -> None:
     index = build(config)
     index.save(tmp_path)
@@ -238,7 +240,7 @@ def test_a_saved_index_finds_the_same(tmp_path: Path, config: HippoRagConfig) ->
         BACKEND.open(tmp_path / "none", DOCUMENTS, config, bench())
 
 
-@pytest.mark.parametrize("config", [PAPER, HippoRagConfig()])
+@pytest.mark.parametrize("config", [PAPER, SENTENCES])
 def test_an_index_with_more_added_finds_what_one_of_all_does(config: HippoRagConfig) -> None:
     encoder, client = PhraseEncoder(COSINES), ScriptedModel(reply)
     index = build(config, bench(client, encoder), DOCUMENTS[:2])
@@ -324,13 +326,15 @@ def test_passages_come_by_embedding_when_the_model_holds_no_fact_useful() -> Non
     assert found[0].why == "no fact fits; near to the question"
 
 
-def test_a_search_goes_on_with_all_facts_when_the_models_reply_cannot_be_used() -> None:
-    assert find(build(replace(PAPER, filter="model"), filtering("none of them"))) == find(build())
+def test_a_reply_of_the_filter_that_cannot_be_used_leaves_no_fact() -> None:
+    """As published: what a filter does not vouch for leads nowhere."""
+    none = find(build(replace(PAPER, filter="model"), filtering('{"useful": []}')))
+    assert find(build(replace(PAPER, filter="model"), filtering("none of them"))) == none
 
 
 @pytest.mark.parametrize(
     ("config", "asks"),
-    [(HippoRagConfig(), []), (HippoRagConfig(facts="model"), ["build"]), (HippoRagConfig(filter="model"), ["find"])],
+    [(SENTENCES, []), (PAPER, ["build"]), (HippoRagConfig(), ["build", "find"])],
 )
 def test_a_model_is_asked_only_where_the_configuration_says_so(config: HippoRagConfig, asks: list[str]) -> None:
     assert BACKEND.asks_model(config) == asks

@@ -57,7 +57,7 @@ async def test_the_facts_of_a_strong_model_lead_to_passages(documents: list[Docu
     model = StrongModel(recorded["calls"], what_is_asked)
     asker = Asker(client=model, model="m", style="chat", seed=0, meter=Meter())
     backend, tools = load_backend("hippo_rag"), Workbench(encoder=encoder, asker=asker)
-    index = await backend.build(documents, backend.config(facts="model", filter="model"), tools)
+    index = await backend.build(documents, backend.config(), tools)
     assert isinstance(index, HippoRagIndex)
     table = index.parts.table
     assert (len(documents), index.parts.lost) == (24, 0)
@@ -77,7 +77,7 @@ async def test_the_facts_of_a_strong_model_lead_to_passages(documents: list[Docu
         "no fact fits; near to the question",
     ]
     assert model.check_all_used() == {"extract_names": 24, "extract_triples": 24, "filter_facts": 5}
-    for planned in backend.estimate(documents, backend.config(facts="model")):
+    for planned in backend.estimate(documents, backend.config()):
         replies = sum(count_tokens(row[3]) for row in recorded["calls"] if row[0] == planned.purpose)
         assert planned.calls == 24
         assert planned.completion_tokens == pytest.approx(replies, rel=0.02)

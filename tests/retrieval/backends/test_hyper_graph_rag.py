@@ -85,7 +85,9 @@ def asker_of(client: ScriptedModel) -> Asker:
     return Asker(client=client, model="m", style="chat", seed=0, meter=Meter())
 
 
-TWO = HyperGraphRagConfig(entities=2, hyperedges=2)
+SENTENCES = HyperGraphRagConfig(facts="sentences", unit="passages")
+"""As the plain build."""
+TWO = replace(SENTENCES, entities=2, hyperedges=2)
 
 
 async def test_the_published_ranking_by_hand() -> None:
@@ -109,7 +111,7 @@ async def test_the_published_ranking_by_hand() -> None:
 
 
 async def test_facts_can_be_what_is_found() -> None:
-    found = await index_of(FACTS, HyperGraphRagConfig(entities=2, hyperedges=2, unit="facts")).find("q", 9)
+    found = await index_of(FACTS, replace(SENTENCES, entities=2, hyperedges=2, unit="facts")).find("q", 9)
     assert [(each.passage.text, each.passage.score, each.sources) for each in found] == [
         (LANG_BORN.text, 2.2, ("b",)),
         (LANG_DIRECTED.text, 0.833333, ("a",)),
@@ -121,14 +123,14 @@ async def test_facts_can_be_what_is_found() -> None:
 
 async def test_both_lists_can_go_by_similarity() -> None:
     """List 1: of Lang directed (.9), born (.8; of Vienna again), died (.1), capital (.1). List 2: directed, born."""
-    found = await index_of(FACTS, HyperGraphRagConfig(entities=2, hyperedges=2, order="similarity")).find("q", 9)
+    found = await index_of(FACTS, replace(SENTENCES, entities=2, hyperedges=2, order="similarity")).find("q", 9)
     scores = [(each.passage.id, each.passage.score) for each in found]
     assert scores == [("a", 2.0), ("b", round(1 / 2 + 1 / 3 + 1 / 2, 6)), ("c", 0.2), ("d", 0.2)]
 
 
 async def test_a_search_can_begin_with_what_the_query_names() -> None:
     """A list for each: of Austria capital; of Vienna capital, born (less weight). Near is directed."""
-    config = HyperGraphRagConfig(entities=2, hyperedges=1, seeds="names")
+    config = replace(SENTENCES, entities=2, hyperedges=1, seeds="names")
     index = index_of(FACTS, config)
     found = await index.find("Is Vienna in Austria?", 9)
     scores = [(each.passage.id, each.passage.score) for each in found]
@@ -139,7 +141,7 @@ async def test_a_search_can_begin_with_what_the_query_names() -> None:
 
 async def test_what_no_entity_leads_to_comes_by_similarity() -> None:
     alone = {"Fritz Lang": 0.9, LANG_BORN.text: 0.95, CAPITAL.text: 0.3}
-    found = await index_of(FACTS, HyperGraphRagConfig(entities=1, hyperedges=1), alone).find("q", 9)
+    found = await index_of(FACTS, replace(SENTENCES, entities=1, hyperedges=1), alone).find("q", 9)
     assert [(each.passage.id, each.passage.score) for each in found] == [
         ("b", 2.0),
         ("a", round(1 / 3, 6)),
@@ -188,16 +190,16 @@ async def test_any_graph_is_ranked_as_a_slow_reading_ranks_it(seed: int, tmp_pat
     ]
     nearness = {each: rng.random() for each in [*names, *(fact.text for passage in facts for fact in passage)]}
     entities, hyperedges = rng.randint(1, 6), rng.randint(1, 6)
-    config = HyperGraphRagConfig(entities=entities, hyperedges=hyperedges, unit="facts")
+    config = replace(SENTENCES, entities=entities, hyperedges=hyperedges, unit="facts")
     index = index_of(facts, config, nearness, documents)
     slow = _slowly(facts, nearness, entities, hyperedges)
     found = await index.find("q", 99)
-    assert {each.passage.text: each.passage.score for each in found if each.passage.score > 0} == {
+    assert {each.passage.text: each.passage.score for each in found} == {
         text: pytest.approx(score, abs=1e-6) for text, score in slow.items()
-    }
+    }, "of facts those of the two lists alone, as published"
     assert [each.passage.score for each in found] == sorted((each.passage.score for each in found), reverse=True)
-    assert len({each.passage.id for each in found}) == sum(map(len, facts))
-    passages = index_of(facts, HyperGraphRagConfig(entities=entities, hyperedges=hyperedges), nearness, documents)
+    assert len({each.passage.id for each in found}) == len(found)
+    passages = index_of(facts, replace(SENTENCES, entities=entities, hyperedges=hyperedges), nearness, documents)
     passages.save(tmp_path)
     tools = workbench(nearness)
     opened = BACKEND.open(tmp_path, documents, passages.config, tools)
@@ -224,18 +226,18 @@ def test_sentences_are_facts_about_their_names_and_the_title() -> None:
 async def test_without_a_model_an_index_is_built_of_sentences() -> None:
     nearness = {"metropolis": 0.9, "Metropolis (1927 film). Fritz Lang directed it.": 0.9}
     tools = workbench(nearness)
-    index = await BACKEND.build(DOCUMENTS, HyperGraphRagConfig(entities=1, hyperedges=1), tools)
+    index = await BACKEND.build(DOCUMENTS, replace(SENTENCES, entities=1, hyperedges=1), tools)
     assert [each.passage.id for each in await index.find("q", 2)] == ["a", "b"]
     assert await index.find("q", 0) == []
-    assert BACKEND.asks_model(HyperGraphRagConfig()) == ()
+    assert BACKEND.asks_model(SENTENCES) == ()
 
 
 @pytest.mark.parametrize("unit", ["passages", "facts"])
 async def test_a_corpus_without_a_word_finds_what_there_is(unit: Any) -> None:
     tools = workbench({})
-    assert await (await BACKEND.build([], HyperGraphRagConfig(unit=unit), tools)).find("q", 3) == []
+    assert await (await BACKEND.build([], replace(SENTENCES, unit=unit), tools)).find("q", 3) == []
     empty = [Document(id="0", title="", text=""), Document(id="1", title="", text="??")]
-    index = await BACKEND.build(empty, HyperGraphRagConfig(unit=unit), tools)
+    index = await BACKEND.build(empty, replace(SENTENCES, unit=unit), tools)
     assert len(await index.find("q", 3)) == 2
 
 
@@ -247,7 +249,7 @@ def test_a_damaged_index_says_that_it_has_to_be_built_again(tmp_path: Path) -> N
         BACKEND.open(tmp_path, DOCUMENTS, TWO, tools)
 
 
-ASKED = HyperGraphRagConfig(facts="model", entities=2, hyperedges=2)
+ASKED = HyperGraphRagConfig(unit="passages", entities=2, hyperedges=2)
 
 
 def reply_of(*facts: Fact) -> str:
@@ -373,7 +375,8 @@ async def test_a_strong_models_facts_join_passages() -> None:
         asked = request.prompt[0].content
         return next(next(each for title, each in replies.items() if f"\nTitle: {title}\n" in asked))
 
-    index = await BACKEND.build(documents, HyperGraphRagConfig(facts="model", unit="facts"), workbench({}, script))
+    config = HyperGraphRagConfig(entities=999, hyperedges=999)  # all that there are
+    index = await BACKEND.build(documents, config, workbench({}, script))
     assert isinstance(index, HyperGraphRagIndex)
     found = await index.find("q", 999)
     assert (index.graph.lost, len(found)) == (0, 104)

@@ -30,7 +30,9 @@ DOCUMENTS = [
     Document(id=f"d{n}", title=f"Title {n}", text=f"{topic} {topic} {n}. Second sentence {n}.")
     for n, topic in enumerate(topic for topic in TOPICS for _ in range(8))
 ]
-SMALL = RaptorConfig(dimensions=2)
+PLAIN = RaptorConfig(summaries="extractive", reduction="pca")
+"""As the plain build."""
+SMALL = replace(PLAIN, dimensions=2)
 
 
 def blobs(count: int, centres: list[list[float]]) -> np.ndarray:
@@ -53,7 +55,7 @@ def test_a_node_is_in_every_cluster_above_the_threshold_and_in_its_most_probable
 def test_the_number_of_clusters_has_the_lowest_bic() -> None:
     """BIC = p ln n - 2 ln L with p = (k - 1) + k d + k d (d + 1) / 2, of all numbers below that of the points."""
     points = blobs(7, [[0, 0], [4, 0], [0, 4]])
-    config = RaptorConfig(most_clusters=6)
+    config = replace(PLAIN, most_clusters=6)
 
     def bic(clusters: int) -> float:
         mixture: Any = GaussianMixture(clusters, random_state=config.seed).fit(points)
@@ -69,21 +71,21 @@ def test_the_number_of_clusters_has_the_lowest_bic() -> None:
 def test_one_cluster_by_hand() -> None:
     """Four points at (±1, 0), (0, ±1): mean 0, covariance I/2, density e^-1 / π each, five parameters."""
     points = np.array([[1.0, 0], [-1, 0], [0, 1], [0, -1]])
-    mixture = fit_mixture(points, RaptorConfig(most_clusters=2))
+    mixture = fit_mixture(points, replace(PLAIN, most_clusters=2))
     assert mixture.n_components == 1
     assert mixture.bic(points) == pytest.approx(5 * np.log(4) + 8 * (1 + np.log(np.pi)), abs=1e-3)
 
 
 def test_clusters_are_the_groups_that_are_there() -> None:
     vectors = blobs(10, [[0, 0, 9], [9, 0, 0], [0, 9, 0]])
-    clusters = find_clusters(vectors, [1] * 30, RaptorConfig(dimensions=10, most_clusters=5))
+    clusters = find_clusters(vectors, [1] * 30, replace(PLAIN, dimensions=10, most_clusters=5))
     assert sorted(set(itertools.chain(*clusters))) == list(range(30))
     assert all(len({row // 10 for row in cluster}) == 1 for cluster in clusters)
 
 
 def test_a_cluster_that_is_too_long_is_clustered_again() -> None:
     vectors = blobs(10, [[0, 0, 9], [9, 0, 0], [0, 9, 0]])
-    config = RaptorConfig(dimensions=2, most_clusters=4)
+    config = replace(PLAIN, dimensions=2, most_clusters=4)
     short = find_clusters(vectors, [1] * 30, config)
     assert max(map(len, short)) > 3
     clusters = find_clusters(vectors, [10] * 30, replace(config, longest_cluster=30))
@@ -100,7 +102,7 @@ def test_what_cannot_be_told_apart_is_one_cluster_or_cut_in_runs() -> None:
 
 @pytest.mark.parametrize("nodes", [1, 2, 3, 4])
 def test_few_nodes_are_clustered_too(nodes: int) -> None:
-    clusters = find_clusters(blobs(nodes, [[0, 0, 0]]), [1] * nodes, RaptorConfig())
+    clusters = find_clusters(blobs(nodes, [[0, 0, 0]]), [1] * nodes, PLAIN)
     assert sorted(set(itertools.chain(*clusters))) == list(range(nodes))
 
 

@@ -69,9 +69,9 @@ def bench(model: StrongModel, encoder: Encoder) -> Workbench:
 async def test_a_tree_of_summaries(question: Question, recorded: dict[str, Any], encoder: Encoder) -> None:
     model = StrongModel([row for row in recorded["rows"] if row[0] == "summary"], what_is_asked)
     raptor = load_backend("raptor")
-    index = await raptor.build(documents(question), raptor.config(summaries="model"), bench(model, encoder))
+    index = await raptor.build(documents(question), raptor.config(reduction="pca"), bench(model, encoder))
     assert model.check_all_used() == {"summary": 4}
-    (planned,) = raptor.estimate(documents(question), raptor.config(summaries="model"))
+    (planned,) = raptor.estimate(documents(question), raptor.config(reduction="pca"))
     replies = sum(count_tokens(row[3]) for row in recorded["rows"] if row[0] == "summary")
     assert planned.calls == 5 and planned.completion_tokens == pytest.approx(replies, rel=0.3)
     found = await index.find(question.question, 4)
@@ -83,7 +83,7 @@ async def test_a_tree_of_summaries(question: Question, recorded: dict[str, Any],
 async def test_a_graph_with_reports(question: Question, recorded: dict[str, Any], encoder: Encoder) -> None:
     model = StrongModel([row for row in recorded["rows"] if row[0] != "summary"], what_is_asked)
     graph_rag = load_backend("graph_rag")
-    config = graph_rag.config(extraction="model", reports="model")
+    config = graph_rag.config(search="local", smallest_report=3)
     passages, tools = documents(question), bench(model, encoder)
     index = await graph_rag.build(passages, config, tools)
     assert isinstance(index, GraphRagIndex)
@@ -95,7 +95,7 @@ async def test_a_graph_with_reports(question: Question, recorded: dict[str, Any]
     found = await index.find(question.question, 5)
     assert [f.passage.title for f in found[:3]] == ["Chiang Hsiao-wen", "Chiang Hsiao-wu", "Chiang Ching-kuo"]
     assert found[4].passage.title == "Chiang Ching-kuo and his family"
-    asking = GraphRagIndex(passages, index.parts, graph_rag.config(search="global"), tools)
+    asking = GraphRagIndex(passages, index.parts, graph_rag.config(), tools)
     [answer] = await asking.find(question.question, 5)
     assert answer.passage.text.startswith("Chiang Hsiao-wu, among others.")
     assert answer.sources == ("Chiang Ching-kuo", "Chiang Hsiao-wen", "Chiang Hsiao-wu")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -20,7 +21,9 @@ from trailforge.retrieval.indexes import manifest, store
 from trailforge.retrieval.indexes.shards import KeptShards
 from trailforge.retrieval.indexes.store import add_to_index, build_index, open_index, read_manifest
 from trailforge.retrieval.indexes.texts import MappedDocuments, write_texts
-from trailforge.schemas import Document, InvalidInput, OutputError, Passage, RetrievalError
+from trailforge.retrieval.scope import corpus_hash
+from trailforge.retrieval.seals import write_sealed
+from trailforge.schemas import Document, InvalidInput, OutputError, Passage, RetrievalError, to_dict
 
 DOCUMENTS = [
     Document(id="a", title="Mount Ruapehu", text="An active volcano of New Zealand's North Island."),
@@ -101,9 +104,9 @@ def test_what_is_no_index_says_what_to_do(folder: Path, tmp_path: Path) -> None:
     manifest = json.loads((folder / "index.json").read_text())
     for changed in (
         manifest | {"documents": 2},
-        manifest | {"format": 3},
+        manifest | {"format": 4},
         [],
-        {"format": 2},
+        {"format": 3},
         {n: v for n, v in manifest.items() if n != "seal"},
     ):
         (folder / "index.json").write_text(json.dumps(changed))
@@ -235,7 +238,8 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> LengthsBackend:
     declared = Backend(
         name="toy", config=LengthsConfig, build=made.build, open=made.open, add=made.add, needs_encoder=False
     )
-    monkeypatch.setattr(store, "load_backend", lambda name: declared)
+    for module in (store, manifest):
+        monkeypatch.setattr(module, "load_backend", lambda name: declared)
     return made
 
 
@@ -398,3 +402,19 @@ def test_all_shards_are_told_of(tmp_path: Path) -> None:
     asyncio.run(shards("lengths", LengthsBackend().count, ["a", "b", "c"], 2))
     assert told == [("lengths", 1, 2), ("lengths", 2, 2)]
     assert os.listdir(tmp_path) == ["lengths"]
+
+
+def test_an_index_of_before_is_read_as_the_plain_build_and_keeps_its_hash(tmp_path: Path) -> None:
+    """A paper's name stood for what was built without a model."""
+    folder = tmp_path / "index"
+    made = asyncio.run(build_index(DOCUMENTS, folder, "hyper_graph_rag_plain"))
+    earlier = to_dict(replace(made, format=manifest.EARLIER, backend="hyper_graph_rag"))
+    del earlier["seal"]
+    write_sealed(folder / "index.json", earlier)
+    before = {name: value for name, value in earlier.items() if name != "figures"}
+    before["corpus"] = {name: value for name, value in before["corpus"].items() if name != "name"}
+    assert corpus_hash(folder) == hashlib.sha256(json.dumps(before, sort_keys=True).encode()).hexdigest()
+    assert read_manifest(folder).backend == "hyper_graph_rag_plain"
+    assert asyncio.run(open_index(folder).find("lake", 1))
+    write_sealed(folder / "index.json", earlier | {"model": "m"})
+    assert read_manifest(folder).backend == "hyper_graph_rag", "a model had written it"

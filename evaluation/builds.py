@@ -1,0 +1,110 @@
+"""How the back ends of an evaluation are built that are none yet, and who is asked where one asks a model.
+
+built = read_build("hippo_rag", {})                  the index preset of that name, else the back end alone
+async with IndexWriter(...).asking() as asker:       with the evaluation's own ledger and caps
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from trailforge.inference import Caps, Meter, ModelClient, Prices, ledger_url, open_ledger
+from trailforge.inference.asker import Asker
+from trailforge.inference.provider.urls import check_server_url
+from trailforge.pipelines.dataset import LEDGER
+from trailforge.pipelines.index_config import IndexConfig, read_index_preset
+from trailforge.pipelines.runs.config import ModelConfig
+from trailforge.presets import index_preset_names
+from trailforge.retrieval.backends import BACKENDS, load_backend
+from trailforge.schemas import InvalidInput
+
+
+def buildable() -> tuple[str, ...]:
+    """What can be built by its name alone: back ends, and the methods that index presets build."""
+    return tuple(dict.fromkeys((*BACKENDS, *index_preset_names())))
+
+
+def read_build(name: str, options: Mapping[str, Any]) -> IndexConfig:
+    """How an index of this name is built, or one by a preset's file, with these numbers over its own.
+
+    Raises `InvalidInput` for numbers that its back end does not have.
+    """
+    named = name in index_preset_names() or name not in BACKENDS
+    config = read_index_preset(name) if named else IndexConfig(backend=name)
+    return replace(config, options=config.options | dict(options))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexWriter:
+    """Who is asked by back ends that ask a model, while they are built and searched."""
+
+    folder: Path
+    """Of the evaluation, whose ledger has the replies."""
+    model: ModelConfig
+    caps: Caps = field(default_factory=Caps)
+
+    @property
+    def prices(self) -> Prices | None:
+        """Of its tokens; None: not known."""
+        return None if self.model.prices == Prices() else self.model.prices
+
+    @contextlib.asynccontextmanager
+    async def asking(self) -> AsyncIterator[Asker]:
+        """The model, with the ledger. Raises `ServerUnavailable` at once where it is not there."""
+        ledger = open_ledger(ledger_url(""), self.folder / LEDGER, run=self.folder.name)
+        client = ModelClient(self.model.client(self.caps), ledger)
+        try:
+            await client.check()
+            yield Asker(client=client, model=self.model.name, style="chat", seed=0, meter=Meter())
+        finally:
+            await client.aclose()
+
+
+def choose_writer(
+    named: str | None,
+    builder: ModelConfig | None,
+    model: ModelConfig,
+    served: tuple[str, str],
+    folder: Path,
+    caps: Caps,
+) -> IndexWriter | None:
+    """Who is asked: the one that is named (`URL#MODEL`), a preset's, or the evaluated model.
+
+    `model`: how that is asked, `served`: at which URL, by which name. None: it is of no server, and is asked for
+    nothing else. Raises `InvalidInput` for what names no server's model.
+    """
+    url, name = served
+    evaluated = replace(model, url=url, name=name) if "://" in url else None
+    chosen = builder or evaluated
+    if named is not None:
+        check_server_url(named, "--build-model")
+        url, _, name = named.partition("#")
+        if "://" not in url or not name:
+            raise InvalidInput(f"{named!r}: expected URL#MODEL", field="--build-model")
+        chosen = replace(chosen or ModelConfig(), url=url, name=name)
+    return None if chosen is None else IndexWriter(folder=folder, model=chosen, caps=caps)
+
+
+def refuse_without_writer(backend: str, config: Any) -> None:
+    """Raises `InvalidInput` for a back end that asks a model, where the evaluated one is of no server."""
+    declared = load_backend(backend)
+    if declared.asks_model(config):
+        other = f", or take {declared.plain}, which asks none" if declared.plain else ""
+        raise InvalidInput(f"{backend} asks a model: say which (--build-model URL#MODEL){other}", field="--backend")
+
+
+def describe_build(config: Mapping[str, Any]) -> str:
+    """What a `BackendChoice` searches, for a table: back end with what is unusual of it, who wrote it, and its cut."""
+    name = str(config.get("backend", ""))
+    parts = [load_backend(name).describe(config) if name in BACKENDS else name]
+    if model := config.get("model"):
+        parts.append(f"by {model}")
+    if (asked := config.get("asks")) and asked != model:
+        parts.append(f"searches ask {asked}")
+    if tokens := config.get("chunk_tokens"):
+        parts.append(f"passages of {tokens} tokens")
+    return ", ".join(filter(None, parts))

@@ -1,0 +1,98 @@
+"""How an index is built, from one file: back end with its numbers, cut of the corpus, encoder, and who writes.
+
+config = read_index_preset("hippo_rag")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from trailforge.pipelines.runs.config import ModelConfig
+from trailforge.presets import load_index_preset
+from trailforge.retrieval.backends import Backend, load_backend
+from trailforge.retrieval.corpus import Chunking
+from trailforge.schemas import InvalidInput, from_dict, located
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexConfig:
+    """What an index preset says."""
+
+    backend: str
+    options: dict[str, Any] = field(default_factory=dict)
+    """Numbers of the back end other than its own."""
+    encoder: str = ""
+    """Empty: the packaged one, where one is needed."""
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    chunk_tokens: int | None = None
+    """Documents are cut into passages of at most so many tokens; None: they are not."""
+    chunk_overlap: int = 0
+    """Tokens that neighbouring passages share."""
+    model: ModelConfig = field(default_factory=lambda: ModelConfig(url=""))
+    """Who writes what a model writes. Without a URL it has to be said who."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for a back end that there is not, numbers that it does not have, and odd lengths."""
+        _ = self.chunking
+        with located(section="options"):
+            self.declared.read_numbers(self.options)
+
+    @property
+    def declared(self) -> Backend:
+        """Its back end."""
+        return load_backend(self.backend)
+
+    @property
+    def chunking(self) -> Chunking | None:
+        """How documents are cut; None: not at all."""
+        return Chunking(tokens=self.chunk_tokens, overlap=self.chunk_overlap) if self.chunk_tokens else None
+
+    def with_encoder(
+        self, encoder: str | None, query_prefix: str | None = None, passage_prefix: str | None = None
+    ) -> IndexConfig:
+        """With what is said of the encoder; the prefixes of a preset are its own encoder's."""
+        said = {"encoder": encoder, "query_prefix": query_prefix, "passage_prefix": passage_prefix}
+        usual = {} if encoder in (None, self.encoder) else {"query_prefix": "", "passage_prefix": ""}
+        return replace(self, **usual | {name: text for name, text in said.items() if text is not None})
+
+    def with_chunks(self, tokens: int | None, overlap: int | None) -> IndexConfig:
+        """With what is said of passages; the overlap of a preset is that of its own length."""
+        if overlap and (tokens or self.chunk_tokens) is None:
+            problem = "passages overlap where documents are cut: give --chunk-tokens, too"
+            raise InvalidInput(problem, field="--chunk-overlap")
+        usual = self if tokens is None else replace(self, chunk_tokens=tokens, chunk_overlap=0)
+        return usual if overlap is None else replace(usual, chunk_overlap=overlap)
+
+    def numbers(self, options: Mapping[str, Any] | None = None) -> Any:
+        """The back end's configuration with these options over its own. Raises as `Backend.read_numbers`."""
+        return self.declared.read_numbers({**self.options, **(options or {})})
+
+
+def choose_index(preset: str | None, backend: str | None, options: Mapping[str, Any]) -> IndexConfig:
+    """What a preset says, or the back end alone (None: `dense`), with these options.
+
+    Raises as `read_index_preset` and `Backend.read_numbers`.
+    """
+    config = IndexConfig(backend=backend or "dense") if preset is None else read_index_preset(preset)
+    if backend not in (None, config.backend):
+        raise InvalidInput(f"the preset {preset} builds {config.backend}: leave it out", field="--backend")
+    try:
+        config.numbers(options)
+    except InvalidInput as error:
+        raise InvalidInput(error.problem, field=f"--set {error.field}") from None
+    return replace(config, options=config.options | dict(options))
+
+
+def read_index_preset(name_or_path: str) -> IndexConfig:
+    """What an index preset, by name or by a YAML file's path, says.
+
+    Raises `InvalidInput` that names preset and field.
+    """
+    content = load_index_preset(name_or_path)
+    with located(file=f"preset {name_or_path}"):
+        if isinstance(model := content.get("model"), dict):
+            content = content | {"model": {"url": "", **model}}
+        return from_dict(IndexConfig, content)
