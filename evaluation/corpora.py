@@ -310,18 +310,10 @@ class Corpora:
         """What is to be built and asks a model for it: name, back end with its numbers, and the passages."""
         for source in self.sources:
             built = source.built
-            if (
-                built is None
-                or self._index(source).exists()
-                or "build" not in built.declared.asks_model(built.numbers())
-            ):
+            if built is None or self._index(source).exists() or not _asks(built):
                 continue
             documents = list(self._documents())
-            passages = (
-                list(cut(documents, built.chunking, lambda texts: [count_tokens(each) for each in texts]))
-                if built.chunking
-                else documents
-            )
+            passages = list(cut(documents, built.chunking, _count_each)) if built.chunking else documents
             yield source.name, built.declared, built.numbers(), passages
 
     def _prepare(self, source: BackendSource, report: Report | None) -> BackendChoice:
