@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.retrieval.backends.support import TableEncoder, bench
+from tests.retrieval.support import run
 from tests.support.rows import trajectory
 from trailforge import Document, InvalidInput, KgStore, Plan, to_networkx
 from trailforge.graphs import save_graphml
@@ -63,7 +64,7 @@ TREE = SearchTree(
 
 
 def test_a_plan_has_what_it_asks_and_in_which_order() -> None:
-    graph = to_networkx(Plan(sub_questions=("Who directed M?", "Who wrote N?", "Did #1 know #2?")))
+    graph: Any = to_networkx(Plan(sub_questions=("Who directed M?", "Who wrote N?", "Did #1 know #2?")))
     assert sorted(graph.edges) == [(1, 3), (2, 3)]
     assert [graph.nodes[place]["level"] for place in (1, 2, 3)] == [0, 0, 1]
     assert [place for place in graph if graph.out_degree(place) == 0] == [3]
@@ -73,19 +74,19 @@ def test_a_plan_has_what_it_asks_and_in_which_order() -> None:
 
 def test_a_trajectory_is_its_plan_with_the_answers_that_were_found() -> None:
     row = trajectory()
-    graph = to_networkx(row)
+    graph: Any = to_networkx(row)
     assert len(graph) == len(row.plan) and graph.nodes[len(row.plan)]["answer"] == row.final_answer
 
 
 def test_a_tree_leads_from_plans_to_finer_plans() -> None:
-    graph = to_networkx(TREE)
+    graph: Any = to_networkx(TREE)
     assert list(graph.edges) == [(0, 1)] and graph.nodes[1]["plan"].split("\n")[1] == "Where was #1 born?"
     assert nx.is_arborescence(graph)
 
 
 def test_an_nl_dag_has_its_queries_and_its_levels_are_generations() -> None:
     plan = parse("Nodes:\nA: one (News)\nB: two (General)\nC: three (Academic)\nEdges:\nB -> A; C -> A")
-    graph = to_networkx(plan)
+    graph: Any = to_networkx(plan)
     assert dict(graph.nodes["B"]) == {"query": "two", "tool": "General"}
     assert [[each.node_id for each in level] for level in levels(plan)] == [["B", "C"], ["A"]]
     assert isinstance(plan, SearchPlan) and nx.is_directed_acyclic_graph(graph)
@@ -95,14 +96,14 @@ def test_triples_are_edges_with_their_labels() -> None:
     found = [
         KgTriple(head="Q1", relation="P19", tail="Q2", head_label="Lang", relation_label="born in", tail_label="V")
     ]
-    graph = to_networkx(found)
+    graph: Any = to_networkx(found)
     assert graph.edges["Q1", "Q2", "P19"]["label"] == "born in" and graph.nodes["Q2"]["label"] == "V"
 
 
 def test_of_a_knowledge_graph_what_lies_around_entities(store_folder: Path) -> None:
     store = KgStore.open(store_folder)
     found = {(each.head, each.tail, each.relation) for each in store.triples_of("E0003")}
-    graph = to_networkx(store, around=["E0003"])
+    graph: Any = to_networkx(store, around=["E0003"])
     assert set(graph.edges(keys=True)) == found and len(found) > 2
     assert to_networkx(store, around=["E0003"], most=2).number_of_edges() == 2
 
@@ -121,7 +122,7 @@ def test_of_a_back_end_what_lies_around_a_name(name: str) -> None:
     backend = load_backend(name)
     for package in backend.packages + backend.build_packages(backend.config()):
         pytest.importorskip(package)
-    index: Any = asyncio.run(backend.build(DOCUMENTS, backend.config(), bench(TableEncoder({}))))
+    index: Any = run(backend.build(DOCUMENTS, backend.config(), bench(TableEncoder({}))))
     graph = neighbourhood(index, ["Vienna"], hops=3)
     passages = {data["id"] for _, data in graph.nodes(data=True) if data["kind"] == "passage"}
     assert {"l", "v"} <= passages and "o" not in passages
@@ -161,7 +162,7 @@ def test_an_open_index_has_a_graph_or_says_that_it_has_none(tmp_path: Path) -> N
 
 
 def test_graphml_is_read_back_without_what_xml_cannot_say(tmp_path: Path) -> None:
-    graph = to_networkx(Plan(sub_questions=("Who\x00 is\x0b it?", "Where was #1 born?")))
+    graph: Any = to_networkx(Plan(sub_questions=("Who\x00 is\x0b it?", "Where was #1 born?")))
     save_graphml(graph, tmp_path / "plan.graphml")
     read = nx.read_graphml(tmp_path / "plan.graphml", node_type=int)
     assert read.nodes[1]["sub_question"] == "Who is it?" and list(read.edges) == [(1, 2)]

@@ -49,7 +49,7 @@ EPISODES = (
 async def kg_rows(folder: Path) -> tuple[KgTrajectory, ...]:
     folder.mkdir()
     config = KgGeneratorConfig(episodes=len(EPISODES), top_k=2)
-    return (await generate(QUESTION, context(store(folder), agent(*EPISODES), config))).rows
+    return tuple((await generate(QUESTION, context(store(folder), agent(*EPISODES), config))).rows)
 
 
 async def search_rows() -> list[SearchEpisode]:

@@ -320,7 +320,9 @@ class VerlFiles:
         folder = out.absolute() / "verl"
         (folder / "rl").mkdir(parents=True, exist_ok=True)
         opened = open_set(training_set)
-        for split in (each for each in SPLITS if each == "train" or opened.row_count("rl", each)):
+        for split in SPLITS:
+            if split == "validation" and not opened.row_count("rl", split):
+                continue
             asked = enumerate(questions_left(training_set, split, self.recipe.protocol, self.audited, out))
             rows = [rl_row(row, split, number) for number, row in asked]
             pq.write_table(pa.Table.from_pylist(rows, schema=RL), folder / f"rl/{split}.parquet")
