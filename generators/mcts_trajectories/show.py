@@ -101,7 +101,9 @@ def turns_of_mistake(row: Trajectory) -> dict[int, StyledText]:
     if mistake is None or mistake + 1 >= len(row.steps):
         return {}
     story = told_story(row)
-    asked = story.searches().index(mistake)
+    searches = story.searches()
+    if mistake not in searches or len(turns) <= (asked := searches.index(mistake)) + 1:
+        return {}  # `verify` says what is wrong with a conversation that is not of these steps
     asks, mends = turns[asked], turns[asked + 1]
     notes = {asks: StyledText("begins the step that goes wrong", "wrong")}
     notes |= {number: StyledText("what the wrong step found", "wrong") for number in range(asks + 1, mends)}
