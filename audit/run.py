@@ -82,7 +82,9 @@ class AuditRequest:
 
     def read(self) -> list[Question | InvalidRow]:
         """The rows of the file. Raises `InvalidInput` for none."""
-        rows = read_questions(self.questions, format=self.question_format, column_map=self.column_map)
+        rows = read_questions(
+            self.questions, format=self.question_format, column_map=self.column_map, kinds=("text", "set")
+        )
         found = list(islice(rows, self.limit))
         if not found:
             raise InvalidInput("holds no questions", file=self.questions)

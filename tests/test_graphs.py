@@ -117,7 +117,7 @@ def store_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["linear_rag", "hippo_rag", "hyper_graph_rag", "graph_rag"])
+@pytest.mark.parametrize("name", ["linear_rag", "hippo_rag_plain", "hyper_graph_rag_plain", "graph_rag_plain"])
 def test_of_a_back_end_what_lies_around_a_name(name: str) -> None:
     backend = load_backend(name)
     for package in backend.packages + backend.build_packages(backend.config()):

@@ -172,6 +172,9 @@ def mismatch(row: Trajectory) -> str:
     turns, ending = row.messages[2:-1], row.messages[-1].content
     if len(turns) != 2 * len(searched):
         return f"it has {len(turns) // 2} searches, the row {len(searched)}"
+    told = sum(span.kind in ("claim", "mistake") for span in row.spans)
+    if row.spans and told != len(row.steps):
+        return f"it tells what {told} steps read in its searches, the row has {len(row.steps)}"
     for number, (asking, found, step) in enumerate(zip(turns[::2], turns[1::2], searched, strict=True), start=1):
         try:
             asked = REACT.parse_turn(asking.content, strict=True).search

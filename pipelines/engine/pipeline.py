@@ -88,7 +88,14 @@ def run_pipeline(
         if is_dask(beam_options):
             _run_on_dask(work, folder, attempt, missing, beam_options, patience)
         else:
-            _run_on_beam(RunShards(work, str(folder), attempt), folder, missing, beam_options, patience)
+            pipeline = beam.Pipeline(options=PipelineOptions(list(beam_options)))
+            spread = spread_elements(pipeline, "Shards", missing, "Spread", is_alone=has_one_worker(beam_options))
+            _ = spread | "Run" >> beam.ParDo(RunShards(work, str(folder), attempt))
+            if is_local(beam_options):
+                pipeline.run().wait_until_finish()
+            else:
+                check_runner(beam_options)  # it may have gone since the last try, and Beam asks it for minutes
+                _run_elsewhere(pipeline, folder, patience)
         _check_finished(folder, shards)
     except Exception as error:
         raise noted_error(folder) or error from error
@@ -121,19 +128,6 @@ async def _look_up(work: ModelWork, keys: Sequence[str]) -> dict[str, Usage | No
         key: reply and Usage(calls=1, prompt_tokens=reply.prompt_tokens, completion_tokens=reply.completion_tokens)
         for key, reply in found.items()
     }
-
-
-def _run_on_beam(
-    do_fn: RunShards, folder: Path, shards: Sequence[Shard], beam_options: Sequence[str], patience: Patience
-) -> None:
-    pipeline = beam.Pipeline(options=PipelineOptions(list(beam_options)))
-    spread = spread_elements(pipeline, "Shards", shards, "Spread", is_alone=has_one_worker(beam_options))
-    _ = spread | "Run" >> beam.ParDo(do_fn)
-    if is_local(beam_options):
-        pipeline.run().wait_until_finish()
-    else:
-        check_runner(beam_options)  # it may have gone since the last try, and Beam asks it for minutes
-        _run_elsewhere(pipeline, folder, patience)
 
 
 def _run_elsewhere(pipeline: beam.Pipeline, folder: Path, patience: Patience) -> None:
@@ -179,7 +173,7 @@ class RunShards(beam.DoFn):
     def process(self, shard: Shard) -> None:
         """Start a shard."""
         assert self._worker is not None
-        self._running.append(self._loop.soon(self._worker.run_shard(shard)))
+        self._running.append(asyncio.run_coroutine_threadsafe(self._worker.run_shard(shard), self._loop.loop))
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Wait for the bundle's shards. An error cancels the others: the ledger keeps what they paid for."""

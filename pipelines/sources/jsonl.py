@@ -50,6 +50,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     "dataset": ("dataset",),
     "answer_id": ("answerid",),
     "options": ("options",),
+    "correct_options": ("correctoptions",),
     "answer_set": ("answerset",),
 }
 """Columns by field, as `rows.tables.find_columns` takes them."""
@@ -145,6 +146,7 @@ def _asked(row: Fields, columns: Mapping[str, str]) -> tuple[str, str, dict[str,
     if not row.has(columns.get("options", "")) or row.values[columns["options"]] in ([], "[]"):
         return question, _needed(row, column), {}
     options = _options(row, columns["options"])
+    column = correct if row.texts(correct := columns.get("correct_options", "")) else column
     letters = _correct_letters(row, column, options)
     return question, ", ".join(letters), {"options": options, "correct_options": letters}
 

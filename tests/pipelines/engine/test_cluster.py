@@ -16,7 +16,7 @@ from tests.pipelines.engine.test_shards import echo_work, runs, spooled
 from trailforge.inference import Usage
 from trailforge.pipelines.engine import cluster, dask_jobs, pipeline
 from trailforge.pipelines.engine.attempts import Patience, begin_attempt
-from trailforge.pipelines.engine.beam_work import Begin, beam_pipeline
+from trailforge.pipelines.engine.beam_work import Begin, beam_pipeline, spread_elements
 from trailforge.pipelines.engine.cluster import ClusterPlace, check_one_machine, parse_cluster, read_cluster
 from trailforge.pipelines.engine.dask_jobs import run_tasks
 from trailforge.pipelines.engine.runners import LOCAL, beam_options
@@ -164,8 +164,11 @@ def test_a_runner_that_leaves_shards_out_and_reports_success_is_found_out(
         list(do_fn.finish_bundle())
         do_fn.teardown()
 
+    def spread_fewer(at: Any, name: str, elements: Any, *given: Any, **more: Any) -> Any:
+        return spread_elements(at, name, elements[:-1], *given, **more)
+
     monkeypatch.setattr(pipeline, "_run_on_dask", do_less)
-    monkeypatch.setattr(pipeline, "_run_on_beam", do_less)
+    monkeypatch.setattr(pipeline, "spread_elements", spread_fewer)
     with pytest.raises(ClusterError, match=f"reports success, but 1 of {len(shards)} shards have no receipt"):
         pipeline.run_pipeline(echo_work(tmp_path), tmp_path, shards, runner)
 

@@ -87,8 +87,9 @@ def declared(name: str) -> Backend:
 
 def main(number: int, arguments: list[str]) -> None:
     """Run the command up to there."""
-    from trailforge.retrieval import backends
-    from trailforge.retrieval.indexes import store
+    from trailforge.pipelines import index_config
+    from trailforge.retrieval import backends, retrievers
+    from trailforge.retrieval.indexes import manifest, store
 
     replace, renames = os.replace, 0
 
@@ -100,7 +101,8 @@ def main(number: int, arguments: list[str]) -> None:
         replace(source, target)
 
     os.replace = os.rename = dying
-    backends.load_backend = store.load_backend = declared
+    for module in (backends, retrievers, store, manifest, index_config):
+        module.load_backend = declared
     cli.main(arguments)
 
 
