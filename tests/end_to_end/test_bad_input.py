@@ -183,7 +183,7 @@ def _musique(*paragraphs: Any) -> Any:
     ("first", "row", "field", "problem"),
     [
         (question(7), '{"id": "x", "question": ', None, "not JSON (Expecting value"),
-        (question(7), _without_answer(), "answer", "no column for the answer"),
+        (question(7), _without_answer(), "answer", "no answer"),
         (question(7), question(0, answer=" "), "answer", "empty"),
         (
             question(7),
