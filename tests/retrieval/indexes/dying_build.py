@@ -102,7 +102,7 @@ def main(number: int, arguments: list[str]) -> None:
 
     os.replace = os.rename = dying
     for module in (backends, retrievers, store, manifest, index_config):
-        module.load_backend = declared
+        vars(module)["load_backend"] = declared
     cli.main(arguments)
 
 
