@@ -50,7 +50,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-core test-vllm test-engine kills kills-cluster fuzz properties lint types check bench golden lock clean
+.PHONY: help install demo test test-core test-vllm test-engine kills kills-cluster rehearse fuzz properties lint types check bench golden lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -131,6 +131,9 @@ kills: install  ## kill -9 of real runs, 20 a data set, and go on: half an hour;
 
 kills-cluster: install  ## workers killed and stopped, schedulers killed, on a cluster; ARGS="kg-questions --kills 3 --fault worker"
 	@$(BIN)/python -m tests.end_to_end.cluster_kills $(ARGS)
+
+rehearse: install  ## what `trailforge launch` writes, run by stand-ins of Slurm and Kubernetes with real Dask and PostgreSQL: two minutes
+	@TRAILFORGE_REHEARSE=1 $(BIN)/python -m pytest -m slow tests/launching $(ARGS)
 
 lint: install  ## ruff: rules and format
 	@$(BIN)/ruff check .

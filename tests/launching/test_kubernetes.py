@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ _PATIENCE_S = 400.0
 
 
 @pytest.mark.slow
+@pytest.mark.skipif("TRAILFORGE_REHEARSE" not in os.environ, reason="`make rehearse` runs it")
 def test_a_run_goes_on_in_another_pod_and_pays_for_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,7 @@ def written(home: Path, monkeypatch: pytest.MonkeyPatch, settings: Mapping[str, 
 
 
 @pytest.mark.slow
+@pytest.mark.skipif("TRAILFORGE_REHEARSE" not in os.environ, reason="`make rehearse` runs it")
 @pytest.mark.skipif(programs_folder() is None, reason="PostgreSQL is not installed here (no initdb)")
 def test_a_run_goes_on_in_the_next_allocation_and_pays_for_nothing_twice(
     home: Path, monkeypatch: pytest.MonkeyPatch
