@@ -130,8 +130,10 @@ def test_a_time_of_day_is_one_time_only(hour: int, minute: int, other_hour: int,
 
 @given(st.integers(2, 89), st.integers(2, 89))
 def test_a_roman_numeral_is_one_number_only(number: int, other: int) -> None:
-    roman = "".join(("", *"X XX XXX XL L LX LXX LXXX".split())[number // 10 : number // 10 + 1])
-    roman += ("", *"I II III IV V VI VII VIII IX".split())[number % 10]
+    roman, left = "", number
+    for sign, worth in (("L", 50), ("XL", 40), ("X", 10), ("IX", 9), ("V", 5), ("IV", 4), ("I", 1)):
+        roman += sign * (left // worth)
+        left %= worth
     if len(roman) > 1:
         assert restate_numerals(f"Part {roman}") == f"Part {number}"
         assert mcts_reward(f"Part {other}", [f"Part {roman}"]) == float(number == other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -149,8 +150,12 @@ async def test_a_lost_process_frees_its_calls_for_the_others() -> None:
     site.still.add("a")
     site.center.lose("a")
     permits = [await asyncio.wait_for(other.acquire(), 10) for _ in range(3)]
+    late = asyncio.create_task(other.acquire())
+    await settled()
+    assert not late.done() and not waiting.done(), "three are free, and what the lost one waited for is forgotten"
     for permit in permits:
         other.replied(permit)
+    other.replied(await asyncio.wait_for(late, 10))
     waiting.cancel()
 
 
@@ -161,10 +166,12 @@ async def test_a_process_that_is_not_heard_of_for_a_lease_is_lost(monkeypatch: p
     for _ in range(3):
         await still.acquire()
     site.still.add("a")
-    waiting = asyncio.create_task(other.acquire())
-    while not waiting.done():  # as each beat of any process looks for those who are lost
-        site.links["b"].tell(op="beat")
-        await asyncio.sleep(0.02)
+    waiting, began = asyncio.create_task(other.acquire()), time.monotonic()
+    async with asyncio.timeout(10):
+        while not waiting.done():  # as each beat of any process looks for those who are lost
+            site.links["b"].tell(op="beat")
+            await asyncio.sleep(0.02)
+    assert time.monotonic() - began >= 0.15, "it has its calls for the whole lease"
     other.replied(waiting.result())
 
 
@@ -294,7 +301,13 @@ async def test_who_leaves_says_so() -> None:
     throttle = site.throttle("a")
     for _ in range(3):
         await throttle.acquire()
-    await site.links["a"].aclose()
     other = site.throttle("b")
-    other.replied(await asyncio.wait_for(other.acquire(), 10))
-    await LimitsLink(LIMITS, print).aclose()
+    waiting = asyncio.create_task(other.acquire())
+    await settled()
+    assert not waiting.done() and site.seen["leave"] == 0
+    await site.links["a"].aclose()
+    other.replied(await asyncio.wait_for(waiting, 10))
+    assert site.seen["leave"] == 1
+    unused: list[list[Message]] = []
+    await LimitsLink(LIMITS, unused.append).aclose()
+    assert unused == []
