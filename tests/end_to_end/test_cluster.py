@@ -11,29 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.end_to_end.elsewhere import check_bundles, trajectory_files
 from tests.end_to_end.kills import CASES, Site, changed_files, finished_files, site_of
 from tests.end_to_end.support import trailforge
-from tests.pipelines.bundles_support import begin_run, run_until
 from tests.support import dask_cluster, model_server
-from tests.support.bundle_rows import sample_documents
-from tests.support.bundle_world import write_documents
-from tests.support.files import contents, digests
-from trailforge.flows.configuration import configuration_of
-from trailforge.generators.mcts_trajectories import DATASET as MCTS
-from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs.verify import verify_run
 
 pytest.importorskip("distributed")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
-
-BUNDLES_PRESET = """\
-encoder: {{name: "{url}#words"}}
-content: {{min_words: 20, min_characters: 100}}
-bundles: {{method: partitioned, part_size: 4, within: greedy, min_cosine: 0.25}}
-output: {{documents_per_shard: 3}}
-"""
-FOLDERS = ("inputs", "documents", "rejected", "embeddings", "bundles", "bundle_inputs", "plots", "shards")
-"""That a run has before the questions."""
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +34,6 @@ def site(tmp_path: Path) -> Iterator[Site]:
     preset = case.preset.replace("questions_in_flight: 8", "questions_in_flight: 4")
     with site_of(replace(case, preset=preset), tmp_path / "site", {}) as site:
         yield site
-
-
-def rows(folder: Path) -> dict[str, str]:
-    """Rows and receipts of a run, byte for byte."""
-    files = [p for t in MCTS.tables for p in folder.glob(f"{t}/*.parquet")] + list(folder.glob("shards/*.json"))
-    return digests(folder, files)
 
 
 def test_a_killed_worker_costs_its_own_shards_and_a_late_one_gets_work(
@@ -76,7 +55,7 @@ def test_a_killed_worker_costs_its_own_shards_and_a_late_one_gets_work(
         assert process.wait(300) == 0, site.log(out) + cluster.log()
     finally:
         process.end_group()
-    assert rows(out) == rows(whole)
+    assert trajectory_files(out) == trajectory_files(whole)
     assert not changed_files(out, finished)
     asked = site.asked()
     assert len(set(asked)) == calls, "it asked other things"
@@ -112,24 +91,8 @@ def test_workers_of_a_killed_command_stop_and_the_same_command_goes_on(
 
 
 def test_bundles_are_those_of_a_local_run(cluster: dask_cluster.DaskCluster, tmp_path: Path) -> None:
-    """Their stages ask no model, and meet by key. The run's folder is named from where the command stands."""
-    preset, source, out = tmp_path / "preset.yaml", tmp_path / "documents.jsonl", tmp_path / "clustered"
-    documents = sample_documents()
-    write_documents(source, [*documents[:4], documents[4], *documents[16:20]])
     with model_server.running() as url:
-        preset.write_text(BUNDLES_PRESET.format(url=url))
-        config = configuration_of(load_dataset("document_bundles"), str(preset))
-        run_until(tmp_path / "local", begin_run(tmp_path / "local", source, replace(config, questions=False)))
-        ended = trailforge(
-            *("document-bundles", "--bundles-only", "--documents", source, "--preset", preset),
-            *("--out", os.path.relpath(out, Path(__file__).parents[2]), *cluster.options),
-            timeout_s=300,
-        )
-    assert ended.code == 0, f"{ended.err}\n{cluster.log()}"
-    (out / "plots" / "funnel.png").unlink()  # drawn with the card, which the local run has not come to
-    for name in FOLDERS:
-        assert contents(out / name) == contents(tmp_path / "local" / name), name
-    assert len(contents(out / "bundles")) == 1 and len(contents(out / "documents")) == 3
+        check_bundles(tmp_path, url, cluster.options, cluster.log)
 
 
 def test_a_scheduler_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
