@@ -30,9 +30,9 @@ from trailforge.pipelines.audited import (
 from trailforge.pipelines.engine.files import output_errors, sha256_of, write_atomically, write_text
 from trailforge.pipelines.engine.shards import file_entry
 from trailforge.pipelines.sources import InvalidRow, read_questions
-from trailforge.retrieval import Retrieval, RetrievalConfig, Retriever, open_index, open_retrieval, read_corpus
+from trailforge.retrieval import Retrieval, Retriever, RetrieverConfig, open_index, open_retrieval, read_corpus
 from trailforge.retrieval.indexes.manifest import read_manifest
-from trailforge.retrieval.scope import corpus_hash, over_documents
+from trailforge.retrieval.scope import corpus_hash
 from trailforge.retrieval.seals import SEAL, seal
 from trailforge.schemas import (
     Count,
@@ -185,15 +185,14 @@ async def audit_questions(
 
 def _open(request: AuditRequest, wanted: Sequence[WantedDocument]) -> _Searched:
     if request.searched is None:
-        config = RetrievalConfig(scope="question", kind=request.kind)
-        return _Searched(open_retrieval(config), None)
+        return _Searched(open_retrieval(RetrieverConfig(kind=request.kind)), None)
     if request.searched.is_dir():
         index = open_index(request.searched)
         return _Searched(Retrieval(None, index), Shelf.over(index.documents, wanted))
     documents = list(read_corpus(request.searched))
     if not documents:
         raise InvalidInput("holds no passages", file=request.searched)
-    retrieval = over_documents(documents, RetrievalConfig(kind=request.kind))
+    retrieval = open_retrieval(RetrieverConfig(kind=request.kind), documents)
     return _Searched(retrieval, Shelf.over(documents, wanted))
 
 

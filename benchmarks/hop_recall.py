@@ -26,7 +26,6 @@ from trailforge.mcts.plan import resolve
 from trailforge.pipelines.sources import read_questions
 from trailforge.retrieval import Retrieval, RetrievalConfig, open_retrieval
 from trailforge.retrieval.corpus import read_corpus
-from trailforge.retrieval.scope import over_documents
 from trailforge.schemas import Document, Question
 
 SOURCES = ("musique_original20.jsonl.gz", "musique_reconstructed.jsonl.gz")
@@ -57,7 +56,7 @@ def main() -> None:
     print("| back end | over | " + " | ".join(f"hops@{k}" for k in KS) + " | " + " | ".join(f"all@{k}" for k in KS))
     for kind in options.kinds:
         config = RetrievalConfig(kind=kind)
-        for over, retrieval in (("corpus", over_documents(passages, config)), ("own", open_retrieval(config))):
+        for over, retrieval in (("corpus", open_retrieval(config, passages)), ("own", open_retrieval(config))):
             places = asyncio.run(_places(retrieval, whole))
             of_hops = [place for of_one in places for place in of_one]
             shares = [sum(place < k for place in of_hops) / len(of_hops) for k in KS]
@@ -71,7 +70,7 @@ async def _compare_wordings(passages: Sequence[Document], kinds: Sequence[str]) 
     print("| back end | passages | queries that miss | mended by a rewording | queries that find | lost by one |")
     print("|---|---|---|---|---|---|")
     for kind in kinds:
-        retrieval = over_documents(passages, RetrievalConfig(kind=kind))
+        retrieval = open_retrieval(RetrievalConfig(kind=kind), passages)
         retriever = await retrieval.for_question(Question(id="any", question="Any?", answer="any"))
         for k in (1, 2, 3, 5):
             misses = mended = lost = 0

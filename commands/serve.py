@@ -205,11 +205,12 @@ def _open_graph(folder: Path) -> KgTool:
 
 
 def _open_web(provider: str, url: str, cached: int) -> tuple[ServedIndex, PageReader]:
-    from trailforge.retrieval.scope import RetrievalConfig, open_web
+    from trailforge.retrieval.retrievers import RetrieverConfig
+    from trailforge.retrieval.scope import open_web
     from trailforge.retrieval.service.searching import RankedIndex, ServedIndex
     from trailforge.retrieval.web.pages import PageReader
 
-    found = RankedIndex(open_web(RetrievalConfig(kind="web", web_provider=provider, web_url=url)), "the web")
+    found = RankedIndex(open_web(RetrieverConfig(kind="web", web_provider=provider, web_url=url)), "the web")
     return ServedIndex("web", found, backend="web", cached=cached, at_once=_WEB_AT_ONCE), PageReader()
 
 

@@ -33,14 +33,14 @@ from trailforge.protocols.environment import (
     open_environment,
     open_filters,
 )
-from trailforge.retrieval.backends import Backend, backend_packages, load_backend
+from trailforge.retrieval.backends import Backend, load_backend
 from trailforge.retrieval.corpus import cut, distinct, read_corpus
-from trailforge.retrieval.encoder import check_encoder, encoder_packages
+from trailforge.retrieval.encoder import check_encoder
 from trailforge.retrieval.indexes.manifest import IndexManifest, read_manifest
 from trailforge.retrieval.indexes.shards import Report
 from trailforge.retrieval.indexes.store import build_index
 from trailforge.retrieval.retrievers import WEB, RetrieverConfig, open_encoder, run_apart
-from trailforge.retrieval.scope import ask_server, corpus_hash
+from trailforge.retrieval.scope import ask_server, corpus_hash, index_packages
 from trailforge.retrieval.seals import describe_files, file_hash
 from trailforge.retrieval.service.client import NO_KEY, is_address
 from trailforge.rewards.r_search import TOOLS
@@ -108,14 +108,10 @@ def packages_of(sources: Iterable[BackendSource], search: RetrieverConfig, kg: s
     """
     yield from ("matplotlib", "openai", *(("rapidfuzz",) if kg else ()))
     for source in sources:
-        if source.is_remote:
-            continue
-        if (built := source.built) is None:
-            manifest = read_manifest(Path(source.place))
-            encoder, found = manifest.encoder, load_backend(manifest.backend).packages
-        else:
-            encoder, found = search.encoder_of(built.backend), backend_packages(built.backend, built.numbers())
-        yield from (*found, *(encoder_packages(encoder) if encoder else ()))
+        if (built := source.built) is not None:
+            yield from replace(search, kind=built.backend, options=built.options).packages_over(built.backend)
+        elif not source.is_remote:
+            yield from index_packages(Path(source.place))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

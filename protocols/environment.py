@@ -16,19 +16,17 @@ from typing import Self
 from trailforge.inference import Meter
 from trailforge.inference.asker import Asker
 from trailforge.inference.desk import ServedModel, read_served
-from trailforge.inference.provider.urls import check_server_url
 from trailforge.protocols.episodes import Respond
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.r_search import run_plan
 from trailforge.protocols.result_filters import DocumentFilter, KgFilter, ResultFilter, named_model, open_filter
 from trailforge.protocols.turns import Labels, Observation, Search
-from trailforge.retrieval import PlanToolsConfig, RetrievalConfig, Retriever, Tools, open_retrieval, open_tools
+from trailforge.retrieval import Retriever, RetrieverConfig, Tools, open_retrieval, open_tools
 from trailforge.retrieval.backends import BACKENDS
 from trailforge.retrieval.base import FailureCount, PatientRetriever, SearchPatience
 from trailforge.retrieval.embeddings import encoder_model
 from trailforge.retrieval.kg import KgResult, KgStore, KgTool, KgToolConfig
-from trailforge.retrieval.retrievers import WEB, WEB_KEY, RetrieverConfig
-from trailforge.retrieval.scope import over_documents, resolved
+from trailforge.retrieval.retrievers import WEB
 from trailforge.retrieval.sentences import first_sentences
 from trailforge.retrieval.service.client import SearchClient, connect, is_address
 from trailforge.schemas import (
@@ -47,20 +45,12 @@ Corpus = Path | Sequence[Document] | Sequence[SourceDocument]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnvironmentConfig(PlanToolsConfig):
+class EnvironmentConfig(RetrieverConfig):
     """How agents find documents, in training and evaluation. What the command line says goes over it.
 
-    What is empty is as the index says that is searched; without one a `kind` has to be said. `web_news` and
-    `longest_passage` are for agents that plan; `web_provider`, `web_url`, `web_pages`, graph and filters are for those
-    that do not.
+    What is empty is as the index says that is searched; without one a `kind` has to be said. Graph and filters are for
+    agents that do not plan.
     """
-
-    web_provider: str = ""
-    """See `RetrievalConfig.web_provider`."""
-    web_url: str = ""
-    """See `RetrievalConfig.web_url`."""
-    web_pages: int = 0
-    """See `RetrievalConfig.web_pages`."""
 
     graph: KgToolConfig = field(default_factory=KgToolConfig)
     """How a knowledge graph is searched."""
@@ -72,8 +62,7 @@ class EnvironmentConfig(PlanToolsConfig):
     patience: SearchPatience = field(default_factory=SearchPatience)
 
     def __post_init__(self) -> None:
-        PlanToolsConfig.__post_init__(self)
-        check_server_url(self.web_url, "web_url", WEB_KEY)
+        RetrieverConfig.__post_init__(self)
         if self.document_filter == "model" and self.filter_model is None:
             raise InvalidInput("a filter asks a model: say its url and model", field="filter_model")
 
@@ -221,7 +210,7 @@ def open_environment(
     grammar: Grammar,
     corpus: Corpus | None,
     *,
-    search: PlanToolsConfig | None = None,
+    search: EnvironmentConfig | None = None,
     kg: Path | str | None = None,
     top_k: int = 5,
     asker: Asker | None = None,
@@ -234,14 +223,13 @@ def open_environment(
     package, model or index, and for a damaged graph.
     """
     search = search or EnvironmentConfig()
-    agents = search if isinstance(search, EnvironmentConfig) else EnvironmentConfig()
     is_graph = bool(kg) and grammar.searches == "graph"
-    filters = open_filters(agents, is_graph)  # which is refused before a graph is read
+    filters = open_filters(search, is_graph)  # which is refused before a graph is read
     environment = Environment(
-        kg=_open_graph(kg, agents.graph) if kg and is_graph else None,
+        kg=_open_graph(kg, search.graph) if kg and is_graph else None,
         filters=filters,
         top_k=top_k,
-        patience=search.patience if isinstance(search, EnvironmentConfig) else None,
+        patience=search.patience,
     )
     if grammar.searches == "plan":
         found = () if isinstance(corpus, Path) else corpus or ()
@@ -256,31 +244,21 @@ def open_environment(
 
 
 def _with_documents(
-    environment: Environment, corpus: Corpus | None, search: PlanToolsConfig, asker: Asker | None
+    environment: Environment, corpus: Corpus | None, search: EnvironmentConfig, asker: Asker | None
 ) -> Environment:
-    path = corpus if isinstance(corpus, Path) else None
-    config = _over_all(path, search)
-    if path is not None or search.kind == WEB or config.server:
-        _require_back_end(config)
-        opened, config = open_retrieval(config, asker), resolved(config, asker)
-    elif corpus and not isinstance(corpus, Path):
-        _require_back_end(config)
-        documents = [each.document if isinstance(each, SourceDocument) else each for each in corpus]
-        opened = over_documents(documents, config)
-    else:
+    if not corpus and not search.is_remote:
         return environment
-    searched = _describe(config) | ({"retrieval": opened.name} if config.server else {})
-    return replace(environment, documents=opened.corpus, retriever=opened.name, searched=searched)
-
-
-def _require_back_end(config: RetrievalConfig) -> None:
-    """No back end is taken where neither the configuration nor an index names one."""
-    if not config.kind and not config.server and not (config.corpus_index and Path(config.corpus_index).is_dir()):
+    if not search.kind and not (isinstance(corpus, Path) and corpus.is_dir()):
         raise InvalidInput(
             f"by which back end are documents searched? say retrieval.kind in the preset, or --retrieval: "
             f"{', '.join(BACKENDS)}",
             field="retrieval.kind",
         )
+    if corpus is not None and not isinstance(corpus, Path):
+        corpus = [each.document if isinstance(each, SourceDocument) else each for each in corpus]
+    opened = open_retrieval(search, corpus, asker)
+    searched = _describe(opened.config) | ({"retrieval": opened.name} if search.server else {})
+    return replace(environment, documents=opened.corpus, retriever=opened.name, searched=searched)
 
 
 def _describe(config: RetrieverConfig) -> dict[str, object]:
@@ -291,7 +269,7 @@ def _describe(config: RetrieverConfig) -> dict[str, object]:
         described |= {"encoder": encoder_model(encoder)} | {name: text for name, text in prefixes.items() if text}
     if config.options:
         described["options"] = config.options
-    if isinstance(config, RetrievalConfig) and config.kind == WEB:
+    if config.kind == WEB:
         named = {"web_provider": config.web_provider, "web_url": config.web_url}
         described |= {name: text for name, text in named.items() if text}
     return described
@@ -316,25 +294,6 @@ def check_filters(search: EnvironmentConfig, is_graph: bool) -> None:
 def open_filters(search: EnvironmentConfig, is_graph: bool) -> ResultFilter:
     """Those of what agents search, with a graph or without. Raises as `check_filters`, and as `open_filter`."""
     return open_filter(search.kg_filter if is_graph else "none", search.document_filter, search.filter_model)
-
-
-def _over_all(path: Path | None, search: PlanToolsConfig) -> RetrievalConfig:
-    """One corpus, or the web."""
-    return RetrievalConfig(
-        kind=search.kind,
-        options=search.options,
-        encoder=search.encoder,
-        device=search.device,
-        query_prefix=search.query_prefix,
-        passage_prefix=search.passage_prefix,
-        scope="corpus",
-        corpus_index=path and str(path),
-        web_provider=search.web_provider if isinstance(search, EnvironmentConfig) else "",
-        web_url=search.web_url if isinstance(search, EnvironmentConfig) else "",
-        web_pages=search.web_pages if isinstance(search, EnvironmentConfig) else 0,
-        web_interval_s=search.web_interval_s,
-        longest_web_passage=search.longest_web_passage,
-    )
 
 
 # Room

@@ -9,7 +9,8 @@ from trailforge.retrieval.base import LazyRetriever, Retriever
 from trailforge.retrieval.corpus import read_corpus
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.indexes.store import build_index, open_index
-from trailforge.retrieval.plan_tools import PlanToolsConfig, Tools, local_tools, open_tools
+from trailforge.retrieval.plan_tools import Tools, local_tools, open_tools
+from trailforge.retrieval.retrievers import RetrieverConfig
 from trailforge.retrieval.scope import Retrieval, RetrievalConfig, check_retrieval, open_retrieval
 from trailforge.retrieval.sentences import SentenceReader, split_sentences
 from trailforge.retrieval.service.client import connect
@@ -20,10 +21,10 @@ __all__ = [
     "DenseRetriever",
     "Encoder",
     "LazyRetriever",
-    "PlanToolsConfig",
     "Retrieval",
     "RetrievalConfig",
     "Retriever",
+    "RetrieverConfig",
     "SentenceReader",
     "Tools",
     "build_index",

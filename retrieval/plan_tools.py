@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trailforge.retrieval.backends import BACKENDS, map_here
 from trailforge.retrieval.backends.declaration import Item, Result
@@ -19,7 +19,7 @@ from trailforge.retrieval.backends.vectors import embedded_text
 from trailforge.retrieval.base import LazyRetriever, Retriever
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.retrievers import WEB, RetrieverConfig, build_over, check_in_memory, open_encoder
-from trailforge.retrieval.sentences import LONGEST_PASSAGE, split_passages
+from trailforge.retrieval.sentences import split_passages
 from trailforge.schemas import Document, InvalidInput, Passage, SourceDocument, SourceKind
 
 if TYPE_CHECKING:
@@ -34,24 +34,20 @@ _KINDS: dict[str, tuple[SourceKind, ...]] = {
     "General": ("news", "academic", "general"),
 }
 _SPARE = 4
+NOT_OF_PLANS = ("web_provider", "web_url", "web_pages")
+"""Settings of searches of the web that plans do not make."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanToolsConfig(RetrieverConfig):
-    """How the tools search: `kind` has to be said, and a server cannot be it, which does not tell documents apart."""
-
-    longest_passage: int = LONGEST_PASSAGE
-    """Words; for back ends."""
-    web_news: Literal["gnews", "serper"] = "gnews"
-    """For `web`: where News looks first. `serper`: Google News alone, which needs no second key."""
-
-
-def check_tools(config: PlanToolsConfig) -> None:
+def check_tools(config: RetrieverConfig) -> None:
     """Whether tools can be opened, as far as can be said without loading anything.
 
-    Raises `InvalidInput` for a kind that is not said or cannot be it, for options that want a model, and when a key is
-    not set, and `RetrievalError` for a missing package.
+    The kind has to be said, and a server cannot be it, which does not tell documents apart. Raises `InvalidInput` for
+    another, for options that want a model, for settings that no plan reads, and when a key is not set, and
+    `RetrievalError` for a missing package.
     """
+    for name in NOT_OF_PLANS:
+        if getattr(config, name):
+            raise InvalidInput("plans search GNews, Google and arXiv, and read no pages: leave it out", field=name)
     if config.kind == WEB:
         check_web_keys(config)
     elif config.kind in BACKENDS:
@@ -61,7 +57,7 @@ def check_tools(config: PlanToolsConfig) -> None:
         raise InvalidInput(f"{what}; plans search by {', '.join((*BACKENDS, WEB))}: say which", field="kind")
 
 
-def open_tools(config: PlanToolsConfig, documents: Sequence[SourceDocument]) -> Tools:
+def open_tools(config: RetrieverConfig, documents: Sequence[SourceDocument]) -> Tools:
     """The tools as configured; `documents` are not looked at for the kind `web`.
 
     Raises as `check_tools`, and `RetrievalError` for a missing model.
@@ -70,7 +66,7 @@ def open_tools(config: PlanToolsConfig, documents: Sequence[SourceDocument]) -> 
     return web_tools(config) if config.kind == WEB else local_tools(documents, config)
 
 
-def web_tools(config: PlanToolsConfig) -> Tools:
+def web_tools(config: RetrieverConfig) -> Tools:
     """Live sources. Raises `InvalidInput` that names the environment variable of the key that is not set."""
     from trailforge.retrieval.web.http import HttpConfig
     from trailforge.retrieval.web.tools import arxiv_tool, news_tool, serper_tools
@@ -83,7 +79,7 @@ def web_tools(config: PlanToolsConfig) -> Tools:
     return {"News": news, "Academic": arxiv_tool(longest=longest), "General": general}
 
 
-def check_web_keys(config: PlanToolsConfig) -> None:
+def check_web_keys(config: RetrieverConfig) -> None:
     """Raises `InvalidInput` that names the variable of a key that the web's tools want and that is not set."""
     from trailforge.retrieval.web.http import key_from
     from trailforge.retrieval.web.providers import GNEWS_KEY, SERPER_KEY
@@ -96,7 +92,7 @@ def check_web_keys(config: PlanToolsConfig) -> None:
             raise InvalidInput(f"{error.problem}, or take News from Google alone (web_news: serper)") from None
 
 
-def local_tools(documents: Sequence[SourceDocument], config: PlanToolsConfig, encoder: Encoder | None = None) -> Tools:
+def local_tools(documents: Sequence[SourceDocument], config: RetrieverConfig, encoder: Encoder | None = None) -> Tools:
     """Tools over these documents, by a back end. Each is indexed by its first search.
 
     `encoder`: the one of the configuration, where it is open already. A tool without documents finds nothing.
@@ -119,7 +115,7 @@ class _Piece(NamedTuple):
 class _Corpus:
     """Documents as passages, cut and embedded once for all tools."""
 
-    def __init__(self, documents: Sequence[SourceDocument], config: PlanToolsConfig, encoder: Encoder | None) -> None:
+    def __init__(self, documents: Sequence[SourceDocument], config: RetrieverConfig, encoder: Encoder | None) -> None:
         self._documents, self._config, self._encoder = documents, config, encoder
         self._lock = asyncio.Lock()
         self._pieces: list[_Piece] | None = None

@@ -1,7 +1,7 @@
-"""Which retriever is asked for: a back end by its name, a server by its URL, or live pages.
+"""Which retriever is asked for, and how it searches: a back end by its name, a server by its URL, or live pages.
 
-One way for all who search, whatever the back end: in memory over documents (`build_over`), or a saved index
-(`open_saved`), each with the encoder that it needs.
+One configuration for data sets, evaluation, training and commands; `scope.open_retrieval` opens it over what is
+searched, and `plan_tools.open_tools` opens the tools of agents that plan.
 """
 
 from __future__ import annotations
@@ -9,14 +9,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 from trailforge.inference.provider.urls import check_server_url
-from trailforge.retrieval.backends import BACKENDS, BackendRetriever, ShardMap, Workbench, load_backend, map_here
+from trailforge.retrieval.backends import (
+    BACKENDS,
+    BackendRetriever,
+    ShardMap,
+    Workbench,
+    backend_packages,
+    load_backend,
+    map_here,
+)
 from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.embeddings import is_served
-from trailforge.retrieval.encoder import PACKAGED, Encoder, check_encoder
+from trailforge.retrieval.encoder import PACKAGED, Encoder, check_encoder, encoder_packages
+from trailforge.retrieval.sentences import LONGEST_PASSAGE
 from trailforge.retrieval.service.client import NO_KEY, is_address
 from trailforge.schemas import Document, InvalidInput
 
@@ -33,7 +43,11 @@ LONGEST_WEB_PASSAGE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrieverConfig:
-    """Which retriever, and with which encoder."""
+    """Which retriever, with which encoder, and how live pages are searched.
+
+    Agents that plan search by `web_news` and `longest_passage`, the others by `web_provider`, `web_url` and
+    `web_pages`.
+    """
 
     kind: str = ""
     """The name of a back end (`retrieval.backends.BACKENDS`); `web`: live pages; or the URL of a server
@@ -54,11 +68,26 @@ class RetrieverConfig:
     """For `web`: between the beginnings of two requests to a search. arXiv is asked every three seconds."""
     longest_web_passage: int = LONGEST_WEB_PASSAGE
     """For `web`: words, at the end of a sentence."""
+    web_provider: str = ""
+    """For `web`: who is asked, one of `web/search_apis.yaml` (tavily, serper, zhipu, searxng) or the path of a YAML
+    file with the same fields. Empty: Tavily."""
+    web_url: str = ""
+    """For `web`: another address than the provider's own, which takes and gives the same."""
+    web_pages: int = 0
+    """For `web`: of how many of the pages of a search the text is read, as MSearcher's tool does; 0: what the search
+    says of them is all."""
+    web_news: Literal["gnews", "serper"] = "gnews"
+    """For `web`: where a plan's News looks first. `serper`: Google News alone, which needs no second key."""
+    longest_passage: int = LONGEST_PASSAGE
+    """Words of the passages that a plan's back end cuts documents into."""
 
     def __post_init__(self) -> None:
-        """Raises `InvalidInput` for a kind that is none, and for options that its back end does not have."""
+        """Raises `InvalidInput` for a kind that is none, for options that its back end does not have, and for
+        addresses that hold a key.
+        """
         if self.kind:
             check_kind(self.kind)
+        check_server_url(self.web_url, "web_url", WEB_KEY)
         if is_served(self.encoder):
             check_server_url(self.encoder, "encoder")
         if self.options:
@@ -71,6 +100,20 @@ class RetrieverConfig:
         """Whether the kind alone says what is searched: live pages, or what a server has."""
         return self.kind == WEB or is_address(self.kind)
 
+    @property
+    def server(self) -> str:
+        """The URL of the server that is searched; empty where none is."""
+        return self.kind if is_address(self.kind) else ""
+
+    @property
+    def known_hash(self) -> str:
+        """SHA-256 of what the corpus has to hold; empty where that is not known."""
+        return ""
+
+    def find_corpus(self) -> Path | None:
+        """The index or the file of passages that this names; None where it names none."""
+        return None
+
     def numbers(self, backend: str) -> Any:
         """The configuration of a back end with these options. Raises as `Backend.read_numbers`."""
         try:
@@ -81,6 +124,11 @@ class RetrieverConfig:
     def encoder_of(self, backend: str) -> str | None:
         """Name of the encoder for a back end; None when it needs none."""
         return (self.encoder or PACKAGED) if load_backend(backend).needs_encoder else None
+
+    def packages_over(self, backend: str) -> tuple[str, ...]:
+        """Modules of extras that a back end and its encoder import. Raises as `numbers`."""
+        of_encoder = encoder_packages(name) if (name := self.encoder_of(backend)) is not None else ()
+        return (*of_encoder, *backend_packages(backend, self.numbers(backend)))
 
     def of_kind(self: C, kind: str | None) -> C:
         """With this kind, where one is asked for; options of another back end are not its own."""
@@ -108,6 +156,15 @@ class RetrieverConfig:
         if self.is_remote or not load_backend(self.kind).needs_encoder:
             options = "--encoder, --query-prefix and --passage-prefix"
             raise InvalidInput(f"{self.kind} is searched without an encoder here; leave {options} out")
+
+
+def without_usual(content: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """A configuration's content without those of these settings that are as usual.
+
+    They joined the configuration later: what decides the rows of a run that does not say them stays the same.
+    """
+    usual = {each.name: each.default for each in fields(RetrieverConfig)}
+    return {name: value for name, value in content.items() if name not in names or value != usual[name]}
 
 
 def check_kind(kind: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from trailforge.inference.asker import Asker
 from trailforge.inference.provider.urls import check_server_url
-from trailforge.retrieval.backends import backend_packages, load_backend
+from trailforge.retrieval.backends import load_backend
 from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.corpus import read_corpus
 from trailforge.retrieval.embeddings import encoder_model
@@ -20,12 +20,13 @@ from trailforge.retrieval.indexes.manifest import IndexManifest, describe_conten
 from trailforge.retrieval.indexes.store import open_index
 from trailforge.retrieval.retrievers import (
     WEB,
-    WEB_KEY,
+    C,
     RetrieverConfig,
     build_over,
     check_in_memory,
     open_encoder,
     run_apart,
+    without_usual,
 )
 from trailforge.retrieval.seals import file_hash
 from trailforge.retrieval.sentences import SentenceReader
@@ -43,13 +44,15 @@ _OPTIONS = {
     "passage_prefix": ("--passage-prefix", "--passage-prefix "),
 }
 """Of a run, over its preset, and of `index build`, by the setting that they decide."""
+_OF_PLANS = ("web_news", "longest_passage")
+"""Of agents that plan: they decide rows where they are said."""
 _USUAL = "dense"
 """The back end where none is said, and no index says one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalConfig(RetrieverConfig):
-    """How passages are found. What is asked for is looked for by `check_retrieval`.
+    """How passages are found, and where. What is asked for is looked for by `check_retrieval`.
 
     Where no `kind` is said, and no index says one, it is `dense`.
     """
@@ -61,28 +64,40 @@ class RetrievalConfig(RetrieverConfig):
     takes in when the run starts; or the URL of a server."""
     corpus_hash: str = ""
     """SHA-256 of what that holds: where it is does not decide the rows."""
-    web_provider: str = ""
-    """For `web`: who is asked, one of `web/search_apis.yaml` (tavily, serper, zhipu, searxng) or the path of a YAML
-    file with the same fields. Empty: Tavily."""
-    web_url: str = ""
-    """For `web`: another address than the provider's own, which takes and gives the same."""
-    web_pages: int = 0
-    """For `web`: of how many of the pages of a search the text is read, as MSearcher's tool does; 0: what the search
-    says of them is all."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` as `RetrieverConfig`, and for addresses that hold a key."""
         RetrieverConfig.__post_init__(self)
         check_server_url(self.corpus_index or "", "corpus_index", NO_KEY)
-        check_server_url(self.web_url, "web_url", WEB_KEY)
 
     @property
     def server(self) -> str:
-        """The URL of the server that is searched; empty where none is."""
+        """The URL of the server that is searched, by kind or as the corpus; empty where none is."""
         if is_address(self.kind):
             return self.kind
         named = self.corpus_index if self.scope == "corpus" else None
         return named if named and self.kind != WEB and is_address(named) else ""
+
+    @property
+    def known_hash(self) -> str:
+        """See `corpus_hash`."""
+        return self.corpus_hash
+
+    def find_corpus(self) -> Path | None:
+        """The corpus, where one is to be searched.
+
+        Raises `InvalidInput` when nobody said which, and where it is not there.
+        """
+        if self.scope != "corpus":
+            return None
+        if not self.corpus_index:
+            raise InvalidInput(
+                "a corpus is to be searched, and none is given: give --documents (see `trailforge index build`) or "
+                "corpus_index in the preset, or search each question's own paragraphs: --scope question, in a preset "
+                "scope: question",
+                field="retrieval.scope",
+            )
+        return _existing(Path(self.corpus_index))
 
     @property
     def searches_paragraphs(self) -> bool:
@@ -104,11 +119,9 @@ class RetrievalConfig(RetrieverConfig):
         """Modules of extras that a search imports. Raises as `encoder_name`."""
         if self.kind == WEB or self.server:
             return ()
-        of_encoder = encoder_packages(name) if (name := self.encoder_name) is not None else ()
         if self.scope == "corpus" and self.corpus_index and Path(self.corpus_index).is_dir():
-            return (*of_encoder, *load_backend(read_manifest(Path(self.corpus_index)).backend).packages)
-        kind = self.kind or _USUAL
-        return (*of_encoder, *backend_packages(kind, self.numbers(kind)))
+            return index_packages(Path(self.corpus_index), self.encoder)
+        return self.packages_over(self.kind or _USUAL)
 
     def over(self, documents: Path | None) -> RetrievalConfig:
         """With this corpus, where one is given, in place of the questions' own paragraphs."""
@@ -116,7 +129,7 @@ class RetrievalConfig(RetrieverConfig):
 
     def deciding(self) -> dict[str, Any]:
         """What decides the rows: of what is known by its content not the place, and no device."""
-        content = to_dict(self)
+        content = without_usual(to_dict(self), _OF_PLANS)
         del content["device"]
         content["encoder"] = encoder_model(self.encoder)
         if self.corpus_hash:
@@ -124,6 +137,16 @@ class RetrievalConfig(RetrieverConfig):
             if self.server == self.kind:
                 del content["kind"]
         return content
+
+
+def index_packages(index: Path, encoder: str = "") -> tuple[str, ...]:
+    """Modules of extras that searching an index imports, with this encoder in place of its own where one is given.
+
+    Raises `RetrievalError` for a folder that holds no index, or a damaged one.
+    """
+    manifest = read_manifest(index)
+    name = (encoder or manifest.encoder) if manifest.encoder else ""
+    return (*(encoder_packages(name) if name else ()), *load_backend(manifest.backend).packages)
 
 
 class Retrieval:
@@ -142,9 +165,11 @@ class Retrieval:
         `Provenance.retriever`.
         """
         self.corpus = corpus
-        self._encoder, self._config = encoder, config or RetrieverConfig(kind=_USUAL)
+        self.config = config or RetrieverConfig(kind=_USUAL)
+        """With what an index says in place of what was not said."""
+        self._encoder = encoder
         self._reader = SentenceReader(encoder)
-        self.name = name or self._config.kind
+        self.name = name or self.config.kind
 
     async def for_question(self, question: Question) -> Retriever:
         """The retriever of a question. Raises `InvalidInput` when it has no paragraphs to search."""
@@ -155,7 +180,7 @@ class Retrieval:
                 f"question {question.id} has no paragraphs to search; give one corpus for all questions (--documents)",
                 field="paragraphs",
             )
-        return await build_over(question.paragraphs, self._config, self._config.kind, self._encoder)
+        return await build_over(question.paragraphs, self.config, self.config.kind, self._encoder)
 
     async def best_sentences(self, query: str, passages: Sequence[Passage], n: int) -> list[tuple[Passage, str]]:
         """The `n` sentences of the passages that are nearest to the query."""
@@ -181,8 +206,8 @@ def check_retrieval(config: RetrievalConfig) -> None:
         open_web(config)
     elif config.server:
         connect(config.server)
-    elif (manifest := _manifest_of(_find_corpus(config))) is not None:
-        _check_index(config, manifest)
+    elif (corpus := _index_of(config.find_corpus())) is not None:
+        _check_index(config, corpus)
     else:
         check_in_memory(config, config.kind or _USUAL)
 
@@ -195,7 +220,7 @@ def with_hash(config: RetrievalConfig) -> RetrievalConfig:
     check_retrieval(config)
     if config.server:
         return replace(config, corpus_hash=run_apart(ask_server(config.server)).hash)
-    if config.kind == WEB or (corpus := _find_corpus(config)) is None:
+    if config.kind == WEB or (corpus := config.find_corpus()) is None:
         return config
     return replace(config, corpus_hash=corpus_hash(corpus))
 
@@ -240,16 +265,16 @@ def corpus_hash(corpus: Path) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def resolved(config: RetrievalConfig, asker: Asker | None = None) -> RetrievalConfig:
+def resolved(config: C, corpus: Path | None = None, asker: Asker | None = None) -> C:
     """The configuration with what its index says, and else what is usual, in place of what it does not say.
 
-    Raises as `check_retrieval`.
+    `corpus`: None: what the configuration names. Raises as `check_retrieval`.
     """
     if config.kind == WEB or config.server:
         return config
-    if (manifest := _manifest_of(_find_corpus(config))) is None:
+    if (index := _index_of(corpus or config.find_corpus())) is None:
         return replace(config, kind=config.kind or _USUAL)
-    _check_index(config, manifest, asker)
+    manifest = _check_index(config, index, asker)
     return replace(
         config,
         kind=manifest.backend,
@@ -259,44 +284,51 @@ def resolved(config: RetrievalConfig, asker: Asker | None = None) -> RetrievalCo
     )
 
 
-def open_retrieval(config: RetrievalConfig, asker: Asker | None = None) -> Retrieval:
+def open_retrieval(
+    config: RetrieverConfig, corpus: Path | Sequence[Document] | None = None, asker: Asker | None = None
+) -> Retrieval:
     """Load what the configuration asks for. An index brings along what the configuration does not say.
 
-    `asker`: of a model, for an index whose searches ask one.
+    `corpus`: an index, a file of passages, or documents; None: what the configuration names, and else each question's
+    own paragraphs. The web and servers look at none. `asker`: of a model, for an index whose searches ask one.
 
-    A corpus that is a file is taken in by the back end now. Raises as `check_retrieval`, and `RetrievalError` for a
+    A file and documents are taken in by the back end now. Raises as `check_retrieval`, and `RetrievalError` for a
     missing model and a damaged index, and `InvalidInput` for a corpus file that cannot be read.
     """
     if config.kind == WEB:
         return Retrieval(None, open_web(config), config)
     if config.server:
         served = run_apart(ask_server(config.server, _IN_TIME))
-        if config.corpus_hash not in ("", served.hash):
+        if config.known_hash not in ("", served.hash):
             raise RetrievalError(f"{config.server} serves another index than when this run began: serve that one again")
         return Retrieval(None, connect(config.server), config, name=served.name)
-    corpus, wanted = _find_corpus(config), resolved(config, asker)
-    if corpus is None:
-        check_in_memory(wanted, wanted.kind)
-        return Retrieval(open_encoder(wanted, wanted.kind), None, wanted)
-    name = f"{wanted.kind} {(config.corpus_hash or corpus_hash(corpus))[:12]}"
+    corpus = config.find_corpus() if corpus is None else corpus
+    if not isinstance(corpus, Path):
+        return _take_in(corpus, replace(config, kind=config.kind or _USUAL))
+    _existing(corpus)
+    wanted = resolved(config, corpus, asker)
+    name = f"{wanted.kind} {(config.known_hash or corpus_hash(corpus))[:12]}"
     if corpus.is_dir():
         encoder = open_encoder(wanted, wanted.kind)
         return Retrieval(encoder, open_index(corpus, encoder=encoder, asker=asker), wanted, name)
     documents = list(read_corpus(corpus))
     if not documents:
         raise InvalidInput("holds no passages", file=corpus)
-    return over_documents(documents, wanted, name)
+    return _take_in(documents, wanted, name)
 
 
-def over_documents(documents: Sequence[Document], config: RetrievalConfig, name: str = "") -> Retrieval:
-    """One corpus of these documents, taken in by the back end now. Raises as `open_retrieval`."""
-    config = replace(config, kind=config.kind or _USUAL)
+def _take_in(documents: Sequence[Document] | None, config: RetrieverConfig, name: str = "") -> Retrieval:
+    """One corpus of these documents; None: over each question's own paragraphs, which are taken in question by
+    question.
+    """
     check_in_memory(config, config.kind)
     encoder = open_encoder(config, config.kind)
+    if documents is None:
+        return Retrieval(encoder, None, config)
     return Retrieval(encoder, run_apart(build_over(documents, config, config.kind, encoder)), config, name)
 
 
-def open_web(config: RetrievalConfig) -> Retriever:
+def open_web(config: RetrieverConfig) -> Retriever:
     """Live pages, as this says. Raises `InvalidInput` for a key that is not set, and for what is no address."""
     from trailforge.retrieval.web.http import HttpConfig
     from trailforge.retrieval.web.tools import pages_tool
@@ -312,18 +344,7 @@ def open_web(config: RetrievalConfig) -> Retriever:
     )
 
 
-def _find_corpus(config: RetrievalConfig) -> Path | None:
-    """The corpus, where one is to be searched. Raises `InvalidInput` when nobody said which, and for none."""
-    if config.scope != "corpus":
-        return None
-    if not config.corpus_index:
-        raise InvalidInput(
-            "a corpus is to be searched, and none is given: give --documents (see `trailforge index build`) or "
-            "corpus_index in the preset, or search each question's own paragraphs: --scope question, in a preset "
-            "scope: question",
-            field="retrieval.scope",
-        )
-    corpus = Path(config.corpus_index)
+def _existing(corpus: Path) -> Path:
     if not corpus.exists():
         raise InvalidInput(
             "no such file or folder; give an index that `trailforge index build` made, or a file of passages",
@@ -332,17 +353,18 @@ def _find_corpus(config: RetrievalConfig) -> Path | None:
     return corpus
 
 
-def _manifest_of(corpus: Path | None) -> IndexManifest | None:
-    """Of an index; None for a file, and for none. Raises `RetrievalError` for a folder that holds no index."""
-    return read_manifest(corpus) if corpus is not None and corpus.is_dir() else None
+def _index_of(corpus: Path | None) -> Path | None:
+    """The corpus where it is an index; None for a file of passages, and for none."""
+    return corpus if corpus is not None and corpus.is_dir() else None
 
 
-def _check_index(config: RetrievalConfig, manifest: IndexManifest, asker: Asker | None = None) -> None:
-    """Whether an index can be searched as the configuration says. Loads nothing.
+def _check_index(config: RetrieverConfig, index: Path, asker: Asker | None = None) -> IndexManifest:
+    """What an index says, which can be searched as the configuration says. Loads nothing else.
 
-    Raises `RetrievalError` for one that is of something else, or needs a package that is missing, and `InvalidInput`
-    for one whose searches ask a model.
+    Raises `RetrievalError` for one that is of something else, is none or needs a package that is missing, and
+    `InvalidInput` for one whose searches ask a model.
     """
+    manifest = read_manifest(index)
     said = {"kind": (config.kind, manifest.backend)}
     if manifest.encoder:
         said["encoder"] = encoder_model(config.encoder), manifest.encoder
@@ -350,16 +372,17 @@ def _check_index(config: RetrievalConfig, manifest: IndexManifest, asker: Asker 
     said |= {f"options.{name}": (value, manifest.config.get(name)) for name, value in config.options.items()}
     others = {name: pair for name, pair in said.items() if pair[0] not in ("", pair[1])}
     if others:
-        raise RetrievalError(f"{config.corpus_index} was made with {_describe_differences(others)}")
+        raise RetrievalError(f"{index} was made with {_describe_differences(others)}")
     backend = load_backend(manifest.backend)
     if asker is None and "find" in backend.asks_model(from_dict(backend.config, manifest.config)):
         raise InvalidInput(
             f"every search of this {backend.name} asks a model; serve it (`trailforge serve-search`) and give the "
             "server's URL",
-            file=config.corpus_index,
+            file=index,
         )
     if manifest.encoder:
         check_encoder(config.encoder or manifest.encoder)
+    return manifest
 
 
 def _describe_differences(others: Mapping[str, tuple[Any, Any]]) -> str:

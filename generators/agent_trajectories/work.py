@@ -32,7 +32,7 @@ from trailforge.pipelines.life import Chosen, Draws, Life, draw_all
 from trailforge.pipelines.runs.verify import RowChecks
 from trailforge.protocols.environment import Environment
 from trailforge.protocols.result_filters import ResultFilter
-from trailforge.retrieval import Encoder, LazyRetriever, PlanToolsConfig, Retrieval, Tools, local_tools, open_retrieval
+from trailforge.retrieval import Encoder, LazyRetriever, Retrieval, Tools, local_tools, open_retrieval
 from trailforge.retrieval.kg import KgStore, KgTool
 from trailforge.retrieval.plan_tools import web_tools
 from trailforge.retrieval.retrievers import WEB, open_encoder
@@ -338,17 +338,7 @@ def _environment(question: Question, context: AgentContext) -> Environment:
 
 def _plan_tools(question: Question, context: AgentContext) -> Tools:
     """Over the question's own paragraphs, of which nothing says that they are news or papers; or the web."""
-    retrieval = context.config.retrieval
-    config = PlanToolsConfig(
-        kind=backend_of(context.retrieval),
-        options=retrieval.options,
-        encoder=retrieval.encoder,
-        device=retrieval.device,
-        query_prefix=retrieval.query_prefix,
-        passage_prefix=retrieval.passage_prefix,
-        web_interval_s=retrieval.web_interval_s,
-        longest_web_passage=retrieval.longest_web_passage,
-    )
+    config = context.retrieval.config
     if config.kind == WEB:
         return web_tools(config)
     documents = [

@@ -17,9 +17,10 @@ from trailforge.generators.document_bundles.write import BundleWriterConfig
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.config import RunConfig
 from trailforge.pipelines.runs.intake import RunInputs
-from trailforge.retrieval.backends import BACKENDS, backend_packages
+from trailforge.retrieval.backends import BACKENDS
 from trailforge.retrieval.encoder import PACKAGED, Encoder, encoder_packages
-from trailforge.retrieval.plan_tools import PlanToolsConfig, check_tools
+from trailforge.retrieval.plan_tools import NOT_OF_PLANS, check_tools
+from trailforge.retrieval.retrievers import RetrieverConfig, without_usual
 from trailforge.schemas import (
     Bundle,
     BundleQuestion,
@@ -100,7 +101,7 @@ class BundleRunConfig(RunConfig):
     """Of answers that the matcher cannot score, of readers and of episodes."""
     selection: SelectionConfig = field(default_factory=SelectionConfig)
     episodes: PlannedEpisodeConfig = field(default_factory=PlannedEpisodeConfig)
-    tools: PlanToolsConfig = field(default_factory=PlanToolsConfig)
+    tools: RetrieverConfig = field(default_factory=RetrieverConfig)
     output: BundleOutputConfig = field(default_factory=BundleOutputConfig)
     questions: bool = True
     """False: stop at the bundles. No model is needed for that."""
@@ -108,6 +109,7 @@ class BundleRunConfig(RunConfig):
     def deciding(self) -> dict[str, Any]:
         """What decides the rows; of the benchmarks their content and not their place."""
         content = RunConfig.deciding(self)
+        content["tools"] = without_usual(content["tools"], NOT_OF_PLANS)
         del content["selection"]["benchmarks"]
         return content
 
@@ -171,8 +173,7 @@ def packages(config: BundleRunConfig, inputs: RunInputs) -> tuple[str, ...]:
     tools, is_asked = config.tools, config.questions and not inputs.options.get("bundles_only")
     if not is_asked or tools.kind not in BACKENDS:
         return found
-    of_encoder = encoder_packages(name) if (name := tools.encoder_of(tools.kind)) is not None else ()
-    return (*found, *of_encoder, *backend_packages(tools.kind, tools.numbers(tools.kind)))
+    return (*found, *tools.packages_over(tools.kind))
 
 
 def goes_on(config: BundleRunConfig, earlier: BundleRunConfig) -> bool:

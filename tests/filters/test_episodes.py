@@ -29,7 +29,7 @@ from trailforge.filters.episodes import (
 from trailforge.generators.document_bundles.episodes import EpisodeContext, PlannedEpisodeConfig, make_episodes
 from trailforge.inference import Meter
 from trailforge.protocols.nl_dag import SearchPlan
-from trailforge.retrieval import PlanToolsConfig, local_tools
+from trailforge.retrieval import RetrieverConfig, local_tools
 from trailforge.schemas import RSearchReward, SearchEpisode
 
 CONFIG = EpisodeFilterConfig(min_reward=0.8, min_evidence=1.0)
@@ -44,7 +44,7 @@ async def episode() -> SearchEpisode:
         seed=0,
         client=ScriptedModel(lambda request: ""),
         config=PlannedEpisodeConfig(),
-        tools=local_tools(sample_documents(), PlanToolsConfig(kind="bm25")),
+        tools=local_tools(sample_documents(), RetrieverConfig(kind="bm25")),
     )
     return (await make_episodes(ISLAND, context, Meter()))[0].episode
 

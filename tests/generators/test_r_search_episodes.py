@@ -25,7 +25,7 @@ from trailforge.generators.document_bundles.search_thoughts import PROMPTS, name
 from trailforge.inference import Client, Meter, Reply, Request
 from trailforge.inference.thoughts import ThoughtReader
 from trailforge.protocols import R_SEARCH, nl_dag, r_search
-from trailforge.retrieval import PlanToolsConfig, Tools, local_tools
+from trailforge.retrieval import RetrieverConfig, Tools, local_tools
 from trailforge.rewards import mentions
 from trailforge.schemas import (
     BundleQuestion,
@@ -45,7 +45,7 @@ FULL = RSearchReward(total=1.0, format=1.0, dag=1.0, answer=1.0)
 
 @pytest.fixture(scope="module")
 def tools() -> Tools:
-    return local_tools(sample_documents(), PlanToolsConfig(kind="bm25"))
+    return local_tools(sample_documents(), RetrieverConfig(kind="bm25"))
 
 
 def context(tools: Tools, client: Client | None = None, **config: object) -> EpisodeContext:

@@ -22,7 +22,7 @@ from trailforge.pipelines.runs.config import ModelConfig
 from trailforge.pipelines.runs.finish import finish_run
 from trailforge.pipelines.runs.intake import RunInputs, Settings, run_configuration, write_settings
 from trailforge.pipelines.runs.stages import planned_stages
-from trailforge.retrieval import PlanToolsConfig
+from trailforge.retrieval import RetrieverConfig
 from trailforge.schemas import Manifest
 
 CONFIG = BundleRunConfig(
@@ -31,7 +31,7 @@ CONFIG = BundleRunConfig(
     bundles=BundleConfig(method="greedy", min_cosine=0.25),
     writer=BundleWriterConfig(longest_document=2000, questions_per_bundle=16),
     episodes=PlannedEpisodeConfig(plan="gold"),
-    tools=PlanToolsConfig(kind="bm25"),
+    tools=RetrieverConfig(kind="bm25"),
     output=BundleOutputConfig(documents_per_shard=12, bundles_per_shard=3, questions_per_shard=8),
 )
 STAGES = tuple(stage.name for stage in BUNDLES.stages)

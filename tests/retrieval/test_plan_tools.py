@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from trailforge.retrieval import Encoder, PlanToolsConfig, Tools, local_tools, open_tools
+from trailforge.retrieval import Encoder, RetrieverConfig, Tools, local_tools, open_tools
 from trailforge.retrieval.plan_tools import BestPassages
-from trailforge.schemas import InvalidInput, Passage, SourceDocument, SourceKind
+from trailforge.schemas import InvalidInput, Passage, SourceDocument, SourceKind, from_dict
 
 
 def document(number: int, kind: SourceKind, title: str, text: str) -> SourceDocument:
@@ -20,7 +20,7 @@ BLADES = document(2, "academic", "Blades for slow water", "Mara Lind studied the
 HANDBOOK = document(3, "general", "Handbook of turbines", "A turbine turns what flows into work.")
 LONG = document(4, "news", "Annals", " ".join(f"Year {n} saw nothing new at all." for n in range(60)))
 DOCUMENTS = (MILL, BLADES, HANDBOOK, LONG)
-WORDS = PlanToolsConfig(kind="bm25")
+WORDS = RetrieverConfig(kind="bm25")
 
 
 async def ids(tools: Tools, tool: str, query: str, k: int = 9) -> list[str]:
@@ -63,7 +63,7 @@ async def test_a_passage_stands_behind_the_date_of_its_document_where_that_has_o
 
 
 async def test_dense_tools_agree_on_who_searches_what(encoder: Encoder) -> None:
-    tools = local_tools(DOCUMENTS[:3], PlanToolsConfig(kind="dense"), encoder)
+    tools = local_tools(DOCUMENTS[:3], RetrieverConfig(kind="dense"), encoder)
     assert (await ids(tools, "Academic", "research on rotor design"))[:1] == ["s:2"]
     assert await ids(tools, "News", "award for sea power") == ["s:1"]
     assert (await ids(tools, "General", "reference book"))[:1] == ["s:3"]
@@ -74,17 +74,22 @@ async def test_opened_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await ids(open_tools(WORDS, DOCUMENTS), "News", "turbine") == ["s:1"]
     for kind, problem in (("", "nobody says how"), ("http://a:1", "does not tell news from papers")):
         with pytest.raises(InvalidInput, match=rf"{problem}.*; plans search by dense, bm25, .*web: say which"):
-            open_tools(PlanToolsConfig(kind=kind), DOCUMENTS)
+            open_tools(RetrieverConfig(kind=kind), DOCUMENTS)
+    for name, value in {"web_provider": "tavily", "web_url": "http://a:1", "web_pages": 2}.items():
+        said = from_dict(RetrieverConfig, {"kind": "web", name: value})
+        with pytest.raises(InvalidInput, match=r"plans search GNews, Google and arXiv, .*: leave it out") as caught:
+            open_tools(said, ())
+        assert caught.value.field == name
     for name in ("SERPER_API_KEY", "GNEWS_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(InvalidInput, match=r"^Serper wants a key: set the environment variable SERPER_API_KEY$"):
-        open_tools(PlanToolsConfig(kind="web"), DOCUMENTS)
+        open_tools(RetrieverConfig(kind="web"), DOCUMENTS)
     monkeypatch.setenv("SERPER_API_KEY", "k")
     with pytest.raises(InvalidInput, match=r"^GNews wants a key: set the .* GNEWS_API_KEY, or .*\(web_news: serper\)$"):
-        open_tools(PlanToolsConfig(kind="web"), DOCUMENTS)
-    assert set(open_tools(PlanToolsConfig(kind="web", web_news="serper"), ())) == {"News", "Academic", "General"}
+        open_tools(RetrieverConfig(kind="web"), DOCUMENTS)
+    assert set(open_tools(RetrieverConfig(kind="web", web_news="serper"), ())) == {"News", "Academic", "General"}
     monkeypatch.setenv("GNEWS_API_KEY", "k")
-    assert set(open_tools(PlanToolsConfig(kind="web"), ())) == {"News", "Academic", "General"}
+    assert set(open_tools(RetrieverConfig(kind="web"), ())) == {"News", "Academic", "General"}
 
 
 class Crowd:

@@ -13,15 +13,14 @@ from tests.retrieval.support import DOCUMENTS, ids, run
 from tests.support.indexes import save_index
 from trailforge.commands.options import BACK_ENDS
 from trailforge.protocols.environment import EnvironmentConfig
-from trailforge.retrieval import PlanToolsConfig, RetrievalConfig, check_retrieval, open_retrieval, open_tools
+from trailforge.retrieval import RetrievalConfig, RetrieverConfig, check_retrieval, open_retrieval, open_tools
 from trailforge.retrieval import retrievers as module
 from trailforge.retrieval.backends import BACKENDS, PLAIN, load_backend
 from trailforge.retrieval.backends.bm25 import Bm25Config
-from trailforge.retrieval.retrievers import RetrieverConfig
 from trailforge.schemas import InvalidInput, Question, RetrievalError, from_dict, to_dict
 
 QUESTION = Question(id="q", question="q", answer="a", paragraphs=DOCUMENTS)
-CONFIGS = (RetrieverConfig, RetrievalConfig, PlanToolsConfig, EnvironmentConfig)
+CONFIGS = (RetrieverConfig, RetrievalConfig, EnvironmentConfig)
 
 
 def test_help_lists_all_back_ends() -> None:
@@ -90,7 +89,7 @@ def test_nothing_is_built_in_memory_that_asks_a_model(asking: Callable[..., None
     config = RetrievalConfig(kind="bm25", options={"k1": 3.0})
     (tmp_path / "passages.jsonl").write_text('{"text": "Vienna"}\n')
     corpus = replace(config, scope="corpus", corpus_index=str(tmp_path / "passages.jsonl"))
-    tools = PlanToolsConfig(kind="bm25", options={"k1": 3.0})
+    tools = RetrieverConfig(kind="bm25", options={"k1": 3.0})
     for look in (
         lambda: check_retrieval(config),
         lambda: open_retrieval(config),

@@ -24,7 +24,7 @@ from trailforge.generators.kg_trajectories.rows import kg_sft_row
 from trailforge.generators.kg_trajectories.work import generate
 from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.inference import Meter, Request
-from trailforge.retrieval import PlanToolsConfig, local_tools
+from trailforge.retrieval import RetrieverConfig, local_tools
 from trailforge.rewards import REWARD_PRESETS, RewardPreset
 from trailforge.schemas import (
     AnswerScoredBy,
@@ -54,7 +54,7 @@ async def kg_rows(folder: Path) -> tuple[KgTrajectory, ...]:
 
 async def search_rows() -> list[SearchEpisode]:
     """One by the gold plan, to a question with options, and four draws to one without, of which the last is kept."""
-    tools = local_tools(sample_documents(), PlanToolsConfig(kind="bm25"))
+    tools = local_tools(sample_documents(), RetrieverConfig(kind="bm25"))
     plans = ("Nodes:\nA: bridge (News)\nEdges:", *[ISLAND.dag_text] * 3)
     answers = ("", "500", "<answer>500</answer>", "<answer>more than 500</answer>")
 

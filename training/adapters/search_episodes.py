@@ -12,7 +12,7 @@ import os
 import re
 import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -219,7 +219,7 @@ def environment_of(protocol: str, settings: SearchSettings) -> Environment:
     return open_environment(
         protocol,
         [Path(folder) for folder in settings.documents],
-        search=EnvironmentConfig(**{each.name: getattr(settings, each.name) for each in fields(EnvironmentConfig)}),
+        search=settings,
         kg=settings.kg or None,
         top_k=settings.top_k,
     )

@@ -12,8 +12,7 @@ from trailforge.inference import Meter, ModelClient
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import stage
-from trailforge.protocols import R_SEARCH
-from trailforge.protocols.environment import open_environment
+from trailforge.retrieval import open_tools
 from trailforge.schemas import (
     BundleQuestion,
     RejectedRow,
@@ -38,15 +37,13 @@ def open_context(work: ModelWork, client: ModelClient) -> EpisodeContext:
     config = work.config
     paths = sorted((Path(work.folder) / DOCUMENTS).glob("part-*.parquet"))
     documents = [] if config.tools.kind == "web" else list(read_rows(paths, SourceDocument))
-    environment = open_environment(R_SEARCH, documents, search=config.tools)
-    assert environment.plan_tools is not None  # else it was not opened
     return EpisodeContext(
         **work.shared(client),
         config=config.episodes,
-        tools=environment.plan_tools,
+        tools=open_tools(config.tools, documents),
         planner=planner_of(config.episodes, None if config.tools.kind == "web" else {each.kind for each in documents}),
         judge=config.judge,
-        retriever=environment.retriever,
+        retriever=config.tools.kind,
     )
 
 

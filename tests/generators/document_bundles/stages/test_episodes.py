@@ -24,7 +24,7 @@ from trailforge.pipelines.engine.pipeline import run_pipeline
 from trailforge.pipelines.engine.shards import ItemResult, Shard, read_receipt
 from trailforge.pipelines.runs.accounting import check_balance
 from trailforge.protocols.r_search import USER_SUFFIX
-from trailforge.retrieval import PlanToolsConfig, Tools, local_tools
+from trailforge.retrieval import RetrieverConfig, Tools, local_tools
 from trailforge.schemas import (
     BundleQuestion,
     ContextOverflow,
@@ -43,7 +43,7 @@ Reply = Callable[[Request], str]
 
 @pytest.fixture(scope="module")
 def tools() -> Tools:
-    return local_tools(sample_documents(), PlanToolsConfig(kind="bm25"))
+    return local_tools(sample_documents(), RetrieverConfig(kind="bm25"))
 
 
 async def result_of(
@@ -237,7 +237,7 @@ def worked(folder: Path, rows: list[BundleQuestion], monkeypatch: pytest.MonkeyP
     write_parquet(folder / "documents" / "part-0.parquet", SourceDocument, sample_documents())
     write_parquet(folder / "bundle_questions" / "part-0.parquet", BundleQuestion, rows)
     shard = Shard(name="part-0", input="bundle_questions/part-0.parquet", first=0, rows=len(rows))
-    config = BundleRunConfig(episodes=PlannedEpisodeConfig(**episodes), tools=PlanToolsConfig(kind="bm25"))
+    config = BundleRunConfig(episodes=PlannedEpisodeConfig(**episodes), tools=RetrieverConfig(kind="bm25"))
     work = ModelWork(stage=episode_stage, folder=str(folder), run_id="r", config=config)
     run_pipeline(work, folder, [shard], IN_PROCESS)
     return shard
