@@ -113,6 +113,11 @@ def answering_facts(question: str, names: Sequence[str], hops: Sequence[Hop]) ->
     return tuple(fact(number) for number in answers if not (is_drawn and number == last))
 
 
+def subjects_of(fact: SoughtFact) -> list[str]:
+    """What it is asked of: the answers that it rests on, or else the names in its question."""
+    return [each for each in fact.given if each.strip()] or names_in(fact.question)
+
+
 def compared_hops(hops: Sequence[Hop]) -> tuple[int, ...]:
     """The hops, from 1, whose answers a comparison as the last hop draws its own from; none where it is looked up."""
     if not hops:
@@ -207,11 +212,11 @@ def _read_question(fact: SoughtFact, known: str) -> _Asked | None:
     """
     subjects = [each for each in fact.given if each.strip()] or [known]
     if not fact.given and (not known or known not in fact.question):
-        subjects = _names_in(fact.question)
+        subjects = names_in(fact.question)
     if len(subjects) != 1 or subjects[0] not in fact.question:
         return None
     before, after = fact.question.split(subjects[0], 1)
-    if any(_names_in(part) for part in (before, f"x {after}")):
+    if any(names_in(part) for part in (before, f"x {after}")):
         return None
     kind = _KIND_ASKED.search(before)
     parts = [_relation_words(part) for part in (_KIND_ASKED.sub(r"\1", before), after)]
@@ -240,7 +245,7 @@ def _relation_of(words: Sequence[str], question: str) -> tuple[str, ...]:
     return next((tuple(sorted(form)) for form in _FORMS if form.issuperset(words) or said in form), (said,))
 
 
-def _names_in(question: str) -> list[str]:
+def names_in(question: str) -> list[str]:
     """The names and numbers of a question behind its first word, each with the small words within it."""
     names: list[str] = []
     tokens = list(_WORD.finditer(question))

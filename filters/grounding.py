@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from trailforge.mcts.plan import references
+from trailforge.retrieval.sentences import split_sentences
 from trailforge.retrieval.words import strip_accents, words_of
 from trailforge.rewards import is_near_miss, is_never_quoted, mentions, normalize_answer, same_answer, states
 from trailforge.rewards.figures import spell_in_figures
-from trailforge.rewards.names import country_names
+from trailforge.rewards.names import country_names, is_people
 from trailforge.rewards.reading import fold, is_number, read
 from trailforge.schemas import Document, Passage, Step
 
@@ -32,6 +34,8 @@ _GLUED = re.compile(r"(?<=\d)(?=[A-Z][a-z])|(?<=[a-z]{3})(?=\d{2})|(?<=[a-z] \d{
 _IS_SAID = frozenset("is was are were born".split())
 _AFTER_SUBJECT = 40
 """Characters that are looked at behind what a text begins with."""
+_BEFORE_SUBJECT = 5
+"""Characters of what a sentence may begin with before its subject: "The "."""
 _STEM = 5
 """Letters that two longer words share when one is a form of the other ("Mexican", "Mexico")."""
 
@@ -92,6 +96,36 @@ def says(passage: Passage | Document, answer: str) -> bool:
     text = _text_of(passage)
     is_named = any(states(text, name) for name in (answer, *country_names(answer)))
     return is_named or _states_all(text, answer) or says_turned(text, answer) or _says_genitive(text, answer)
+
+
+def tells_of(passage: Passage | Document, answer: str, subjects: Collection[str]) -> bool:
+    """Does a passage say an answer of one of the subjects, and not of something else that it is about?
+
+    It is titled by the subject, or by the answer and names the subject; or a sentence that says the answer names the
+    subject, or the one before it does. What a people is called ("American") stands beside anything: a sentence has to
+    begin with the subject.
+    """
+    text = _text_of(passage)
+    if not says(passage, answer):
+        return False
+    if any(_is_named(each, passage.title) for each in subjects):
+        return True
+    if is_people(answer):
+        said = (sentence for sentence in split_sentences(text) if states(sentence, answer))
+        return any(_is_named(each, sentence[: len(each) + _BEFORE_SUBJECT]) for sentence in said for each in subjects)
+    if states(passage.title, answer):
+        return any(_is_named(each, text) for each in subjects)
+    sentences = split_sentences(text)
+    pairs = (f"{before} {sentence}" for before, sentence in pairwise(("", *sentences)) if states(sentence, answer))
+    return any(_is_named(each, pair) for pair in pairs for each in subjects)
+
+
+def _is_named(subject: str, text: str) -> bool:
+    """By more than half of its words, or by the last of them, as people are."""
+    words = _words(subject)
+    last = subject.split()[-1:]
+    is_short = bool(last) and re.search(rf"(?<!\w){re.escape(last[0])}(?!\w)", text) is not None
+    return is_short or (bool(words) and 2 * _Words(text).count(words) > len(words))
 
 
 def says_in_other_form(passage: Passage | Document, answer: str) -> bool:

@@ -13,15 +13,16 @@ from collections.abc import Sequence
 from typing import Literal
 
 from trailforge.filters.base import count_faults
-from trailforge.filters.facts import compared_hops
+from trailforge.filters.facts import SoughtFact, compared_hops, names_in, subjects_of
+from trailforge.filters.grounding import says, tells_of
 from trailforge.filters.thoughts import find_unseen_names
 from trailforge.rewards import is_abstention, is_never_quoted, mentions, other_names, states
-from trailforge.schemas import Hop, Verdict
+from trailforge.schemas import Hop, Passage, Verdict
 
 Bridges = Literal["read_first", "checked", "any"]
 """When a turn may say the answer of a hop, but the last. `read_first`: once it was given a text that does. `checked`:
 before that, too, as a guess that a later search bears out, but not in a query: what is searched for has to have been
-read. `any`: whenever.
+read, and of what it is the answer to. `any`: whenever.
 """
 
 _YEAR = re.compile(r"\b(?:1\d|20)\d\d\b")
@@ -102,29 +103,52 @@ _CONFIRMS = _any_of(
 def find_unread_name(
     asked: str,
     question: str,
-    hops: Sequence[Hop],
-    read: Sequence[str],
+    facts: Sequence[SoughtFact],
+    read: Sequence[Sequence[Passage]],
+    place: int,
     *,
     rules: Sequence[str] = (),
     years: bool = True,
 ) -> str:
     """What a query names that neither the question nor a text read before it does; empty for nothing.
 
-    Names and numbers, and in whatever case the answers of `hops`. The words by which the rules tell an agent to ask are
-    known. Without `years` a year says which of several namesakes is meant, and is no claim.
+    Names and numbers, and in whatever case the answers of `facts`, which have to have been read of what they are asked
+    of, or of what the query names beside them: "American" in a passage about some other film tells nothing. The words
+    by which the rules tell an agent to ask are known. Without `years` a year says which of several namesakes is meant,
+    and is no claim. `read`: what was given at each place of the episode; the query is made before `place`.
     """
-    unseen = find_unseen_names(asked if years else _YEAR.sub(" ", asked), [question, *rules, *read])
+    texts = [f"{each.title}. {each.text}" for given in read[:place] for each in given]
+    unseen = find_unseen_names(asked if years else _YEAR.sub(" ", asked), [question, *rules, *texts])
     if found := next(unseen, ""):
         return found
-    hop = next((hop.answer for hop in hops if _is_named_unread(hop.answer, asked, question, read)), "")
-    return f"{hop!r} stands in nothing it has seen" if hop else ""
+    for fact in facts:
+        said = next((name for name in fact.names if mentions(asked, name)), "")
+        if not said or any(is_never_quoted(name) or mentions(question, name) for name in fact.names):
+            continue
+        first = _first_told(fact.names, _subjects(fact, facts, asked), read)
+        if first is None or first >= place:
+            is_shown = any(states(text, name) for text in texts for name in fact.names)
+            of_it = f"was not read of what {fact.question!r} asks about"
+            return f"{said!r} {of_it if is_shown else 'stands in nothing it has seen'}"
+    return ""
 
 
-def _is_named_unread(answer: str, asked: str, question: str, read: Sequence[str]) -> bool:
-    names = [answer, *other_names(answer)]
-    if is_never_quoted(answer) or not any(mentions(asked, name) for name in names):
-        return False
-    return not any(mentions(question, name) or any(states(text, name) for text in read) for name in names)
+def _subjects(fact: SoughtFact, facts: Sequence[SoughtFact], asked: str) -> list[str]:
+    """What a fact is asked of; what others with the same answer are; and the names that stand beside it in a query."""
+    alike = [each for each in facts if set(each.names) & set(fact.names)]
+    beside = asked
+    for name in sorted(fact.names, key=len, reverse=True):
+        beside = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", ";", beside, flags=re.IGNORECASE)
+    named = (name for part in re.split("[;,]", beside) for name in names_in(f"x {part}"))
+    return [*(subject for each in alike for subject in subjects_of(each)), *named]
+
+
+def _first_told(names: Sequence[str], subjects: Sequence[str], read: Sequence[Sequence[Passage]]) -> int | None:
+    """The first place at which an answer was read of one of its subjects, or else at all: texts call most things by
+    more than one name. None: nowhere."""
+    told = (n for n, given in enumerate(read) for each in given for name in names if tells_of(each, name, subjects))
+    said = (n for n, given in enumerate(read) for each in given for name in names if says(each, name))
+    return next(told, next(said, None))
 
 
 def guessed_hops(hops: Sequence[Hop], bridges: Bridges) -> list[tuple[tuple[str, ...], bool]]:

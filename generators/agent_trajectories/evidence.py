@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from trailforge.evaluation.failures import asked_at, read_texts
 from trailforge.filters.base import names_of_answer
-from trailforge.filters.facts import SoughtFact, unsettled_facts
+from trailforge.filters.facts import SoughtFact, answering_facts, unsettled_facts
 from trailforge.filters.grounding import supports
 from trailforge.filters.guesses import find_admission, find_unread_name
 from trailforge.generators.agent_trajectories.record import AgentTrajectory
@@ -65,13 +65,25 @@ def unread_turns(row: AgentTrajectory) -> set[int]:
 def _unread_queries(row: AgentTrajectory) -> Iterator[tuple[int, str]]:
     episode = row.episode
     rules = [message.content for message in episode.messages if message.role == "system"]
+    names = names_of_answer(episode.answer, row.golds)
+    facts = answering_facts(episode.question, names, row.gold_hops) if row.gold_hops else ()
+    read = _given_by_message(row)
     for place, search in zip(asked_at(episode), episode.searches, strict=True):
         if place is None:
             continue
-        texts = [text_given(message, row) for message in episode.messages[:place]]
         asked = " ; ".join((search.query, *search.entities))
-        if unread := find_unread_name(asked, episode.question, row.gold_hops[:-1], texts, rules=rules):
+        if unread := find_unread_name(asked, episode.question, facts, read, place, rules=rules):
             yield place, f"{search.query!r}: {unread}"
+
+
+def _given_by_message(row: AgentTrajectory) -> list[list[Passage]]:
+    """What each message gives to the agent: passages and triples of a result, or else its text."""
+    found: dict[int, list[Passage]] = {}
+    for place, passages in zip(asked_at(row.episode), _read_by_search(row), strict=True):
+        if place is not None and passages:
+            found.setdefault(place + 1, []).extend(passages)
+    texts = (text_given(message, row) for message in row.episode.messages)
+    return [found.get(n, [Passage(id="", title="", text=text, score=0.0)]) for n, text in enumerate(texts)]
 
 
 def find_hops(row: AgentTrajectory) -> tuple[int | None, ...]:

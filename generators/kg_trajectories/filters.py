@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from trailforge.filters import guesses
 from trailforge.filters.base import count_faults, mentions_any, names_of_answer, reject_low_reward
-from trailforge.filters.facts import SoughtFact, count_unstated, unsettled_facts
+from trailforge.filters.facts import SoughtFact, answering_facts, count_unstated, unsettled_facts
 from trailforge.filters.grounding import is_title_of_gold
 from trailforge.filters.guesses import Bridges, find_admission, find_unread_name, guessed_hops
 from trailforge.filters.questions import doubtful_gold
@@ -253,13 +253,20 @@ def unread_requests(row: KgTrajectory) -> dict[int, str]:
     A year in a query tells namesakes apart. A led agent asks as the gold hops do, which are not its words.
     """
     found: dict[int, str] = {}
-    read: list[str] = []
-    for step in row.steps if not row.plan else ():
+    names = names_of_answer(row.final_answer, row.golds)
+    facts = answering_facts(row.question, names, row.gold_hops) if row.gold_hops else ()
+    read = [passages_of(step) for step in row.steps]
+    for place, step in enumerate(row.steps if not row.plan else ()):
         asked = " ; ".join((step.query, *step.mentions))
-        if unread := find_unread_name(asked, row.question, row.gold_hops[:-1], read, years=False):
+        if unread := find_unread_name(asked, row.question, facts, read, place, years=False):
             found[step.index] = f"{step.query!r}: {unread}"
-        read += texts_of(step)
     return found
+
+
+def passages_of(step: KgStep) -> list[Passage]:
+    """What a search shows; a triple under the name of its head, of which it is said."""
+    triples = (Passage(id="", title=each.head_label, text=each.text, score=0.0) for each in step.triples_kept)
+    return [*step.documents, *triples]
 
 
 def _bears_out(step: KgStep, names: Sequence[str], about: str = "") -> bool:

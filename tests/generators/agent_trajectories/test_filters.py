@@ -71,7 +71,7 @@ def test_a_right_episode_whose_searches_bring_all_hops_is_kept() -> None:
         (run_of([FIRST, ("born where?", "2")]), "missing_evidence"),
         (run_of(thoughts=LEAK), "answer_leaked"),
         (run_of([FIRST, ("Fritz Lang Vienna", "1")]), "unread_query"),
-        (run_of([FIRST, ("fritz lang vienna", "1")]), "answer_leaked"),
+        (run_of([FIRST, ("fritz lang vienna", "1")]), "unread_query"),
         (run_of(answer="Lang"), "wrong_answer"),
         (run_of([FIRST, ("who directed metropolis", "0"), SECOND]), "repeated_search"),
     ],

@@ -266,6 +266,53 @@ def test_a_request_names_what_was_read(name: str) -> None:
     assert ("unread_query" in reasons) is not is_read
 
 
+OTHER = Passage(id="3", title="M", text="M is an American comedy that Fritz Lang never saw.", score=0.5)
+OF_LANG_READ = replace(DOCUMENTS["1"], text="Fritz Lang was an American director.")
+NATIONALITY = (
+    Hop(question="Who directed Metropolis?", answer="Fritz Lang"),
+    Hop(question="What is the country of citizenship of #1?", answer="American"),
+)
+READ_OF_WHAT = {
+    "of another film": ((OTHER,), "American director of Metropolis", False),
+    "of a film that the request names": ((OTHER,), "American comedy M", True),
+    "of him": ((OTHER, OF_LANG_READ), "American directors like Fritz Lang", True),
+    "a triple of another film": ((triple("M", "country", "American"),), "American director of Metropolis", False),
+    "a triple of him": ((triple("Fritz Lang", "country", "American"),), "Fritz Lang, American films", True),
+}
+"""What the first of three searches shows, and the second asks."""
+
+
+@pytest.mark.parametrize("name", READ_OF_WHAT)
+def test_a_request_may_name_an_answer_that_was_read_of_what_it_asks_about(name: str) -> None:
+    shown, query, is_read = READ_OF_WHAT[name]
+    documents = tuple(each for each in shown if isinstance(each, Passage))
+    first = replace(
+        FIRST,
+        entities=OF_METROPOLIS,
+        documents=(*FIRST.documents, *documents),
+        triples_kept=tuple(each for each in shown if not isinstance(each, Passage)),
+    )
+    second, third = step(query, "0", name="Metropolis"), replace(OF_LANG, documents=(OF_LANG_READ,))
+    row = replace(
+        episode(first, second, third, plan=(), origin="policy"),
+        gold_hops=NATIONALITY,
+        answer_aliases=(),
+        answer="American",
+        final_answer="American",
+    )
+    verdict = unread_query(row)
+    assert verdict.keep is is_read, verdict.detail
+    assert is_read or "'American' was not read of what" in verdict.detail
+
+
+def test_a_request_may_name_an_answer_that_no_text_tells_of_its_subject_by_name() -> None:
+    """The passages call him otherwise throughout: nothing shows that it was guessed."""
+    unnamed = Passage(id="4", title="The master", text="The master of light was born in Vienna.", score=0.5)
+    first = replace(FIRST, entities=OF_METROPOLIS, documents=(*FIRST.documents, unnamed))
+    row = episode(first, step("Vienna, Metropolis", "0", name="Metropolis"), plan=(), origin="policy")
+    assert unread_query(row).keep
+
+
 def test_an_earlier_setting_says_what_has_taken_its_place() -> None:
     with pytest.raises(InvalidInput, match=r"known_early.*see `bridges`"):
         from_dict(KgEpisodeFilterConfig, {"known_early": "never"})
