@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from trailforge.filters.base import count_faults
-from trailforge.filters.facts import SoughtFact, compared_hops, names_in, subjects_of
+from trailforge.filters.facts import SoughtFact, answering_facts, compared_hops, names_in, subjects_of
 from trailforge.filters.grounding import says, tells_of
 from trailforge.filters.thoughts import find_unseen_names
-from trailforge.rewards import is_abstention, is_never_quoted, mentions, other_names, states
+from trailforge.rewards import is_abstention, is_never_quoted, mentions, states
 from trailforge.schemas import Hop, Passage, Verdict
 
 Bridges = Literal["read_first", "checked", "any"]
@@ -122,15 +123,34 @@ def find_unread_name(
     if found := next(unseen, ""):
         return found
     for fact in facts:
-        said = next((name for name in fact.names if mentions(asked, name)), "")
-        if not said or any(is_never_quoted(name) or mentions(question, name) for name in fact.names):
-            continue
-        first = _first_told(fact.names, _subjects(fact, facts, asked), read)
-        if first is None or first >= place:
-            is_shown = any(states(text, name) for text in texts for name in fact.names)
+        if said := unread_answer(asked, fact, facts, question, read, place, is_query=True):
+            is_shown = any(states(text, said) for text in texts)
             of_it = f"was not read of what {fact.question!r} asks about"
             return f"{said!r} {of_it if is_shown else 'stands in nothing it has seen'}"
     return ""
+
+
+def unread_answer(
+    text: str,
+    fact: SoughtFact,
+    facts: Sequence[SoughtFact],
+    question: str,
+    read: Sequence[Sequence[Passage]],
+    place: int,
+    *,
+    is_query: bool = False,
+) -> str:
+    """The name by which a text says the answer of one of the facts before it was read; empty where it does not.
+
+    A query rests on a reading of what the fact is asked of, or of what it names itself. Of other words nobody knows
+    what they are about, and it suffices that they were read anywhere. What stands in the question is known, and nobody
+    has to read yes or no.
+    """
+    said = next((name for name in fact.names if mentions(text, name)), "")
+    if not said or any(is_never_quoted(name) or mentions(question, name) for name in fact.names):
+        return ""
+    first = _first_told(fact.names, _subjects(fact, facts, text) if is_query else (), read)
+    return said if first is None or first >= place else ""
 
 
 def _subjects(fact: SoughtFact, facts: Sequence[SoughtFact], asked: str) -> list[str]:
@@ -151,21 +171,26 @@ def _first_told(names: Sequence[str], subjects: Sequence[str], read: Sequence[Se
     return next(told, next(said, None))
 
 
-def guessed_hops(hops: Sequence[Hop], bridges: Bridges) -> list[tuple[tuple[str, ...], bool]]:
-    """The answers of hops that no turn may say by the rule of `bridges` before they were read, each by its names, and
-    whether a later search makes a guess of it good.
+def guarded_facts(
+    question: str, names: Sequence[str], hops: Sequence[Hop], bridges: Bridges
+) -> list[tuple[SoughtFact, bool]]:
+    """The facts whose answers no turn may say by the rule of `bridges` before they were read, and whether a later
+    search makes a guess of one good. First the answer itself, by these names.
 
-    It never does where the last hop compares: who remembers when both were born has answered. A year says the date.
+    A guess is never made good where the last hop compares: who remembers when both were born has answered. A year says
+    the date.
     """
-    if bridges == "any":
-        return []
-    deciding = compared_hops(hops)
-    named: list[tuple[tuple[str, ...], bool]] = []
-    for number, hop in enumerate(hops[:-1], start=1):
-        years = _YEAR.findall(hop.answer) if number in deciding else []
-        names = dict.fromkeys((hop.answer, *other_names(hop.answer), *years))
-        named.append((tuple(names), bridges == "checked" and number not in deciding))
-    return named
+    deciding, facts = compared_hops(hops), answering_facts(question, names, hops)
+    if deciding or not hops:
+        answer, on_the_way = SoughtFact(question, tuple(names)), facts if hops else ()
+    else:
+        *on_the_way, answer = facts
+    guarded = [(answer, False)]
+    for number, fact in enumerate(on_the_way if bridges != "any" else (), start=1):
+        years = _YEAR.findall(fact.names[0]) if number in deciding else []
+        called = replace(fact, names=tuple(dict.fromkeys((*fact.names, *years))))
+        guarded.append((called, bridges == "checked" and number not in deciding))
+    return guarded
 
 
 def admitted_guess(admission: str) -> Verdict:

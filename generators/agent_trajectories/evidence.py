@@ -67,7 +67,7 @@ def _unread_queries(row: AgentTrajectory) -> Iterator[tuple[int, str]]:
     rules = [message.content for message in episode.messages if message.role == "system"]
     names = names_of_answer(episode.answer, row.golds)
     facts = answering_facts(episode.question, names, row.gold_hops) if row.gold_hops else ()
-    read = _given_by_message(row)
+    read = given_by_message(row)
     for place, search in zip(asked_at(episode), episode.searches, strict=True):
         if place is None:
             continue
@@ -76,7 +76,7 @@ def _unread_queries(row: AgentTrajectory) -> Iterator[tuple[int, str]]:
             yield place, f"{search.query!r}: {unread}"
 
 
-def _given_by_message(row: AgentTrajectory) -> list[list[Passage]]:
+def given_by_message(row: AgentTrajectory) -> list[list[Passage]]:
     """What each message gives to the agent: passages and triples of a result, or else its text."""
     found: dict[int, list[Passage]] = {}
     for place, passages in zip(asked_at(row.episode), _read_by_search(row), strict=True):

@@ -13,13 +13,14 @@ from trailforge.evaluation.failures import read_texts
 from trailforge.filters import guesses
 from trailforge.filters.base import count_faults, names_of_answer
 from trailforge.filters.facts import count_unstated
-from trailforge.filters.guesses import Bridges, guessed_hops
+from trailforge.filters.guesses import Bridges, guarded_facts, unread_answer
 from trailforge.filters.questions import doubtful_gold
 from trailforge.generators.agent_trajectories.evidence import (
     admission_of,
     facts_to_read,
     find_hops,
     find_unread,
+    given_by_message,
     is_borne_out,
     is_stated,
     requests_of,
@@ -218,19 +219,16 @@ def answer_leaked(row: AgentTrajectory, *, bridges: Bridges = "checked") -> Verd
     Queries count as what is said, the turn that answers does not. The answer itself may not be guessed, nor what a
     comparison draws it from. What stands in the question is no leak, nor are yes and no. Score: how many turns do.
     """
-    question, texts = row.episode.question, [text_given(message, row) for message in row.episode.messages]
-    answer = names_of_answer(row.episode.answer, row.golds)
-    sought = [(answer, False), *guessed_hops(row.gold_hops, bridges)]
+    question, names = row.episode.question, names_of_answer(row.episode.answer, row.golds)
+    guarded, read = guarded_facts(question, names, row.gold_hops, bridges), given_by_message(row)
+    facts = [fact for fact, _ in guarded]
     leaks: list[tuple[str, str]] = []
     for place, message in enumerate(row.episode.messages[:-1]):
-        if message.role == "assistant":
-            for names, may_guess in sought:
-                said = next((name for name in names if mentions(message.content, name)), "")
-                if not said or any(is_never_quoted(name) or mentions(question, name) for name in names):
-                    continue
-                if not is_stated(texts[:place], names) and not (may_guess and is_borne_out(row, names, place)):
-                    leaks.append((said, message.content[:200]))
-                    break
+        for fact, may_guess in guarded if message.role == "assistant" else ():
+            said = unread_answer(message.content, fact, facts, question, read, place)
+            if said and not (may_guess and is_borne_out(row, fact.names, place)):
+                leaks.append((said, message.content[:200]))
+                break
     return count_faults("answer_leaked", leaks, lambda leak: f"{leak[0]!r} stands in {leak[1]!r}")
 
 

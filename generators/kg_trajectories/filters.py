@@ -11,7 +11,7 @@ from trailforge.filters import guesses
 from trailforge.filters.base import count_faults, mentions_any, names_of_answer, reject_low_reward
 from trailforge.filters.facts import SoughtFact, answering_facts, count_unstated, unsettled_facts
 from trailforge.filters.grounding import is_title_of_gold
-from trailforge.filters.guesses import Bridges, find_admission, find_unread_name, guessed_hops
+from trailforge.filters.guesses import Bridges, find_admission, find_unread_name, guarded_facts, unread_answer
 from trailforge.filters.questions import doubtful_gold
 from trailforge.mcts.plan import resolve
 from trailforge.protocols import KG_SEARCH
@@ -231,19 +231,18 @@ def leaking_turns(row: KgTrajectory, *, bridges: Bridges = "checked") -> dict[in
     draws its answer from is what it answers by.
     """
     turns = [message.content for message in row.messages if message.role == "assistant"]
+    names = names_of_answer(row.final_answer, row.golds)
+    guarded = guarded_facts(row.question, names, row.gold_hops, bridges)
+    facts, read = [fact for fact, _ in guarded], [passages_of(step) for step in row.steps]
     leaks: dict[int, tuple[str, str]] = {}
-    for names, may_guess in [
-        (names_of_answer(row.final_answer, row.golds), False),
-        *guessed_hops(row.gold_hops, bridges),
-    ]:
-        if any(is_never_quoted(name) or mentions(row.question, name) for name in names):
-            continue
-        shown = next((s.index for s in row.steps if any(shows(s, name) for name in names)), len(row.steps))
-        checked = max((s.index for s in row.steps if may_guess and _bears_out(s, names)), default=-1)
+    for fact, may_guess in guarded:
+        checked = max((s.index for s in row.steps if may_guess and _bears_out(s, fact.names)), default=-1)
         # The turn after a result has read it; an answer that nothing shows is `ungrounded_answer`'s.
-        for number, turn in enumerate(turns[: min(shown + 1, len(turns) - 1)]):
-            if number > checked and number not in leaks and mentions_any(turn, names):
-                leaks[number] = (names[0], turn)
+        for number, turn in enumerate(turns[:-1]):
+            if number <= checked or number in leaks:
+                continue
+            if said := unread_answer(turn, fact, facts, row.question, read, number):
+                leaks[number] = (said, turn)
     return leaks
 
 
