@@ -19,6 +19,7 @@ from trailforge.filters.base import count_faults
 from trailforge.filters.grounding import CHOICE
 from trailforge.mcts.plan import ask_relation, gold_plan, references, resolve
 from trailforge.retrieval.sentences import split_sentences
+from trailforge.retrieval.words import COMMON_WORDS
 from trailforge.rewards import is_never_quoted, mentions, normalize_answer, other_names, same_answer
 from trailforge.rewards.reading import name_key, nations
 from trailforge.schemas import FactReading, Hop, KgTriple, Passage, Verdict
@@ -262,6 +263,12 @@ def names_in(question: str) -> list[str]:
         names.append(question[tokens[at].start() : tokens[last].end()].removesuffix("'s").removesuffix("’s"))
         at = last + 1
     return names
+
+
+def names_asked(query: str) -> list[str]:
+    """The names and numbers of a query, which may begin with one, as no question does."""
+    begins = query.split(maxsplit=1)[:1]
+    return names_in(query if {word.casefold() for word in begins} <= COMMON_WORDS else f"x {query}")
 
 
 def _relation_words(text: str) -> list[str]:

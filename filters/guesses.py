@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Literal
 
 from trailforge.filters.base import count_faults
-from trailforge.filters.facts import SoughtFact, answering_facts, compared_hops, names_in, subjects_of
+from trailforge.filters.facts import SoughtFact, answering_facts, compared_hops, names_asked, subjects_of
 from trailforge.filters.grounding import says, tells_of
 from trailforge.filters.thoughts import find_unseen_names
 from trailforge.rewards import is_abstention, is_never_quoted, mentions, states
@@ -159,7 +159,7 @@ def _subjects(fact: SoughtFact, facts: Sequence[SoughtFact], asked: str) -> list
     beside = asked
     for name in sorted(fact.names, key=len, reverse=True):
         beside = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", ";", beside, flags=re.IGNORECASE)
-    named = (name for part in re.split("[;,]", beside) for name in names_in(f"x {part}"))
+    named = (name for part in re.split("[;,]", beside) for name in names_asked(part))
     return [*(subject for each in alike for subject in subjects_of(each)), *named]
 
 
@@ -191,6 +191,11 @@ def guarded_facts(
         called = replace(fact, names=tuple(dict.fromkeys((*fact.names, *years))))
         guarded.append((called, bridges == "checked" and number not in deciding))
     return guarded
+
+
+def count_remembering(turns: Sequence[str]) -> int:
+    """Turns that say themselves that they remember or guess something, whatever it is good for."""
+    return sum(bool(_REMEMBERED.search(turn) or _GUESSED.search(turn)) for turn in turns)
 
 
 def admitted_guess(admission: str) -> Verdict:

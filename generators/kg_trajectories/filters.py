@@ -11,7 +11,14 @@ from trailforge.filters import guesses
 from trailforge.filters.base import count_faults, mentions_any, names_of_answer, reject_low_reward
 from trailforge.filters.facts import SoughtFact, answering_facts, count_unstated, unsettled_facts
 from trailforge.filters.grounding import is_title_of_gold
-from trailforge.filters.guesses import Bridges, find_admission, find_unread_name, guarded_facts, unread_answer
+from trailforge.filters.guesses import (
+    Bridges,
+    count_remembering,
+    find_admission,
+    find_unread_name,
+    guarded_facts,
+    unread_answer,
+)
 from trailforge.filters.questions import doubtful_gold
 from trailforge.mcts.plan import resolve
 from trailforge.protocols import KG_SEARCH
@@ -47,10 +54,8 @@ class KgEpisodeFilterConfig:
     """Guided episodes have to be right at every hop."""
 
 
-def judge_kg_episode(
-    row: KgTrajectory, earlier: Sequence[KgTrajectory], config: KgEpisodeFilterConfig
-) -> list[Verdict]:
-    """Every filter's verdict, the gravest first. `earlier`: the kept episodes of the question before this one."""
+def judge_kg_episode(row: KgTrajectory, config: KgEpisodeFilterConfig) -> list[Verdict]:
+    """Every filter's verdict, the gravest first; whether it is the twin of another one, `selection` asks."""
     verdicts = [malformed(row), no_search(row), doubtful_gold(row.question, row.golds), wrong_answer(row)]
     verdicts.append(admitted_guess(row))
     if config.grounded:
@@ -65,7 +70,6 @@ def judge_kg_episode(
         unfitting_relation(row),
         redundant_search(row),
         *([] if config.min_reward is None else [low_reward(row, least=config.min_reward)]),
-        duplicate_episode(row, earlier),
     ]
 
 
@@ -192,9 +196,9 @@ def low_reward(row: KgTrajectory, *, least: float) -> Verdict:
 
 
 def duplicate_episode(row: KgTrajectory, earlier: Sequence[KgTrajectory]) -> Verdict:
-    """It asks and answers the same as an earlier one of its question. Score: how many do.
+    """It asks and answers the same as a better one of its question. Score: how many do.
 
-    `earlier`: those of the question that were kept so far.
+    `earlier`: those of the question that were taken so far.
     """
     same = [other for other in earlier if _signature(other) == _signature(row)]
     return count_faults("duplicate_episode", same, lambda other: f"same as {other.uid}")
@@ -244,6 +248,13 @@ def leaking_turns(row: KgTrajectory, *, bridges: Bridges = "checked") -> dict[in
             if said := unread_answer(turn, fact, facts, row.question, read, number):
                 leaks[number] = (said, turn)
     return leaks
+
+
+def count_guesses(row: KgTrajectory) -> int:
+    """Turns before the last that say what was not read yet, or that they remember or guess, though a search bears it
+    out."""
+    turns = [message.content for message in row.messages if message.role == "assistant"]
+    return len(leaking_turns(row, bridges="read_first")) + count_remembering(turns[:-1])
 
 
 def unread_requests(row: KgTrajectory) -> dict[int, str]:

@@ -20,6 +20,8 @@ from trailforge.filters import first_rejection
 from trailforge.filters.questions import DOUBTFUL
 from trailforge.generators.kg_trajectories.filters import (
     KgEpisodeFilterConfig,
+    count_guesses,
+    duplicate_episode,
     facts_to_read,
     first_used,
     gold_titles,
@@ -38,7 +40,7 @@ from trailforge.generators.pairs import best_pair, common_prefix, distinct_pairs
 from trailforge.pipelines.life import Chosen
 from trailforge.protocols import KG_SEARCH
 from trailforge.protocols.transcripts import make_truth, read_transcript
-from trailforge.rewards import is_near_miss, mcts_reward, mentions
+from trailforge.rewards import is_near_miss, mcts_reward, mentions, normalize_answer
 from trailforge.rewards.episode import Episode, is_stated, knows_that_unknown
 from trailforge.schemas import ContrastivePair, GroundTruth, KgStep, KgTrajectory, Verdict
 
@@ -67,23 +69,24 @@ class EpisodeSelectionConfig:
 def select(
     candidates: Sequence[KgTrajectory], config: EpisodeSelectionConfig = EpisodeSelectionConfig()
 ) -> Chosen[KgTrajectory]:
-    """Of those that all filters keep the best: by gain and unlikeness, then fewer searches of the graph in vain,
-    then fewer searches, then shorter."""
+    """Of those that all filters keep the best: those that guess least, then as `_rank` has them. None is taken that
+    goes the same way as a better one."""
     verdicts: dict[int, Verdict] = {}
     sound: list[int] = []
     for place, row in enumerate(candidates):
-        earlier = [candidates[i] for i in sound]
-        against = first_rejection(judge_kg_episode(row, earlier, config.filters))
+        against = first_rejection(judge_kg_episode(row, config.filters))
         if against is None:
             sound.append(place)
         else:
             verdicts[place] = against
+    guesses = {place: count_guesses(candidates[place]) for place in sound}
     taken: list[int] = []
     while sound:
         likeness = {i: max((similarity(candidates[i], candidates[t]) for t in taken), default=0.0) for i in sound}
-        best = min(sound, key=lambda i: _rank(candidates[i], likeness[i], config, i))
+        best = min(sound, key=lambda i: (guesses[i], *_rank(candidates[i], likeness[i], config), i))
         sound.remove(best)
-        if against := _not_taken(len(taken), likeness[best], config):
+        twin = duplicate_episode(candidates[best], [candidates[t] for t in taken])
+        if against := first_rejection([twin]) or _not_taken(len(taken), likeness[best], config):
             verdicts[best] = against
         else:
             taken.append(best)
@@ -101,7 +104,7 @@ def unread_rows(chosen: Chosen[KgTrajectory]) -> list[KgTrajectory]:
 def similarity(first: KgTrajectory, second: KgTrajectory) -> float:
     """How alike two episodes are, 0 to 1: the share of requests and results that both have, among all of either.
 
-    1 where each asks the graph for the same of the same entities, search by search: then both go one way, and other
+    1 where both ask the graph about the same entities, in one search or in several: then they go one way, and other
     words for it bring other documents by the way.
     """
     if (asked := _asked_of_graph(first)) and asked == _asked_of_graph(second):
@@ -112,10 +115,15 @@ def similarity(first: KgTrajectory, second: KgTrajectory) -> float:
     return len(one & other) / (len(one | other) or 1)
 
 
-def _asked_of_graph(row: KgTrajectory) -> list[tuple[frozenset[str], frozenset[str]]]:
-    """Mentions and relations of each search; empty where one asks for documents alone."""
-    asked = [request_of(step)[1:] for step in row.steps]
-    return asked if all(names and phrases for names, phrases in asked) else []
+def _asked_of_graph(row: KgTrajectory) -> frozenset[str]:
+    """The entities that were looked up in the graph, by id; a name that it does not know stands for itself. Empty where
+    a search asks for documents alone."""
+    if not all(step.mentions for step in row.steps):
+        return frozenset()
+    links = (link for step in row.steps for link in step.entities)
+    return frozenset(
+        link.entity_id or normalize_answer(link.mention) for link in links if link.is_searched or not link.entity_id
+    )
 
 
 def count_vain_searches(row: KgTrajectory) -> int:
@@ -124,10 +132,13 @@ def count_vain_searches(row: KgTrajectory) -> int:
     return sum(not any(triple.relation in ids for triple in step.triples_kept) for step, ids in asked)
 
 
-def _rank(row: KgTrajectory, likeness: float, config: EpisodeSelectionConfig, place: int) -> tuple[float | int, ...]:
+def _rank(row: KgTrajectory, likeness: float, config: EpisodeSelectionConfig) -> tuple[float | int, ...]:
+    """Of two that guess as often: first what is right without a judge, then by gain and unlikeness, fewer searches of
+    the graph in vain, fewer searches, and shorter."""
     # All of them are right: what tells them apart is the gain, not how many words of a short gold answer they have.
     price = config.diversity * likeness - row.reward.r_gain
-    return price, count_vain_searches(row), row.num_tool_calls, row.token_estimate, place
+    is_judged = row.judge_score is not None
+    return is_judged, price, count_vain_searches(row), row.num_tool_calls, row.token_estimate
 
 
 def _not_taken(taken: int, likeness: float, config: EpisodeSelectionConfig) -> Verdict | None:

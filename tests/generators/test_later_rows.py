@@ -69,7 +69,7 @@ async def test_a_link_that_was_remembered_rejects_though_the_last_one_was_read(u
     ],
 )
 def test_who_remembers_the_answer_or_what_is_compared_has_answered(uid: str, reason: str) -> None:
-    verdict = first_rejection(judge_kg_episode(episode(uid), [], KgEpisodeFilterConfig()))
+    verdict = first_rejection(judge_kg_episode(episode(uid), KgEpisodeFilterConfig()))
     assert (verdict.reason if verdict else "") == reason
 
 

@@ -84,7 +84,7 @@ def facts(row: Row) -> list[str]:
 def judge(row: Row) -> Verdict | None:
     """The first verdict against it; on memory as at the time of the recording."""
     if isinstance(row, KgTrajectory):
-        return first_rejection(judge_kg_episode(row, [], KgEpisodeFilterConfig()))
+        return first_rejection(judge_kg_episode(row, KgEpisodeFilterConfig()))
     return first_rejection(judge_episode(replace(row, memory_draws=0), AgentFilterConfig()))
 
 

@@ -405,14 +405,25 @@ def test_where_bridges_may_be_guessed_a_query_that_reads_first_is_still_better()
 def test_a_second_one_goes_another_way_or_is_left() -> None:
     again = run_of([("Metropolis director", "0"), SECOND], question=ELSEWHERE)
     reworded = run_of([("Metropolis director", "0"), ("Fritz Lang birthplace", "1")], question=ELSEWHERE)
-    other_way = run_of([("Film Metropolis: director?", "10"), ("Lang: born?", "11")], question=ELSEWHERE)
-    taken, rejected = select(drawn(run_of(question=ELSEWHERE), again, reworded, other_way), CONFIG)
-    assert [row.sample for row in taken] == [2, 3]
-    assert [(row.sample, verdict.reason) for row, verdict in rejected] == [(0, SAME_ROUTE), (1, SAME_ROUTE)]
+    elsewhere = run_of([("Film Metropolis: director?", "10"), ("Lang: born?", "11")], question=ELSEWHERE)
+    other_way = run_of([("where was its director born", "10"), ("Lang: born?", "11")], question=ELSEWHERE)
+    taken, rejected = select(drawn(run_of(question=ELSEWHERE), again, reworded, elsewhere, other_way), CONFIG)
+    assert [row.sample for row in taken] == [2, 4]
+    assert [(row.sample, verdict.reason) for row, verdict in rejected] == [
+        (0, SAME_ROUTE), (1, SAME_ROUTE), (3, SAME_ROUTE),
+    ]  # fmt: skip
+
+
+def test_the_one_that_guesses_less_is_the_better_one() -> None:
+    """Be it longer."""
+    guessing = run_of(thoughts=["I recall that it is Fritz Lang."], question=ELSEWHERE)
+    sure = run_of(thoughts=["I do not know it, and so I will look it up at once."], question=ELSEWHERE)
+    (best,), rejected = select(drawn(guessing, sure), CONFIG)
+    assert best.sample == 1 and [verdict.reason for _, verdict in rejected] == [SAME_ROUTE]
 
 
 def test_the_cap_comes_last() -> None:
-    other_way = run_of([("Film Metropolis: director?", "10"), ("Lang: born?", "11")], question=ELSEWHERE)
+    other_way = run_of([("where was its director born", "10"), ("Lang: born?", "11")], question=ELSEWHERE)
     wordy = run_of(thoughts=["Hm, let me see now.", "Aha, so it is.", "Good, I know."], question=ELSEWHERE)
     (first,), rejected = select(
         drawn(wordy, run_of(answer="Linz", question=ELSEWHERE), run_of(question=ELSEWHERE), other_way),

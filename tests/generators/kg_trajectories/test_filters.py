@@ -124,7 +124,7 @@ def episode(*steps: KgStep, thoughts: tuple[str, ...] = (), answer: str = "Vienn
 
 
 def test_a_sound_episode_is_kept_by_all() -> None:
-    verdicts = judge_kg_episode(episode(), [], KgEpisodeFilterConfig())
+    verdicts = judge_kg_episode(episode(), KgEpisodeFilterConfig())
     assert [(v.reason, v.keep, v.detail) for v in verdicts] == [
         (reason, True, "")
         for reason in (
@@ -140,10 +140,9 @@ def test_a_sound_episode_is_kept_by_all() -> None:
             "answer_leaked",
             "unfitting_relation",
             "redundant_search",
-            "duplicate_episode",
         )
     ]
-    lenient = judge_kg_episode(episode(), [], KgEpisodeFilterConfig(grounded=False, intermediate_answers=False))
+    lenient = judge_kg_episode(episode(), KgEpisodeFilterConfig(grounded=False, intermediate_answers=False))
     assert not {"ungrounded_answer", "wrong_intermediate"} & {v.reason for v in lenient}
 
 
@@ -202,7 +201,7 @@ def asked_amiss(*offered: KgTriple, kept: int = 0, **changes: Any) -> KgTrajecto
 def test_unfitting_relation_is_rejected_for_itself_alone() -> None:
     by_other, by_asked = triple("e", "place of birth", "Vienna"), triple("e", "r", "Vienna")
     row = asked_amiss(by_other, triple("e", "r", "Austria"))
-    rejected = [v for v in judge_kg_episode(row, [], KgEpisodeFilterConfig()) if not v.keep]
+    rejected = [v for v in judge_kg_episode(row, KgEpisodeFilterConfig()) if not v.keep]
     assert [(v.reason, v.score) for v in rejected] == [("unfitting_relation", 1)]
     assert rejected[0].detail.endswith("asks for r; the graph says it by place of birth")
     assert unfitting_relation(asked_amiss(by_other, by_asked)).keep, "one of two that say it"
@@ -241,7 +240,7 @@ def test_a_bridge_that_is_checked_is_no_leak_and_the_answer_is_one(name: str) ->
     rules: tuple[Bridges, ...] = ("read_first", "checked", "any")
     assert tuple(answer_leaked(row, bridges=rule).keep for rule in rules) == kept
     for rule, keep in zip(rules, kept, strict=True):
-        reasons = [v.reason for v in judge_kg_episode(row, [], KgEpisodeFilterConfig(bridges=rule)) if not v.keep]
+        reasons = [v.reason for v in judge_kg_episode(row, KgEpisodeFilterConfig(bridges=rule)) if not v.keep]
         assert ("answer_leaked" in reasons) is not bool(keep)
 
 
@@ -262,7 +261,7 @@ def test_a_request_names_what_was_read(name: str) -> None:
     assert unread_query(row).keep is is_read
     assert unread_query(row, bridges="read_first").keep is is_read and unread_query(row, bridges="any").keep
     assert unread_query(replace(row, plan=("a", "b"))).keep, "the words of a gold plan are not the agent's"
-    reasons = [v.reason for v in judge_kg_episode(row, [], KgEpisodeFilterConfig()) if not v.keep]
+    reasons = [v.reason for v in judge_kg_episode(row, KgEpisodeFilterConfig()) if not v.keep]
     assert ("unread_query" in reasons) is not is_read
 
 
@@ -320,14 +319,14 @@ def test_an_earlier_setting_says_what_has_taken_its_place() -> None:
 
 def test_a_last_turn_that_admits_a_guess_is_heard() -> None:
     row = episode(thoughts=("Hm.", "Ah.", "Nothing says where he was born. It is most likely Vienna."))
-    assert first_rejection(judge_kg_episode(row, [], KgEpisodeFilterConfig())) == admitted_guess(row)
+    assert first_rejection(judge_kg_episode(row, KgEpisodeFilterConfig())) == admitted_guess(row)
     assert admitted_guess(episode(thoughts=("Perhaps Vienna.", "Ah.", "The document says that it is Vienna."))).keep
 
 
 def test_a_gold_answer_of_another_kind_is_named_as_such() -> None:
     row = episode(answer="Austrian", final_answer="Austrian", question="Where was the director of Metropolis born?")
     row = replace(row, answer="Austrian", answer_aliases=(), kind="good")
-    found = first_rejection(judge_kg_episode(row, [], KgEpisodeFilterConfig()))
+    found = first_rejection(judge_kg_episode(row, KgEpisodeFilterConfig()))
     assert found is not None and found.reason == "doubtful_gold" and "'Austrian'" in found.detail
 
 
@@ -423,13 +422,13 @@ def test_low_reward() -> None:
     row = episode()
     assert low_reward(row, least=1.5).keep and not low_reward(row, least=1.6).keep
     least = KgEpisodeFilterConfig(min_reward=1.6)
-    assert [v.reason for v in judge_kg_episode(row, [], least) if not v.keep] == ["low_reward"]
+    assert [v.reason for v in judge_kg_episode(row, least) if not v.keep] == ["low_reward"]
 
 
 def test_no_right_answer_is_put_aside_for_what_it_is_paid() -> None:
     """F1 of a full name against a short gold answer, and many a surplus search."""
     for reward in (KgReward(total=-0.1, r_acc=0.1, r_ans=0.1, r_recall=0.0, r_penalty=0.4, r_gain=-0.2),):
-        assert first_rejection(judge_kg_episode(episode(reward=reward), [], KgEpisodeFilterConfig())) is None
+        assert first_rejection(judge_kg_episode(episode(reward=reward), KgEpisodeFilterConfig())) is None
 
 
 def named(answer: str, *golds: str, said: str, **changes: Any) -> KgTrajectory:
@@ -479,9 +478,12 @@ def rewarded(row: KgTrajectory, gain: float) -> KgTrajectory:
 def test_selection_takes_the_best_and_then_the_unlike() -> None:
     best = rewarded(episode(), 0.5)
     asked = replace(SECOND.relations[0], phrase="home")
-    alike = rewarded(episode(FIRST, replace(SECOND, query="Where was he born?", relations=(asked,))), 0.4)
-    other_way = (step("Metropolis film", "0", name="Metropolis"), step("Fritz Lang birth", "1", name="Lang"))
-    unlike = rewarded(episode(*(replace(s, answer=None) for s in other_way), plan=()), 0.3)
+    his = (replace(SECOND.entities[0], entity_id="his"),)
+    alike = rewarded(episode(FIRST, replace(SECOND, query="Where was he born?", relations=(asked,), entities=his)), 0.4)
+    other_way = (step("Metropolis film", "0", name="Metropolis"), replace(OF_LANG, query="Fritz Lang birth"))
+    ids = [tuple(replace(link, entity_id=link.mention) for link in each.entities) for each in other_way]
+    others = [replace(each, answer=None, entities=links) for each, links in zip(other_way, ids, strict=True)]
+    unlike = rewarded(episode(*others, plan=()), 0.3)
     config = EpisodeSelectionConfig(most=2, diversity=0.5, max_similarity=1.0)
     chosen = select([alike, unlike, best], config)
     assert chosen.kept == (best, unlike)
@@ -490,6 +492,26 @@ def test_selection_takes_the_best_and_then_the_unlike() -> None:
     strict = select([alike, best], replace(config, max_similarity=0.5))
     assert [v.reason for _, v in strict.rejected] == ["too_similar"]
     assert similarity(best, best) == 1.0 and 0 < similarity(best, alike) < 1
+
+
+def test_of_two_that_go_one_way_the_one_that_guesses_less_is_taken() -> None:
+    """Be it drawn later, and be it paid less for one search more; what a judge alone finds right comes behind."""
+    asked = replace(FIRST, entities=OF_METROPOLIS)
+    guessing = rewarded(episode(asked, SECOND, thoughts=("I recall that it is Fritz Lang.",)), 0.5)
+    sure = rewarded(episode(asked, SECOND, thoughts=("I look it up.",)), 0.3)
+    chosen = select([guessing, sure])
+    assert chosen.kept == (sure,)
+    assert [(row, v.reason) for row, v in chosen.rejected] == [(guessing, "duplicate_episode")]
+    judged = rewarded(replace(sure, final_answer="the Viennese capital", judge_score=0.95), 0.5)
+    assert select([judged, sure]).kept == (sure,)
+
+
+def test_episodes_that_ask_the_graph_about_the_same_are_alike_in_however_many_searches() -> None:
+    both = replace(SECOND.entities[0], entity_id="f")
+    one_by_one = episode(FIRST, replace(SECOND, entities=(both,)))
+    at_once = episode(replace(FIRST, query="Both?", entities=(*FIRST.entities, both)), plan=())
+    assert similarity(one_by_one, at_once) == 1.0
+    assert similarity(one_by_one, episode(FIRST)) < 1.0
 
 
 def test_episodes_that_ask_the_graph_for_the_same_are_alike_whatever_their_words_bring() -> None:

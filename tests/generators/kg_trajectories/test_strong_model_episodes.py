@@ -129,16 +129,17 @@ async def test_the_episodes_of_a_strong_model(
     questions = {q.id: q for q in everything}
     results: list[ItemResult] = [await LIFE.run_item(questions[uid], context, config) for uid in recording["questions"]]
     assert model.check_all_used() == {
-        "episode kg_search": 47, "keep_triples": 3, "self_check": 8, "read_answer": 8, "grade": 1,
+        "episode kg_search": 47, "keep_triples": 3, "self_check": 8, "read_answer": 7, "grade": 1,
     }  # fmt: skip
     rows = [row for result in results for row in result.rows["kg_trajectories"]]
     rejected = [row for result in results for row in result.rows["rejected"]]
     reasons = Counter(row.reason for row in rejected)
     # The guess: "Since the question expects one of them to be earlier, … Moner Manush (1997) is meant".
     guessed = {"wrong_answer": 2, "unread_query": 6, "answer_leaked": 2, "admitted_guess": 1}
-    assert (len(rows), reasons) == (9, guessed)
+    # Of the two episodes on two airports one is taken: both asked about the same entities.
+    assert (len(rows), reasons) == (8, {**guessed, "too_similar": 1})
     readings = [reading for row in rows for reading in row.readings]
-    assert len(readings) == 8 and all(reading.answer for reading in readings)
+    assert len(readings) == 7 and all(reading.answer for reading in readings)
     assert not [row.conflicts for row in rows if row.conflicts]
     assert [row.judge_score for row in rows if row.judge_score is not None] == [1.0]
     matched = {e.mention: e.label for row in rows for step in row.steps for e in step.entities if e.label}
