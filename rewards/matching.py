@@ -19,7 +19,7 @@ from functools import lru_cache
 from trailforge.rewards.answers import is_abstention, is_yes_and_no
 from trailforge.rewards.figures import find_currencies, restate_numerals, restate_quantities, spell_in_figures
 from trailforge.rewards.lists import ASIDE, lists_others
-from trailforge.rewards.names import company_names, country_names, is_people, other_names, place_alone
+from trailforge.rewards.names import company_names, corner_names, country_names, is_people, other_names, place_alone
 from trailforge.rewards.reading import (
     Date,
     WordSequence,
@@ -221,7 +221,8 @@ def _covers_as_written(prediction: str, gold: str) -> bool:
         if figures[:1] == (bare,) and (len(figures) == 1 or (len(figures) == 2 and _UNIT.search(gold.strip()))):
             return True
     countries = () if is_people(gold) else map(fold, country_names(gold))
-    return any(_covers_wording(given, each) for each in (*wordings_of(wanted), *countries))
+    corners = map(fold, corner_names(gold))
+    return any(_covers_wording(given, each) for each in (*wordings_of(wanted), *countries, *corners))
 
 
 def _covers_wording(given: str, wanted: str) -> bool:

@@ -24,6 +24,12 @@ _NAMESAKE = re.compile(
     r" (?:of|de|consort of) .+"
 )
 """A name and what tells it from its namesakes."""
+_CORNER = re.compile(
+    r"(?:in )?(?:the )?(?P<side>north|south)[- ]?(?P<half>east|west)(?:(?:ern)? part of|ern| of|) (?:the )?"
+    r"(?P<place>\S.*)",
+    re.IGNORECASE,
+)
+"""Of a country or region: "northeastern Iran", "the north-east of Iran"."""
 _NUMERAL = re.compile(r"[ivxl]+")
 _REGIONS = frozenset(
     part.strip()
@@ -68,10 +74,11 @@ def other_names(name: str) -> tuple[str, ...]:
     A country's name and those of its people stand for each other ("France", "French"). "Metropolis (1927 film)" is
     Metropolis, and "Jeanne de Bar, Countess of Marle" is Jeanne de Bar; but "Paris, Texas" is not Paris, nor is "Louis,
     Duke of Orléans" just any Louis. "Tumi Holdings, Inc." is Tumi; but "The Darjeeling Limited" is all of its name.
+    "Northeastern Iran" is the north-east of Iran.
     """
     if len(name) >= LONGEST_NAME:
         return ()
-    nation = nations().get(name_key(name), ())
+    nation = nations().get(name_key(name), ()) or corner_names(name)
     if companies := company_names(name):
         return (*nation, *companies)
     match = _NAMESAKE.fullmatch(fold(name))
@@ -92,6 +99,20 @@ def country_names(name: str) -> tuple[str, ...]:
     """What a country is called, too, not by its people's name; none of two letters, which are words, too."""
     names = nations().get(name_key(name), ())
     return tuple(each for each in names if each != name and not is_people(each) and len(each) > _SHORT_FORM)
+
+
+def corner_names(name: str) -> tuple[str, ...]:
+    """What a corner of a country or region is called, too: "north-east of Iran" for "northeastern Iran".
+
+    Empty for other texts: what lies north-east of a city is not in it. The matcher reads neither hyphens nor articles.
+    """
+    match = _CORNER.fullmatch(name.strip())
+    if match is None or not (name_key(match["place"]) in nations() or name_key(match["place"]).strip() in _REGIONS):
+        return ()
+    side, half, place = match["side"].lower(), match["half"].lower(), match["place"]
+    corners = (f"{side}{half}", f"{side} {half}")
+    ways = (way for corner in corners for way in (f"{corner}ern", corner, f"{corner} of", f"{corner}ern part of"))
+    return tuple(f"{way} {place}" for way in ways)
 
 
 def company_names(name: str) -> tuple[str, ...]:

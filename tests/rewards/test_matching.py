@@ -15,6 +15,7 @@ from trailforge.rewards import (
     mentions,
     normalize_answer,
     other_names,
+    right_names,
     same_answer,
     score_answer,
     states,
@@ -425,3 +426,31 @@ def test_no_number_is_found_inside_another(number: int, other: int) -> None:
 @given(st.integers(0, 10**7))
 def test_thousands_are_read_as_figures(number: int) -> None:
     assert spell_in_figures(fold(f"{number:,}")) == str(number)
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "is_right"),
+    [
+        ("northeastern Iran", "north-east of Iran", True),
+        ("northeastern Iran", "in the north-east of Iran, near the border with Turkmenistan", True),
+        ("in northeastern Iran", "north-eastern Iran", True),
+        ("northeastern Iran", "Northeast Iran", True),
+        ("northeastern Iran", "the north eastern part of Iran", True),
+        ("the north-east of Iran", "northeastern Iran", True),
+        ("south-west Ohio", "southwestern Ohio", True),
+        ("northeastern Iran", "north-west of Iran", False),
+        ("northeastern Iran", "northern Iran", False),
+        ("northeastern Iran", "Iran", False),
+        ("northeastern Iran", "not in the north-east of Iran", False),
+        ("northeastern Iran", "north-east of Iraq", False),
+        ("northeastern Boston", "north-east of Boston", False),
+        ("North Korea", "northern Korea", False),
+        ("Northeastern University", "Northeast University", False),
+    ],
+)
+def test_a_corner_of_a_country_is_told_in_more_than_one_way(gold: str, answer: str, is_right: bool) -> None:
+    """What lies north-east of a city is not in it."""
+    assert bool(mcts_reward(answer, [gold])) is is_right
+    names = right_names([gold])
+    assert all(mcts_reward(name, [gold]) for name in names)
+    assert not is_right or any(mentions(answer, name) for name in names), "the exported reward takes it, too"
