@@ -23,6 +23,13 @@ TAGS = (
 )
 """Names of the tags of every protocol, ours and those of the agents that we read."""
 
+READ_FIRST = (
+    "Your reasoning and your searches name only what the question or a result has named: look up what you believe you "
+    "remember before you say it, too. A result counts for what it is about: the country of one film says nothing of "
+    "another one's, or its director's. Each link has to be found, and of two things that are compared each: where "
+    "somebody lived is not where they died."
+)
+"""What agents are told that are trained on what they read, by `filters.guesses` and readings of their answers."""
 NOTHING_FOUND = "Nothing was found."
 
 _NAMES = "|".join(TAGS)

@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from trailforge.protocols.base import NOTHING_FOUND, one_line, passage_lines, passages_of_result, tags_in
+from trailforge.protocols.base import NOTHING_FOUND, READ_FIRST, one_line, passage_lines, passages_of_result, tags_in
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.repair import Repair, Value, read_object
 from trailforge.protocols.turns import Observation, Search
@@ -47,14 +47,15 @@ def system_prompt(max_turns: int = MAX_TURNS) -> str:
         'Write the plain name of an entity, with nothing in brackets behind it: "Avatar", not "Avatar (2009 film)". '
         "Write relations as the graph labels them, which are short nouns or phrases as in Wikidata: director, father, "
         "spouse, place of birth, date of birth, country of citizenship, educated at, employer, located in. "
-        "A request names only what the question or a result has named: look up what you believe you remember, too. "
+        f"{READ_FIRST} "
         "What both tools find comes back between <result> and </result>. "
         "Search again as long as something is missing, and not once more than that. "
         "What was not found may be there in other words: by another name of the entity, or by a nearby relation. "
         f"You have at most {max_turns} turns, and the last of them can only answer. "
         "When you are sure, end the task with <answer>The final answer is \\boxed{...}</answer>: "
-        "in the box stands nothing but the answer itself, a name in full as the sources use it, a date, a number, yes "
-        "or no. If nothing that was found states it or lets you conclude it, the answer is: unknown."
+        "in the box stands nothing but the answer itself, a name in full as the sources use it, a date, a number, a "
+        "few of their words, yes or no. If nothing that was found states it or lets you conclude it, the answer is: "
+        "unknown."
     )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from trailforge.protocols.base import NOTHING_FOUND, one_line, passages_of_lines
+from trailforge.protocols.base import NOTHING_FOUND, READ_FIRST, one_line, passages_of_lines
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.turns import Observation, read_plain_answer, read_plain_search, write_plain_search
 
@@ -32,10 +32,11 @@ def system_prompt(max_searches: int = MAX_SEARCHES) -> str:
         "If you lack knowledge, ask the search engine with <search> query </search>; "
         "its best results come back between <information> and </information>. "
         f"You can search at most {times}. "
-        "A query names only what the question or a result has named: look up what you believe you remember, too. "
+        f"{READ_FIRST} "
         "What was not found may be there in other words: ask again by another name or by what lies between. "
         "Once nothing is lacking, give the answer between <answer> and </answer> in its shortest form, "
-        "a name, a date, a number, yes or no, without explanation. For example: <answer>Beijing</answer>. "
+        "a name, a date, a number, a few words of the results, yes or no, without explanation. "
+        "For example: <answer>Beijing</answer>. "
         "If nothing that was found states it or lets you conclude it, the answer is: unknown."
     )
 
