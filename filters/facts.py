@@ -115,8 +115,9 @@ def answering_facts(question: str, names: Sequence[str], hops: Sequence[Hop]) ->
 
 
 def subjects_of(fact: SoughtFact) -> list[str]:
-    """What it is asked of: the answers that it rests on, or else the names in its question."""
-    return [each for each in fact.given if each.strip()] or names_in(fact.question)
+    """What it is asked of: the answers that it rests on, or else the names in its question, but for bare numbers."""
+    named = [each for each in names_in(fact.question) if any(map(str.isalpha, each))]
+    return [each for each in fact.given if each.strip()] or named
 
 
 def compared_hops(hops: Sequence[Hop]) -> tuple[int, ...]:

@@ -149,12 +149,28 @@ def unread_answer(
     said = next((name for name in fact.names if mentions(text, name)), "")
     if not said or any(is_never_quoted(name) or mentions(question, name) for name in fact.names):
         return ""
-    first = _first_told(fact.names, _subjects(fact, facts, text) if is_query else (), read)
+    if is_query and not mentions(_without_longer_names(text, said, read[:place]), said):
+        return ""
+    first = _first_told(fact, _subjects(fact, facts, text) if is_query else (), read)
     return said if first is None or first >= place else ""
 
 
+def _without_longer_names(query: str, answer: str, read: Sequence[Sequence[Passage]]) -> str:
+    """A query without what it names by an answer and more, as it was read: "British Rail" does not say "British"."""
+    longer = [name for name in names_asked(query) if mentions(name, answer) and not mentions(answer, name)]
+    for name in longer:
+        if any(mentions(f"{each.title}. {each.text}", name) for given in read for each in given):
+            query = query.replace(name, ";")
+    return query
+
+
 def _subjects(fact: SoughtFact, facts: Sequence[SoughtFact], asked: str) -> list[str]:
-    """What a fact is asked of; what others with the same answer are; and the names that stand beside it in a query."""
+    """What a fact is asked of; what others with the same answer are; and the names that stand beside it in a query.
+
+    None where its question names nothing: words alone do not tell what a passage is about.
+    """
+    if not subjects_of(fact):
+        return []
     alike = [each for each in facts if set(each.names) & set(fact.names)]
     beside = asked
     for name in sorted(fact.names, key=len, reverse=True):
@@ -163,12 +179,18 @@ def _subjects(fact: SoughtFact, facts: Sequence[SoughtFact], asked: str) -> list
     return [*(subject for each in alike for subject in subjects_of(each)), *named]
 
 
-def _first_told(names: Sequence[str], subjects: Sequence[str], read: Sequence[Sequence[Passage]]) -> int | None:
-    """The first place at which an answer was read of one of its subjects, or else at all: texts call most things by
-    more than one name. None: nowhere."""
-    told = (n for n, given in enumerate(read) for each in given for name in names if tells_of(each, name, subjects))
-    said = (n for n, given in enumerate(read) for each in given for name in names if says(each, name))
+def _first_told(fact: SoughtFact, subjects: Sequence[str], read: Sequence[Sequence[Passage]]) -> int | None:
+    """The first place at which the answer was read of one of the subjects, or under a title that its question names; or
+    else at all: texts call most things by more than one name. None: nowhere."""
+    given = [(n, each) for n, passages in enumerate(read) for each in passages]
+    about = [(n, each, [*subjects, *_titled(each, fact)]) for n, each in given if subjects]
+    told = (n for n, each, of_what in about for name in fact.names if tells_of(each, name, of_what))
+    said = (n for n, each in given for name in fact.names if says(each, name))
     return next(told, next(said, None))
+
+
+def _titled(passage: Passage, fact: SoughtFact) -> list[str]:
+    return [passage.title] if passage.title and mentions(fact.question, passage.title) else []
 
 
 def guarded_facts(
