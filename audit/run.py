@@ -11,18 +11,16 @@ from itertools import islice
 from pathlib import Path
 
 from trailforge.audit.documents import FoundDocument, Shelf, WantedDocument, wanted_documents
-from trailforge.audit.reading import read_question
+from trailforge.audit.reading import prompt_tokens, read_question
 from trailforge.audit.report import write_report
+from trailforge.audit.searches import plan_searches, search_for
 from trailforge.audit.verdicts import Evidence, judge_question, settle_documents
 from trailforge.inference.asker import Asker
-from trailforge.mcts.plan import gold_plan, resolve
 from trailforge.pipelines.audited import (
     AUDIT,
     AUDITED_TABLE,
     SETS_ASIDE,
-    AuditedBy,
     AuditedQuestion,
-    AuditedSearch,
     AuditManifest,
     audit_key,
     read_audit,
@@ -40,7 +38,6 @@ from trailforge.schemas import (
     FileEntry,
     InvalidInput,
     OutputError,
-    Passage,
     Question,
     to_dict,
     write_parquet,
@@ -49,6 +46,8 @@ from trailforge.schemas import (
 _ROWS_PER_FILE = 5000
 _AT_ONCE = 64
 """Questions under way."""
+_ESTIMATED_BY = 200
+"""Questions that an estimate looks at, at most."""
 PARAGRAPHS = "paragraphs"
 Report = Callable[[str, int, int], None]
 
@@ -159,7 +158,7 @@ async def audit_questions(
     async def one(row: Question | InvalidRow) -> AuditedQuestion:
         nonlocal done
         async with room:
-            found = await _audit(row, searched, request.depth, asker) if isinstance(row, Question) else _invalid(row)
+            found = await _audit_row(row, searched, request.depth, asker)
         done += 1
         report("auditing questions", done, len(rows))
         return found
@@ -183,6 +182,35 @@ async def audit_questions(
     return read_audit(out)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadingEstimate:
+    """What asking a model about questions will take, by those that were looked at."""
+
+    questions: int
+    looked_at: int
+    calls: int
+    prompt_tokens: int
+
+
+async def estimate_reading(request: AuditRequest) -> ReadingEstimate:
+    """Audits a part of the questions without a model: which of them one is asked about, and how long the prompts are.
+
+    Raises what `audit_questions` raises.
+    """
+    questions = [row for row in request.read() if isinstance(row, Question)]
+    looked_at = questions[:: -(-len(questions) // _ESTIMATED_BY)] if questions else []
+    searched = _open(request, [each for question in looked_at for each in wanted_documents(question)])
+    found = [await _audit(question, searched, request.depth) for question in looked_at]
+    lengths = [prompt_tokens(row, texts) for row, texts in found if row.can_be_answered]
+    share = len(questions) / max(1, len(looked_at))
+    return ReadingEstimate(
+        questions=len(questions),
+        looked_at=len(looked_at),
+        calls=round(2 * len(lengths) * share),
+        prompt_tokens=round(sum(lengths) * share),
+    )
+
+
 def _open(request: AuditRequest, wanted: Sequence[WantedDocument]) -> _Searched:
     if request.searched is None:
         return _Searched(open_retrieval(RetrieverConfig(kind=request.kind)), None)
@@ -196,7 +224,17 @@ def _open(request: AuditRequest, wanted: Sequence[WantedDocument]) -> _Searched:
     return _Searched(retrieval, Shelf.over(documents, wanted))
 
 
-async def _audit(question: Question, searched: _Searched, depth: int, asker: Asker | None) -> AuditedQuestion:
+async def _audit_row(
+    row: Question | InvalidRow, searched: _Searched, depth: int, asker: Asker | None
+) -> AuditedQuestion:
+    if isinstance(row, InvalidRow):
+        return _invalid(row)
+    found, texts = await _audit(row, searched, depth)
+    return found if asker is None or not found.can_be_answered else await read_question(found, texts, asker)
+
+
+async def _audit(question: Question, searched: _Searched, depth: int) -> tuple[AuditedQuestion, list[Document]]:
+    """What is found without a model, and the texts that one is to answer from: the documents, or what may be some."""
     documents, retriever = await searched.documents_of(question)
     searches, brought = (), ()
     if retriever is not None:
@@ -221,83 +259,7 @@ async def _audit(question: Question, searched: _Searched, depth: int, asker: Ask
         searches=searches,
         quotes=verdict.quotes,
     )
-    if asker is None or not row.can_be_answered:
-        return row
-    given = [text for each in verdict.documents for text in each.texts] or list(others)
-    return await read_question(row, given, asker)
-
-
-# Searches
-
-
-_READ = 5
-"""Passages of a search that are read for what is stated beside the documents."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedQuery:
-    """A search that is to be made."""
-
-    by: AuditedBy
-    query: str
-    hop: int | None = None
-
-
-def plan_searches(question: Question, documents: Sequence[FoundDocument]) -> tuple[PlannedQuery, ...]:
-    """The question as it stands, each sub-question with the answers before it, and for each document its title with
-    the sentence that counts in it, else with sub-question and answer: what finds it if anything does."""
-    answers = {number: hop.answer for number, hop in enumerate(question.decomposition, start=1)}
-    plan = gold_plan(question.decomposition).sub_questions[: question.num_hops or None]
-    asked = {number: resolve(text, answers) for number, text in enumerate(plan, start=1)}
-    found = [PlannedQuery(by="question", query=question.question)]
-    found += [
-        PlannedQuery(by="sub_question", query=text, hop=number)
-        for number, text in asked.items()
-        if text != question.question
-    ]
-    if not documents:
-        found.append(PlannedQuery(by="best_wording", query=f"{question.question} {question.answer}"))
-    for each in documents:
-        hops = [number for number in each.audited.hops if number in asked]
-        words = each.wanted.document.facts[:1] or tuple(f"{asked[n]} {answers[n]}" for n in hops)
-        query = " ".join((each.audited.title, *words)).strip()
-        if query:
-            found.append(PlannedQuery(by="best_wording", query=query, hop=hops[0] if len(hops) == 1 else None))
-    return tuple({each.query: each for each in reversed(found)}.values())[::-1]
-
-
-async def search_for(
-    queries: Sequence[PlannedQuery], documents: Sequence[FoundDocument], retriever: Retriever, depth: int
-) -> tuple[tuple[AuditedSearch, ...], tuple[Document, ...]]:
-    """At what rank each search has each document among its first `depth` passages; and the first few, each once, or all
-    where nothing says what the question rests on.
-
-    What none of them finds is searched for by its title alone.
-    """
-    searches, brought = list[AuditedSearch](), dict[str, Document]()
-    read = _READ if documents else depth
-
-    async def search(each: PlannedQuery) -> None:
-        passages = await retriever.retrieve(each.query, depth)
-        ranks = tuple(_rank_of(document, passages) for document in documents)
-        searches.append(AuditedSearch(by=each.by, query=each.query, hop=each.hop, ranks=ranks))
-        brought.update((p.id, Document(id=p.id, title=p.title, text=p.text)) for p in passages[:read])
-
-    for each in queries:
-        await search(each)
-    for number, document in enumerate(documents):
-        is_found = any(each.ranks[number] is not None for each in searches)
-        if document.audited.is_there and document.audited.title and not is_found:
-            await search(PlannedQuery(by="best_wording", query=document.audited.title))
-    return tuple(searches), tuple(brought.values())
-
-
-def _rank_of(document: FoundDocument, passages: Sequence[Passage]) -> int | None:
-    own = set(document.audited.passages)
-    return next((rank for rank, passage in enumerate(passages, start=1) if passage.id in own), None)
-
-
-# Rows
+    return row, [text for each in verdict.documents for text in each.texts] or list(others)
 
 
 def _invalid(row: InvalidRow) -> AuditedQuestion:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.support import world
 from tests.support.model_server import running
 from tests.support.scripted import ScriptedModel
 from trailforge.audit.reading import read_question
-from trailforge.audit.run import AuditRequest, audit_questions, describe_request
+from trailforge.audit.run import AuditRequest, audit_questions, describe_request, estimate_reading
 from trailforge.cli import app
 from trailforge.evaluation.corpora import read_asked, set_aside
 from trailforge.flows.configuration import leave_out
@@ -46,9 +47,11 @@ from trailforge.schemas import (
     OutputError,
     Question,
     RejectedRow,
+    SupportingDocument,
     read_parquet,
     to_dict,
 )
+from trailforge.schemas.text import count_tokens
 from trailforge.training.sets.files import set_aside as set_aside_rows
 from trailforge.training.sets.runs import asked_rows
 
@@ -113,7 +116,7 @@ def test_the_command_audits_an_index_once_and_refuses_what_is_not_its_folder(que
     with pytest.raises(OutputError, match="holds no audit but other things"):
         run("audit", questions, index, "--out", tmp_path)
     dry = run("audit", questions, "--paragraphs", "--model", "http://127.0.0.1:9/v1", "--prices", "1,1", "--dry-run")
-    assert "at most 10 calls" in dry and "cost" in dry
+    assert "5 questions, 5 looked at: about 8 calls" in dry and "cost" in dry
 
 
 def test_a_model_is_asked_with_the_documents_and_without(questions: Path, tmp_path: Path) -> None:
@@ -271,3 +274,65 @@ def test_of_questions_without_all_their_paragraphs_none_can_be_answered(data_dir
     assert len(rows) == 1161 and not any(row.can_be_answered for row in rows)
     silent = sum(row.reason in ("answer_not_stated", "invalid_row") for row in rows)
     assert 379 <= silent <= 390
+
+
+def test_a_model_is_shown_all_texts_that_may_answer_and_of_too_many_those_that_are_quoted_first(tmp_path: Path) -> None:
+    """Of a question that annotates no document, all its paragraphs; what is wrong of a part of them decides nothing."""
+
+    def asked_over(words: int) -> tuple[AuditedQuestion, str]:
+        paragraphs = [
+            Document(id=str(n), title=f"Town {n}", text=f"Town {n} is old. {'word ' * words}") for n in range(30)
+        ]
+        paragraphs[24] = Document(
+            id="24", title="Ulm", text=f"{'word ' * words}. Ada Roth was born in Ulm. It is a city."
+        )
+        row = {"id": "q", "question": "Where was Ada Roth born?", "answer": "Ulm"}
+        row["paragraphs"] = [to_dict(each) for each in paragraphs]  # type: ignore[assignment]
+        file = tmp_path / f"{words}.jsonl"
+        file.write_text(json.dumps(row))
+        model = ScriptedModel(lambda _: '{"answer": "Town 3"}')
+        asker = Asker(client=model, model="m", style="chat", seed=0, meter=Meter())
+        request = AuditRequest(questions=file, searched=None, model="m")
+        out = tmp_path / f"audit-{words}"
+        asyncio.run(audit_questions(request, out, describe_request(request), asker, lambda *_: None))
+        (found,) = read_parquet(out / AUDITED_TABLE / "part-00000.parquet", AuditedQuestion)
+        return found, str(model.requests[0].prompt)
+
+    row, prompt = asked_over(20)
+    assert all(f"Town {n} is old" in prompt for n in range(30) if n != 24) and "Ada Roth was born in Ulm" in prompt
+    assert row.reason == "not_answered"
+    row, prompt = asked_over(1200)
+    assert "Ada Roth was born in Ulm" in prompt and "Town 29 is old" not in prompt
+    assert row.reason == "stated" and row.is_right_with is None and row.answer_with == "Town 3"
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_an_estimate_counts_the_prompts_that_a_model_gets(questions: Path, tmp_path: Path, own: bool) -> None:
+    """Texts of the documents and all: over a corpus they are those of its passages."""
+    corpus = tmp_path / "corpus.jsonl"
+    asked = [each for each in read_questions(questions) if isinstance(each, Question)]
+    texts = {each.text: each for question in asked for each in question.paragraphs}
+    corpus.write_text("".join(f"{json.dumps(to_dict(replace(d, id=str(n))))}\n" for n, d in enumerate(texts.values())))
+    bare = tmp_path / "bare.jsonl"
+    titles = [tuple(SupportingDocument(title=each.title) for each in q.supporting_documents) for q in asked]
+    titled = [
+        replace(each, paragraphs=(), decomposition=(), supporting=has) for each, has in zip(asked, titles, strict=True)
+    ]
+    bare.write_text("".join(f"{json.dumps(to_dict(each))}\n" for each in titled))
+    request = AuditRequest(questions=questions if own else bare, searched=None if own else corpus, model="m")
+    model = ScriptedModel(lambda _: '{"answer": "unknown"}')
+    asker = Asker(client=model, model="m", style="chat", seed=0, meter=Meter())
+    asyncio.run(audit_questions(request, tmp_path / "audit", describe_request(request), asker, lambda *_: None))
+    prompts = [each.prompt[0].content for each in model.requests if not isinstance(each.prompt, str)]
+    found = asyncio.run(estimate_reading(request))
+    assert found.calls == len(prompts) > 0 and found.prompt_tokens == sum(map(count_tokens, prompts))
+    assert any(document.text in prompt for document in texts.values() for prompt in prompts)
+
+
+def test_an_estimate_looks_at_a_part_of_many_questions(tmp_path: Path) -> None:
+    file = tmp_path / "questions.jsonl"
+    file.write_text(
+        "".join(f"{json.dumps(to_dict(replace(world.question(n % 6, 2), id=str(n))))}\n" for n in range(500))
+    )
+    found = asyncio.run(estimate_reading(AuditRequest(questions=file, searched=None)))
+    assert found.questions == 500 and 100 <= found.looked_at <= 200 and found.calls == 1000
