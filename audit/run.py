@@ -100,8 +100,9 @@ class _Searched:
 
     async def documents_of(self, question: Question) -> tuple[tuple[FoundDocument, ...], Retriever | None]:
         is_own = self.shelf is None
-        shelf = self.shelf or Shelf.of_paragraphs(question)
-        found = [shelf.find(each, ids_are_its_own=is_own) for each in wanted_documents(question)]
+        wanted = wanted_documents(question)
+        shelf = self.shelf or Shelf.of_paragraphs(question, wanted)
+        found = [shelf.find(each, ids_are_its_own=is_own) for each in wanted]
         has_something = not is_own or question.paragraphs
         retriever = await self.retrieval.for_question(question) if has_something else None
         return settle_documents(question, found), retriever

@@ -32,7 +32,7 @@ def changed(of: Question = BORN, /, **changes: Any) -> Question:
 def judged(question: Question, *corpus: Document, searches: tuple[AuditedSearch, ...] = ()) -> AuditVerdict:
     """Over own paragraphs; over a corpus where one is given."""
     wanted = wanted_documents(question)
-    shelf = Shelf.over(corpus, wanted) if corpus else Shelf.of_paragraphs(question)
+    shelf = Shelf.over(corpus, wanted) if corpus else Shelf.of_paragraphs(question, wanted)
     documents = settle_documents(question, [shelf.find(each, ids_are_its_own=not corpus) for each in wanted])
     own = {id for each in documents for id in each.audited.passages}
     others = tuple(each for each in corpus or question.paragraphs if each.id not in own)
@@ -162,3 +162,25 @@ def test_without_any_annotation_a_text_has_to_speak_of_what_is_asked() -> None:
     assert judged(bare).reason == "stated"
     elsewhere = Document(id="1", title="Opera", text="Vienna has an opera.")
     assert judged(changed(bare, paragraphs=(elsewhere,))).reason == "answer_not_stated"
+
+
+def test_own_paragraphs_have_a_document_by_its_title_where_a_question_gives_no_ids() -> None:
+    facts = SupportingDocument(title="Metropolis", facts=("The film that Fritz Lang directed is of 1927.",))
+    asked = changed(decomposition=(), supporting=(SupportingDocument(title="fritz lang"), facts))
+    verdict = judged(asked)
+    first, second = (each.audited for each in verdict.documents)
+    assert (first.is_there, first.by_title, first.by_id, first.by_words) == (True, True, False, None)
+    assert first.passages == ("1",) and (second.by_title, second.by_words) == (True, 0.0)
+    assert verdict.reason == "document_missing" and "'Metropolis'" in verdict.detail
+    assert judged(changed(asked, supporting=(SupportingDocument(title="fritz lang"),))).reason == "stated"
+    gone = judged(changed(asked, supporting=(SupportingDocument(title="Berlin"),)))
+    assert "not there: 'Berlin'" in gone.detail and not gone.documents[0].audited.by_title
+
+
+def test_what_is_said_of_a_document_among_own_paragraphs_is_looked_at() -> None:
+    """Not taken from its id."""
+    named = SupportingDocument(title="Lang (director)", id="1", facts=("He was born in Vienna.", "He died in 1976."))
+    verdict = judged(changed(decomposition=(), supporting=(named,)))
+    audited = verdict.documents[0].audited
+    assert (audited.is_there, audited.by_id, audited.by_title) == (True, True, False)
+    assert judged(BORN).documents[0].audited.by_title and judged(BORN).documents[0].audited.by_words == 1.0
