@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -23,6 +24,12 @@ EXPECTED_TOKENS = 20
 """Of an answer, where a model does not think; for estimates."""
 _MOST_SHOWN = 64_000
 """Characters of texts that a model is shown: some 120 paragraphs, 16,000 tokens of English."""
+
+
+def hash_prompts() -> str:
+    """12 hex digits over the prompts."""
+    texts = "\0".join(map(PROMPTS.text, ("with_documents", "from_memory")))
+    return hashlib.sha256(texts.encode()).hexdigest()[:12]
 
 
 async def read_question(row: AuditedQuestion, texts: Sequence[Document], asker: Asker) -> AuditedQuestion:

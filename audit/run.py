@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from trailforge.audit.documents import FoundDocument, Shelf, WantedDocument, wanted_documents
-from trailforge.audit.reading import prompt_tokens, read_question
+from trailforge.audit.reading import hash_prompts, prompt_tokens, read_question
 from trailforge.audit.report import write_report
 from trailforge.audit.searches import plan_searches, search_for
 from trailforge.audit.verdicts import Evidence, judge_question, settle_documents
@@ -68,6 +69,8 @@ class AuditRequest:
     limit: int | None = None
     model: str = ""
     """That is asked; empty: none."""
+    model_settings: Mapping[str, Any] = field(default_factory=dict)
+    """What decides its answers beside its name."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for files that are not there."""
@@ -117,10 +120,13 @@ def describe_request(request: AuditRequest) -> AuditManifest:
     return AuditManifest(
         questions=request.questions.name,
         questions_sha256=sha256_of(request.questions),
+        question_format=request.question_format,
+        columns=", ".join(f"{name}={column}" for name, column in sorted((request.column_map or {}).items())),
         searched=name,
         passages=None,
         depth=request.depth,
         model=request.model,
+        model_settings=json.dumps({**request.model_settings, "prompts": hash_prompts()}) if request.model else "",
         counts=(),
         files=(),
         limit=request.limit,
@@ -246,7 +252,7 @@ async def _audit(question: Question, searched: _Searched, depth: int) -> tuple[A
     others = tuple(each for each in texts if each.id not in own)
     verdict = judge_question(Evidence(question=question, documents=documents, others=others, searches=searches))
     row = AuditedQuestion(
-        uid=audit_key(question.question, question.answer),
+        uid=audit_key(question),
         question_id=question.id,
         dataset=question.dataset,
         question=question.question,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -120,7 +120,19 @@ def _request(
         column_map=parse_columns(columns),
         limit=limit,
         model=server.config.name if server else "",
+        model_settings=_settings_of(server) if server else {},
     )
+
+
+def _settings_of(server: ModelServer) -> dict[str, Any]:
+    """What decides a model's answers; where it is served, how calls are written and what they cost does not."""
+    config = server.config
+    return {
+        "seed": server.seed,
+        "reasoning": config.reasoning,
+        "omit": sorted(config.parameters.omit),
+        "finish_reasons": config.parameters.finish_reasons,
+    }
 
 
 def _packages(request: AuditRequest, server: ModelServer | None) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -16,7 +17,7 @@ from tests.support import world
 from tests.support.model_server import running
 from tests.support.scripted import ScriptedModel
 from trailforge.audit.reading import read_question
-from trailforge.audit.run import AuditRequest, audit_questions, describe_request, estimate_reading
+from trailforge.audit.run import AuditRequest, audit_questions, describe_request, estimate_reading, refuse_other_audit
 from trailforge.cli import app
 from trailforge.evaluation.corpora import read_asked, set_aside
 from trailforge.flows.configuration import leave_out
@@ -29,7 +30,7 @@ from trailforge.pipelines.audited import (
     AUDITED_TABLE,
     NOT_AUDITED,
     AuditedQuestion,
-    audit_key,
+    AuditManifest,
     read_audit,
     read_audited,
 )
@@ -83,7 +84,7 @@ def test_an_audit_of_own_paragraphs_gives_each_row_one_reason(questions: Path, t
     assert [row.can_be_answered for row in rows] == [True, False, True, False, True, True]
     assert rows[3].uid == "questions.jsonl:4" and "question" in rows[3].detail
     first = rows[0]
-    assert all(first.quotes) and first.uid == audit_key(first.question, first.golds[0])
+    assert all(first.quotes) and len({row.uid for row in rows}) == len(rows)
     assert {each.by for each in first.searches} == {"question", "sub_question", "best_wording"}
     assert all(len(each.ranks) == len(first.documents) == 2 for each in first.searches)
     report = (tmp_path / "audit" / "report.md").read_text()
@@ -336,3 +337,60 @@ def test_an_estimate_looks_at_a_part_of_many_questions(tmp_path: Path) -> None:
     )
     found = asyncio.run(estimate_reading(AuditRequest(questions=file, searched=None)))
     assert found.questions == 500 and 100 <= found.looked_at <= 200 and found.calls == 1000
+
+
+def test_an_audit_is_another_one_with_other_columns_another_format_or_another_model(tmp_path: Path) -> None:
+    """Whatever decides its rows or its answers: else the folder's old findings would be told as those of now."""
+    file = tmp_path / "questions.jsonl"
+    file.write_text('{"question": "Who?", "answer": "A", "other": "B"}\n')
+
+    def told(**more: Any) -> AuditManifest:
+        return describe_request(AuditRequest(questions=file, searched=None, **more))
+
+    plain, out = told(), tmp_path / "audit"
+    audit(file, None, out)
+    assert refuse_other_audit(out, plain) is not None
+    for name, other in (
+        ("columns", told(column_map={"answer": "other"})),
+        ("question_format", told(question_format="jsonl")),
+        ("model", told(model="m")),
+    ):
+        with pytest.raises(OutputError, match=f"other {name}"):
+            refuse_other_audit(out, other)
+
+
+def test_the_command_says_by_which_settings_its_model_was_asked(questions: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with running(judge=1) as url:
+        command = ["audit", str(questions), "--paragraphs", "--model", url, "--model-name", "m", "--out", str(out)]
+        assert CliRunner().invoke(app, command).exit_code == 0
+        for more in (["--seed", "3"], ["--parameters", "{omit: [seed]}"], ["--thoughts", "inline"]):
+            refused = CliRunner().invoke(app, [*command, *more])
+            assert isinstance(refused.exception, OutputError) and "other model_settings" in str(refused.exception)
+        same = CliRunner().invoke(app, [*command, "--prices", "1,1"])
+        assert same.exit_code == 0
+
+
+def test_two_questions_of_the_same_words_have_a_verdict_each(tmp_path: Path) -> None:
+    """By their documents; what comes without any, such as a row of a training, is told apart by its id."""
+    whole = replace(world.question(0, 2), id="whole")
+    held = {hop.support_id for hop in whole.decomposition}
+    bare = tuple(replace(hop, support_id=None) for hop in whole.decomposition)
+    rest = tuple(each for each in whole.paragraphs if each.id not in held)
+    lost = replace(whole, id="lost", paragraphs=rest, decomposition=bare)
+    file = tmp_path / "questions.jsonl"
+    file.write_text("".join(f"{json.dumps(to_dict(each))}\n" for each in (whole, lost)))
+    rows = audit(file, None, tmp_path / "audit")
+    assert [row.can_be_answered for row in rows] == [True, False] and rows[0].uid != rows[1].uid
+    kept, aside = set_aside(read_asked(file), tmp_path / "audit")
+    assert [each.id for each in kept.questions] == ["whole"] and [row.uid for row in aside] == ["lost"]
+    audited = read_audited(tmp_path / "audit")
+    assert audited.row_of(lost) is not None and audited.row_of(whole) is None
+    other = replace(whole, id="other", paragraphs=whole.paragraphs[:1], decomposition=())
+    assert not audited.knows(other) and audited.row_of(other) is None
+    asked = list(asked_rows(file, [whole, lost], REACT.name))
+    left, out = set_aside_rows(asked, audited)
+    assert [row.question_id for row in left] == ["whole"] and [row.uid for row in out] == [asked[1].uid]
+    strange = [replace(row, question_id="strange") for row in asked[:1]]
+    with pytest.raises(InvalidInput, match="none of these questions was audited"):
+        set_aside_rows(strange, audited)

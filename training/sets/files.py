@@ -206,7 +206,11 @@ def make_question(truth: GroundTruth, *, id: str, question: str, dataset: str) -
 
 def set_aside(rows: Sequence[RlRow], audited: Audited) -> tuple[list[RlRow], list[RejectedRow]]:
     """The questions that an audit does not set aside, and the others with its reasons. Raises as `split_audited`."""
-    return split_audited(rows, audited, lambda row: (row.question, row.reward_model.ground_truth.target[0]))
+
+    def key_of(row: RlRow) -> str | None:
+        return audited.key_by_words(row.question, row.reward_model.ground_truth.target[0], row.question_id)
+
+    return split_audited(rows, audited, key_of)
 
 
 def questions_left(folder: Path, split: Split, protocol: str, audited: Path | None, out: Path) -> list[RlRow]:
