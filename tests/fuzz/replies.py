@@ -371,7 +371,7 @@ TARGETS = (
         name="figures",
         run=_plain(lambda text: ToldFigures.of("a", text).beside("a")),
         may_raise=(),
-        samples=lambda: ["Turku got $2.5 million (40 % of it) on May 4, 2021; Section 4 names 3 new ships.".encode()],
+        samples=lambda: [b"Turku got $2.5 million (40 % of it) on May 4, 2021; Section 4 names 3 new ships."],
         tokens=(
             b"$2",
             b".",
