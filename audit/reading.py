@@ -12,8 +12,8 @@ from trailforge.inference.asker import Asker, fill
 from trailforge.inference.prompts import Prompts
 from trailforge.inference.structured import object_schema
 from trailforge.pipelines.audited import AuditedQuestion
-from trailforge.rewards import is_near_miss, mcts_reward
-from trailforge.schemas import ITEM_ERRORS, Document
+from trailforge.rewards import choose_options, is_near_miss, mcts_reward
+from trailforge.schemas import ITEM_ERRORS, Document, Question
 from trailforge.schemas.text import count_tokens
 
 PROMPTS = Prompts("trailforge.audit")
@@ -32,7 +32,9 @@ def hash_prompts() -> str:
     return hashlib.sha256(texts.encode()).hexdigest()[:12]
 
 
-async def read_question(row: AuditedQuestion, texts: Sequence[Document], asker: Asker) -> AuditedQuestion:
+async def read_question(
+    row: AuditedQuestion, question: Question, texts: Sequence[Document], asker: Asker
+) -> AuditedQuestion:
     """The row with what a model answers from the documents, and without them, and the reason that follows from it.
 
     A near miss decides nothing: it may be right in other words. Nor does a reply that cannot be had or read, or a wrong
@@ -41,7 +43,7 @@ async def read_question(row: AuditedQuestion, texts: Sequence[Document], asker: 
     shown, are_all = choose_texts(texts, row.quotes)
     given = await _ask(asker, "with_documents", row.question, shown)
     memory = await _ask(asker, "from_memory", row.question, ())
-    is_right, is_known = _is_right(given, row), _is_right(memory, row)
+    is_right, is_known = _is_right(given, question), _is_right(memory, question)
     is_right = is_right or (False if is_right is False and are_all else None)
     row = replace(row, answer_with=given, answer_without=memory, is_right_with=is_right, is_right_without=is_known)
     if is_right is False:
@@ -93,10 +95,13 @@ def _prompt(name: str, question: str, texts: Sequence[Document]) -> str:
     return fill(PROMPTS.text(name), question=question, **given)
 
 
-def _is_right(answer: str | None, row: AuditedQuestion) -> bool | None:
+def _is_right(answer: str | None, question: Question) -> bool | None:
     """None where it cannot be told."""
     if answer is None:
         return None
-    if mcts_reward(answer, row.golds) or any(is_same_list(answer, gold, row.question) for gold in row.golds):
+    if question.options:
+        return choose_options(answer, question.options) == set(question.correct_options)
+    golds = question.golds
+    if mcts_reward(answer, golds) or any(is_same_list(answer, gold, question.question) for gold in golds):
         return True
-    return None if is_near_miss(answer, row.golds) else False
+    return None if is_near_miss(answer, golds) else False

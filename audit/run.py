@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from trailforge.audit.documents import FoundDocument, Shelf, WantedDocument, wanted_documents
 from trailforge.audit.reading import hash_prompts, prompt_tokens, read_question
@@ -40,6 +40,7 @@ from trailforge.schemas import (
     InvalidInput,
     OutputError,
     Question,
+    QuestionKind,
     to_dict,
     write_parquet,
 )
@@ -85,7 +86,7 @@ class AuditRequest:
     def read(self) -> list[Question | InvalidRow]:
         """The rows of the file. Raises `InvalidInput` for none."""
         rows = read_questions(
-            self.questions, format=self.question_format, column_map=self.column_map, kinds=("text", "set")
+            self.questions, format=self.question_format, column_map=self.column_map, kinds=get_args(QuestionKind)
         )
         found = list(islice(rows, self.limit))
         if not found:
@@ -237,7 +238,7 @@ async def _audit_row(
     if isinstance(row, InvalidRow):
         return _invalid(row)
     found, texts = await _audit(row, searched, depth)
-    return found if asker is None or not found.can_be_answered else await read_question(found, texts, asker)
+    return found if asker is None or not found.can_be_answered else await read_question(found, row, texts, asker)
 
 
 async def _audit(question: Question, searched: _Searched, depth: int) -> tuple[AuditedQuestion, list[Document]]:

@@ -63,7 +63,10 @@ def judge_question(evidence: Evidence) -> AuditVerdict:
     kind = kind_of(question)
     follows = _has_to_follow(question, kind, documents)
     stated, quotes = hops[-1] is not None and not follows, hops
-    if kind in ("fact", "set") and not stated and (members := _members_stated(question, there or evidence.others)):
+    members = _members_stated(question, there or evidence.others)
+    if members and question.correct_options:
+        stated, follows, quotes = True, False, members
+    elif members and kind in ("fact", "set") and not stated:
         kind, stated, quotes = "set", True, members
     if kind == "count" and not question.decomposition:
         found = stated_count(question.question, question.golds, there or evidence.others)
@@ -87,7 +90,7 @@ def judge_question(evidence: Evidence) -> AuditVerdict:
     if unfound := [n for n in range(len(documents)) if evidence.searches and not _ranks(evidence.searches, n)]:
         titles = ", ".join(repr(documents[n].audited.title) for n in unfound[:_SHOWN])
         return give("not_found", f"no search finds {titles}")
-    return give("derived", _name_derived(kind)) if is_derived else give("stated", "")
+    return give("derived", _name_derived(question, kind)) if is_derived else give("stated", "")
 
 
 def kind_of(question: Question) -> AskedKind:
@@ -181,10 +184,12 @@ def _said_by_any(texts: Sequence[Document], golds: Sequence[str]) -> str | None:
 
 
 def _members_stated(question: Question, texts: Sequence[Document]) -> tuple[str | None, ...]:
-    """Of an answer that lists several things the sentence of each; empty where one is missing, or there is one."""
-    items = question.answer_set or list_items(question.answer)
+    """Of correct options, or an answer that lists several things, the sentence of each; empty where one is missing, or
+    the answer is one thing."""
+    options = tuple(question.options[ord(letter) - ord("A")] for letter in question.correct_options)
+    items = options or question.answer_set or list_items(question.answer)
     found = tuple(_said_by_any(texts, (item,)) for item in items)
-    is_set = bool(question.answer_set) or len(items) > 1
+    is_set = bool(options or question.answer_set) or len(items) > 1
     return found if is_set and all(each is not None for each in found) else ()
 
 
@@ -238,7 +243,9 @@ def _name_hops(question: Question, numbers: Sequence[int]) -> str:
     return f"no document states: {'; '.join(asked)}"
 
 
-def _name_derived(kind: AskedKind) -> str:
+def _name_derived(question: Question, kind: AskedKind) -> str:
+    if question.correct_options:
+        return "a choice among options, which no text has to say"
     return {
         "yes_no": "yes or no, which no text has to say",
         "comparison": "compares what its documents say",

@@ -135,7 +135,7 @@ def test_a_model_is_asked_with_the_documents_and_without(questions: Path, tmp_pa
     model = ScriptedModel(script)
     asker = Asker(client=model, model="m", style="chat", seed=0, meter=Meter())
     texts = (Document(id="0", title="T", text="Some text."),)
-    read = [asyncio.run(read_question(rows[n], texts, asker)) for n in (0, 2, 4)]
+    read = [asyncio.run(read_question(rows[n], world.question(n, 2), texts, asker)) for n in (0, 2, 4)]
     assert [row.reason for row in read] == ["stated", "not_answered", "known_from_memory"]
     assert [row.can_be_answered for row in read] == [True, False, True]
     assert [row.is_right_with for row in read] == [True, False, True] and len(model.requests) == 6
@@ -394,3 +394,34 @@ def test_two_questions_of_the_same_words_have_a_verdict_each(tmp_path: Path) -> 
     strange = [replace(row, question_id="strange") for row in asked[:1]]
     with pytest.raises(InvalidInput, match="none of these questions was audited"):
         set_aside_rows(strange, audited)
+
+
+def test_questions_with_options_are_audited_and_read_by_letter_or_by_text(tmp_path: Path) -> None:
+    first = world.question(0, 2)
+    row = to_dict(first) | {"options": ["Nowhere", first.answer], "answer": "B", "answer_aliases": []}
+    file = tmp_path / "questions.jsonl"
+    file.write_text(json.dumps(row))
+    asked = [each for each in read_asked(file).questions if each.correct_options]
+    assert len(asked) == 1
+
+    def read(with_documents: str, without: str) -> AuditedQuestion:
+        model = ScriptedModel(
+            lambda request: json.dumps(
+                {"answer": with_documents if "documents below" in str(request.prompt) else without}
+            )
+        )
+        asker = Asker(client=model, model="m", style="chat", seed=0, meter=Meter())
+        request, out = (
+            AuditRequest(questions=file, searched=None, model="m"),
+            tmp_path / with_documents.replace(" ", "_"),
+        )
+        asyncio.run(audit_questions(request, out, describe_request(request), asker, lambda *_: None))
+        (found,) = read_parquet(out / AUDITED_TABLE / "part-00000.parquet", AuditedQuestion)
+        return found
+
+    assert read("B", "unknown").reason == "stated" and read(first.answer, "unknown").is_right_with
+    assert read("B. it is", "B").reason == "known_from_memory"
+    wrong = read("A", "unknown")
+    assert (wrong.reason, wrong.can_be_answered) == ("not_answered", False)
+    kept, aside = set_aside_rows(list(asked_rows(file, asked, REACT.name)), read_audited(tmp_path / "B"))
+    assert len(kept) == 1 and not aside

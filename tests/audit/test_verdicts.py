@@ -11,6 +11,7 @@ from trailforge.audit.documents import Shelf, WantedDocument, wanted_documents
 from trailforge.audit.verdicts import MEANINGS, AuditVerdict, Evidence, judge_question, settle_documents
 from trailforge.pipelines.audited import SETS_ASIDE, AuditedSearch
 from trailforge.schemas import Document, Hop, Question, SupportingDocument
+from trailforge.schemas.question import write_options
 
 METROPOLIS = Document(id="0", title="Metropolis", text="Metropolis is a film of 1927. Fritz Lang directed Metropolis.")
 LANG = Document(id="1", title="Fritz Lang", text="Fritz Lang was born in Vienna in 1890. He had two sisters.")
@@ -23,6 +24,7 @@ BORN = Question(
     id="q", question="Where was the director of Metropolis born?", answer="Vienna", decomposition=HOPS,
     paragraphs=(METROPOLIS, LANG, OTHER),
 )  # fmt: skip
+BOTH = (SupportingDocument(title="Metropolis", id="0"), SupportingDocument(title="Fritz Lang", id="1"))
 
 
 def changed(of: Question = BORN, /, **changes: Any) -> Question:
@@ -87,11 +89,10 @@ def test_an_earlier_hop_may_be_said_in_another_form() -> None:
 def test_what_no_text_has_to_say_is_derived_where_the_documents_are_there(
     question: str, answer: str, kind: str
 ) -> None:
-    supporting = (SupportingDocument(title="Metropolis", id="0"), SupportingDocument(title="Fritz Lang", id="1"))
-    asked = changed(question=question, answer=answer, decomposition=(), supporting=supporting)
+    asked = changed(question=question, answer=answer, decomposition=(), supporting=BOTH)
     verdict = judged(asked)
     assert (verdict.reason, verdict.kind) == ("derived", kind) and verdict.detail
-    gone = judged(changed(asked, paragraphs=(METROPOLIS,), supporting=(supporting[0], SupportingDocument(title="X"))))
+    gone = judged(changed(asked, paragraphs=(METROPOLIS,), supporting=(BOTH[0], SupportingDocument(title="X"))))
     assert gone.reason == "document_missing" and "'X'" in gone.detail
 
 
@@ -184,3 +185,25 @@ def test_what_is_said_of_a_document_among_own_paragraphs_is_looked_at() -> None:
     audited = verdict.documents[0].audited
     assert (audited.is_there, audited.by_id, audited.by_title) == (True, True, False)
     assert judged(BORN).documents[0].audited.by_title and judged(BORN).documents[0].audited.by_words == 1.0
+
+
+def test_of_a_question_with_options_the_correct_ones_are_stated_or_follow() -> None:
+    def chosen(*letters: str, options: tuple[str, ...], **changes: Any) -> AuditVerdict:
+        text = write_options("Where was the director of Metropolis born?", options)
+        choice = {"options": options, "correct_options": letters, "answer": ", ".join(letters)}
+        return judged(changed(**({"question": text, "decomposition": (), "supporting": BOTH} | choice | changes)))
+
+    stated = chosen("B", options=("Berlin", "Vienna", "Graz"))
+    assert (stated.reason, stated.kind, stated.quotes) == (
+        "stated",
+        "comparison",
+        ("Fritz Lang was born in Vienna in 1890.",),
+    )
+    two = chosen("A", "C", options=("1890", "Graz", "1927"))
+    assert two.reason == "stated" and len(two.quotes) == 2
+    other = chosen("A", options=("In a capital on the Danube", "By the sea"))
+    assert (other.reason, other.kind) == ("derived", "comparison") and "option" in other.detail
+    gone = chosen(
+        "B", options=("Berlin", "Vienna"), paragraphs=(METROPOLIS,), supporting=(SupportingDocument(title="X"),)
+    )
+    assert gone.reason == "document_missing"

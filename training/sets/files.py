@@ -208,7 +208,8 @@ def set_aside(rows: Sequence[RlRow], audited: Audited) -> tuple[list[RlRow], lis
     """The questions that an audit does not set aside, and the others with its reasons. Raises as `split_audited`."""
 
     def key_of(row: RlRow) -> str | None:
-        return audited.key_by_words(row.question, row.reward_model.ground_truth.target[0], row.question_id)
+        truth = row.reward_model.ground_truth
+        return audited.key_by_words(row.question, ", ".join(truth.correct_options) or truth.target[0], row.question_id)
 
     return split_audited(rows, audited, key_of)
 
