@@ -63,11 +63,10 @@ def judge_question(evidence: Evidence) -> AuditVerdict:
     kind = kind_of(question)
     follows = _has_to_follow(question, kind, documents)
     stated, quotes = hops[-1] is not None and not follows, hops
-    members = _members_stated(question, there or evidence.others)
-    if members and question.correct_options:
+    may_have_members = bool(question.correct_options) or (kind in ("fact", "set") and not stated)
+    if may_have_members and (members := _members_stated(question, there or evidence.others)):
+        kind = "comparison" if question.correct_options else "set"
         stated, follows, quotes = True, False, members
-    elif members and kind in ("fact", "set") and not stated:
-        kind, stated, quotes = "set", True, members
     if kind == "count" and not question.decomposition:
         found = stated_count(question.question, question.golds, there or evidence.others)
         stated, quotes = found is not None, (found,)

@@ -11,7 +11,7 @@ from trailforge.retrieval.words import strip_accents, words_of
 from trailforge.rewards import is_near_miss, is_never_quoted, mentions, normalize_answer, same_answer, states
 from trailforge.rewards.figures import spell_in_figures
 from trailforge.rewards.names import country_names
-from trailforge.rewards.reading import fold, is_number, read
+from trailforge.rewards.reading import fold, is_number, keep_for_texts, read
 from trailforge.schemas import Document, Passage, Step
 
 CHOICE = re.compile(r"\bor\b|\bbetween\b|\bamong\b|\bboth\b|#\d+.*#\d+", re.IGNORECASE)
@@ -130,7 +130,11 @@ def _is_subject(text: str, name: str) -> bool:
 
 def _text_of(passage: Passage | Document) -> str:
     """Title and text; what was run together is parted, and stands there as it was, too."""
-    text = f"{passage.title}. {passage.text}"
+    return _with_parted(f"{passage.title}. {passage.text}")
+
+
+@keep_for_texts
+def _with_parted(text: str) -> str:
     parted = _GLUED.sub(" ", text)
     return text if parted == text else f"{text}\n{parted}"
 
