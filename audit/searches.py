@@ -26,7 +26,8 @@ class PlannedQuery:
 
 def plan_searches(question: Question, documents: Sequence[FoundDocument]) -> tuple[PlannedQuery, ...]:
     """The question as it stands, each sub-question with the answers before it, and for each document its title with
-    the sentence that counts in it, else with sub-question and answer: what finds it if anything does."""
+    the sentence that counts in it, else with sub-question and answer: what finds it if anything does. Where no document
+    is known, each question with its answer."""
     answers = {number: hop.answer for number, hop in enumerate(question.decomposition, start=1)}
     plan = gold_plan(question.decomposition).sub_questions[: question.num_hops or None]
     asked = {number: resolve(text, answers) for number, text in enumerate(plan, start=1)}
@@ -38,6 +39,7 @@ def plan_searches(question: Question, documents: Sequence[FoundDocument]) -> tup
     ]
     if not documents:
         found.append(PlannedQuery(by="best_wording", query=f"{question.question} {question.answer}"))
+        found += [PlannedQuery(by="best_wording", query=f"{text} {answers[n]}", hop=n) for n, text in asked.items()]
     for each in documents:
         hops = [number for number in each.audited.hops if number in asked]
         words = each.wanted.document.facts[:1] or tuple(f"{asked[n]} {answers[n]}" for n in hops)

@@ -69,7 +69,7 @@ def supports(passage: Passage | Document, query: str, answer: str, given: Collec
     alias or a pronoun in the place of all of them is not seen: of the gold paragraphs of MuSiQue's hops 2 in 100 are
     not taken for support.
     """
-    return says(passage, answer) and _speaks_of(passage, query, given)
+    return says(passage, answer) and speaks_of(passage, query, given)
 
 
 def bears_out(passage: Passage, quote: str, query: str, answer: str, given: Collection[str] = ()) -> bool:
@@ -79,7 +79,7 @@ def bears_out(passage: Passage, quote: str, query: str, answer: str, given: Coll
     """
     cited = _Words(_text_of(replace(passage, text=quote)))
     has_answer = says(replace(passage, text=quote), answer) or cited.count(_words(answer)) > 0
-    return has_answer and _speaks_of(passage, query, given)
+    return has_answer and speaks_of(passage, query, given)
 
 
 def says(passage: Passage | Document, answer: str) -> bool:
@@ -139,7 +139,8 @@ def _with_parted(text: str) -> str:
     return text if parted == text else f"{text}\n{parted}"
 
 
-def _speaks_of(passage: Passage | Document, query: str, given: Collection[str]) -> bool:
+def speaks_of(passage: Passage | Document, query: str, given: Collection[str] = ()) -> bool:
+    """Does a passage speak of what the query asks about? See `supports`."""
     there = _Words(_text_of(passage))
     if not all(there.count(_words(each)) for each in given if _words(each)):
         return False

@@ -18,6 +18,7 @@ from tests.support.model_server import running
 from tests.support.scripted import ScriptedModel
 from trailforge.audit.reading import read_question
 from trailforge.audit.run import AuditRequest, audit_questions, describe_request, estimate_reading, refuse_other_audit
+from trailforge.audit.searches import plan_searches
 from trailforge.cli import app
 from trailforge.evaluation.corpora import read_asked, set_aside
 from trailforge.flows.configuration import leave_out
@@ -425,3 +426,12 @@ def test_questions_with_options_are_audited_and_read_by_letter_or_by_text(tmp_pa
     assert (wrong.reason, wrong.can_be_answered) == ("not_answered", False)
     kept, aside = set_aside_rows(list(asked_rows(file, asked, REACT.name)), read_audited(tmp_path / "B"))
     assert len(kept) == 1 and not aside
+
+
+def test_a_question_without_documents_is_searched_for_by_what_each_hop_finds(tmp_path: Path) -> None:
+    """Its best wordings: a name that a text spells otherwise is found by the answer beside it."""
+    bare = replace(world.question(0, 2), paragraphs=())
+    bare = replace(bare, decomposition=tuple(replace(hop, support_id=None) for hop in bare.decomposition))
+    planned = [each for each in plan_searches(bare, ()) if each.by == "best_wording"]
+    assert [each.hop for each in planned] == [None, 1, 2]
+    assert all(hop.answer in each.query for hop, each in zip(bare.decomposition, planned[1:], strict=True))

@@ -207,3 +207,37 @@ def test_of_a_question_with_options_the_correct_ones_are_stated_or_follow() -> N
         "B", options=("Berlin", "Vienna"), paragraphs=(METROPOLIS,), supporting=(SupportingDocument(title="X"),)
     )
     assert gone.reason == "document_missing"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Metropolis is a film of Fritz Horman, made in Berlin.", "stated"),
+        ("Metropolis is a film of Thea von Harbou.", "hop_not_stated"),
+        ("It was made under Fritz Hormann.", "stated"),
+        ("It was made under Fritz Horman.", "hop_not_stated"),
+    ],
+)
+def test_without_annotated_documents_any_text_but_the_next_hop_s_may_say_what_a_hop_finds(
+    text: str, reason: str
+) -> None:
+    """In another form, if it speaks of what is asked; a question without names has nothing to be known by."""
+    hops = (Hop(question="Who directed Metropolis?", answer="Fritz Hormann"), replace(HOPS[1], support_id=None))
+    film = Document(id="0", title="Metropolis" if "Metropolis" in text else "UFA", text=text)
+    person = Document(id="1", title="Fritz Hormann", text="Fritz Hormann was born in Vienna in 1890.")
+    assert judged(changed(decomposition=hops, paragraphs=(film, person))).reason == reason
+
+
+def test_a_day_that_is_another_one_is_no_missing_date() -> None:
+    """Of the same year: what is compared is stated, whoever erred."""
+    hops = (
+        Hop(question="When was Fritz Lang born?", answer="5 December 1890", support_id="1"),
+        Hop(question="When was Metropolis released?", answer="10 January 1927", support_id="0"),
+        Hop(question="Who is older?", answer="Fritz Lang"),
+    )
+    film = replace(METROPOLIS, text="Metropolis was released on 12 January 1927.")
+    asked = changed(question="Which came first, Fritz Lang or Metropolis?", answer="Fritz Lang", decomposition=hops,
+                    num_hops=2, paragraphs=(film, LANG))  # fmt: skip
+    assert judged(asked).reason == "derived"
+    late = replace(film, text="Metropolis was released on 12 January 1928.")
+    assert judged(changed(asked, paragraphs=(late, LANG))).reason == "hop_not_stated"
