@@ -17,8 +17,14 @@ from tests.support import world
 from tests.support.model_server import running
 from tests.support.scripted import ScriptedModel
 from trailforge.audit.reading import read_question
-from trailforge.audit.run import AuditRequest, audit_questions, describe_request, estimate_reading, refuse_other_audit
-from trailforge.audit.searches import plan_searches
+from trailforge.audit.run import (
+    AuditRequest,
+    audit_questions,
+    describe_request,
+    estimate_reading,
+    plan_searches,
+    refuse_other_audit,
+)
 from trailforge.cli import app
 from trailforge.evaluation.corpora import read_asked, set_aside
 from trailforge.flows.configuration import leave_out
