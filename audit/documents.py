@@ -103,34 +103,30 @@ class Shelf:
         return shelf
 
     @classmethod
-    def of_paragraphs(cls, question: Question) -> Shelf:
-        """A question's own, which its documents name by id."""
-        return cls(ids={each.id: [each] for each in question.paragraphs}, passages=len(question.paragraphs))
+    def of_paragraphs(cls, question: Question, wanted: Iterable[WantedDocument]) -> Shelf:
+        """Of a question's own those that may be one of `wanted`, by id or title."""
+        return cls.over(question.paragraphs, (replace(each, text="") for each in wanted))
 
     def find(self, wanted: WantedDocument, *, ids_are_its_own: bool) -> FoundDocument:
         """The passages of a document. `ids_are_its_own`: ids are those of these passages, as of own paragraphs.
 
-        Where its text is known, passages of its title have to have most of its own words. Else the title is enough.
+        What has its id is it then. Else, where its text is known, passages of its title have to have most of its own
+        words; where it is not, the title is enough.
         """
         document = wanted.document
-        if ids_are_its_own:
-            found = self.ids.get(document.id, []) if document.id is not None else []
-            share = 1.0 if found else None
-            return _found(wanted, found, by_title=bool(found), by_id=bool(found), by_words=share)
         titled = self.titles.get(_key(document.title), []) if document.title else []
         named = self.ids.get(document.id, []) if document.id is not None else []
-        alike = self.texts.get(_key(wanted.text), []) if wanted.text else []
+        its_own = [each for each in named if each.id == document.id] if ids_are_its_own else []
         if not wanted.text:
-            taken = titled if document.title else named  # an id alone may be another corpus' own number
-            return _found(wanted, taken, by_title=bool(titled), by_id=bool(named), by_words=None)
+            taken = its_own or (titled if document.title else named)  # another corpus has the same ids for others
+            return _found(wanted, taken, titled, named, by_words=None)
+        alike = self.texts.get(_key(wanted.text), [])
         candidates = list({each.id: each for each in (*alike, *titled, *named)}.values())
         own = {run for sentence in wanted.sentences for run in ngrams_of(sentence, _RUN)}
         had = [(_runs(each, own), each) for each in candidates]
         whole = len(set().union(*(runs for runs, _ in had))) / max(1, len(own))
-        taken = [each for runs, each in had if runs] if whole >= _MOST_WORDS else []
-        return _found(
-            wanted, taken, by_title=bool(titled), by_id=bool(named), by_words=round(whole, 3), others=tuple(titled)
-        )
+        taken = its_own or ([each for runs, each in had if runs] if whole >= _MOST_WORDS else [])
+        return _found(wanted, taken, titled, named, by_words=round(whole, 3))
 
 
 def take_for(found: FoundDocument) -> FoundDocument:
@@ -142,23 +138,22 @@ def take_for(found: FoundDocument) -> FoundDocument:
 
 def _found(
     wanted: WantedDocument,
-    passages: Sequence[Document],
+    taken: Sequence[Document],
+    titled: Sequence[Document],
+    named: Sequence[Document],
     *,
-    by_title: bool,
-    by_id: bool,
     by_words: float | None,
-    others: tuple[Document, ...] = (),
 ) -> FoundDocument:
     audited = AuditedDocument(
         title=wanted.document.title,
         hops=wanted.hops,
-        is_there=bool(passages),
-        by_title=by_title,
-        by_id=by_id,
+        is_there=bool(taken),
+        by_title=bool(titled),
+        by_id=bool(named),
         by_words=by_words,
-        passages=tuple(each.id for each in passages),
+        passages=tuple(each.id for each in taken),
     )
-    return FoundDocument(wanted, audited, tuple(passages) or others)
+    return FoundDocument(wanted, audited, tuple(taken) or tuple(titled))
 
 
 @lru_cache(maxsize=65_536)

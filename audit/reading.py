@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from trailforge.inference.asker import Asker, fill
 from trailforge.inference.prompts import Prompts
 from trailforge.inference.structured import object_schema
 from trailforge.pipelines.audited import AuditedQuestion
-from trailforge.rewards import is_near_miss, mcts_reward
+from trailforge.rewards import choose_options, is_near_miss, mcts_reward
 from trailforge.schemas import ITEM_ERRORS, Document, Question
 from trailforge.schemas.text import count_tokens
 
@@ -21,17 +22,29 @@ REPLY_TOKENS = 4096
 """Of an answer, with the thoughts of a model that has any."""
 EXPECTED_TOKENS = 20
 """Of an answer, where a model does not think; for estimates."""
-_MOST_TEXTS = 10
+_MOST_SHOWN = 64_000
+"""Characters of texts that a model is shown: some 120 paragraphs, 16,000 tokens of English."""
 
 
-async def read_question(row: AuditedQuestion, texts: Sequence[Document], asker: Asker) -> AuditedQuestion:
+def hash_prompts() -> str:
+    """12 hex digits over the prompts."""
+    texts = "\0".join(map(PROMPTS.text, ("with_documents", "from_memory")))
+    return hashlib.sha256(texts.encode()).hexdigest()[:12]
+
+
+async def read_question(
+    row: AuditedQuestion, question: Question, texts: Sequence[Document], asker: Asker
+) -> AuditedQuestion:
     """The row with what a model answers from the documents, and without them, and the reason that follows from it.
 
-    A near miss decides nothing: it may be right in other words. Nor does a reply that cannot be had or read.
+    A near miss decides nothing: it may be right in other words. Nor does a reply that cannot be had or read, or a wrong
+    one where not all texts could be shown.
     """
-    given = await _ask(asker, "with_documents", row.question, texts)
+    shown, are_all = choose_texts(texts, row.quotes)
+    given = await _ask(asker, "with_documents", row.question, shown)
     memory = await _ask(asker, "from_memory", row.question, ())
-    is_right, is_known = _is_right(given, row), _is_right(memory, row)
+    is_right, is_known = _is_right(given, question), _is_right(memory, question)
+    is_right = is_right or (False if is_right is False and are_all else None)
     row = replace(row, answer_with=given, answer_without=memory, is_right_with=is_right, is_right_without=is_known)
     if is_right is False:
         detail = f"a model that is given its documents answers {given!r}"
@@ -41,13 +54,30 @@ async def read_question(row: AuditedQuestion, texts: Sequence[Document], asker: 
     return row
 
 
-def prompt_tokens(question: Question) -> int:
-    """Of both prompts of a question, by the texts of its documents, as far as they are known."""
-    texts = [question.support_text(each) for each in question.supporting_documents]
-    documents = [Document(id="", title=each.title, text=text) for each, text in
-                 zip(question.supporting_documents, texts, strict=True)]  # fmt: skip
-    with_documents = _prompt("with_documents", question.question, documents)
-    return count_tokens(with_documents) + count_tokens(_prompt("from_memory", question.question, ()))
+def choose_texts(texts: Sequence[Document], quotes: Sequence[str | None]) -> tuple[list[Document], bool]:
+    """The texts that a model is shown, each once, and whether these are all.
+
+    Of too many those that are quoted come first, then the others in their order; the last one is cut. They are shown in
+    the order in which they stand, which tells nothing.
+    """
+    different = list({each.id: each for each in texts}.values())
+    said = {quote for quote in quotes if quote}
+
+    def is_quoted(text: Document) -> bool:
+        return any(quote == text.title or quote in text.text for quote in said)
+
+    room, kept = _MOST_SHOWN, dict[str, Document]()
+    for each in sorted(different, key=is_quoted, reverse=True):
+        if room > 0:
+            kept[each.id] = replace(each, text=each.text[:room])
+            room -= len(each.text)
+    return [kept[each.id] for each in different if each.id in kept], room >= 0 and len(kept) == len(different)
+
+
+def prompt_tokens(row: AuditedQuestion, texts: Sequence[Document]) -> int:
+    """Of both prompts of a question."""
+    with_documents = _prompt("with_documents", row.question, choose_texts(texts, row.quotes)[0])
+    return count_tokens(with_documents) + count_tokens(_prompt("from_memory", row.question, ()))
 
 
 async def _ask(asker: Asker, name: str, question: str, texts: Sequence[Document]) -> str | None:
@@ -60,15 +90,18 @@ async def _ask(asker: Asker, name: str, question: str, texts: Sequence[Document]
 
 
 def _prompt(name: str, question: str, texts: Sequence[Document]) -> str:
-    shown = "\n\n".join(f"[{n}] {each.title}\n{each.text}" for n, each in enumerate(texts[:_MOST_TEXTS], start=1))
+    shown = "\n\n".join(f"[{n}] {each.title}\n{each.text}" for n, each in enumerate(texts, start=1))
     given = {"documents": shown} if name == "with_documents" else {}
     return fill(PROMPTS.text(name), question=question, **given)
 
 
-def _is_right(answer: str | None, row: AuditedQuestion) -> bool | None:
+def _is_right(answer: str | None, question: Question) -> bool | None:
     """None where it cannot be told."""
     if answer is None:
         return None
-    if mcts_reward(answer, row.golds) or any(is_same_list(answer, gold, row.question) for gold in row.golds):
+    if question.options:
+        return choose_options(answer, question.options) == set(question.correct_options)
+    golds = question.golds
+    if mcts_reward(answer, golds) or any(is_same_list(answer, gold, question.question) for gold in golds):
         return True
-    return None if is_near_miss(answer, row.golds) else False
+    return None if is_near_miss(answer, golds) else False

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any, get_args
 
 from trailforge.audit.documents import FoundDocument, Shelf, WantedDocument, wanted_documents
-from trailforge.audit.reading import read_question
+from trailforge.audit.reading import hash_prompts, prompt_tokens, read_question
 from trailforge.audit.report import write_report
 from trailforge.audit.verdicts import Evidence, judge_question, settle_documents
 from trailforge.inference.asker import Asker
@@ -42,6 +43,7 @@ from trailforge.schemas import (
     OutputError,
     Passage,
     Question,
+    QuestionKind,
     to_dict,
     write_parquet,
 )
@@ -49,6 +51,8 @@ from trailforge.schemas import (
 _ROWS_PER_FILE = 5000
 _AT_ONCE = 64
 """Questions under way."""
+_ESTIMATED_BY = 200
+"""Questions that an estimate looks at, at most."""
 PARAGRAPHS = "paragraphs"
 Report = Callable[[str, int, int], None]
 
@@ -69,6 +73,8 @@ class AuditRequest:
     limit: int | None = None
     model: str = ""
     """That is asked; empty: none."""
+    model_settings: Mapping[str, Any] = field(default_factory=dict)
+    """What decides its answers beside its name."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for files that are not there."""
@@ -83,7 +89,7 @@ class AuditRequest:
     def read(self) -> list[Question | InvalidRow]:
         """The rows of the file. Raises `InvalidInput` for none."""
         rows = read_questions(
-            self.questions, format=self.question_format, column_map=self.column_map, kinds=("text", "set")
+            self.questions, format=self.question_format, column_map=self.column_map, kinds=get_args(QuestionKind)
         )
         found = list(islice(rows, self.limit))
         if not found:
@@ -101,8 +107,9 @@ class _Searched:
 
     async def documents_of(self, question: Question) -> tuple[tuple[FoundDocument, ...], Retriever | None]:
         is_own = self.shelf is None
-        shelf = self.shelf or Shelf.of_paragraphs(question)
-        found = [shelf.find(each, ids_are_its_own=is_own) for each in wanted_documents(question)]
+        wanted = wanted_documents(question)
+        shelf = self.shelf or Shelf.of_paragraphs(question, wanted)
+        found = [shelf.find(each, ids_are_its_own=is_own) for each in wanted]
         has_something = not is_own or question.paragraphs
         retriever = await self.retrieval.for_question(question) if has_something else None
         return settle_documents(question, found), retriever
@@ -117,10 +124,13 @@ def describe_request(request: AuditRequest) -> AuditManifest:
     return AuditManifest(
         questions=request.questions.name,
         questions_sha256=sha256_of(request.questions),
+        question_format=request.question_format,
+        columns=", ".join(f"{name}={column}" for name, column in sorted((request.column_map or {}).items())),
         searched=name,
         passages=None,
         depth=request.depth,
         model=request.model,
+        model_settings=json.dumps({**request.model_settings, "prompts": hash_prompts()}) if request.model else "",
         counts=(),
         files=(),
         limit=request.limit,
@@ -159,7 +169,7 @@ async def audit_questions(
     async def one(row: Question | InvalidRow) -> AuditedQuestion:
         nonlocal done
         async with room:
-            found = await _audit(row, searched, request.depth, asker) if isinstance(row, Question) else _invalid(row)
+            found = await _audit_row(row, searched, request.depth, asker)
         done += 1
         report("auditing questions", done, len(rows))
         return found
@@ -183,6 +193,35 @@ async def audit_questions(
     return read_audit(out)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadingEstimate:
+    """What asking a model about questions will take, by those that were looked at."""
+
+    questions: int
+    looked_at: int
+    calls: int
+    prompt_tokens: int
+
+
+async def estimate_reading(request: AuditRequest) -> ReadingEstimate:
+    """Audits a part of the questions without a model: which of them one is asked about, and how long the prompts are.
+
+    Raises what `audit_questions` raises.
+    """
+    questions = [row for row in request.read() if isinstance(row, Question)]
+    looked_at = questions[:: -(-len(questions) // _ESTIMATED_BY)] if questions else []
+    searched = _open(request, [each for question in looked_at for each in wanted_documents(question)])
+    found = [await _audit(question, searched, request.depth) for question in looked_at]
+    lengths = [prompt_tokens(row, texts) for row, texts in found if row.can_be_answered]
+    share = len(questions) / max(1, len(looked_at))
+    return ReadingEstimate(
+        questions=len(questions),
+        looked_at=len(looked_at),
+        calls=round(2 * len(lengths) * share),
+        prompt_tokens=round(sum(lengths) * share),
+    )
+
+
 def _open(request: AuditRequest, wanted: Sequence[WantedDocument]) -> _Searched:
     if request.searched is None:
         return _Searched(open_retrieval(RetrieverConfig(kind=request.kind)), None)
@@ -196,7 +235,17 @@ def _open(request: AuditRequest, wanted: Sequence[WantedDocument]) -> _Searched:
     return _Searched(retrieval, Shelf.over(documents, wanted))
 
 
-async def _audit(question: Question, searched: _Searched, depth: int, asker: Asker | None) -> AuditedQuestion:
+async def _audit_row(
+    row: Question | InvalidRow, searched: _Searched, depth: int, asker: Asker | None
+) -> AuditedQuestion:
+    if isinstance(row, InvalidRow):
+        return _invalid(row)
+    found, texts = await _audit(row, searched, depth)
+    return found if asker is None or not found.can_be_answered else await read_question(found, row, texts, asker)
+
+
+async def _audit(question: Question, searched: _Searched, depth: int) -> tuple[AuditedQuestion, list[Document]]:
+    """What is found without a model, and the texts that one is to answer from: the documents, or what may be some."""
     documents, retriever = await searched.documents_of(question)
     searches, brought = (), ()
     if retriever is not None:
@@ -207,7 +256,7 @@ async def _audit(question: Question, searched: _Searched, depth: int, asker: Ask
     others = tuple(each for each in texts if each.id not in own)
     verdict = judge_question(Evidence(question=question, documents=documents, others=others, searches=searches))
     row = AuditedQuestion(
-        uid=audit_key(question.question, question.answer),
+        uid=audit_key(question),
         question_id=question.id,
         dataset=question.dataset,
         question=question.question,
@@ -221,10 +270,7 @@ async def _audit(question: Question, searched: _Searched, depth: int, asker: Ask
         searches=searches,
         quotes=verdict.quotes,
     )
-    if asker is None or not row.can_be_answered:
-        return row
-    given = [text for each in verdict.documents for text in each.texts] or list(others)
-    return await read_question(row, given, asker)
+    return row, [text for each in verdict.documents for text in each.texts] or list(others)
 
 
 # Searches
@@ -245,7 +291,8 @@ class PlannedQuery:
 
 def plan_searches(question: Question, documents: Sequence[FoundDocument]) -> tuple[PlannedQuery, ...]:
     """The question as it stands, each sub-question with the answers before it, and for each document its title with
-    the sentence that counts in it, else with sub-question and answer: what finds it if anything does."""
+    the sentence that counts in it, else with sub-question and answer: what finds it if anything does. Where no document
+    is known, each question with its answer."""
     answers = {number: hop.answer for number, hop in enumerate(question.decomposition, start=1)}
     plan = gold_plan(question.decomposition).sub_questions[: question.num_hops or None]
     asked = {number: resolve(text, answers) for number, text in enumerate(plan, start=1)}
@@ -257,6 +304,7 @@ def plan_searches(question: Question, documents: Sequence[FoundDocument]) -> tup
     ]
     if not documents:
         found.append(PlannedQuery(by="best_wording", query=f"{question.question} {question.answer}"))
+        found += [PlannedQuery(by="best_wording", query=f"{text} {answers[n]}", hop=n) for n, text in asked.items()]
     for each in documents:
         hops = [number for number in each.audited.hops if number in asked]
         words = each.wanted.document.facts[:1] or tuple(f"{asked[n]} {answers[n]}" for n in hops)

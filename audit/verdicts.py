@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from trailforge.audit.documents import FoundDocument, take_for
 from trailforge.filters.base import names_of_answer
 from trailforge.filters.gold_hops import golds_of_hops
-from trailforge.filters.grounding import CHOICE, list_items, says, says_in_other_form, supports
+from trailforge.filters.grounding import CHOICE, list_items, says, says_in_other_form, speaks_of, supports
 from trailforge.filters.questions import counted_noun, follows_from_hops, quote_of, stated_count, stated_hops
 from trailforge.mcts.plan import gold_plan, references, resolve
 from trailforge.pipelines.audited import AskedKind, AuditedSearch, AuditReason
 from trailforge.rewards import is_never_quoted, mentions
+from trailforge.rewards.reading import date_of, fold
 from trailforge.schemas import Document, Question
 
 MEANINGS: dict[AuditReason, str] = {
@@ -63,8 +64,10 @@ def judge_question(evidence: Evidence) -> AuditVerdict:
     kind = kind_of(question)
     follows = _has_to_follow(question, kind, documents)
     stated, quotes = hops[-1] is not None and not follows, hops
-    if kind in ("fact", "set") and not stated and (members := _members_stated(question, there or evidence.others)):
-        kind, stated, quotes = "set", True, members
+    may_have_members = bool(question.correct_options) or (kind in ("fact", "set") and not stated)
+    if may_have_members and (members := _members_stated(question, there or evidence.others)):
+        kind = "comparison" if question.correct_options else "set"
+        stated, follows, quotes = True, False, members
     if kind == "count" and not question.decomposition:
         found = stated_count(question.question, question.golds, there or evidence.others)
         stated, quotes = found is not None, (found,)
@@ -82,12 +85,12 @@ def judge_question(evidence: Evidence) -> AuditVerdict:
         return give("document_missing", _name_missing(missing))
     if not (stated or is_derived):
         return give("answer_not_stated", f"none of its {len(documents)} documents states it, though another text does")
-    if unstated := _unstated_hops(question, hops, documents):
+    if unstated := _unstated_hops(question, hops, evidence):
         return give("hop_not_stated", _name_hops(question, unstated))
     if unfound := [n for n in range(len(documents)) if evidence.searches and not _ranks(evidence.searches, n)]:
         titles = ", ".join(repr(documents[n].audited.title) for n in unfound[:_SHOWN])
         return give("not_found", f"no search finds {titles}")
-    return give("derived", _name_derived(kind)) if is_derived else give("stated", "")
+    return give("derived", _name_derived(question, kind)) if is_derived else give("stated", "")
 
 
 def kind_of(question: Question) -> AskedKind:
@@ -181,10 +184,12 @@ def _said_by_any(texts: Sequence[Document], golds: Sequence[str]) -> str | None:
 
 
 def _members_stated(question: Question, texts: Sequence[Document]) -> tuple[str | None, ...]:
-    """Of an answer that lists several things the sentence of each; empty where one is missing, or there is one."""
-    items = question.answer_set or list_items(question.answer)
+    """Of correct options, or an answer that lists several things, the sentence of each; empty where one is missing, or
+    the answer is one thing."""
+    options = tuple(question.options[ord(letter) - ord("A")] for letter in question.correct_options)
+    items = options or question.answer_set or list_items(question.answer)
     found = tuple(_said_by_any(texts, (item,)) for item in items)
-    is_set = bool(question.answer_set) or len(items) > 1
+    is_set = bool(options or question.answer_set) or len(items) > 1
     return found if is_set and all(each is not None for each in found) else ()
 
 
@@ -201,17 +206,32 @@ def _is_stated_elsewhere(question: Question, others: Sequence[Document]) -> bool
     return any(supports(each, query, name, given) for each in others for name in names)
 
 
-def _unstated_hops(question: Question, hops: Sequence[str | None], documents: Sequence[FoundDocument]) -> list[int]:
-    """Of those that are looked up, but for the one that has the answer. What is looked up on the way may be said in
-    another form, where the document is annotated."""
+def _unstated_hops(question: Question, hops: Sequence[str | None], evidence: Evidence) -> list[int]:
+    """Of those that are looked up, but for the one that has the answer, where nothing that may say it does."""
     looked_up = hops[: question.num_hops] if _works_out(question) else hops[:-1]
-    own = {n: [each for each in documents if n in each.audited.hops] for n in range(1, len(looked_up) + 1)}
     return [
-        number
-        for number, quote in enumerate(looked_up, start=1)
-        if quote is None
-        and not any(says_in_other_form(text, question.decomposition[number - 1].answer) for text in _texts(own[number]))
+        number for number, quote in enumerate(looked_up, start=1) if quote is None and not _may_say(evidence, number)
     ]
+
+
+def _may_say(evidence: Evidence, number: int) -> bool:
+    """Has a text that may be a hop's own its answer, in some form, whatever else it says? Of a date its year is enough.
+
+    Where no document is annotated, a text that speaks of what the hop asks may be one, and any that has the answer as
+    it stands, but those on the answer itself, by which the next hop goes on.
+    """
+    query, answer = resolved_hops(evidence.question)[number - 1]
+    date = date_of(fold(answer))
+    part = str(date[0]) if date and date[0] else answer
+    own = _texts([each for each in evidence.documents if number in each.audited.hops])
+    if own:
+        return any(says(text, part) or says_in_other_form(text, answer) for text in own)
+    texts = (*_texts(evidence.documents), *evidence.others)
+    return any(
+        (says(text, answer) and not mentions(text.title, answer))
+        or ((says(text, part) or says_in_other_form(text, answer)) and speaks_of(text, query))
+        for text in texts
+    )
 
 
 def _works_out(question: Question) -> bool:
@@ -231,14 +251,22 @@ def _name_missing(missing: Sequence[FoundDocument]) -> str:
     return "; ".join(parts)
 
 
-def _name_hops(question: Question, numbers: Sequence[int]) -> str:
+def resolved_hops(question: Question) -> list[tuple[str, str]]:
+    """Sub-question, with the answers before it filled in, and answer of each gold hop."""
     plan = gold_plan(question.decomposition).sub_questions
     answers = {number: hop.answer for number, hop in enumerate(question.decomposition, start=1)}
-    asked = [f"{resolve(plan[n - 1], answers)} ({answers[n]})" for n in numbers[:_SHOWN]]
+    return [(resolve(text, answers), answers[number]) for number, text in enumerate(plan, start=1)]
+
+
+def _name_hops(question: Question, numbers: Sequence[int]) -> str:
+    hops = resolved_hops(question)
+    asked = [f"{hops[n - 1][0]} ({hops[n - 1][1]})" for n in numbers[:_SHOWN]]
     return f"no document states: {'; '.join(asked)}"
 
 
-def _name_derived(kind: AskedKind) -> str:
+def _name_derived(question: Question, kind: AskedKind) -> str:
+    if question.correct_options:
+        return "a choice among options, which no text has to say"
     return {
         "yes_no": "yes or no, which no text has to say",
         "comparison": "compares what its documents say",

@@ -2,11 +2,13 @@
 
 *Sets*: each question set with documents in the folder TRAILFORGE_DATA, over the questions' own paragraphs or the corpus
 beside it; ten questions of each reason may be written out, by lot, to be read. *World*: a world of the sample graph,
-whole, and without a tenth of its documents: what the audit sets aside, beside what lost a document. *Time*: made-up
-passages of 100 words, and questions of two hops over them, by BM25.
+whole, and without a tenth of its documents: what the audit sets aside, beside what lost a document. *Hops*: questions
+with all their paragraphs, and without that of an earlier hop, both without annotations: how often a hop is said not to
+be stated. *Time*: made-up passages of 100 words, and questions of two hops over them, by BM25.
 
     make bench B=audit                                         the world
     make bench B=audit ARGS="--data FOLDER --lots lots.md"     and the sets
+    make bench B=audit ARGS="--data FOLDER --hops"             hops alone
     make bench B=audit ARGS="--passages 100000 --questions 100000"
 """
 
@@ -29,6 +31,7 @@ from benchmarks._zipf import make_passages
 from trailforge.audit.run import AuditRequest, audit_questions, describe_request
 from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
 from trailforge.pipelines.audited import AUDITED_TABLE, AuditedQuestion, AuditManifest
+from trailforge.pipelines.sources import read_questions
 from trailforge.retrieval import build_index
 from trailforge.retrieval.kg import build_kg, open_source
 from trailforge.retrieval.words import words_of
@@ -50,6 +53,11 @@ _SETS: tuple[tuple[str, str], ...] = (
     ("qa_phantomwiki/questions.jsonl.gz", "qa_phantomwiki/corpus.jsonl.gz"),
 )
 """Question file and corpus; empty: own paragraphs."""
+_WITH_HOPS = (
+    "musique/musique_original20.jsonl.gz",
+    "musique/musique_reconstructed.jsonl.gz",
+    "2wikimultihopqa/2wiki_context.jsonl.gz",
+)
 _LOT = 10
 _SPAN = 12
 """Words of a passage that a made-up hop rests on."""
@@ -59,6 +67,7 @@ def main() -> None:
     """Audit what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder of question sets")
+    parser.add_argument("--hops", action="store_true", help="of that folder, with and without an earlier hop's text")
     parser.add_argument("--only", default="", help="sets whose name holds this")
     parser.add_argument("--lots", type=Path, help="file for ten questions of each reason")
     parser.add_argument("--seed", type=int, default=0)
@@ -68,6 +77,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         if options.passages:
             _time(Path(temporary), options.passages, options.questions or options.passages)
+        elif options.data and options.hops:
+            _hops(Path(temporary), options.data, options.seed)
         elif options.data:
             _sets(Path(temporary), options.data, options.only, options.lots, options.seed)
         else:
@@ -101,6 +112,36 @@ def _sets(place: Path, data: Path, only: str, lots: Path | None, seed: int) -> N
     if lots is not None:
         dice = random.Random(seed)
         lots.write_text("\n".join(_lot(reason, rows, dice) for reason, rows in by_reason.items()))
+
+
+def _hops(place: Path, data: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    for name in _WITH_HOPS:
+        asked = [each for each in read_questions(data / name) if isinstance(each, Question) and each.decomposition]
+        lost = [each for each in (_without_a_hop(question, dice) for question in asked) if each is not None]
+        for what, questions in (("whole", map(_bare, asked)), ("without a hop", map(_bare, lost))):
+            file = place / f"{Path(name).name}-{what}.jsonl"
+            file.write_text("".join(f"{json.dumps(to_dict(each))}\n" for each in questions))
+            manifest, rows, _ = audit(file, None, file.with_suffix(""))
+            counts = ", ".join(f"{each.reason} {each.count:,}" for each in manifest.counts)
+            print(f"{Path(name).name}, {what}: {len(rows):,}: {counts}", flush=True)
+
+
+def _bare(question: Question) -> Question:
+    hops = tuple(replace(hop, support_id=None) for hop in question.decomposition)
+    return replace(question, decomposition=hops, supporting=())
+
+
+def _without_a_hop(question: Question, dice: random.Random) -> Question | None:
+    """Without the paragraph of a hop that is looked up on the way; None where no paragraph is such a one's alone."""
+    hops, count = question.decomposition, question.hop_count or 0
+    last = hops[count - 1].support_id
+    on_the_way = hops[: count if count < len(hops) else count - 1]
+    ids = [hop.support_id for hop in on_the_way if hop.support_id not in (None, last)]
+    if not ids:
+        return None
+    gone = dice.choice(ids)
+    return replace(question, paragraphs=tuple(each for each in question.paragraphs if each.id != gone))
 
 
 def _read_phantom(path: Path) -> Iterator[Question]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -86,12 +86,12 @@ def audit(
     caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
     server = ModelServer.of(model, model_name, thoughts, prices, seed=seed, caps=caps, parameters=parameters)
     request = _request(questions, index, retrieval, depth, question_format, columns, limit, server)
-    if dry_run:
-        _show_estimate(request, server)
-        return
-    if out is None:
+    if not dry_run and out is None:
         raise typer.BadParameter("needed, as the folder of the audit", param_hint="--out")
     check_packages(_packages(request, server), "audit")
+    if out is None or dry_run:
+        _show_estimate(request, server)
+        return
     print(_run(request, out, server))
     print(f"In {out}")
 
@@ -120,7 +120,19 @@ def _request(
         column_map=parse_columns(columns),
         limit=limit,
         model=server.config.name if server else "",
+        model_settings=_settings_of(server) if server else {},
     )
+
+
+def _settings_of(server: ModelServer) -> dict[str, Any]:
+    """What decides a model's answers; where it is served, how calls are written and what they cost does not."""
+    config = server.config
+    return {
+        "seed": server.seed,
+        "reasoning": config.reasoning,
+        "omit": sorted(config.parameters.omit),
+        "finish_reasons": config.parameters.finish_reasons,
+    }
 
 
 def _packages(request: AuditRequest, server: ModelServer | None) -> tuple[str, ...]:
@@ -151,23 +163,20 @@ def _run(request: AuditRequest, out: Path, server: ModelServer | None) -> str:
 
 
 def _show_estimate(request: AuditRequest, server: ModelServer | None) -> None:
-    from trailforge.audit.reading import EXPECTED_TOKENS, prompt_tokens
+    from trailforge.audit.reading import EXPECTED_TOKENS
+    from trailforge.audit.run import estimate_reading
     from trailforge.inference import Usage
-    from trailforge.schemas import Question
 
-    questions = [row for row in request.read() if isinstance(row, Question)]
-    print(f"{len(questions):,} questions")
     if server is None:
         print("no model is asked")
         return
-    calls = 2 * len(questions)
-    usage = Usage(
-        calls=calls, prompt_tokens=sum(map(prompt_tokens, questions)), completion_tokens=calls * EXPECTED_TOKENS
-    )
+    found = asyncio.run(estimate_reading(request))
+    usage = Usage(calls=found.calls, prompt_tokens=found.prompt_tokens, completion_tokens=found.calls * EXPECTED_TOKENS)
     cost = f", cost {server.config.prices.cost(usage):,.2f}" if server.has_prices else ""
     print(
-        f"at most {calls:,} calls, about {usage.prompt_tokens:,} prompt tokens and {usage.completion_tokens:,} "
-        f"completion tokens without thoughts{cost}; questions that cannot be answered are not asked"
+        f"{found.questions:,} questions, {found.looked_at:,} looked at: about {usage.calls:,} calls, "
+        f"{usage.prompt_tokens:,} prompt tokens and {usage.completion_tokens:,} completion tokens without thoughts"
+        f"{cost}; questions that cannot be answered are not asked"
     )
 
 

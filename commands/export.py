@@ -17,6 +17,7 @@ TRAINING_SET_EPILOG = """Examples:\n
     trailforge training-set --questions musique_train.jsonl --protocol react --out sets/rl     RL without a run\n
     trailforge training-set out/musique --out sets/msearcher --segments                 a row of each turn (3.2.1)\n
     trailforge training-set out/musique --out sets/mended --mistakes mask              mends are learnt, errors not\n
+    trailforge training-set out/musique --out sets/hard --measured evaluations/first --pass-rate 0.1..0.7 --calls 4..\n
     trailforge training-set out/musique --out sets/clean --benchmark hotpot_dev.jsonl --long-rows segments"""
 EXPORT_EPILOG = """Examples:\n
     trailforge export sets/demo --to trl --out exports/trl\n
@@ -70,6 +71,29 @@ _Unstated = Annotated[
 _Protocol = Annotated[
     str | None, typer.Option(help="Protocol for RL questions without options. Default: each data set's own.")
 ]
+_Segments = Annotated[
+    bool, typer.Option("--segments", help="Make one row per agent turn, as MSearcher trains (section 3.2.1).")
+]
+_Mistakes = Annotated[
+    Literal["train", "mask"],
+    typer.Option(help="Take the loss on claims that are corrected later, or mask them (`train sft` only)."),
+]
+_Measured = Annotated[
+    Path | None,
+    typer.Option(help="Folder of an evaluation of these questions: RL rows say how hard its agent found them."),
+]
+_MeasuredCell = Annotated[
+    str,
+    typer.Option(help="Whose episodes count, if the evaluation has several.", metavar="AGENT[/BACKEND[/MODEL]]"),
+]
+_PassRate = Annotated[
+    str | None,
+    typer.Option(help="Take questions of which that agent got such a share of its attempts right.", metavar="0.1..0.7"),
+]
+_Calls = Annotated[
+    str | None,
+    typer.Option(help="Take questions for which a right attempt of it takes so many searches.", metavar="4.."),
+]
 
 
 def training_set(
@@ -85,27 +109,25 @@ def training_set(
     tokenizer: _Tokenizer = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest row.")] = 16384,
     long_rows: _LongRows = "drop",
-    segments: Annotated[
-        bool, typer.Option("--segments", help="Make one row per agent turn, as MSearcher trains (section 3.2.1).")
-    ] = False,
-    mistakes: Annotated[
-        Literal["train", "mask"],
-        typer.Option(help="Take the loss on claims that are corrected later, or mask them (`train sft` only)."),
-    ] = "train",
+    segments: _Segments = False,
+    mistakes: _Mistakes = "train",
     reflective: Annotated[bool, typer.Option(help="Include rows that make a mistake and correct it.")] = True,
     leave_out: _LeaveOut = None,
     errors: _Errors = "all",
     known_share: _KnownShare = 0.375,
     unstated: _Unstated = "drop",
+    measured: _Measured = None,
+    measured_cell: _MeasuredCell = "",
+    pass_rate: _PassRate = None,
+    calls: _Calls = None,
     benchmark: _Benchmark = None,
     ngram: Annotated[int, typer.Option(min=1, help="Words in a row that count as a benchmark match.")] = 8,
     seed: Annotated[int, typer.Option(help="Seed of the split, the mixture and the order.")] = 0,
 ) -> None:
     """Make a training set from finished runs: SFT, RL and preference rows, split by question, in training order."""
     from trailforge.pipelines.engine.progress import show_parts
-    from trailforge.pipelines.sources.jsonl import parse_columns
     from trailforge.training.sets.build import make_training_set
-    from trailforge.training.sets.config import ViewConfig
+    from trailforge.training.sets.config import ViewConfig, WantedRange
 
     config = ViewConfig(
         seed=seed,
@@ -124,11 +146,13 @@ def training_set(
         errors=errors,
         max_known_share=known_share,
         unstated=unstated,
+        pass_rate=WantedRange.read(pass_rate, "--pass-rate") if pass_rate else None,
+        calls=WantedRange.read(calls, "--calls") if calls else None,
         benchmarks=tuple(map(str, benchmark or ())),
         ngram=ngram,
     )
     with show_parts() as report:
-        given = {"questions": questions or (), "column_map": parse_columns(columns)}
+        given = _given(questions, columns, measured, measured_cell)
         manifest = make_training_set(runs or (), out, config, **given, progress=report)
     _show(manifest, out)
 
@@ -167,6 +191,15 @@ def _share(text: str) -> Any:
     except ValueError as error:
         wrong = text if equals else f"{text} (no `=`)"
         raise typer.BadParameter(f"{wrong!r}: expected DATASET=WEIGHT", param_hint="--mix") from error
+
+
+def _given(questions: list[Path] | None, columns: str | None, measured: Path | None, cell: str) -> dict[str, Any]:
+    """What a training set is made of beside runs."""
+    from trailforge.pipelines.sources.jsonl import parse_columns
+    from trailforge.training.sets.difficulty import read_measured
+
+    found = read_measured(measured, cell)
+    return {"questions": questions or (), "column_map": parse_columns(columns), "measured": found}
 
 
 def _show(manifest: Any, out: Path) -> None:

@@ -152,7 +152,7 @@ def set_aside(asked: QuestionSet, folder: Path | None) -> tuple[QuestionSet, lis
     audited = read_audited(folder)
     if not audited.known:
         return asked, []
-    kept, aside = split_audited(asked.questions, audited, lambda each: (each.question, each.answer))
+    kept, aside = split_audited(asked.questions, audited, audited.key_of)
     sha256 = hashlib.sha256(f"{asked.sha256}\0{audited.hash}".encode()).hexdigest()
     return replace(asked, questions=kept, sha256=sha256), aside
 

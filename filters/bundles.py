@@ -34,7 +34,7 @@ _SHORTEST_QUOTE = 3
 """Words: a shorter quote shows nothing."""
 FEWEST_CORRECT, MOST_CORRECT = 3, 5
 """Correct options of a multiple-choice question (R-Search, 3.5)."""
-_SHARE_OR_RATE = re.compile(r"\d(?:[\d.,]*\d)?\s?(?:\\?%|percent\b|\w+/s(?:ec)?\b)", re.IGNORECASE)
+_SHARE_OR_RATE = re.compile(r"(?<!\d)(?<!\d[.,])\d(?:[.,]?\d)*+\s?(?:\\?%|percent\b|\w++/s(?:ec)?\b)", re.IGNORECASE)
 """`37.1%`, `2585 tokens/s`."""
 _NUMBER = re.compile(r"\d(?:[\d.,]*\d)?")
 """`37.1`, `13,000`."""
@@ -143,9 +143,8 @@ def named_by_score(row: BundleQuestion, documents: Mapping[str, SourceDocument])
     """
     quoted = [documents[hop.document_id].text for hop in row.hops if hop.document_id in documents]
     scores = [] if row.dag_edges else [found[0] for found in _SHARE_OR_RATE.finditer(row.question)]
-    told = [
-        score for score in scores if any(_bare(score) in map(_bare, _SHARE_OR_RATE.findall(text)) for text in quoted)
-    ]
+    there = {_bare(score) for text in quoted for score in _SHARE_OR_RATE.findall(text)} if scores else set[str]()
+    told = [score for score in scores if _bare(score) in there]
     return count_faults("named_by_score", told, lambda score: f"it calls something by {score!r}")
 
 

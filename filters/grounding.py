@@ -13,7 +13,7 @@ from trailforge.retrieval.words import strip_accents, words_of
 from trailforge.rewards import is_near_miss, is_never_quoted, mentions, normalize_answer, same_answer, states
 from trailforge.rewards.figures import spell_in_figures
 from trailforge.rewards.names import country_names, is_people
-from trailforge.rewards.reading import fold, is_number, read
+from trailforge.rewards.reading import fold, is_number, keep_for_texts, read
 from trailforge.schemas import Document, Passage, Step
 
 CHOICE = re.compile(r"\bor\b|\bbetween\b|\bamong\b|\bboth\b|#\d+.*#\d+", re.IGNORECASE)
@@ -73,7 +73,7 @@ def supports(passage: Passage | Document, query: str, answer: str, given: Collec
     alias or a pronoun in the place of all of them is not seen: of the gold paragraphs of MuSiQue's hops 2 in 100 are
     not taken for support.
     """
-    return says(passage, answer) and _speaks_of(passage, query, given)
+    return says(passage, answer) and speaks_of(passage, query, given)
 
 
 def bears_out(passage: Passage, quote: str, query: str, answer: str, given: Collection[str] = ()) -> bool:
@@ -83,7 +83,7 @@ def bears_out(passage: Passage, quote: str, query: str, answer: str, given: Coll
     """
     cited = _Words(_text_of(replace(passage, text=quote)))
     has_answer = says(replace(passage, text=quote), answer) or cited.count(_words(answer)) > 0
-    return has_answer and _speaks_of(passage, query, given)
+    return has_answer and speaks_of(passage, query, given)
 
 
 def says(passage: Passage | Document, answer: str) -> bool:
@@ -164,12 +164,17 @@ def _is_subject(text: str, name: str) -> bool:
 
 def _text_of(passage: Passage | Document) -> str:
     """Title and text; what was run together is parted, and stands there as it was, too."""
-    text = f"{passage.title}. {passage.text}"
+    return _with_parted(f"{passage.title}. {passage.text}")
+
+
+@keep_for_texts
+def _with_parted(text: str) -> str:
     parted = _GLUED.sub(" ", text)
     return text if parted == text else f"{text}\n{parted}"
 
 
-def _speaks_of(passage: Passage | Document, query: str, given: Collection[str]) -> bool:
+def speaks_of(passage: Passage | Document, query: str, given: Collection[str] = ()) -> bool:
+    """Does a passage speak of what the query asks about? See `supports`."""
     there = _Words(_text_of(passage))
     if not all(there.count(_words(each)) for each in given if _words(each)):
         return False

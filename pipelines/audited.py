@@ -102,7 +102,7 @@ class AuditedQuestion:
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     uid: str
-    """`audit_key` of question and gold answer; of an invalid row FILE:ROW."""
+    """`audit_key` of the question; of an invalid row FILE:ROW."""
     question_id: str
     dataset: str
     question: str
@@ -131,12 +131,15 @@ class AuditManifest:
     """A finished audit: AUDIT, written last and sealed."""
 
     STORED_AS: ClassVar[str] = "AuditManifest"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
     EARLIER: ClassVar[Earlier] = {}
 
     questions: str
     """Name of the file."""
     questions_sha256: str
+    question_format: str
+    columns: str
+    """Which column holds which field, as it was said."""
     searched: str
     """Back end and hash of what is searched; `paragraphs`: each question's own."""
     passages: int | None
@@ -144,6 +147,8 @@ class AuditManifest:
     depth: int
     model: str
     """That was asked; empty: none."""
+    model_settings: str
+    """As JSON, all that decides its answers: seed, where its thoughts are, parameters that are not sent, prompts."""
     counts: tuple[Count, ...]
     """Questions by reason."""
     files: tuple[FileEntry, ...]
@@ -160,6 +165,8 @@ class Audited:
     """Reason and detail of those that are set aside."""
     known: frozenset[str] = frozenset()
     """All that were audited."""
+    alike: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of all that have the same words (`words_key`) the key by the question's id."""
 
     @property
     def hash(self) -> str:
@@ -169,18 +176,35 @@ class Audited:
         content = json.dumps([sorted((key, reason) for key, (reason, _) in self.reasons.items()), sorted(self.known)])
         return hashlib.sha256(content.encode()).hexdigest()[:12]
 
+    def key_of(self, question: Question) -> str | None:
+        """Its key; None for a question that was not audited. One that brings no paragraphs is known by its words, too.
+
+        Other paragraphs make it another question.
+        """
+        key = audit_key(question)
+        if key in self.known:
+            return key
+        return None if question.paragraphs else self.key_by_words(question.question, question.answer, question.id)
+
+    def key_by_words(self, question: str, answer: str, id: str) -> str | None:
+        """The same by question and gold answer. Where several have these words, and not all are set aside or asked, by
+        the id."""
+        found = self.alike.get(words_key(question, answer), {})
+        is_clear = len({key in self.reasons for key in found.values()}) == 1
+        return found.get(id) or (next(iter(found.values())) if is_clear else None)
+
     def knows(self, source: Any) -> bool:
         """Whether a source was audited, or none has to be: no audit is asked, or it asks nothing."""
         is_asked = bool(self.known) and isinstance(source, Question)
-        return not is_asked or audit_key(source.question, source.answer) in self.known
+        return not is_asked or self.key_of(source) is not None
 
     def row_of(self, source: Any) -> RejectedRow | None:
         """The row for `rejected/` of a question that is set aside; None for all others, and for what is none."""
-        return self.row(source, source.question, source.answer) if isinstance(source, Question) else None
+        return self.row(source, self.key_of(source)) if self.reasons and isinstance(source, Question) else None
 
-    def row(self, asked: Any, question: str, answer: str) -> RejectedRow | None:
-        """The same of any record with an id or a uid that asks a question."""
-        if (found := self.reasons.get(audit_key(question, answer))) is None:
+    def row(self, asked: Any, key: str | None) -> RejectedRow | None:
+        """The same of any record with an id or a uid that asks the question of a key."""
+        if key is None or (found := self.reasons.get(key)) is None:
             return None
         return RejectedRow(
             uid=getattr(asked, "uid", "") or asked.id,
@@ -195,9 +219,20 @@ class Audited:
 NOT_AUDITED = Audited()
 
 
-def audit_key(question: str, answer: str) -> str:
-    """By which a question is known to an audit: a hash of its words and its gold answer, white space and case apart."""
-    text = "\0".join(" ".join(each.casefold().split()) for each in (question, answer))
+def audit_key(question: Question) -> str:
+    """By which a question is known to an audit: a hash of its words, its gold answer and the documents that it names or
+    brings, white space and case apart."""
+    texts = [text for each in question.paragraphs for text in (each.title, each.text)]
+    return _hash(question.question, question.answer, *(each.title for each in question.supporting), "", *texts)
+
+
+def words_key(question: str, answer: str) -> str:
+    """A hash of a question's words and its gold answer alone."""
+    return _hash(question, answer)
+
+
+def _hash(*texts: str) -> str:
+    text = "\0".join(" ".join(each.casefold().split()) for each in texts)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -226,28 +261,30 @@ def read_audited(folder: Path | None) -> Audited:
         path = folder / entry.path
         if not path.is_file() or sha256_of(path) != entry.sha256:
             raise InvalidInput("is missing or was changed: audit into a new folder", file=path)
-    reasons, known = {}, set[str]()
+    reasons, known, alike = {}, set[str](), dict[str, dict[str, str]]()
     for row in read_rows((folder / entry.path for entry in manifest.files), AuditedQuestion):
         known.add(row.uid)
+        if row.golds:
+            alike.setdefault(words_key(row.question, row.golds[0]), {})[row.question_id] = row.uid
         if not row.can_be_answered:
             reasons[row.uid] = row.reason, row.detail
-    return Audited(reasons=reasons, known=frozenset(known))
+    return Audited(reasons=reasons, known=frozenset(known), alike=alike)
 
 
 def split_audited(
-    asked: Sequence[T], audited: Audited, text_of: Callable[[T], tuple[str, str]]
+    asked: Sequence[T], audited: Audited, key_of: Callable[[T], str | None]
 ) -> tuple[list[T], list[RejectedRow]]:
     """Those that can be answered, and the others as rows with their reasons; how many there are of each is said.
 
-    `text_of`: question and gold answer. Raises `InvalidInput` where the audit knows none of them, or leaves none.
+    `key_of`: as `Audited.key_of`. Raises `InvalidInput` where the audit knows none of them, or leaves none.
     """
     if not audited.known:
         return list(asked), []
-    keys = [audit_key(*text_of(each)) for each in asked]
-    check_known(sum(key not in audited.known for key in keys), len(keys))
+    keys = [key_of(each) for each in asked]
+    check_known(sum(key is None for key in keys), len(keys))
     kept, aside = [], []
-    for each in asked:
-        row = audited.row(each, *text_of(each))
+    for each, key in zip(asked, keys, strict=True):
+        row = audited.row(each, key)
         kept.append(each) if row is None else aside.append(row)
     if aside:
         _LOG.log(NOTICE, "%d of %d questions are set aside: %s", len(aside), len(keys), count_reasons(aside))

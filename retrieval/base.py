@@ -8,7 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from trailforge.schemas import BudgetExceeded, InvalidInput, Passage, RetrievalError, SearchFailed
 
@@ -51,6 +51,7 @@ class Remembered(Generic[K, T]):
             self.bytes -= self._found.popitem(last=False)[1][1]
 
 
+@runtime_checkable
 class Retriever(Protocol):
     """Finds passages. The same query over the same documents always gives the same passages.
 

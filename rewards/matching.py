@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from trailforge.rewards.answers import is_abstention, is_yes_and_no
@@ -28,6 +29,7 @@ from trailforge.rewards.reading import (
     find_dates,
     fold,
     is_number,
+    keep_for_texts,
     name_key,
     read,
     readings,
@@ -354,12 +356,40 @@ def states(text: str, answer: str) -> bool:
     "2" stands in "two moons", "2,500,000" in "2.5 million", "7 February 2018" in "Feb 7, 2018", and "California State
     University (CSU)" in a text that has either name.
     """
-    folded, wanted = fold(text), fold(answer)
-    date = date_of(wanted)
-    if date and any(covers_date(parts, date) for _, parts in find_dates(folded)):
+    wanted = _wanted(answer)
+    if wanted.date and any(covers_date(parts, wanted.date) for _, parts in find_dates(fold(text))):
         return True
-    in_figures = readings(spell_in_figures(folded))
-    for wording in wordings_of(wanted):
-        if any(parts.has(part) for parts, part in zip(in_figures, readings(spell_in_figures(wording)), strict=True)):
+    for place, is_joined in enumerate((True, False)):  # the second reading is made where the first has nothing
+        if any(_in_figures(text, is_joined).has(name[place]) for name in wanted.in_figures):
             return True
-    return not readings(wanted)[0].words and mentions(text, answer)
+    return not wanted.has_words and mentions(text, answer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What of an answer a text is searched for."""
+
+    date: Date | None
+    in_figures: tuple[tuple[WordSequence, WordSequence], ...]
+    """Of each of its names, with its numbers as figures."""
+    has_words: bool
+
+
+@keep_for_texts
+def _wanted(answer: str) -> _Wanted:
+    folded = fold(answer)
+    names = tuple(readings(spell_in_figures(name)) for name in wordings_of(folded))
+    return _Wanted(date_of(folded), names, bool(readings(folded)[0].words))
+
+
+def _in_figures(text: str, is_joined: bool) -> WordSequence:
+    return (_joined_in_figures if is_joined else _parted_in_figures)(text)
+
+
+@keep_for_texts
+def _spelled(text: str) -> str:
+    return spell_in_figures(fold(text))
+
+
+_joined_in_figures = keep_for_texts(lambda text: read(_spelled(text), joined=True))
+_parted_in_figures = keep_for_texts(lambda text: read(_spelled(text), joined=False))

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
+from typing import TypeVar
 
 from trailforge.rewards.figures import FRACTION_SIGNS
 
+T = TypeVar("T")
 _LONGEST_KEPT = 2000
-"""Characters: the readings of shorter texts are kept, for passages are asked for many an answer; of longer ones two."""
+"""Characters of a short text."""
 _ARTICLES = frozenset(("a", "an", "the"))
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _LETTERS = str.maketrans(
@@ -121,17 +123,16 @@ def read(folded: str, *, joined: bool) -> WordSequence:
     return WordSequence(tuple(words), (*gaps, "".join((*held, folded[end:]))))
 
 
+def keep_for_texts(function: Callable[[str], T]) -> Callable[[str], T]:
+    """The function with what it gave for many short texts, for passages are asked for many an answer, and two long."""
+    short, long = lru_cache(4096)(function), lru_cache(2)(function)
+    return lambda text: short(text) if len(text) <= _LONGEST_KEPT else long(text)
+
+
+@keep_for_texts
 def readings(folded: str) -> tuple[WordSequence, WordSequence]:
     """Joined and parted."""
-    return _known_readings(folded) if len(folded) <= _LONGEST_KEPT else _last_readings(folded)
-
-
-def _readings(folded: str) -> tuple[WordSequence, WordSequence]:
     return read(folded, joined=True), read(folded, joined=False)
-
-
-_known_readings = lru_cache(4096)(_readings)
-_last_readings = lru_cache(2)(_readings)
 
 
 def find_dates(folded: str) -> Iterator[tuple[re.Match[str], Date]]:
@@ -181,6 +182,7 @@ def _nation_lines() -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
 
 
+@keep_for_texts
 def name_key(name: str) -> str:
     """The same for a name however it is written; empty for what is too long for one."""
     return str(read(fold(name), joined=True)) if len(name) < LONGEST_NAME else ""

@@ -249,8 +249,8 @@ class RlRow:
     """One question to learn on. The table `rl`."""
 
     STORED_AS: ClassVar[str] = "RlRow"
-    SCHEMA_VERSION: ClassVar[str] = "1.3"
-    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2"), migration())
+    SCHEMA_VERSION: ClassVar[str] = "1.4"
+    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2", "1.3"), migration())
 
     uid: str
     data_source: str
@@ -275,6 +275,15 @@ class RlRow:
     gold_stated: bool | None = None
     """Does a text that came with the question, or that an episode on it read, state a gold answer? None where there is
     no such text, and where no text has to say the answer (yes, no, options, explanations)."""
+    pass_rate: float | None = None
+    """Share of a measured agent's attempts that are right; None: it was not measured. So are the next."""
+    attempts: int | None = None
+    calls_needed: float | None = None
+    """Searches of a right attempt, on average; None where none was right, too."""
+    pages_needed: float | None = None
+    """Different documents that a right attempt was shown, on average; None where none was right, too."""
+    measured_by: str = ""
+    """That agent with its back end and model; empty: none."""
     schema_version: str = SCHEMA_VERSION
 
 

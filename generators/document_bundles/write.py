@@ -7,7 +7,8 @@ was measured into the row.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -259,11 +260,22 @@ def told_reason(row: BundleQuestion, against: Verdict, documents: Sequence[Sourc
         quoted = list(dict.fromkeys(hop.document_id for hop in row.hops))
         names = [f"{place} is {numbers[name]}" for place, name in enumerate(quoted, start=1) if name in numbers]
         return f"An editor, whose document {join_phrases(names)} here, finds: {against.detail}"
-    told = against.detail
-    for name, number in numbers.items():
-        told = told.replace(name, number)
-    is_short = against.reason == "fewer_documents_suffice"
-    return f"A reader of one document alone has the answer: {told}" if is_short else f"A quote is not there: {told}"
+    told, count = _number_documents(against.detail, numbers)
+    if against.reason != "fewer_documents_suffice":
+        return f"A quote is not there: {told}"
+    read = "one document" if count == 1 else f"{count} documents"
+    return f"A reader of {read} alone has the answer: {told}"
+
+
+def _number_documents(detail: str, numbers: Mapping[str, str]) -> tuple[str, int]:
+    """A filter's words with numbers for the ids that they begin with, and how many these are; what is behind them are
+    words of a document or a reply."""
+    one = "|".join(map(re.escape, sorted(numbers, key=len, reverse=True)))
+    named = re.match(rf"(?:{one})(?: and (?:{one}))*(?= )", detail)
+    if named is None:
+        return detail, 0
+    told, count = re.subn(one, lambda match: numbers[match[0]], named[0])
+    return told + detail[named.end() :], count
 
 
 async def edit_question(

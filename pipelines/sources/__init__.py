@@ -1,4 +1,4 @@
-"""Question files in the shapes they are published in, read into `schemas.Question`: one module per data set.
+"""Question files in the shapes they are published in (`published/`) and in our own, read into `schemas.Question`.
 
 Files of documents are read in `pipelines.sources.documents`, and live sources in `pipelines.sources.fetchers`.
 A row that cannot be used comes out as an `InvalidRow` in its place; only a file that cannot be read at all raises.
@@ -34,21 +34,11 @@ class _Reader(Protocol):
         ...
 
 
-_MODULES = (
-    "musique",
-    "twowiki",
-    "hotpotqa",
-    "morehopqa",
-    "flashrag",
-    "bamboogle",
-    "frames",
-    "fanoutqa",
-    "jsonl",
-)
+_PUBLISHED = ("gaia", "musique", "twowiki", "hotpotqa", "morehopqa", "flashrag", "bamboogle", "frames", "fanoutqa")
 """In the order in which they are tried: what a later one needs, an earlier one may have too."""
 _READERS = (
-    import_module(f"{__name__}.fanoutqa").GAIA,
-    *(cast(_Reader, import_module(f"{__name__}.{name}")) for name in _MODULES),
+    *(cast(_Reader, import_module(f"{__name__}.published.{name}")) for name in _PUBLISHED),
+    cast(_Reader, jsonl),
 )
 
 FORMATS = ("auto", *(reader.NAME for reader in _READERS))
@@ -153,7 +143,7 @@ def _check_has(
     """Raises `InvalidInput` for what the question has not, or should not have."""
     if question.kind not in kinds:
         names = {"options": "options to choose from", "set": "a set of answers"}
-        problem = f"has {names[question.kind]}, which `trailforge evaluate` takes, and nothing else"
+        problem = f"has {names[question.kind]}, which `trailforge evaluate` and `trailforge audit` alone take"
         raise InvalidInput(problem, field="options" if question.kind == "options" else "answer_set")
     if needs_paragraphs and not question.paragraphs:
         problem = (

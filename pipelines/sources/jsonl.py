@@ -6,7 +6,7 @@
      "supporting": [{"title": "Title", "id": "0", "facts": ["Sentence."]}, …]}
 
 A question with options, one or several of which are right, and one that asks for several answers (`trailforge
-evaluate` takes them):
+evaluate` and `trailforge audit` take them):
 
     {"question": "…", "options": ["first", "second", …], "answer": "B"}        or "A, C", ["A", "C"], the options' texts
     {"question": "…", "answer_set": ["Ada", "Grace", …]}
@@ -27,7 +27,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from trailforge.pipelines.sources.checks import check_question, distinct_aliases
-from trailforge.pipelines.sources.hotpotqa import paragraphs_of, read_context
+from trailforge.pipelines.sources.published.hotpotqa import paragraphs_of, read_context
 from trailforge.rewards import option_letters
 from trailforge.rows.fields import Fields, is_missing
 from trailforge.rows.html_text import plain_text

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from trailforge.inference.asker import Asker
+from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.encoder import Encoder
 from trailforge.schemas import Document, InvalidInput, Passage, from_dict, to_dict
 from trailforge.schemas.text import count_tokens
@@ -52,7 +53,8 @@ SEARCHED_AT_ONCE = 2_000
 class Index(Protocol):
     """Documents that one back end has made ready. The same query over the same documents finds the same passages.
 
-    One may have `stats`, a dict that JSON can say, for who describes it: sizes, a measured recall.
+    One may have `stats`, a dict that JSON can say, for who describes it: sizes, a measured recall. One that finds only
+    its documents may be a `Retriever`, too: agents need no reasons, which may take longer to tell than the search.
     """
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
@@ -229,6 +231,8 @@ class BackendRetriever:
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
         """See `base.Retriever`. Some may be a `MadePassage`."""
+        if isinstance(self.index, Retriever):
+            return await self.index.retrieve(query, k)
         return attach_sources(await self.index.find(query, k), self._known_titles)
 
     def _known_titles(self) -> Mapping[str, str]:

@@ -26,6 +26,7 @@ from trailforge.inference import Prices, Usage, metering
 from trailforge.inference.asker import Asker
 from trailforge.retrieval.backends import Backend, Index, Workbench, load_backend
 from trailforge.retrieval.backends.declaration import FoundPassage, attach_sources
+from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.corpus import Chunking, CountTokens, cut, source_of
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.indexes.manifest import (
@@ -77,6 +78,9 @@ class OpenIndex:
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
         """See `base.Retriever`. Some may be a `MadePassage`."""
+        if isinstance(self.index, Retriever):
+            with self.files.reading():
+                return await self.index.retrieve(query, k)
         return attach_sources(await self.find(query, k), self._known_titles)
 
     def _known_titles(self) -> Mapping[str, str]:

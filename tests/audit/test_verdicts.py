@@ -11,6 +11,7 @@ from trailforge.audit.documents import Shelf, WantedDocument, wanted_documents
 from trailforge.audit.verdicts import MEANINGS, AuditVerdict, Evidence, judge_question, settle_documents
 from trailforge.pipelines.audited import SETS_ASIDE, AuditedSearch
 from trailforge.schemas import Document, Hop, Question, SupportingDocument
+from trailforge.schemas.question import write_options
 
 METROPOLIS = Document(id="0", title="Metropolis", text="Metropolis is a film of 1927. Fritz Lang directed Metropolis.")
 LANG = Document(id="1", title="Fritz Lang", text="Fritz Lang was born in Vienna in 1890. He had two sisters.")
@@ -23,6 +24,7 @@ BORN = Question(
     id="q", question="Where was the director of Metropolis born?", answer="Vienna", decomposition=HOPS,
     paragraphs=(METROPOLIS, LANG, OTHER),
 )  # fmt: skip
+BOTH = (SupportingDocument(title="Metropolis", id="0"), SupportingDocument(title="Fritz Lang", id="1"))
 
 
 def changed(of: Question = BORN, /, **changes: Any) -> Question:
@@ -32,7 +34,7 @@ def changed(of: Question = BORN, /, **changes: Any) -> Question:
 def judged(question: Question, *corpus: Document, searches: tuple[AuditedSearch, ...] = ()) -> AuditVerdict:
     """Over own paragraphs; over a corpus where one is given."""
     wanted = wanted_documents(question)
-    shelf = Shelf.over(corpus, wanted) if corpus else Shelf.of_paragraphs(question)
+    shelf = Shelf.over(corpus, wanted) if corpus else Shelf.of_paragraphs(question, wanted)
     documents = settle_documents(question, [shelf.find(each, ids_are_its_own=not corpus) for each in wanted])
     own = {id for each in documents for id in each.audited.passages}
     others = tuple(each for each in corpus or question.paragraphs if each.id not in own)
@@ -87,11 +89,10 @@ def test_an_earlier_hop_may_be_said_in_another_form() -> None:
 def test_what_no_text_has_to_say_is_derived_where_the_documents_are_there(
     question: str, answer: str, kind: str
 ) -> None:
-    supporting = (SupportingDocument(title="Metropolis", id="0"), SupportingDocument(title="Fritz Lang", id="1"))
-    asked = changed(question=question, answer=answer, decomposition=(), supporting=supporting)
+    asked = changed(question=question, answer=answer, decomposition=(), supporting=BOTH)
     verdict = judged(asked)
     assert (verdict.reason, verdict.kind) == ("derived", kind) and verdict.detail
-    gone = judged(changed(asked, paragraphs=(METROPOLIS,), supporting=(supporting[0], SupportingDocument(title="X"))))
+    gone = judged(changed(asked, paragraphs=(METROPOLIS,), supporting=(BOTH[0], SupportingDocument(title="X"))))
     assert gone.reason == "document_missing" and "'X'" in gone.detail
 
 
@@ -162,3 +163,81 @@ def test_without_any_annotation_a_text_has_to_speak_of_what_is_asked() -> None:
     assert judged(bare).reason == "stated"
     elsewhere = Document(id="1", title="Opera", text="Vienna has an opera.")
     assert judged(changed(bare, paragraphs=(elsewhere,))).reason == "answer_not_stated"
+
+
+def test_own_paragraphs_have_a_document_by_its_title_where_a_question_gives_no_ids() -> None:
+    facts = SupportingDocument(title="Metropolis", facts=("The film that Fritz Lang directed is of 1927.",))
+    asked = changed(decomposition=(), supporting=(SupportingDocument(title="fritz lang"), facts))
+    verdict = judged(asked)
+    first, second = (each.audited for each in verdict.documents)
+    assert (first.is_there, first.by_title, first.by_id, first.by_words) == (True, True, False, None)
+    assert first.passages == ("1",) and (second.by_title, second.by_words) == (True, 0.0)
+    assert verdict.reason == "document_missing" and "'Metropolis'" in verdict.detail
+    assert judged(changed(asked, supporting=(SupportingDocument(title="fritz lang"),))).reason == "stated"
+    gone = judged(changed(asked, supporting=(SupportingDocument(title="Berlin"),)))
+    assert "not there: 'Berlin'" in gone.detail and not gone.documents[0].audited.by_title
+
+
+def test_what_is_said_of_a_document_among_own_paragraphs_is_looked_at() -> None:
+    """Not taken from its id."""
+    named = SupportingDocument(title="Lang (director)", id="1", facts=("He was born in Vienna.", "He died in 1976."))
+    verdict = judged(changed(decomposition=(), supporting=(named,)))
+    audited = verdict.documents[0].audited
+    assert (audited.is_there, audited.by_id, audited.by_title) == (True, True, False)
+    assert judged(BORN).documents[0].audited.by_title and judged(BORN).documents[0].audited.by_words == 1.0
+
+
+def test_of_a_question_with_options_the_correct_ones_are_stated_or_follow() -> None:
+    def chosen(*letters: str, options: tuple[str, ...], **changes: Any) -> AuditVerdict:
+        text = write_options("Where was the director of Metropolis born?", options)
+        choice = {"options": options, "correct_options": letters, "answer": ", ".join(letters)}
+        return judged(changed(**({"question": text, "decomposition": (), "supporting": BOTH} | choice | changes)))
+
+    stated = chosen("B", options=("Berlin", "Vienna", "Graz"))
+    assert (stated.reason, stated.kind, stated.quotes) == (
+        "stated",
+        "comparison",
+        ("Fritz Lang was born in Vienna in 1890.",),
+    )
+    two = chosen("A", "C", options=("1890", "Graz", "1927"))
+    assert two.reason == "stated" and len(two.quotes) == 2
+    other = chosen("A", options=("In a capital on the Danube", "By the sea"))
+    assert (other.reason, other.kind) == ("derived", "comparison") and "option" in other.detail
+    gone = chosen(
+        "B", options=("Berlin", "Vienna"), paragraphs=(METROPOLIS,), supporting=(SupportingDocument(title="X"),)
+    )
+    assert gone.reason == "document_missing"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Metropolis is a film of Fritz Horman, made in Berlin.", "stated"),
+        ("Metropolis is a film of Thea von Harbou.", "hop_not_stated"),
+        ("It was made under Fritz Hormann.", "stated"),
+        ("It was made under Fritz Horman.", "hop_not_stated"),
+    ],
+)
+def test_without_annotated_documents_any_text_but_the_next_hop_s_may_say_what_a_hop_finds(
+    text: str, reason: str
+) -> None:
+    """In another form, if it speaks of what is asked; a question without names has nothing to be known by."""
+    hops = (Hop(question="Who directed Metropolis?", answer="Fritz Hormann"), replace(HOPS[1], support_id=None))
+    film = Document(id="0", title="Metropolis" if "Metropolis" in text else "UFA", text=text)
+    person = Document(id="1", title="Fritz Hormann", text="Fritz Hormann was born in Vienna in 1890.")
+    assert judged(changed(decomposition=hops, paragraphs=(film, person))).reason == reason
+
+
+def test_a_day_that_is_another_one_is_no_missing_date() -> None:
+    """Of the same year: what is compared is stated, whoever erred."""
+    hops = (
+        Hop(question="When was Fritz Lang born?", answer="5 December 1890", support_id="1"),
+        Hop(question="When was Metropolis released?", answer="10 January 1927", support_id="0"),
+        Hop(question="Who is older?", answer="Fritz Lang"),
+    )
+    film = replace(METROPOLIS, text="Metropolis was released on 12 January 1927.")
+    asked = changed(question="Which came first, Fritz Lang or Metropolis?", answer="Fritz Lang", decomposition=hops,
+                    num_hops=2, paragraphs=(film, LANG))  # fmt: skip
+    assert judged(asked).reason == "derived"
+    late = replace(film, text="Metropolis was released on 12 January 1928.")
+    assert judged(changed(asked, paragraphs=(late, LANG))).reason == "hop_not_stated"

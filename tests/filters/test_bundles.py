@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.bundle_questions import BUNDLE, DOCUMENTS, PAPER, STREET, choice, question
+from tests.support.growth import is_linear
 from trailforge.filters.bundle_twins import duplicate_question, used_fact
 from trailforge.filters.bundles import (
     answer_in_question,
@@ -368,3 +369,12 @@ def test_a_thing_is_called_by_its_name_and_not_by_its_score(text: str, score: st
     verdict = named_by_score(row, documents)
     assert (verdict.keep, verdict.detail) == (not score, f"it calls something by {score!r}" if score else "")
     assert named_by_score(replace(row, dag_edges=(PlanEdge(src="A", dst="B"),)), documents).keep
+
+
+@pytest.mark.parametrize("piece", ["1", "1.", "1,", "a", "1 "])
+def test_the_time_to_find_shares_in_a_document_grows_as_its_text(piece: str) -> None:
+    def read(text: str) -> None:
+        named_by_score(row, {"doc": replace(PAPER, text=text)})
+
+    row = replace(quoting(("doc", "x")), question="What is the model with 37.1%?", dag_edges=())
+    assert is_linear(lambda size: piece * (size // len(piece)), read, 16_000)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.fuzz.target import Target, text_of
+from trailforge.generators.document_bundles.bundling.figures import ToldFigures
 from trailforge.generators.document_bundles.stages.cleaning import normalise
 from trailforge.inference import structured
 from trailforge.inference.vllm.server import parse_metrics
@@ -365,6 +366,30 @@ TARGETS = (
             b"join ",
         ),
         aimed=lambda: [b"menu" + b" | a" * 13 + b" !", b"menu" + b"|a b" * 13 + b"!"],
+    ),
+    Target(
+        name="figures",
+        run=_plain(lambda text: ToldFigures.of("a", text).beside("a")),
+        may_raise=(),
+        samples=lambda: [b"Turku got $2.5 million (40 % of it) on May 4, 2021; Section 4 names 3 new ships."],
+        tokens=(
+            b"$2",
+            b".",
+            b",",
+            b"1.",
+            b"1",
+            b"a",
+            b" ",
+            b"%",
+            b" per cent",
+            b"May 4",
+            b"two ",
+            b"3 ships ",
+            b"a-",
+            b"A(",
+            b"\n",
+            b"\xc2\xa0",
+        ),
     ),
     Target(
         name="dates",

@@ -316,3 +316,8 @@ def test_questions_and_episodes_before_have_no_options() -> None:
     rows = [*read_parquet(BEFORE / "agentepisode-1.1.parquet", AgentEpisode), verified.episode]
     assert {(row.options, row.correct_options, row.answer_set) for row in (asked, *rows)} == {((), (), ())}
     assert asked.kind == "text" and {row.scores.answer_in_text for row in rows} == {None}
+
+
+def test_questions_before_do_not_say_how_hard_an_agent_found_them() -> None:
+    (row,) = read_parquet(BEFORE / "rlrow-1.3.parquet", RlRow)
+    assert row.known_share == 0.25 and (row.pass_rate, row.attempts, row.measured_by) == (None, None, "")

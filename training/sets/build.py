@@ -35,6 +35,7 @@ from trailforge.schemas import (
     to_dict,
 )
 from trailforge.training.sets.config import TEXT_PROTOCOLS, ViewConfig
+from trailforge.training.sets.difficulty import NOT_MEASURED, Measured
 from trailforge.training.sets.files import SPLITS, TABLES, SetInput, SetManifest, SplitCount, TableRows
 from trailforge.training.sets.judging import SPLIT, Row, RowJudge, segments, without_invisible
 from trailforge.training.sets.notes import Notes, names_in, note_of, read_notes
@@ -69,6 +70,9 @@ _MENDS = {
     "provoked": "--errors all takes them",
     "known_from_memory": "--known-share 1 takes them",
     "gold_not_stated": "--unstated mark takes them",
+    "not_measured": "--measured has to be an evaluation of these questions",
+    "outside_pass_rate": "--pass-rate says which are taken",
+    "outside_calls": "--calls says which are taken",
 }
 """What to change when a reason took every row."""
 Progress = Callable[[str, int, int], None]
@@ -82,10 +86,12 @@ def make_training_set(
     *,
     questions: Sequence[Path] = (),
     column_map: Mapping[str, str] | None = None,
+    measured: Measured = NOT_MEASURED,
     progress: Progress | None = None,
 ) -> SetManifest:
     """Make a training set of finished runs of any data sets, in any mixture, and of files of `questions` to learn on,
     which are asked in `config.protocol`. `column_map`: of these files, as `pipelines.sources.read_questions` takes it.
+    `measured`: how hard an agent found the questions, which rows say, and by which `config` may choose.
 
     Raises `InvalidInput` for a run or file that cannot be used, settings that do not fit, and when a table or a wanted
     split would hold nothing; `OutputError` when `out` is taken. Then nothing is left behind.
@@ -96,26 +102,22 @@ def make_training_set(
         )
     runs = open_runs(folders) if folders or not questions else []
     asked = {path: read_asked(path, column_map) for path in questions}
-    judge = RowJudge(config)
+    judge = RowJudge(config, measured)
     with new_folder(out) as folder:
         staging = folder / ".staged"
         staging.mkdir()
         rejected = RejectedRows(folder, config.rows_per_file)
         tell = progress or (lambda what, done, total: None)
         with ExitStack() as opened:
+            staged = {name: opened.enter_context(Staged(staging / name, record)) for name, record in TABLES.items()}
             tables = [
-                SetTable(
-                    name=name,
-                    record=record,
-                    staged=opened.enter_context(Staged(staging / name, record)),
-                    books=rejected,
-                )
+                SetTable(name=name, record=record, staged=staged[name], books=rejected)
                 for name, record in TABLES.items()
             ]
             sft, rl, pairs = tables
             notes = read_notes(runs)
             _collect_sft(runs, sft, judge, tell)
-            _collect_rl(runs, asked, rl, judge, notes, config, tell)
+            _collect_rl(runs, asked, rl, judge, notes, measured, config, tell)
             _collect_pairs(runs, pairs, judge, notes, tell)
             _place(tables, config)
             files = [file for table in tables for file in table.write(folder, config, tell)]
@@ -129,6 +131,7 @@ def make_training_set(
             counts=tuple(count for table in tables for count in table.counts()),
             files=(*files, *rejected.files),
             invisible=sum(table.invisible for table in tables),
+            measured=measured.name,
         )
         check(folder, manifest)
         (folder / MANIFEST).write_text(json.dumps(to_dict(manifest), indent=1), encoding="utf-8")
@@ -294,10 +297,11 @@ def _collect_rl(
     table: SetTable,
     judge: RowJudge,
     notes: Notes,
+    measured: Measured,
     config: ViewConfig,
     tell: Progress,
 ) -> None:
-    books = Books("rl", table.books)
+    books, marked = Books("rl", table.books), False
     total = sum(map(question_count, runs)) + sum(map(len, files.values()))
     of_runs = ((run.manifest_sha256, row) for run in runs for row in rl_rows(run, config.protocol, names_in(notes)))
     of_files = (
@@ -306,7 +310,8 @@ def _collect_rl(
         for row in asked_rows(path, asked, config.protocol or "")
     )
     for done, (origin, read) in enumerate(chain(of_runs, of_files), start=1):
-        made = paid_by(table.clean(read), config.reward)
+        made = measured.mark(paid_by(table.clean(read), config.reward))
+        marked = marked or bool(made.measured_by)
         note = note_of(notes, made)
         row = replace(made, known_share=note.known_share, gold_stated=note.gold_stated)
         verdict, tokens = judge.question(row, note)
@@ -316,6 +321,8 @@ def _collect_rl(
         else:
             books.reject(row.uid, row, verdict)
         tell("reading questions", done, total)
+    if measured.cell and total and not marked:
+        raise InvalidInput("none of these questions was measured: evaluate them", field="--measured")
     table.lines.append(books.line(total))
 
 

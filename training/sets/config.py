@@ -30,6 +30,37 @@ class Share:
     """Against the weights of the others."""
 
 
+@dataclass(frozen=True, slots=True)
+class WantedRange:
+    """Numbers from one to another, both among them; None: no end."""
+
+    least: float | None = None
+    most: float | None = None
+
+    def __contains__(self, number: float) -> bool:
+        """Whether a number is one of them."""
+        return (self.least is None or self.least <= number) and (self.most is None or number <= self.most)
+
+    def __str__(self) -> str:
+        """As it is given: `0.1..0.7`, `4..`."""
+        return "..".join("" if end is None else f"{end:g}" for end in (self.least, self.most))
+
+    @classmethod
+    def read(cls, text: str, field: str) -> WantedRange:
+        """From that form. Raises `InvalidInput` naming the field."""
+        least, dots, most = text.partition("..")
+        try:
+            band = cls(*(float(end) if end.strip() else None for end in (least, most)))
+        except ValueError:
+            band = cls()
+        given = [end for end in (band.least, band.most) if end is not None]
+        if not dots or not given or not all(map(math.isfinite, given)):
+            raise InvalidInput(f"{text!r}: expected two numbers, as 0.1..0.7, or one of them, as 4..", field=field)
+        if given != sorted(given):
+            raise InvalidInput(f"{text!r} begins above its end", field=field)
+        return band
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewConfig:
     """All settings. The same runs and settings give the same bytes."""
@@ -69,6 +100,10 @@ class ViewConfig:
     unstated: Literal["drop", "mark"] = "drop"
     """What becomes of a question whose gold answer no text states that came with it, or was read for it: it leaves
     `rl/`, or stays with `gold_stated: false`."""
+    pass_rate: WantedRange | None = None
+    """Of questions, and rows made of them, that are taken: the share of a measured agent's attempts that are right."""
+    calls: WantedRange | None = None
+    """The same by the searches that a right attempt takes, on average."""
     benchmarks: tuple[str, ...] = ()
     """Files of questions that must not be trained on."""
     ngram: int = 8

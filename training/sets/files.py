@@ -30,6 +30,7 @@ from trailforge.schemas import (
 from trailforge.schemas.versions import Earlier, migration
 from trailforge.training.processes import log
 from trailforge.training.sets.config import TEXT_PROTOCOLS
+from trailforge.training.sets.difficulty import gold_of
 
 Record = TypeVar("Record")
 Split = Literal["train", "validation"]
@@ -79,8 +80,8 @@ class SetManifest:
     """A finished training set."""
 
     STORED_AS: ClassVar[str] = "SetManifest"
-    SCHEMA_VERSION: ClassVar[str] = "1.2"
-    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1"), migration())
+    SCHEMA_VERSION: ClassVar[str] = "1.3"
+    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2"), migration())
 
     inputs: tuple[SetInput, ...]
     config: str
@@ -92,6 +93,9 @@ class SetManifest:
     files: tuple[FileEntry, ...]
     invisible: int = 0
     """Characters that nobody sees, which were taken out of text of others (`schemas.text.remove_invisible`)."""
+    measured: str = ""
+    """Agent, back end and model of the evaluation that says how hard the questions are, and a hash of what it says;
+    empty: none."""
     schema_version: str = SCHEMA_VERSION
 
 
@@ -206,7 +210,11 @@ def make_question(truth: GroundTruth, *, id: str, question: str, dataset: str) -
 
 def set_aside(rows: Sequence[RlRow], audited: Audited) -> tuple[list[RlRow], list[RejectedRow]]:
     """The questions that an audit does not set aside, and the others with its reasons. Raises as `split_audited`."""
-    return split_audited(rows, audited, lambda row: (row.question, row.reward_model.ground_truth.target[0]))
+
+    def key_of(row: RlRow) -> str | None:
+        return audited.key_by_words(row.question, gold_of(row.reward_model.ground_truth), row.question_id)
+
+    return split_audited(rows, audited, key_of)
 
 
 def questions_left(folder: Path, split: Split, protocol: str, audited: Path | None, out: Path) -> list[RlRow]:

@@ -29,6 +29,7 @@ from trailforge.schemas.text import chat_token_in, count_conversation, remove_in
 from trailforge.training.frames import END, START
 from trailforge.training.masks import masked_tokens, pieces, prepare_tokenizer, prompt_ids, teach
 from trailforge.training.sets.config import ViewConfig
+from trailforge.training.sets.difficulty import NOT_MEASURED, Measured, gold_of
 from trailforge.training.sets.notes import QuestionNotes, find_unpaid
 from trailforge.training.sets.runs import restate_truth
 
@@ -61,10 +62,16 @@ class RowJudge:
     """Says what is against a row, the first reason alone, and how many tokens it has; the score of a verdict is this
     length, or 1. Remembers the rows that it has seen, for the second of two that are the same."""
 
-    def __init__(self, config: ViewConfig) -> None:
-        """Raises `InvalidInput` when there is no such tokenizer, or it changes text, and as `read_benchmarks`."""
+    def __init__(self, config: ViewConfig, measured: Measured = NOT_MEASURED) -> None:
+        """`measured`: how hard questions are.
+
+        Raises `InvalidInput` when there is no such tokenizer, or it changes text, where questions are chosen by what
+        was not measured, and as `read_benchmarks`.
+        """
+        if (config.pass_rate or config.calls) and not measured.cell:
+            raise InvalidInput("give an evaluation of these questions, by which they are chosen", field="--measured")
         self.measured_by = config.tokenizer or "estimate"
-        self._config = config
+        self._config, self._measured_questions = config, measured
         self._tokenizer = load_tokenizer(config.tokenizer) if config.tokenizer else None
         self._benchmarks = read_benchmarks(config.benchmarks, config.ngram)
         self._seen: set[tuple[str, ...]] = set()
@@ -83,6 +90,8 @@ class RowJudge:
             return _against("malformed_row", problem), 0
         if asked := self._benchmarks.asking(row.question):
             return _against("contaminated", asked), 0
+        if against := self._not_wanted(row.question, row.answer):
+            return against, 0
         return self._measured(row)
 
     def segment(self, row: SftRow) -> tuple[Verdict | None, int]:
@@ -92,13 +101,14 @@ class RowJudge:
 
     def question(self, row: RlRow, note: QuestionNotes) -> tuple[Verdict | None, int]:
         """Of one to ask; it has the length of its prompt. `note`: what runs tell of it."""
-        if self._has_seen("rl", row.reward_model.ground_truth.protocol, " ".join(row.question.casefold().split())):
+        truth = row.reward_model.ground_truth
+        if self._has_seen("rl", truth.protocol, " ".join(row.question.casefold().split())):
             return _against("duplicate_question", "asked before in the same protocol"), 0
         if asked := self._benchmarks.asking(row.question):
             return _against("contaminated", asked), 0
         if held := control_token(row.prompt):
             return _against("control_token", held), 0
-        if against := self._unworthy(row, note):
+        if against := self._unworthy(row, note) or self._not_wanted(row.question, gold_of(truth)):
             return against, 0
         return self._fitting(row.prompt, is_prompt=True)
 
@@ -132,7 +142,13 @@ class RowJudge:
             return _against("control_token", held), 0
         if asked := self._benchmarks.asking(row.question):
             return _against("contaminated", asked), 0
+        if truth is not None and (against := self._not_wanted(row.question, gold_of(truth))):
+            return against, 0
         return self._fitting(*both)
+
+    def _not_wanted(self, question: str, answer: str) -> Verdict | None:
+        """Why a question is too easy or too hard."""
+        return self._measured_questions.judge(question, answer, self._config)
 
     def _misjudged(self, row: PreferenceRow, truth: GroundTruth | None) -> Verdict | None:
         """Why its chosen end is not the better one."""

@@ -9,8 +9,9 @@ name that stands in its sentence, and of several figures there the nearest does.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,10 +20,10 @@ from trailforge.retrieval.words import COMMON_WORDS, words_of
 
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?"
 _SUM = re.compile(r"[$€£]\s?\d[\d,.]*\d?(?:\s?(?:thousand|million|billion|trillion)\b)?", re.IGNORECASE)
-_SHARE = re.compile(r"\b\d[\d.]*\s?(?:%|percent\b|per cent\b)", re.IGNORECASE)
+_SHARE = re.compile(r"(?<!\w)(?<!\d\.)\d(?:\.?\d)*+\s?(?:%|percent\b|per cent\b)", re.IGNORECASE)
 _DAY = re.compile(rf"\b(?:{_MONTH}\s\d{{1,2}}(?:st|nd|rd|th)?(?:,?\s\d{{4}})?|\d{{1,2}}\s{_MONTH}(?:\s\d{{4}})?)\b")
-_NUMBER = r"\d[\d,]*(?:\.\d+)?(?: (?:thousand|million|billion))?|two|three|four|five|six|seven|eight|nine|ten"
-_COUNT = re.compile(rf"(?P<before>\S+ )?(?<![\w$€£.,/-])(?P<number>{_NUMBER}) (?:[a-z-]+ )?(?P<noun>[a-z]{{3,}}s)\b")
+_NUMBER = r"\d[\d,]*+(?:\.\d++)?(?: (?:thousand|million|billion))?|two|three|four|five|six|seven|eight|nine|ten"
+_COUNT = re.compile(rf"(?<![\w$€£.,/-])(?P<number>{_NUMBER}) (?:[a-z-]++ )?(?P<noun>[a-z]{{3,}}s)\b")
 _KINDS = (("sums", _SUM), ("shares", _SHARE), ("dates", _DAY))
 _NO_SIDES = frozenset({"dates"})
 """Of two dates nobody asks for the larger one, and every report has some."""
@@ -66,11 +67,18 @@ def figures_of(sentence: str) -> list[Figure]:
         ]
         sentence = pattern.sub(lambda match: " " * len(match[0]), sentence)
     for match in _COUNT.finditer(sentence):
-        before, number, noun = match["before"] or "", match["number"], match["noun"]
-        is_label = number[0].isdigit() and before[:1].isupper() and match.start() > 0
-        if not is_label and noun not in COMMON_WORDS:
-            found.append(Figure(noun, match.start("number"), f"{number} {noun}".casefold()))
+        at, number, noun = match.start(), match["number"], match["noun"]
+        if noun not in COMMON_WORDS and not (number[0].isdigit() and _is_label(sentence, at)):
+            found.append(Figure(noun, at, f"{number} {noun}".casefold()))
     return found
+
+
+def _is_label(sentence: str, at: int) -> bool:
+    """Is the word before a place one with a capital, and not the sentence's first?"""
+    end = start = at - 1
+    while start > 0 and not sentence[start - 1].isspace():
+        start -= 1
+    return start > 0 and sentence[end] == " " and sentence[start].isupper()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +110,16 @@ class ToldFigures:
             places = [match.start() for match in pattern.finditer(sentence)]
             for kind in {figure.kind for figure in figures}:
                 of_kind = [figure for figure in figures if figure.kind == kind]
-                chosen = {min(of_kind, key=lambda figure: abs(figure.at - at)).text for at in places}
+                chosen = {_nearest(of_kind, at).text for at in places}
                 near[kind] |= chosen
                 others[kind] |= {figure.text for figure in of_kind} - chosen
         return near, others
+
+
+def _nearest(figures: Sequence[Figure], at: int) -> Figure:
+    """Of figures in their order the one that begins nearest to a place; of two the earlier one."""
+    behind = bisect_left(figures, at, key=lambda figure: figure.at)
+    return min(figures[max(0, behind - 1) : behind + 1], key=lambda figure: abs(figure.at - at))
 
 
 def choices(first: ToldFigures, second: ToldFigures, names: Iterable[str]) -> list[FigureChoice]:

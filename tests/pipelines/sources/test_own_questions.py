@@ -352,4 +352,5 @@ def test_what_makes_data_takes_no_options_and_no_sets(tmp_path: Path) -> None:
     )
     first, second = read_questions(tmp_path / "q.jsonl")
     assert isinstance(first, InvalidRow) and "options to choose from" in first.problem
+    assert "`trailforge evaluate` and `trailforge audit` alone take" in first.problem
     assert isinstance(second, InvalidRow) and "a set of answers" in second.problem

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trailforge.retrieval.backends import Backend, FoundPassage, Workbench
+from trailforge.retrieval.backends import Backend, FoundPassage, Workbench, bm25
 from trailforge.retrieval.backends.bm25 import Bm25Config
-from trailforge.retrieval.backends.declaration import MadePassage
+from trailforge.retrieval.backends.declaration import BackendRetriever, MadePassage
 from trailforge.retrieval.corpus import Chunking
 from trailforge.retrieval.indexes import manifest, store
 from trailforge.retrieval.indexes.shards import KeptShards
@@ -54,6 +54,18 @@ def test_an_index_is_built_described_and_opened(folder: Path) -> None:
     assert found.passage.id == "b" and "lake, largest" in found.why
     assert asyncio.run(index.retrieve("largest lake", 1)) == [found.passage]
     assert {path.name for path in folder.parent.iterdir()} == {"index"}
+
+
+def test_who_retrieves_waits_for_no_reasons(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are told of each passage by its words, which takes longer than the search."""
+    asked = list[str]()
+    monkeypatch.setattr(bm25, "_shared_words", lambda words, passage: asked.append(passage.id) or "")
+    index = open_index(folder)
+    for retriever in (index, BackendRetriever(index.index)):
+        assert [each.id for each in asyncio.run(retriever.retrieve("largest lake", 2))] == ["b"]
+    assert not asked
+    asyncio.run(index.find("largest lake", 2))
+    assert asked == ["b"]
 
 
 @pytest.mark.parametrize("chunking", [None, Chunking(tokens=4)])

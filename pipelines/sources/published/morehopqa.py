@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from trailforge.pipelines.sources.checks import check_question
-from trailforge.pipelines.sources.hotpotqa import paragraphs_of, read_context
+from trailforge.pipelines.sources.published.hotpotqa import paragraphs_of, read_context
 from trailforge.rows.fields import Fields
 from trailforge.schemas import Hop, InvalidInput, Question, SupportingDocument
 

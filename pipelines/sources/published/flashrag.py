@@ -19,9 +19,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from trailforge.pipelines.sources import twowiki
 from trailforge.pipelines.sources.checks import check_question, distinct_aliases
-from trailforge.pipelines.sources.hotpotqa import paragraphs_of, read_context, read_supporting_facts
+from trailforge.pipelines.sources.published import twowiki
+from trailforge.pipelines.sources.published.hotpotqa import paragraphs_of, read_context, read_supporting_facts
 from trailforge.rows.fields import Fields
 from trailforge.schemas import Hop, InvalidInput, Question, SupportingDocument
 

@@ -1,4 +1,4 @@
-"""FanOutQA (Zhu et al., 2024), its development set: questions that fan out over many articles of Wikipedia. And GAIA.
+"""FanOutQA (Zhu et al., 2024), its development set: questions that fan out over many articles of Wikipedia.
 
     {"id": "…", "question": "…", "answer": {"Oslo": 1048, …} | ["…", …] | "…" | 7, "categories": ["…"],
      "decomposition": [{"question": "…", "answer": …, "depends_on": ["…"], "decomposition": [],
@@ -12,7 +12,6 @@ taken as hops.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from trailforge.rows.fields import Fields
@@ -21,8 +20,6 @@ from trailforge.schemas import InvalidInput, Question, SupportingDocument
 NAME: str = "fanoutqa"
 KEYS = frozenset({"question", "answer", "decomposition", "categories"})
 _DEEPEST = 20
-_HIDDEN = "?"
-"""The answers of GAIA's test set."""
 
 
 def read(row: Fields) -> Question:
@@ -63,30 +60,3 @@ def _titles(steps: list[Fields], depth: int) -> Iterator[str]:
             yield from filter(None, [Fields(evidence).text_or_empty("title")])
         if depth and "decomposition" in step:
             yield from _titles(step.objects("decomposition"), depth - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Gaia:
-    """GAIA (Mialon et al., 2023), the questions of its validation set that come without a file.
-
-    {"task_id": "…", "Question": "…", "Level": 1, "Final answer": "…", "file_name": "", "Annotator Metadata": {…}}
-
-    Its authors ask that they are not trained on: name the file as a `--benchmark` of a training set.
-    """
-
-    NAME: str = "gaia"
-    KEYS: frozenset[str] = frozenset({"task_id", "Question", "Final answer"})
-
-    def read(self, row: Fields) -> Question:
-        """A row as a question. Raises `InvalidInput` naming the field, also for one that comes with a file."""
-        if row.text_or_empty("file_name"):
-            raise InvalidInput("comes with a file, and agents here read texts that a search finds", field="file_name")
-        answer = row.filled_text("Final answer")
-        if answer == _HIDDEN:
-            raise InvalidInput("its answer is not published", field="Final answer")
-        return Question(
-            id=row.filled_text("task_id"), question=row.filled_text("Question"), answer=answer, dataset=self.NAME
-        )
-
-
-GAIA = Gaia()

@@ -1,0 +1,87 @@
+"""How hard questions are for a named agent, by the episodes of an evaluation: no second run.
+
+A cell is an agent over a back end with a model; its seeds are the attempts.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+
+from trailforge.evaluation.failures import is_right
+from trailforge.evaluation.folder import read_episodes, read_evaluation
+from trailforge.schemas import InvalidInput
+from trailforge.schemas.agent_episode import AgentEpisode
+
+Cell = tuple[str, str, str]
+"""Agent, back end and model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredDifficulty:
+    """What one cell made of a question."""
+
+    question: str
+    answer: str
+    """The gold answer."""
+    attempts: int
+    """Episodes, but for those that an error ended."""
+    right: int
+    calls: float | None
+    """Searches of a right attempt, on average; None: none was right."""
+    pages: float | None
+    """Different documents that a right attempt was shown, on average; None: none was right."""
+
+    @property
+    def pass_rate(self) -> float:
+        """Share of the attempts that are right: pass@1."""
+        return self.right / self.attempts
+
+
+def measure_difficulty(folder: Path, cell: str = "") -> tuple[str, list[MeasuredDifficulty]]:
+    """The cell, as AGENT/BACKEND/MODEL, and what it made of each question that it came to an end with.
+
+    `cell`: its name, or as much of its beginning as tells it from others. Raises `InvalidInput` as `read_evaluation`,
+    and where no cell or more than one is meant.
+    """
+    chosen = _choose(folder, cell)
+    found: dict[tuple[str, str], list[AgentEpisode]] = defaultdict(list)
+    for episode in read_episodes(folder):
+        if (episode.agent, episode.backend, episode.model) == chosen and episode.stop != "failed":
+            found[episode.question, episode.golds[0]].append(episode)
+    if not found:
+        raise InvalidInput(f"holds no episode of {'/'.join(chosen)} that came to an end", file=folder)
+    return "/".join(chosen), [_measure(*asked, episodes) for asked, episodes in found.items()]
+
+
+def _choose(folder: Path, cell: str) -> Cell:
+    grid = read_evaluation(folder)
+    cells = product((a.name for a in grid.agents), (b.name for b in grid.backends), grid.models)
+    named = {"/".join(each): each for each in cells}
+    meant = [each for name, each in named.items() if cell in ("", name) or name.startswith(f"{cell}/")]
+    if len(meant) != 1:
+        raise InvalidInput(
+            f"{cell!r} means {len(meant)} cells of this evaluation; choose of {', '.join(named)}",
+            file=folder,
+            field="--measured-cell",
+        )
+    return meant[0]
+
+
+def _measure(question: str, answer: str, episodes: list[AgentEpisode]) -> MeasuredDifficulty:
+    right = [each for each in episodes if is_right(each.scores)]
+    return MeasuredDifficulty(
+        question=question,
+        answer=answer,
+        attempts=len(episodes),
+        right=len(right),
+        calls=fmean(len(each.searches) for each in right) if right else None,
+        pages=fmean(len(_pages(each)) for each in right) if right else None,
+    )
+
+
+def _pages(episode: AgentEpisode) -> set[str]:
+    return {document for search in episode.searches for document in search.document_ids}
