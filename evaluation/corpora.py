@@ -36,7 +36,7 @@ from trailforge.protocols.environment import (
 from trailforge.retrieval.backends import Backend, load_backend
 from trailforge.retrieval.corpus import cut, distinct, read_corpus
 from trailforge.retrieval.encoder import check_encoder
-from trailforge.retrieval.indexes.manifest import IndexManifest, read_manifest
+from trailforge.retrieval.indexes.manifest import IndexManifest, read_manifest, read_numbers
 from trailforge.retrieval.indexes.shards import Report
 from trailforge.retrieval.indexes.store import build_index
 from trailforge.retrieval.retrievers import WEB, RetrieverConfig, open_encoder, run_apart
@@ -44,7 +44,7 @@ from trailforge.retrieval.scope import ask_server, corpus_hash, index_packages
 from trailforge.retrieval.seals import describe_files, file_hash
 from trailforge.retrieval.service.client import NO_KEY, is_address
 from trailforge.rewards.r_search import TOOLS
-from trailforge.schemas import Document, InvalidInput, Question, QuestionKind, RejectedRow, from_dict, to_dict
+from trailforge.schemas import Document, InvalidInput, Question, QuestionKind, RejectedRow, to_dict
 from trailforge.schemas.text import count_tokens
 
 
@@ -267,7 +267,7 @@ class Corpora:
         if (index := self._index(source)).exists():
             manifest = read_manifest(index)
             self._check_same(source, index, manifest)
-            backend, config = manifest.backend, from_dict(load_backend(manifest.backend).config, manifest.config)
+            backend, config = manifest.backend, read_numbers(index, manifest)
         else:
             built = source.built
             assert built is not None
@@ -295,8 +295,9 @@ class Corpora:
     @contextlib.asynccontextmanager
     async def asking(self) -> AsyncIterator[Corpora]:
         """The same with who is asked by searches, where those of an index ask; all indexes are there by now."""
-        manifests = [read_manifest(self._index(each)) for each in self.sources if not each.is_remote]
-        if self.writer is None or not any(map(_asks_to_find, manifests)):
+        if self.writer is None or not any(
+            _asks_to_find(self._index(each)) for each in self.sources if not each.is_remote
+        ):
             yield self
             return
         async with self.writer.asking() as asker:
@@ -329,7 +330,7 @@ class Corpora:
                 "backend": manifest.backend,
                 "encoder": manifest.encoder,
                 **({"model": manifest.model} if manifest.model else {}),
-                **({"asks": self.writer.model.name} if self.writer and _asks_to_find(manifest) else {}),
+                **({"asks": self.writer.model.name} if self.writer and _asks_to_find(index) else {}),
                 **({"chunk_tokens": manifest.chunking.tokens} if manifest.chunking else {}),
                 **manifest.config,
             },
@@ -379,9 +380,9 @@ def _asks(built: IndexConfig) -> bool:
     return "build" in built.declared.asks_model(built.numbers())
 
 
-def _asks_to_find(manifest: IndexManifest) -> bool:
-    declared = load_backend(manifest.backend)
-    return "find" in declared.asks_model(from_dict(declared.config, manifest.config))
+def _asks_to_find(index: Path) -> bool:
+    manifest = read_manifest(index)
+    return "find" in load_backend(manifest.backend).asks_model(read_numbers(index, manifest))
 
 
 def _count_each(texts: Sequence[str]) -> list[int]:

@@ -241,7 +241,9 @@ def test_rows_before_searched_what_is_called_plain_now() -> None:
         episode = {"backend": "graph_rag", "question": "q"}
         renamed = AgentTrajectory.EARLIER[version]({"uid": "u", "episode": episode})
         assert renamed == {"uid": "u", "episode": episode | {"backend": "graph_rag_plain"}}
-    assert rename_back_end({"backend": "dense"}) == {"backend": "dense"}
+    assert rename_back_end({"backend": "dense", "index": "i"}) == {"backend": "dense", "index": "i"}
+    of_an_index = {"backend": "raptor", "index": "i"}
+    assert rename_back_end(of_an_index)["backend"] == "raptor or raptor_plain", "it is not known who built it"
     for version in ("1.0", "1.1"):
         assert ContrastivePair.EARLIER[f"AgentPair {version}"]({"backend": "raptor"}) == {"backend": "raptor_plain"}
     assert CALLED_PLAIN == PLAIN
