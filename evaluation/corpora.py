@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from trailforge.evaluation.builds import IndexWriter, buildable, read_build, refuse_without_writer
+from trailforge.evaluation.builds import IndexWriter, buildable, check_writer, read_build
 from trailforge.evaluation.folder import INDEXES, BackendChoice
 from trailforge.evaluation.reading_budget import BudgetedRetriever, CountTokens
 from trailforge.inference.asker import Asker
@@ -274,8 +274,7 @@ class Corpora:
             backend, config = built.backend, built.numbers()
             if (encoder := self._search(source).encoder_of(backend)) is not None:
                 check_encoder(encoder)
-        if self.writer is None:
-            refuse_without_writer(backend, config)
+        check_writer(self.writer, backend, config)
 
     def _check_same(self, source: BackendSource, index: Path, manifest: IndexManifest) -> None:
         """Raises `InvalidInput` where an index that was built here was built otherwise than is wanted now."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from trailforge.evaluation.prices import ModelPrice, join_prices, read_prices_of_all
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.engine.files import LOCK, output_errors, unfinished_name, write_text
 from trailforge.pipelines.engine.shards import RECEIPTS
@@ -105,9 +106,8 @@ class Evaluation:
     """SHA-256 of the manifest of the knowledge graph that agents search which want one; empty: none."""
     judge: str = ""
     """The judging model; empty: none."""
-    price_prompt: float | None = None
-    """Of a million tokens, for the online cost; None: not known. So is the next."""
-    price_completion: float | None = None
+    prices: tuple[ModelPrice, ...] = ()
+    """For the online cost; of a model without any it is not known."""
     versions: dict[str, str] = field(default_factory=dict)
     """Of what decides episodes besides: the hash of the prompts, and how the model is asked."""
     seal: str = ""
@@ -187,8 +187,7 @@ def _join(folder: Path, earlier: Evaluation, wanted: Evaluation) -> Evaluation:
         models=tuple(dict.fromkeys((*earlier.models, *wanted.models))),
         seeds=tuple(dict.fromkeys((*earlier.seeds, *wanted.seeds))),
         shard_size=earlier.shard_size,
-        price_prompt=earlier.price_prompt if wanted.price_prompt is None else wanted.price_prompt,
-        price_completion=earlier.price_completion if wanted.price_completion is None else wanted.price_completion,
+        prices=join_prices(earlier.prices, wanted.prices),
     )
 
 
@@ -222,7 +221,7 @@ def _read_stored(folder: Path) -> Evaluation:
         raise InvalidInput(f"{path} is not of evaluation format {FORMAT}: evaluate into a new folder")
     if SEAL not in content or not is_as_sealed(content):
         raise InvalidInput(f"{path} is damaged: evaluate into a new folder")
-    return from_dict(Evaluation, content)
+    return from_dict(Evaluation, read_prices_of_all(content))
 
 
 def _as_called_now(choice: BackendChoice) -> BackendChoice:

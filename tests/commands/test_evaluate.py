@@ -18,6 +18,7 @@ from trailforge.cli import app
 from trailforge.commands import evaluate
 from trailforge.evaluation.corpora import hash_place
 from trailforge.evaluation.folder import read_episodes, read_evaluation
+from trailforge.evaluation.prices import ModelPrice
 from trailforge.evaluation.reading_budget import open_tokenizer
 from trailforge.schemas import (
     BudgetExceeded,
@@ -68,7 +69,8 @@ def test_two_evaluations_are_made_added_to_and_compared(url: str, questions: Pat
     run(*common, "--agent", "single_shot", "--backend", "bm25", "--seeds", "0,1")
     evaluation = read_evaluation(out)
     assert (evaluation.top_k, evaluation.num_questions, evaluation.seeds) == (2, 4, (0, 1))
-    assert (evaluation.price_prompt, evaluation.price_completion, evaluation.dataset) == (1.0, 2.0, "made")
+    assert evaluation.prices == (ModelPrice(model="scripted", prompt=1.0, completion=2.0),)
+    assert evaluation.dataset == "made"
     cells = {(row.agent, row.seed) for row in read_episodes(out)}
     assert cells == {("react", 0), ("single_shot", 0), ("single_shot", 1)}
     assert all(len(search.document_ids) <= 2 for row in read_episodes(out) for search in row.searches)

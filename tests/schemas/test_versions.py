@@ -318,3 +318,9 @@ def test_questions_and_episodes_before_have_no_options() -> None:
     rows = [*read_parquet(BEFORE / "agentepisode-1.1.parquet", AgentEpisode), verified.episode]
     assert {(row.options, row.correct_options, row.answer_set) for row in (asked, *rows)} == {((), (), ())}
     assert asked.kind == "text" and {row.scores.answer_in_text for row in rows} == {None}
+
+
+def test_episodes_before_do_not_say_what_searches_asked_and_keep_their_back_end() -> None:
+    (verified,) = read_parquet(BEFORE / "agenttrajectory-1.3.parquet", AgentTrajectory)
+    for row in (*read_parquet(BEFORE / "agentepisode-1.2.parquet", AgentEpisode), verified.episode):
+        assert (row.backend, row.index, row.costs.others) == ("hippo_rag", "i", ())
