@@ -34,7 +34,8 @@ from trailforge.protocols.environment import (
     open_filters,
 )
 from trailforge.retrieval.backends import Backend, load_backend
-from trailforge.retrieval.corpus import cut, distinct, read_corpus
+from trailforge.retrieval.corpus import Chunking, cut, distinct, read_corpus
+from trailforge.retrieval.embeddings import encoder_model
 from trailforge.retrieval.encoder import check_encoder
 from trailforge.retrieval.indexes.manifest import IndexManifest, read_manifest, read_numbers
 from trailforge.retrieval.indexes.shards import Report
@@ -254,10 +255,8 @@ class Corpora:
         documents = environment.documents
         assert documents is not None
         if self.context_tokens is not None:
-            pays = source.place == WEB
-            documents = BudgetedRetriever(
-                retriever=documents, tokens=self.context_tokens, count=self.count, asks_once=pays
-            )
+            room, pays = self.context_tokens, source.place == WEB
+            documents = BudgetedRetriever(retriever=documents, tokens=room, count=self.count, asks_once=pays)
             environment = replace(environment, documents=documents)
         return replace(environment, plan_tools=dict.fromkeys(TOOLS, documents))
 
@@ -280,8 +279,12 @@ class Corpora:
         """Raises `InvalidInput` where an index that was built here was built otherwise than is wanted now."""
         if (built := source.built) is None:
             return
-        wanted = {**to_dict(built.numbers()), "chunk_tokens": built.chunking and built.chunking.tokens}
-        found = {**manifest.config, "chunk_tokens": manifest.chunking and manifest.chunking.tokens}
+        wanted = {**to_dict(built.numbers()), **_said_of_chunks(built.chunking)}
+        found = {**manifest.config, **_said_of_chunks(manifest.chunking)}
+        if manifest.encoder:
+            wanted["encoder"] = encoder_model(self.search.encoder_of(built.backend) or "")
+            found["encoder"] = manifest.encoder
+            wanted["passage_prefix"], found["passage_prefix"] = self.search.passage_prefix, manifest.passage_prefix
         for name, value in wanted.items():
             if found.get(name) != value:
                 raise InvalidInput(
@@ -384,5 +387,9 @@ def _asks_to_find(index: Path) -> bool:
     return "find" in load_backend(manifest.backend).asks_model(read_numbers(index, manifest))
 
 
+def _said_of_chunks(chunking: Chunking | None) -> dict[str, int | None]:
+    return {"chunk_tokens": chunking and chunking.tokens, "chunk_overlap": chunking.overlap if chunking else 0}
+
+
 def _count_each(texts: Sequence[str]) -> list[int]:
-    return [count_tokens(each) for each in texts]
+    return list(map(count_tokens, texts))
