@@ -96,10 +96,11 @@ _Seeds = Annotated[str, typer.Option(help="Sampling seeds, comma-separated.")]
 _Limit = Annotated[int | None, typer.Option(min=1, help="Only the first N valid questions.")]
 _Format = Annotated[str, typer.Option("--format", help="Format of the question file, if its keys do not show it.")]
 _TopK = Annotated[int | None, typer.Option(min=1, help="Passages per search. Default: the preset's.")]
-_ContextTokens = Annotated[
-    int | None, typer.Option(min=1, help="As many passages per search as fit into so many tokens of the model.")
+_ContextTokens = Annotated[int | None, typer.Option(min=1, help="As many passages per search as fit into N tokens.")]
+_Tokenizer = Annotated[
+    str | None,
+    typer.Option(help="Folder or name. Default: the model's for --context-tokens, else tokens are estimated."),
 ]
-_Tokenizer = Annotated[str | None, typer.Option(help="What counts tokens: folder or name. Default: the model's.")]
 _Documents = Annotated[
     Path | None,
     typer.Option(help="Corpus to build back ends over instead of the paragraphs: passages, a question file, or a run."),
@@ -121,11 +122,9 @@ _BuildModel = Annotated[
 ]
 _Preset = Annotated[str, typer.Option(help="ragsearch, demo (embedded model), or a YAML file.")]
 _Prompt = Annotated[
-    Literal["ours", "published"], typer.Option(help="Prompts of protocol agents: ours, or those of their papers.")
+    Literal["ours", "published"], typer.Option(help="Prompts of agents: ours, or those of their papers.")
 ]
-_Redo = Annotated[
-    Literal["refused"] | None, typer.Option(help="Ask again for prompts that the server refused; keep the rest.")
-]
+_Redo = Annotated[Literal["refused"] | None, typer.Option(help="Ask again for prompts that the server refused.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what would be run.")]
 
 
@@ -266,10 +265,10 @@ async def _open_model(request: _Request, served: _Served, out: Path) -> AsyncIte
         return client
 
     async with contextlib.AsyncExitStack() as closing:
-        judge = None
+        judge, caps = None, dataclasses.replace(request.caps, max_cost=None)  # whose prices are not known
         if config.judge is not None:
             judge = Judge(
-                client=await client_of(config.judge.client),
+                client=await client_of(dataclasses.replace(config.judge.client, caps=caps)),
                 model=config.judge.model,
                 rubric=read_rubric(config.judge),
                 max_tokens=config.judge.max_tokens,
@@ -279,7 +278,8 @@ async def _open_model(request: _Request, served: _Served, out: Path) -> AsyncIte
             closing.push_async_callback(client.aclose)
         else:
             url = closing.enter_context(open_server(served.url))
-            client = await client_of(dataclasses.replace(config.model, url=url, name=served.name).client(request.caps))
+            asked, writer = dataclasses.replace(config.model, url=url, name=served.name), request.corpora.writer
+            client = await client_of(asked.client(request.caps, writer.capped_at if writer else None))
         yield GridModel(
             name=served.name,
             client=client,

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trailforge.inference import Caps, Meter, ModelClient, Prices, ledger_url, open_ledger
+from trailforge.evaluation.prices import dearest
+from trailforge.inference import Caps, ClientConfig, Meter, ModelClient, Prices, ledger_url, open_ledger
 from trailforge.inference.asker import Asker
 from trailforge.inference.provider.urls import check_server_url
 from trailforge.pipelines.dataset import LEDGER
@@ -46,6 +47,13 @@ class IndexWriter:
     """Of the evaluation, whose ledger has the replies."""
     model: ModelConfig
     caps: Caps = field(default_factory=Caps)
+    capped_at: Prices = field(default_factory=Prices)
+    """At which the caps on cost count every token in the ledger, which does not say whose it is: the dearest."""
+
+    @property
+    def client(self) -> ClientConfig:
+        """How it is asked."""
+        return self.model.client(self.caps, self.capped_at)
 
     @property
     def prices(self) -> Prices | None:
@@ -56,7 +64,7 @@ class IndexWriter:
     async def asking(self) -> AsyncIterator[Asker]:
         """The model, with the ledger. Raises `ServerUnavailable` at once where it is not there."""
         ledger = open_ledger(ledger_url(""), self.folder / LEDGER, run=self.folder.name)
-        client = ModelClient(self.model.client(self.caps), ledger)
+        client = ModelClient(self.client, ledger)
         try:
             await client.check()
             yield Asker(client=client, model=self.model.name, style="chat", seed=0, meter=Meter())
@@ -74,8 +82,9 @@ def choose_writer(
 ) -> IndexWriter | None:
     """Who is asked: the one that is named (`URL#MODEL`), a preset's, or the evaluated model.
 
-    `model`: how that is asked, `served`: at which URL, by which name. None: it is of no server, and is asked for
-    nothing else. Raises `InvalidInput` for what names no server's model.
+    `model`: how that is asked, `served`: at which URL, by which name. Another model is asked in the usual way, and its
+    prices are not known. None: the evaluated one is of no server, and is asked for nothing else. Raises `InvalidInput`
+    for what names no server's model.
     """
     url, name = served
     evaluated = replace(model, url=url, name=name) if "://" in url else None
@@ -85,16 +94,30 @@ def choose_writer(
         url, _, name = named.partition("#")
         if "://" not in url or not name:
             raise InvalidInput(f"{named!r}: expected URL#MODEL", field="--build-model")
-        chosen = replace(chosen or ModelConfig(), url=url, name=name)
-    return None if chosen is None else IndexWriter(folder=folder, model=chosen, caps=caps)
+        known = (each for each in (builder, evaluated) if each is not None and each.name == name)
+        chosen = replace(next(known, ModelConfig(name=name)), url=url)
+    if chosen is None:
+        return None
+    capped_at = dearest(chosen.prices, model.prices)
+    return IndexWriter(folder=folder, model=chosen, caps=caps, capped_at=capped_at)
 
 
-def refuse_without_writer(backend: str, config: Any) -> None:
-    """Raises `InvalidInput` for a back end that asks a model, where the evaluated one is of no server."""
+def check_writer(writer: IndexWriter | None, backend: str, config: Any) -> None:
+    """Raises `InvalidInput` for a back end that asks a model, where the evaluated one is of no server, and where a cap
+    on cost would not cap what is asked."""
     declared = load_backend(backend)
-    if declared.asks_model(config):
+    if not declared.asks_model(config):
+        return
+    if writer is None:
         other = f", or take {declared.plain}, which asks none" if declared.plain else ""
         raise InvalidInput(f"{backend} asks a model: say which (--build-model URL#MODEL){other}", field="--backend")
+    if writer.caps.max_cost is not None and writer.prices is None:
+        name = writer.model.name
+        raise InvalidInput(
+            f"caps nothing of what {name} is asked: give its prices in a preset (builder: {{name: {name}, url: "
+            f"{writer.model.url}, prompt_price_per_million: …, completion_price_per_million: …}})",
+            field="--max-cost",
+        )
 
 
 def describe_build(config: Mapping[str, Any]) -> str:

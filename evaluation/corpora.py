@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from trailforge.evaluation.builds import IndexWriter, buildable, read_build, refuse_without_writer
+from trailforge.evaluation.builds import IndexWriter, buildable, check_writer, read_build
 from trailforge.evaluation.folder import INDEXES, BackendChoice
 from trailforge.evaluation.reading_budget import BudgetedRetriever, CountTokens
 from trailforge.inference.asker import Asker
@@ -34,9 +34,10 @@ from trailforge.protocols.environment import (
     open_filters,
 )
 from trailforge.retrieval.backends import Backend, load_backend
-from trailforge.retrieval.corpus import cut, distinct, read_corpus
+from trailforge.retrieval.corpus import Chunking, cut, distinct, read_corpus
+from trailforge.retrieval.embeddings import encoder_model
 from trailforge.retrieval.encoder import check_encoder
-from trailforge.retrieval.indexes.manifest import IndexManifest, read_manifest
+from trailforge.retrieval.indexes.manifest import IndexManifest, read_manifest, read_numbers
 from trailforge.retrieval.indexes.shards import Report
 from trailforge.retrieval.indexes.store import build_index
 from trailforge.retrieval.retrievers import WEB, RetrieverConfig, open_encoder, run_apart
@@ -44,7 +45,7 @@ from trailforge.retrieval.scope import ask_server, corpus_hash, index_packages
 from trailforge.retrieval.seals import describe_files, file_hash
 from trailforge.retrieval.service.client import NO_KEY, is_address
 from trailforge.rewards.r_search import TOOLS
-from trailforge.schemas import Document, InvalidInput, Question, QuestionKind, RejectedRow, from_dict, to_dict
+from trailforge.schemas import Document, InvalidInput, Question, QuestionKind, RejectedRow, to_dict
 from trailforge.schemas.text import count_tokens
 
 
@@ -254,10 +255,8 @@ class Corpora:
         documents = environment.documents
         assert documents is not None
         if self.context_tokens is not None:
-            pays = source.place == WEB
-            documents = BudgetedRetriever(
-                retriever=documents, tokens=self.context_tokens, count=self.count, asks_once=pays
-            )
+            room, pays = self.context_tokens, source.place == WEB
+            documents = BudgetedRetriever(retriever=documents, tokens=room, count=self.count, asks_once=pays)
             environment = replace(environment, documents=documents)
         return replace(environment, plan_tools=dict.fromkeys(TOOLS, documents))
 
@@ -267,22 +266,25 @@ class Corpora:
         if (index := self._index(source)).exists():
             manifest = read_manifest(index)
             self._check_same(source, index, manifest)
-            backend, config = manifest.backend, from_dict(load_backend(manifest.backend).config, manifest.config)
+            backend, config = manifest.backend, read_numbers(index, manifest)
         else:
             built = source.built
             assert built is not None
             backend, config = built.backend, built.numbers()
             if (encoder := self._search(source).encoder_of(backend)) is not None:
                 check_encoder(encoder)
-        if self.writer is None:
-            refuse_without_writer(backend, config)
+        check_writer(self.writer, backend, config)
 
     def _check_same(self, source: BackendSource, index: Path, manifest: IndexManifest) -> None:
         """Raises `InvalidInput` where an index that was built here was built otherwise than is wanted now."""
         if (built := source.built) is None:
             return
-        wanted = {**to_dict(built.numbers()), "chunk_tokens": built.chunking and built.chunking.tokens}
-        found = {**manifest.config, "chunk_tokens": manifest.chunking and manifest.chunking.tokens}
+        wanted = {**to_dict(built.numbers()), **_said_of_chunks(built.chunking)}
+        found = {**manifest.config, **_said_of_chunks(manifest.chunking)}
+        if manifest.encoder:
+            wanted["encoder"] = encoder_model(self.search.encoder_of(built.backend) or "")
+            found["encoder"] = manifest.encoder
+            wanted["passage_prefix"], found["passage_prefix"] = self.search.passage_prefix, manifest.passage_prefix
         for name, value in wanted.items():
             if found.get(name) != value:
                 raise InvalidInput(
@@ -295,8 +297,9 @@ class Corpora:
     @contextlib.asynccontextmanager
     async def asking(self) -> AsyncIterator[Corpora]:
         """The same with who is asked by searches, where those of an index ask; all indexes are there by now."""
-        manifests = [read_manifest(self._index(each)) for each in self.sources if not each.is_remote]
-        if self.writer is None or not any(map(_asks_to_find, manifests)):
+        if self.writer is None or not any(
+            _asks_to_find(self._index(each)) for each in self.sources if not each.is_remote
+        ):
             yield self
             return
         async with self.writer.asking() as asker:
@@ -329,7 +332,7 @@ class Corpora:
                 "backend": manifest.backend,
                 "encoder": manifest.encoder,
                 **({"model": manifest.model} if manifest.model else {}),
-                **({"asks": self.writer.model.name} if self.writer and _asks_to_find(manifest) else {}),
+                **({"asks": self.writer.model.name} if self.writer and _asks_to_find(index) else {}),
                 **({"chunk_tokens": manifest.chunking.tokens} if manifest.chunking else {}),
                 **manifest.config,
             },
@@ -379,10 +382,14 @@ def _asks(built: IndexConfig) -> bool:
     return "build" in built.declared.asks_model(built.numbers())
 
 
-def _asks_to_find(manifest: IndexManifest) -> bool:
-    declared = load_backend(manifest.backend)
-    return "find" in declared.asks_model(from_dict(declared.config, manifest.config))
+def _asks_to_find(index: Path) -> bool:
+    manifest = read_manifest(index)
+    return "find" in load_backend(manifest.backend).asks_model(read_numbers(index, manifest))
+
+
+def _said_of_chunks(chunking: Chunking | None) -> dict[str, int | None]:
+    return {"chunk_tokens": chunking and chunking.tokens, "chunk_overlap": chunking.overlap if chunking else 0}
 
 
 def _count_each(texts: Sequence[str]) -> list[int]:
-    return [count_tokens(each) for each in texts]
+    return list(map(count_tokens, texts))

@@ -16,9 +16,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from trailforge.evaluation.prices import ModelPrice, join_prices, read_prices_of_all
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.engine.files import LOCK, output_errors, unfinished_name, write_text
 from trailforge.pipelines.engine.shards import RECEIPTS
+from trailforge.retrieval.backends import name_of_earlier
 from trailforge.retrieval.seals import SEAL, is_as_sealed, seal
 from trailforge.schemas import (
     InvalidInput,
@@ -31,7 +33,7 @@ from trailforge.schemas import (
     to_dict,
 )
 from trailforge.schemas.agent_episode import AgentEpisode
-from trailforge.schemas.versions import CALLED_PLAIN
+from trailforge.schemas.versions import CALLED_PLAIN, either_name
 
 MANIFEST = "evaluation.json"
 EPISODES, INDEXES = "episodes", "indexes"
@@ -39,7 +41,7 @@ STEP_FILES = "step-*.parquet"
 """In `episodes/` of a training's folder, which has no cells: the episodes of a step, by their names in its order."""
 FORMAT = 2
 EARLIER = 1
-"""Still read. What was built without a model has a paper's name in it, and is read as it is called now."""
+"""Still read. In it a paper's name says nothing of who built a back end, which is read as it is called now."""
 _FIXED = (
     *("questions_sha256", "num_questions", "dataset"),
     *("top_k", "context_tokens", "tokenizer", "documents", "kg", "judge"),
@@ -104,9 +106,8 @@ class Evaluation:
     """SHA-256 of the manifest of the knowledge graph that agents search which want one; empty: none."""
     judge: str = ""
     """The judging model; empty: none."""
-    price_prompt: float | None = None
-    """Of a million tokens, for the online cost; None: not known. So is the next."""
-    price_completion: float | None = None
+    prices: tuple[ModelPrice, ...] = ()
+    """For the online cost; of a model without any it is not known."""
     versions: dict[str, str] = field(default_factory=dict)
     """Of what decides episodes besides: the hash of the prompts, and how the model is asked."""
     seal: str = ""
@@ -152,9 +153,9 @@ def _refuse_strangers(folder: Path) -> None:
 
 
 def _join(folder: Path, earlier: Evaluation, wanted: Evaluation) -> Evaluation:
-    if earlier.format == EARLIER and (plain := {each.name for each in earlier.backends} & {*CALLED_PLAIN.values()}):
+    if earlier.format == EARLIER and any(map(_had_papers_name, earlier.backends)):
         raise InvalidInput(
-            f"its {', '.join(sorted(plain))} had other names when it began; its report can be read, and what is new "
+            "it began when names of back ends said nothing of who built them; its report can be read, and what is new "
             "goes into another --out",
             file=folder,
         )
@@ -186,8 +187,7 @@ def _join(folder: Path, earlier: Evaluation, wanted: Evaluation) -> Evaluation:
         models=tuple(dict.fromkeys((*earlier.models, *wanted.models))),
         seeds=tuple(dict.fromkeys((*earlier.seeds, *wanted.seeds))),
         shard_size=earlier.shard_size,
-        price_prompt=earlier.price_prompt if wanted.price_prompt is None else wanted.price_prompt,
-        price_completion=earlier.price_completion if wanted.price_completion is None else wanted.price_completion,
+        prices=join_prices(earlier.prices, wanted.prices),
     )
 
 
@@ -201,6 +201,13 @@ def _refuse(folder: Path, name: str, before: object, now: object) -> None:
 
 def read_evaluation(folder: Path) -> Evaluation:
     """The grid of a folder. Raises `InvalidInput` when it holds none, or a damaged one."""
+    evaluation = _read_stored(folder)
+    if evaluation.format == FORMAT:
+        return evaluation
+    return replace(evaluation, backends=tuple(map(_as_called_now, evaluation.backends)))
+
+
+def _read_stored(folder: Path) -> Evaluation:
     path = folder / MANIFEST
     try:
         content = parse_json(path.read_bytes())
@@ -214,21 +221,36 @@ def read_evaluation(folder: Path) -> Evaluation:
         raise InvalidInput(f"{path} is not of evaluation format {FORMAT}: evaluate into a new folder")
     if SEAL not in content or not is_as_sealed(content):
         raise InvalidInput(f"{path} is damaged: evaluate into a new folder")
-    evaluation = from_dict(Evaluation, content)
-    if evaluation.format == FORMAT:
-        return evaluation
-    return replace(evaluation, backends=tuple(map(_as_called_now, evaluation.backends)))
+    return from_dict(Evaluation, read_prices_of_all(content))
 
 
 def _as_called_now(choice: BackendChoice) -> BackendChoice:
-    backend = choice.config.get("backend", "")
-    config = choice.config | ({"backend": CALLED_PLAIN[backend]} if backend in CALLED_PLAIN else {})
-    return replace(choice, name=CALLED_PLAIN.get(choice.name, choice.name), config=config)
+    """A server told its back end's name alone, and not its numbers."""
+    match choice.config:
+        case {"backend": backend, **numbers}:
+            now = name_of_earlier(backend, numbers) if numbers else either_name(backend)
+            return replace(
+                choice, name=now if choice.name == backend else choice.name, config={**choice.config, "backend": now}
+            )
+        case _:
+            return choice
+
+
+def _had_papers_name(choice: BackendChoice) -> bool:
+    names = {name for each in CALLED_PLAIN for name in (each, CALLED_PLAIN[each], either_name(each))}
+    return bool(names & {choice.name, choice.config.get("backend")})
 
 
 def read_episodes(folder: Path, cell: str = "*") -> Iterator[AgentEpisode]:
-    """Its episodes, those of finished shards, in the order of cells and shards. `cell`: a pattern of folder names."""
-    yield from read_rows(sorted((folder / EPISODES).glob(f"{cell}/*.parquet")), AgentEpisode)
+    """Its episodes, those of finished shards, in the order of cells and shards. `cell`: a pattern of folder names.
+
+    Those of before get the names of back ends that the evaluation knows. Raises as `read_evaluation`, if there is one.
+    """
+    names = dict[str, str]()
+    if (folder / MANIFEST).exists() and (stored := _read_stored(folder)).format == EARLIER:
+        names = {either_name(each.name): _as_called_now(each).name for each in stored.backends}
+    for row in read_rows(sorted((folder / EPISODES).glob(f"{cell}/*.parquet")), AgentEpisode):
+        yield replace(row, backend=names.get(row.backend, row.backend)) if names else row
 
 
 def read_trained(folder: Path) -> Iterator[AgentEpisode]:

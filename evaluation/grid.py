@@ -23,6 +23,7 @@ from trailforge.evaluation.agents.published import published_grammar
 from trailforge.evaluation.corpora import Corpora, QuestionSet, hash_place
 from trailforge.evaluation.folder import EPISODES, AgentChoice, BackendChoice, Evaluation, is_refused
 from trailforge.evaluation.metrics import EpisodeSetting, hash_episode, make_episode
+from trailforge.evaluation.prices import prices_of, usage_of_others
 from trailforge.evaluation.reading_budget import CountTokens
 from trailforge.inference import Client, Meter, ModelClient, Prices, metering
 from trailforge.inference.asker import Asker, Style
@@ -72,7 +73,7 @@ class EvaluationConfig:
     context_tokens: int | None = None
     """Tokens of passages of a search instead, by the agent's tokenizer; in plans, of each node."""
     tokenizer: str = ""
-    """That counts what is read, by folder or name; empty: the model's, where it is known, or it is estimated."""
+    """That counts what is read, by folder or name; empty: the model's if `context_tokens` are set, else an estimate."""
     agents: dict[str, Any] = field(default_factory=dict)
     """Numbers of agents other than their own, by their names."""
     backends: dict[str, Any] = field(default_factory=dict)
@@ -248,7 +249,6 @@ def describe_evaluation(
     seeds: Sequence[int],
 ) -> Evaluation:
     """What is evaluated, but for the back ends: what these search is known when they are built."""
-    priced = config.model.prices != Prices()
     return Evaluation(
         questions=asked.name,
         questions_sha256=asked.sha256,
@@ -265,8 +265,7 @@ def describe_evaluation(
         documents=hash_place(corpora.documents),
         kg=hash_place(corpora.kg),
         judge=config.judge.model if config.judge else "",
-        price_prompt=config.model.prompt_price_per_million if priced else None,
-        price_completion=config.model.completion_price_per_million if priced else None,
+        prices=prices_of((*((corpora.writer.model,) if corpora.writer else ()), replace(config.model, name=model))),
         versions={"prompts": _hash_prompts(), "style": config.style},
     )
 
@@ -379,6 +378,7 @@ async def run_cell_episode(
         calls=usage.calls,
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
+        others=usage_of_others(meter, model.name),
         context_tokens=sum(search.context_tokens for search in run.searches),
         seconds=None if meter.is_from_ledger else round(time.perf_counter() - began, 6),
     )

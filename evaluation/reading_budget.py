@@ -6,10 +6,14 @@ documents = BudgetedRetriever(documents, tokens=1024, count=count)        as man
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from trailforge.protocols.base import estimate_tokens, passage_lines
 from trailforge.retrieval import Retriever
@@ -25,6 +29,64 @@ _USUAL_PASSAGE = 64
 _MOST_PASSAGES = 1_000
 """Of a search; a search server gives no more."""
 _COUNTED_TEXTS = 1 << 14
+
+
+class SearchClock:
+    """How long a search took: without the further ones by which a `BudgetedRetriever` finds what fits."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.spans: list[_Span] = []
+
+    def stop(self, began: float, ended: float) -> None:
+        """Reckon it, from a time to another."""
+        ends = sorted({began, ended, *(at for span in self.spans for at in span[:2] if began < at < ended)})
+        for start, end in pairwise(ends):
+            counted = [span.counts for span in self.spans if span.began <= start and end <= span.ended]
+            self.seconds += end - start if not counted or any(counted) else 0.0
+
+
+class _Span(NamedTuple):
+    began: float
+    ended: float
+    counts: bool
+
+
+_clock: ContextVar[SearchClock | None] = ContextVar("clock", default=None)
+
+
+@contextmanager
+def timing() -> Iterator[SearchClock]:
+    """Time a search: of all that the block and tasks within it retrieve, each as one."""
+    clock, began = SearchClock(), time.perf_counter()
+    token = _clock.set(clock)
+    try:
+        yield clock
+    finally:
+        _clock.reset(token)
+        clock.stop(began, time.perf_counter())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Retrieves:
+    """One search, which may retrieve several times. The longest counts: by what it asks or encodes others go faster."""
+
+    retriever: Retriever
+    query: str
+    spans: list[tuple[float, float]] = field(default_factory=list)
+
+    async def __call__(self, k: int) -> list[Passage]:
+        began = time.perf_counter()
+        try:
+            return await self.retriever.retrieve(self.query, k)
+        finally:
+            self.spans.append((began, time.perf_counter()))
+
+    def note(self) -> None:
+        """Tell the clock, where there is one."""
+        if (clock := _clock.get()) is not None and self.spans:
+            longest = max(self.spans, key=lambda span: span[1] - span[0])
+            clock.spans += [_Span(*span, counts=span is longest) for span in self.spans]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,23 +106,30 @@ class BudgetedRetriever:
         A back end may give each kind of text its share of `k`, as passages and reports: the largest `k` of which all
         that it finds fits, and not a beginning of a longer list.
         """
+        retrieve = _Retrieves(retriever=self.retriever, query=query)
+        try:
+            return await self._retrieve(retrieve)
+        finally:
+            retrieve.note()
+
+    async def _retrieve(self, retrieve: _Retrieves) -> list[Passage]:
         most = min(max(4, self.tokens // _USUAL_PASSAGE), _MOST_PASSAGES)
-        found = await self.retriever.retrieve(query, most)
+        found = await retrieve(most)
         while not self.asks_once and len(found) == most < _MOST_PASSAGES and self._length(found) <= self.tokens:
             most = min(2 * most, _MOST_PASSAGES)
-            found = await self.retriever.retrieve(query, most)
+            found = await retrieve(most)
         if not found or self._length(found) <= self.tokens:
             return found
         fitting = self._beginning(found)
-        shown = fitting if self.asks_once else await self._largest(query, fitting, most)
+        shown = fitting if self.asks_once else await self._largest(retrieve, fitting, most)
         return shown or self._cut(found[0])
 
-    async def _largest(self, query: str, fitting: list[Passage], most: int) -> list[Passage]:
+    async def _largest(self, retrieve: _Retrieves, fitting: list[Passage], most: int) -> list[Passage]:
         """What is found for the largest `k` below `most` that fits. `fitting`: a beginning that does, which that is
         unless kinds of texts have their shares."""
         low, high, best, k = 0, most, list[Passage](), len(fitting)
         while low < k < high:
-            found = await self.retriever.retrieve(query, k)
+            found = await retrieve(k)
             if found == fitting:
                 return found
             if self._length(found) <= self.tokens:

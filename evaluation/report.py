@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from trailforge.evaluation.builds import describe_build
 from trailforge.evaluation.failures import TAGS
 from trailforge.evaluation.folder import Evaluation
+from trailforge.evaluation.prices import ModelPrice
 from trailforge.evaluation.table import (
     LEGEND,
     CellEstimate,
@@ -99,7 +100,7 @@ def _origin(table: EvaluationTable) -> str:
         f"- Passages of a search: {_shown(given)}",
         f"- Tokens of what was read: {(given.tokenizer and f'by {plain(given.tokenizer)}') or 'estimated'}",
         f"- Judge: {plain(given.judge) or 'none'}",
-        f"- Prices of a million tokens: {_prices(given.price_prompt, given.price_completion)}",
+        f"- Prices of a million tokens: {_prices(given.prices)}",
     ]
     if given.versions:
         lines.append("- Made with: " + ", ".join(f"{plain(k)} {plain(v)}" for k, v in sorted(given.versions.items())))
@@ -112,10 +113,10 @@ def _shown(given: Evaluation) -> str:
     return f"as many as fit into {given.context_tokens:,} tokens"
 
 
-def _prices(prompt: float | None, completion: float | None) -> str:
-    if prompt is None or completion is None:
+def _prices(known: Sequence[ModelPrice]) -> str:
+    if not known:
         return "not known, so no cost is"
-    return f"prompt {prompt:g}, completion {completion:g}"
+    return "; ".join(f"{plain(each.model)}: prompt {each.prompt:g}, completion {each.completion:g}" for each in known)
 
 
 def _count(names: Sequence[object], what: str) -> str:

@@ -31,6 +31,7 @@ from trailforge.evaluation.metrics import (
     measure_spread,
     summarize,
 )
+from trailforge.evaluation.prices import mean_cost
 from trailforge.schemas.agent_episode import AgentEpisode
 
 RESAMPLES = 2_000
@@ -158,7 +159,7 @@ LEGEND: Mapping[str, str] = MappingProxyType(
         "seconds_p50": "Half of the episodes took no longer.",
         "seconds_p90": "Nine in ten episodes took no longer.",
         "search_seconds": "Seconds of an episode that its searches took.",
-        "cost": "Money of an episode, at the prices of the evaluation.",
+        "cost": "Money of an episode, each model that it asked at its own prices.",
         "hours_per_million": "Offline: hours of the build of the index per million tokens of the corpus.",
         "cost_per_million": "Offline: money for the build's model calls per million tokens of the corpus.",
         "build_hours": "Offline: hours of the build, whole.",
@@ -278,7 +279,7 @@ def _row(evaluation: Evaluation, episodes: Sequence[AgentEpisode]) -> TableRow:
         **named,
         seconds_p50=p50,
         seconds_p90=p90,
-        cost=_cost(evaluation, means["prompt_tokens"], means["completion_tokens"]),
+        cost=mean_cost(evaluation.prices, episodes),
         hours_per_million=built.hours_per_million if built else None,
         cost_per_million=built.cost_per_million if built else None,
         build_hours=built.build_hours if built else None,
@@ -316,12 +317,6 @@ def _interval(spread: Spread | None, episodes: Sequence[AgentEpisode], measure: 
 def _built(evaluation: Evaluation, backend: str, index: str) -> BackendChoice | None:
     alike = [each for each in evaluation.backends if each.name == backend]
     return next((each for each in alike if each.index == index), alike[0] if len(alike) == 1 else None)
-
-
-def _cost(evaluation: Evaluation, prompt: Any, completion: Any) -> float | None:
-    if evaluation.price_prompt is None or evaluation.price_completion is None:
-        return None
-    return (prompt * evaluation.price_prompt + completion * evaluation.price_completion) / 1e6
 
 
 def _shares(counts: Mapping[str, int], episodes: int) -> tuple[TagShare, ...]:

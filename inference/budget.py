@@ -252,10 +252,12 @@ class Meter:
     def __init__(self) -> None:
         self._replies: dict[str, Reply] = {}
         self._purposes: dict[str, str] = {}
+        self._models: dict[str, str] = {}
 
-    def add(self, reply: Reply, purpose: str = "") -> None:
+    def add(self, reply: Reply, purpose: str = "", model: str = "") -> None:
         """Count a reply; one that was counted before changes nothing, but what it is for: the first by the alphabet."""
         self._replies.setdefault(reply.key, reply)
+        self._models.setdefault(reply.key, model)
         if purpose:
             self._purposes[reply.key] = min(purpose, self._purposes.get(reply.key, purpose))
 
@@ -263,6 +265,7 @@ class Meter:
         """The calls of both; one that both made counts once."""
         both = Meter()
         both._replies = self._replies | other._replies
+        both._models = self._models | other._models
         for key, purpose in (*self._purposes.items(), *other._purposes.items()):
             both._purposes[key] = min(purpose, both._purposes.get(key, purpose))
         return both
@@ -281,6 +284,14 @@ class Meter:
     def is_from_ledger(self) -> bool:
         """Whether the ledger had any of the replies before: what the work took in time is then not what it takes."""
         return any(reply.from_ledger for reply in self._replies.values())
+
+    def by_model(self) -> dict[str, Usage]:
+        """The sums of each model's calls, by its name; under no name those of which it is not known."""
+        found: dict[str, Usage] = {}
+        for key, reply in self._replies.items():
+            usage = Usage(calls=1, prompt_tokens=reply.prompt_tokens, completion_tokens=reply.completion_tokens)
+            found[self._models[key]] = found.get(self._models[key], Usage()) + usage
+        return found
 
     def usage(self, prices: Prices) -> Usage:
         """The sum, and its cost at these prices."""
@@ -309,11 +320,11 @@ def metering() -> Iterator[Meter]:
         _metered.reset(token)
 
 
-def count_reply(reply: Reply, meter: Meter | None, purpose: str = "") -> None:
+def count_reply(reply: Reply, meter: Meter | None, purpose: str = "", model: str = "") -> None:
     """Add a reply to a meter, if there is one, and to that of the block (`metering`)."""
     for each in (meter, _metered.get()):
         if each is not None:
-            each.add(reply, purpose)
+            each.add(reply, purpose, model)
 
 
 @dataclass(slots=True)

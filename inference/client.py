@@ -167,7 +167,7 @@ class ModelClient:
             omit = config.parameters.left_out
             request = replace(request, extra_body=config.extra_body, redo=config.redo, omit=omit)
         reply = self._read_ending(request, await asyncio.shield(self._flight(request)))
-        count_reply(reply, meter, request.purpose)
+        count_reply(reply, meter, request.purpose, request.model)
         return self._thoughts.read(request, reply)
 
     def check_replies(self) -> None:

@@ -16,7 +16,7 @@ from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.corpus import read_corpus
 from trailforge.retrieval.embeddings import encoder_model
 from trailforge.retrieval.encoder import Encoder, check_encoder, encoder_packages
-from trailforge.retrieval.indexes.manifest import IndexManifest, describe_content, read_manifest
+from trailforge.retrieval.indexes.manifest import IndexManifest, describe_content, read_manifest, read_numbers
 from trailforge.retrieval.indexes.store import open_index
 from trailforge.retrieval.retrievers import (
     WEB,
@@ -32,7 +32,7 @@ from trailforge.retrieval.seals import file_hash
 from trailforge.retrieval.sentences import SentenceReader
 from trailforge.retrieval.service.client import NO_KEY, SearchClientConfig, connect, is_address
 from trailforge.rewards.dynasearcher import TitledText, nearest_similarities
-from trailforge.schemas import Document, InvalidInput, Passage, Question, RetrievalError, from_dict, to_dict
+from trailforge.schemas import Document, InvalidInput, Passage, Question, RetrievalError, to_dict
 
 _IN_TIME = SearchClientConfig(timeout_s=5.0, limit_s=10.0)
 """For a server that is only asked what it is."""
@@ -361,8 +361,8 @@ def _index_of(corpus: Path | None) -> Path | None:
 def _check_index(config: RetrieverConfig, index: Path, asker: Asker | None = None) -> IndexManifest:
     """What an index says, which can be searched as the configuration says. Loads nothing else.
 
-    Raises `RetrievalError` for one that is of something else, is none or needs a package that is missing, and
-    `InvalidInput` for one whose searches ask a model.
+    Raises `RetrievalError` for one that is of something else or of another version, is none or needs a package that is
+    missing, and `InvalidInput` for one whose searches ask a model.
     """
     manifest = read_manifest(index)
     said = {"kind": (config.kind, manifest.backend)}
@@ -374,7 +374,7 @@ def _check_index(config: RetrieverConfig, index: Path, asker: Asker | None = Non
     if others:
         raise RetrievalError(f"{index} was made with {_describe_differences(others)}")
     backend = load_backend(manifest.backend)
-    if asker is None and "find" in backend.asks_model(from_dict(backend.config, manifest.config)):
+    if asker is None and "find" in backend.asks_model(read_numbers(index, manifest)):
         raise InvalidInput(
             f"every search of this {backend.name} asks a model; serve it (`trailforge serve-search`) and give the "
             "server's URL",

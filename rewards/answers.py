@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from trailforge.rewards.lists import read_items, split_pieces
 from trailforge.rewards.reading import fold
-from trailforge.rewards.text import normalize_answer
 from trailforge.schemas import TrajectoryReward
 
 _BOXED = r"\boxed{"
@@ -199,11 +199,18 @@ def _letters(text: str) -> frozenset[str]:
 
 
 def choose_options(text: str, options: Sequence[str]) -> frozenset[str]:
-    """The letters that an answer names; of one without any, those of the options whose text it is."""
+    """The letters that an answer names; of one without any, those of the options whose texts it lists.
+
+    Lists are read as sets of answers are (`split_pieces`, `read_items`); a piece with anything else in it chooses none.
+    """
     if letters := option_letters(text):
         return letters
-    parts = {normalize_answer(part) for part in (text, *re.split(r"[;\n]", text))} - {""}
-    return frozenset(chr(ord("A") + place) for place, option in enumerate(options) if normalize_answer(option) in parts)
+    said = list(_RESULT.finditer(text))
+    chosen = set[str]()
+    for piece in (" ".join(text.split()), *split_pieces(text[said[-1].end() :] if said else text)):
+        items = [option for _, option in read_items(piece, options)]
+        chosen |= set(items) if all(items) else set()
+    return frozenset(chr(ord("A") + place) for place, option in enumerate(options) if option in chosen)
 
 
 @dataclass(frozen=True, slots=True)

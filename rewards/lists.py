@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from trailforge.rewards.reading import WordSequence, is_number, nations
+from trailforge.rewards.text import normalize_answer
 
 ASIDE = frozenset("in at on of from by for near within to into during since under as".split())
 """Before a gold these make it part of a description ("the capital of France"), and they begin no item of a list."""
@@ -166,3 +167,37 @@ def _run_of_items(answer: WordSequence, items: Iterable[tuple[int, int]]) -> lis
 def _key(words: Sequence[str]) -> str:
     """As `name_key`."""
     return f" {' '.join(words)} "
+
+
+# Lists of answers
+
+_BETWEEN_PIECES = re.compile(r";|\n(?:[ \t*•-]*+(?:\d{1,3}[.)] )?)|^(?:[ \t*•-]+|\d{1,3}[.)] )")
+_BETWEEN_ITEMS = re.compile(r",? ?\band\b|,(?!\d)")
+_MOST_JOINED = 4
+"""Items that may be one answer together."""
+
+
+def split_pieces(text: str) -> Iterator[str]:
+    """The parts of a list, between line ends and semicolons, without bullets and numbers, each on one line."""
+    return (" ".join(piece.split()) for piece in _BETWEEN_PIECES.split(text))
+
+
+def read_items(text: str, known: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The items of a text between commas and "and", each with the known one that it is, word for word; else empty.
+
+    Several are one where together they are a known one: "Washington, D.C.", "Trinidad and Tobago".
+    """
+    whole = {normalize_answer(each): each for each in reversed(known)}
+    if same := whole.get(normalize_answer(text)):
+        yield text, same
+        return
+    ends = [0, *(at for found in _BETWEEN_ITEMS.finditer(text) for at in found.span()), len(text)]
+    items = zip(ends[::2], ends[1::2], strict=True)
+    spans = [(start, end) for start, end in items if normalize_answer(text[start:end])]
+    at = 0
+    while at < len(spans):
+        start, most = spans[at][0], min(len(spans), at + _MOST_JOINED)
+        parts = ((last, normalize_answer(text[start : spans[last][1]])) for last in range(most - 1, at - 1, -1))
+        last, same = next(((last, whole[part]) for last, part in parts if part in whole), (at, ""))
+        yield text[start : spans[last][1]], same
+        at = last + 1

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from trailforge.rewards.answers import is_abstention, is_yes_and_no
 from trailforge.rewards.figures import find_currencies, restate_numerals, restate_quantities, spell_in_figures
-from trailforge.rewards.lists import ASIDE, lists_others
+from trailforge.rewards.lists import ASIDE, lists_others, read_items, split_pieces
 from trailforge.rewards.names import company_names, corner_names, country_names, is_people, other_names, place_alone
 from trailforge.rewards.reading import (
     Date,
@@ -61,10 +61,6 @@ _YEAR = re.compile(r"\d{4}")
 _UNIT = re.compile(r"\w[ -][a-z\u3040-\u9fff]+$|^[$€£₹]")
 """Of a gold answer that is a number and its unit: not the Monkeys of "12 Monkeys"."""
 _DIGITS = re.compile(r"(?:(?<![^\s(])-)?\d+")
-_BETWEEN_PIECES = re.compile(r";|\n(?:[ \t*•-]*+(?:\d{1,3}[.)] )?)|^(?:[ \t*•-]+|\d{1,3}[.)] )")
-_BETWEEN_ITEMS = re.compile(r",? ?\band\b|,(?!\d)")
-_MOST_JOINED = 4
-"""Items that may be one answer together."""
 _YES_OR_NO = frozenset(("yes", "no"))
 _NO_OF_A_PHRASE = frozenset("longer one more other doubt such known".split())
 _DATE_GIVEN = "dategiven"
@@ -115,8 +111,8 @@ def score_set(prediction: str, answers: Sequence[str]) -> TrajectoryReward:
     them, and nothing else. `cover_exact_match`: all of them, and maybe others.
     """
     named, others = set[str](), 0
-    for piece in _BETWEEN_PIECES.split(prediction if not is_abstention(prediction) else ""):
-        for answer in _read_items(" ".join(piece.split()), answers):
+    for piece in split_pieces(prediction if not is_abstention(prediction) else ""):
+        for answer in _read_items(piece, answers):
             named |= {answer} if answer else set()
             others += not answer
     total = len(set(answers))
@@ -126,24 +122,9 @@ def score_set(prediction: str, answers: Sequence[str]) -> TrajectoryReward:
 
 
 def _read_items(text: str, answers: Sequence[str]) -> Iterator[str]:
-    """The answer that each item of a text is; empty for one that is none. Several are one where they are an answer word
-    for word: "Washington, D.C.", "Trinidad and Tobago".
-    """
-    whole = {normalize_answer(answer): answer for answer in reversed(answers)}
-    if same := whole.get(normalize_answer(text)):
-        yield same
-        return
-    ends = [0, *(at for found in _BETWEEN_ITEMS.finditer(text) for at in found.span()), len(text)]
-    items = zip(ends[::2], ends[1::2], strict=True)
-    spans = [(start, end) for start, end in items if normalize_answer(text[start:end])]
-    at = 0
-    while at < len(spans):
-        start, most = spans[at][0], min(len(spans), at + _MOST_JOINED)
-        joined = ((last, whole.get(normalize_answer(text[start : spans[last][1]]))) for last in range(most - 1, at, -1))
-        last, answer = next(((last, answer) for last, answer in joined if answer), (at, ""))
-        item = text[start : spans[at][1]]
+    """The answer that each item of a text is; empty for one that is none."""
+    for item, answer in read_items(text, answers):
         yield answer or next((each for each in answers if _is_right(item, (each,))), "")
-        at = last + 1
 
 
 def is_near_miss(prediction: str, golds: Sequence[str]) -> bool:

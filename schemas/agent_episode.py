@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from trailforge.schemas.trajectory import Message
-from trailforge.schemas.versions import Earlier, rename_back_end
+from trailforge.schemas.versions import Earlier, migration, rename_back_end
 
 AgentStop = Literal["answered", "too_many_turns", "malformed", "too_long", "failed"]
 """`answered`: by the agent itself. `too_many_turns`: it would have gone on. `malformed`: its last turn cannot be read.
@@ -51,14 +51,27 @@ class AgentCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelUsage:
+    """What one model was asked."""
+
+    model: str
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCosts:
     """What an episode took."""
 
     calls: int
+    """Of the agent's model and of those that its searches ask; so are the tokens."""
     prompt_tokens: int
     completion_tokens: int
     context_tokens: int
     """Of all that was retrieved and shown."""
+    others: tuple[ModelUsage, ...] = ()
+    """What of it is of other models than the agent's, as of searches that ask one. Rows of before do not say."""
     seconds: float | None
     """From question to end, waiting for model and tools; None: not known, for the ledger had some of its replies."""
 
@@ -110,8 +123,8 @@ class AgentEpisode:
     """One episode of an agent, one question over one back end: a row of `episodes/` of an evaluation or a training."""
 
     STORED_AS: ClassVar[str] = "AgentEpisode"
-    SCHEMA_VERSION: ClassVar[str] = "1.2"
-    EARLIER: ClassVar[Earlier] = {"1.0": rename_back_end, "1.1": rename_back_end}
+    SCHEMA_VERSION: ClassVar[str] = "1.3"
+    EARLIER: ClassVar[Earlier] = {"1.0": rename_back_end, "1.1": rename_back_end, "1.2": migration()}
 
     uid: str
     """Hash of question, agent with its settings, back end with its index, model and seed."""

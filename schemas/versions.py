@@ -31,7 +31,7 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 CALLED_PLAIN: Mapping[str, str] = MappingProxyType(
     {name: f"{name}_plain" for name in ("hippo_rag", "raptor", "hyper_graph_rag", "graph_rag")}
 )
-"""What back ends are called now that a paper's name stands for what a model builds; it stood for builds without."""
+"""What back ends without a model are called now that a paper's name stands for what a model builds."""
 
 
 def migration(
@@ -48,10 +48,16 @@ def migration(
     return migrate
 
 
+def either_name(name: str) -> str:
+    """What a back end is called of which it is not known whether a model built it."""
+    return f"{name} or {CALLED_PLAIN[name]}" if name in CALLED_PLAIN else name
+
+
 def rename_back_end(row: Row) -> Row:
-    """A row from when `backend` said nothing of who built it. Those who were given an index were rare, and are said to
-    have searched a plain one."""
-    return row | {"backend": CALLED_PLAIN.get(row["backend"], row["backend"])}
+    """A row from when `backend` said nothing of who built it. A question's own paragraphs were searched plainly; of an
+    index, whose hash the row has, it is not known."""
+    name = row["backend"]
+    return row | {"backend": either_name(name) if row.get("index") else CALLED_PLAIN.get(name, name)}
 
 
 def stored_name(record: type) -> str:

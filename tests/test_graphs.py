@@ -166,3 +166,16 @@ def test_graphml_is_read_back_without_what_xml_cannot_say(tmp_path: Path) -> Non
     save_graphml(graph, tmp_path / "plan.graphml")
     read = nx.read_graphml(tmp_path / "plan.graphml", node_type=int)
     assert read.nodes[1]["sub_question"] == "Who is it?" and list(read.edges) == [(1, 2)]
+
+
+def test_graphml_says_what_the_graph_and_each_of_several_edges_is(tmp_path: Path) -> None:
+    graph: Any = nx.MultiDiGraph(question="Who\x0b?", answer="Ada", sizes=[1])
+    graph.add_edge("a", "b", key="P19", label="born in")
+    graph.add_edge("a", "b", key="P20", label="died in")
+    save_graphml(graph, tmp_path / "graph.graphml")
+    read = nx.read_graphml(tmp_path / "graph.graphml", force_multigraph=True)
+    assert {key: data["label"] for _, _, key, data in read.edges(keys=True, data=True)} == {
+        "P19": "born in",
+        "P20": "died in",
+    }
+    assert (read.graph["question"], read.graph["answer"]) == ("Who?", "Ada")

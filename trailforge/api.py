@@ -81,7 +81,7 @@ class _CallableClient:
         if request.key not in self._replies:
             self._replies[request.key] = asyncio.create_task(self._ask(request))
         reply = await self._replies[request.key]
-        count_reply(reply, meter)
+        count_reply(reply, meter, model=request.model)
         return reply
 
     async def _ask(self, request: Request) -> Reply:

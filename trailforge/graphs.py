@@ -75,9 +75,10 @@ def to_networkx(value: object, *, around: Iterable[str] = (), hops: int = 2, mos
 
 def save_graphml(graph: nx.Graph, path: Path) -> None:
     """Write it as GraphML, which Gephi, yEd and Cytoscape read; without characters that XML cannot say."""
-    bare: nx.Graph = graph.__class__()
+    bare: nx.Graph = graph.__class__(**_said(graph.graph))
     bare.add_nodes_from((_bare(node), _said(data)) for node, data in graph.nodes(data=True))
-    bare.add_edges_from((_bare(one), _bare(other), _said(data)) for one, other, data in graph.edges(data=True))
+    edges = graph.edges(keys=True, data=True) if isinstance(graph, nx.MultiGraph) else graph.edges(data=True)
+    bare.add_edges_from((*map(_bare, ends), _said(data)) for *ends, data in edges)
     nx.write_graphml(bare, path)
 
 

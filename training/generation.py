@@ -329,7 +329,7 @@ class CheckpointClient:
             self._counters.paid_calls += 1
             if self._ledger is not None:
                 reply = await self._ledger.put(request, reply)
-        count_reply(reply, meter, request.purpose)
+        count_reply(reply, meter, request.purpose, request.model)
         return reply
 
     async def aclose(self) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, cast
 
 from trailforge.evaluation.agents import AgentRun, AgentTools
-from trailforge.evaluation.reading_budget import BudgetedRetriever
+from trailforge.evaluation.reading_budget import BudgetedRetriever, timing
 from trailforge.inference import ChatTurn, Reply, Request, Sampling
 from trailforge.inference.prompts import Prompts
 from trailforge.protocols.base import one_line, passage_lines
@@ -22,7 +22,7 @@ from trailforge.retrieval import Retriever
 from trailforge.retrieval.backends.declaration import BackendRetriever, FoundPassage, Index, MadePassage
 from trailforge.retrieval.indexes.store import OpenIndex
 from trailforge.retrieval.service.client import SearchClient
-from trailforge.schemas import InvalidInput, MalformedReply, Message
+from trailforge.schemas import InvalidInput, MalformedReply, Message, Passage
 from trailforge.schemas.agent_episode import AgentCall, AgentSearch, AgentStop
 
 PROMPTS = Prompts("trailforge.evaluation.agents")
@@ -61,12 +61,13 @@ class Recorder:
         """Tools that keep every search. `show`: what a model is given of what was found."""
 
         async def respond_recorded(search: Search) -> Observation:
-            start = time.perf_counter()
-            found = await respond(search)
-            seconds = time.perf_counter() - start
+            with timing() as clock:
+                found = await respond(search)
             text = show(found)
             self.shown.append(text)
-            self.searches.append(record_search(search, found, context_tokens=self._tools.count(text), seconds=seconds))
+            self.searches.append(
+                record_search(search, found, context_tokens=self._tools.count(text), seconds=clock.seconds)
+            )
             return found
 
         return respond_recorded
@@ -83,17 +84,19 @@ class Recorder:
         """What a knowledge graph has and documents too, or documents alone where there is no graph, with the facts by
         which they were found: as a model is given it."""
         environment, meter = self._tools.environment, self._tools.asker.meter
-        noted: list[FoundPassage] = []
+        documents, noted, facts = environment.documents, list[FoundPassage](), list[str]()
+        room = documents.tokens if isinstance(documents, BudgetedRetriever) else None
 
         async def respond(search: Search) -> Observation:
-            noting = replace(environment, documents=note_finds(environment.documents, noted))
-            if noting.kg is None:
-                return await noting.search_documents(question, search, meter)
-            return await noting.search_graph(question, search, meter)
+            noting = replace(environment, documents=note_finds(documents, noted))
+            ask = noting.search_documents if noting.kg is None else noting.search_graph
+            found = await ask(question, search, meter)
+            led = {each.passage.id: facts_of(each) for each in noted}
+            passages, facts[:] = with_facts(found.passages, led, room, self._tools.count)
+            return replace(found, passages=passages)
 
         def show(found: Observation) -> str:
-            kept = {passage.id for passage in found.passages}
-            return fact_text(found, [fact for each in noted if each.passage.id in kept for fact in facts_of(each)])
+            return fact_text(found, facts)
 
         return show(await self.recorded(respond, show)(search))
 
@@ -165,6 +168,23 @@ def fact_text(found: Observation, facts: Sequence[str] = ()) -> str:
     lines = dict.fromkeys([*map(triple_line, found.triples), *map(one_line, facts)])
     documents = f"Documents\n{document_text(found)}"
     return "\n".join(["Facts", *lines, "", documents]) if lines else documents
+
+
+def with_facts(
+    passages: Sequence[Passage], led: Mapping[str, Sequence[str]], room: int | None, count: Callable[[str], int]
+) -> tuple[tuple[Passage, ...], list[str]]:
+    """Passages with the facts by which they were found (`led`: by their ids), each once: the most that fit together
+    into so many tokens, in their order; of one passage as many of its facts. None: all of them."""
+    for most in range(len(passages), 0, -1):
+        kept = tuple(passages[:most])
+        facts = list(dict.fromkeys(one_line(fact) for each in kept for fact in led.get(each.id, ())))
+        left = 0 if room is None else room - sum(map(count, passage_lines(kept)))
+        if room is None or sum(map(count, facts)) <= left:
+            return kept, facts
+        if most == 1:
+            lengths = accumulate(map(count, facts))
+            return kept, [fact for fact, length in zip(facts, lengths, strict=True) if length <= left]
+    return (), []
 
 
 def facts_of(found: FoundPassage) -> list[str]:

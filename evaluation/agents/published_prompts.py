@@ -5,8 +5,7 @@ Search-o1 (Li et al., 2025): RAGSearch, figures 5 to 7, which leave the examples
 the question stands once, in the words of figure 7 behind those of figure 5. Sampling is that of `run_search_o1.py`.
 
 GraphSearch (Yang et al., 2025): RAGSearch, figures 8 to 12, which are those of the authors' program
-(github.com/DataArcTech/GraphSearch at 1f93676, `deepsearch/prompts.py`, Apache License 2.0). Its other calls, which \
-sum
+(github.com/DataArcTech/GraphSearch at 1f93676, `deepsearch/prompts.py`, Apache License 2.0). Its other calls, which sum
 up what was found and answer sub-queries, are printed nowhere in RAGSearch: they are asked in our words.
 
 Values are put in the place of `{{name}}`; figures write `{name}`, and `{{` for a brace.

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from trailforge.schemas import FactReading, FilterScore, Hop, Provenance
 from trailforge.schemas.agent_episode import AgentEpisode
-from trailforge.schemas.versions import Earlier, Row, rename_back_end
+from trailforge.schemas.versions import Earlier, Row, migration, rename_back_end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +32,8 @@ class AgentTrajectory:
     """A verified episode: one row of `agent_trajectories/`."""
 
     STORED_AS: ClassVar[str] = "AgentTrajectory"
-    SCHEMA_VERSION: ClassVar[str] = "1.3"
-    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2"), _rename_in_episode)
+    SCHEMA_VERSION: ClassVar[str] = "1.4"
+    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2"), _rename_in_episode) | {"1.3": migration()}
 
     uid: str
     """Hash of the episode's and of the draw."""

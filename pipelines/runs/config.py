@@ -80,8 +80,8 @@ class ModelConfig:
         """One per server."""
         return split_urls(self.url)
 
-    def client(self, caps: Caps) -> ClientConfig:
-        """For `ModelClient`."""
+    def client(self, caps: Caps, capped_at: Prices | None = None) -> ClientConfig:
+        """For `ModelClient`. `capped_at`: what a cap on cost counts tokens at; None: its own prices."""
         return ClientConfig(
             base_url=self.url,
             model=self.name,
@@ -92,7 +92,7 @@ class ModelConfig:
             stall_s=self.stall_s,
             backoff_s=self.backoff_s,
             caps=caps,
-            prices=self.prices,
+            prices=capped_at or self.prices,
             extra_body=self.extra_body,
             parameters=self.parameters,
         )

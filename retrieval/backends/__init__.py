@@ -4,6 +4,8 @@ A method that a model builds, as it was published, has its paper's name. Built w
 `_plain` behind: another index, with figures of its own.
 """
 
+from collections.abc import Mapping
+from dataclasses import fields
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +20,7 @@ from trailforge.retrieval.backends.declaration import (
     check_known,
     map_here,
 )
+from trailforge.schemas import from_dict
 
 WRITTEN = ("hippo_rag", "raptor", "hyper_graph_rag", "graph_rag")
 """Those that a model builds. Each has a second name, for what is built without one."""
@@ -32,6 +35,17 @@ def load_backend(name: str) -> Backend:
     check_known(name, BACKENDS)
     module = import_module(f"{__name__}.{name.removesuffix(_PLAIN)}")
     return module.PLAIN if name.endswith(_PLAIN) else module.BACKEND
+
+
+def name_of_earlier(name: str, numbers: Mapping[str, Any]) -> str:
+    """What is called now what was built when a paper's name said nothing of who had built it: plain where these numbers
+    ask no model, neither to build nor to find. Raises `InvalidInput` for numbers that there are no longer."""
+    if name not in PLAIN:
+        return name
+    declared = load_backend(name)
+    known = {each.name for each in fields(declared.config)}
+    config = from_dict(declared.config, {key: value for key, value in numbers.items() if key in known})
+    return name if declared.asks_model(config) else PLAIN[name]
 
 
 def backend_packages(name: str, config: Any) -> tuple[str, ...]:
@@ -53,4 +67,5 @@ __all__ = [
     "backend_packages",
     "load_backend",
     "map_here",
+    "name_of_earlier",
 ]

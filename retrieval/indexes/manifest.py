@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trailforge.retrieval.backends import BACKENDS, PLAIN, Backend, load_backend
+from trailforge.retrieval.backends import BACKENDS, PLAIN, Backend, load_backend, name_of_earlier
 from trailforge.retrieval.corpus import Chunking
 from trailforge.retrieval.indexes.texts import MappedDocuments
 from trailforge.retrieval.seals import SEAL, SealedFile, check_sizes, unsealed, write_sealed
@@ -17,7 +18,7 @@ from trailforge.schemas import Document, InvalidInput, RetrievalError, from_dict
 MANIFEST, TEXTS = "index.json", "texts.arrow"
 FORMAT = 3
 EARLIER = 2
-"""Still read. In it a paper's name stands for what was built without a model; that is read as it is called now."""
+"""Still read. In it a paper's name says nothing of who built it; what asks no model is read as it is called now."""
 MEND = "build the index again"
 _EARLIER = "meta.json"
 """The manifest of format 1, which is not read."""
@@ -131,14 +132,30 @@ def read_manifest(folder: Path) -> IndexManifest:
         raise RetrievalError(f"{path} is damaged: {MEND}")
     manifest = unsealed(IndexManifest, content, path, MEND)
     check_sizes(folder, manifest.files, MEND)
-    if manifest.format == EARLIER and not manifest.model:
-        manifest = replace(manifest, backend=PLAIN.get(manifest.backend, manifest.backend))
+    if manifest.format == EARLIER:
+        with _reading_numbers(folder, manifest):
+            manifest = replace(manifest, backend=name_of_earlier(manifest.backend, manifest.config))
     if manifest.backend in BACKENDS and load_backend(manifest.backend).keeps_words and manifest.words != WORDS_VERSION:
         raise RetrievalError(
             f"{folder} keeps the words of another version: build it again with `trailforge index build`"
             f" (--backend {manifest.backend})"
         )
     return manifest
+
+
+@contextlib.contextmanager
+def _reading_numbers(folder: Path, manifest: IndexManifest) -> Iterator[None]:
+    try:
+        yield
+    except InvalidInput as error:
+        raise RetrievalError(f"{folder} is of another version of {manifest.backend} ({error}): {MEND}") from error
+
+
+def read_numbers(folder: Path, manifest: IndexManifest) -> Any:
+    """The configuration of an index's back end. Raises `RetrievalError` for numbers of another version of that."""
+    record = load_backend(manifest.backend).config
+    with _reading_numbers(folder, manifest):
+        return from_dict(record, manifest.config)
 
 
 def describe_content(manifest: IndexManifest) -> dict[str, Any]:
@@ -170,7 +187,7 @@ def plan_addition(folder: Path, documents: Iterable[Document]) -> tuple[Backend,
     """
     manifest = read_manifest(folder)
     declared = load_backend(manifest.backend)
-    config = from_dict(declared.config, manifest.config)
+    config = read_numbers(folder, manifest)
     if declared.add is None:
         raise InvalidInput(_say_rebuild(declared, config, folder, documents))
     return declared, config, manifest.chunking

@@ -39,13 +39,14 @@ from trailforge.retrieval.indexes.manifest import (
     IndexManifest,
     plan_addition,
     read_manifest,
+    read_numbers,
     write_manifest,
 )
 from trailforge.retrieval.indexes.shards import KeptShards, Report
 from trailforge.retrieval.indexes.texts import MappedDocuments, write_texts
 from trailforge.retrieval.seals import SEAL, HeldFiles, building, check_once, describe_files, held, refuse_existing
 from trailforge.retrieval.words import WORDS_VERSION
-from trailforge.schemas import Document, InvalidInput, OutputError, Passage, RetrievalError, from_dict, sync, to_dict
+from trailforge.schemas import Document, InvalidInput, OutputError, Passage, RetrievalError, sync, to_dict
 from trailforge.schemas.text import count_tokens
 
 _INDEX = "index"
@@ -186,11 +187,7 @@ def open_index(folder: Path, *, encoder: Encoder | None = None, asker: Asker | N
     """
     manifest = read_manifest(folder)
     check_once(folder, MANIFEST, manifest.files, MEND)
-    backend = load_backend(manifest.backend)
-    try:
-        config = from_dict(backend.config, manifest.config)
-    except InvalidInput as error:
-        raise RetrievalError(f"{folder} is of another version of {manifest.backend} ({error}): {MEND}") from error
+    backend, config = load_backend(manifest.backend), read_numbers(folder, manifest)
     backend.check_model(config, asker, "find")
     encoder = _open_encoder(folder, manifest, encoder) if manifest.encoder else None
     held_files = HeldFiles(folder, manifest.files, MEND)

@@ -22,7 +22,9 @@ from trailforge.evaluation.folder import (
     write_evaluation,
 )
 from trailforge.evaluation.grid import Cell, EvaluationConfig, EvaluationGrid, GridModel, choose_agent, choose_agents
+from trailforge.evaluation.prices import ModelPrice
 from trailforge.inference import Meter, Reply, Request
+from trailforge.inference.budget import count_reply
 from trailforge.protocols.environment import Environment
 from trailforge.retrieval.backends.declaration import BackendRetriever, FoundPassage
 from trailforge.schemas import (
@@ -34,6 +36,7 @@ from trailforge.schemas import (
     ProviderError,
     ServerUnavailable,
 )
+from trailforge.schemas.agent_episode import ModelUsage
 
 QUESTIONS = [question(number, 2) for number in range(6)]
 DOCUMENTS = [replace(each, id=f"{q.id} {each.id}") for q in QUESTIONS for each in q.paragraphs]
@@ -156,6 +159,21 @@ def test_a_summary_counts_for_the_passages_that_it_is_of(tmp_path: Path) -> None
     assert search.source_titles == tuple(each.title for each in DOCUMENTS)
 
 
+def test_calls_of_searches_are_said_apart_where_another_model_is_asked(tmp_path: Path) -> None:
+    class Asks(FindsAll):
+        async def find(self, query: str, k: int) -> list[FoundPassage]:
+            for model, key in (("m", f"own {query}"), ("small", f"other {query}")):
+                reply = Reply(text="", finish_reason="stop", prompt_tokens=7, completion_tokens=3, key=key)
+                count_reply(reply, None, "filter_facts", model)
+            return await super().find(query, k)
+
+    environment = Environment(documents=BackendRetriever(Asks(), DOCUMENTS), top_k=3)
+    run(replace(grid(tmp_path), open=lambda _: environment))
+    for row in read_episodes(tmp_path):
+        assert row.costs.others == (ModelUsage(model="small", calls=1, prompt_tokens=7, completion_tokens=3),)
+        assert row.costs.calls == 3
+
+
 # The folder
 
 
@@ -176,7 +194,7 @@ def held(**changes: object) -> Evaluation:
 
 
 def test_agents_back_ends_models_and_seeds_may_be_added(tmp_path: Path) -> None:
-    claim_folder(tmp_path, held(price_prompt=1.0))
+    claim_folder(tmp_path, held(prices=(priced := ModelPrice(model="m", prompt=1.0, completion=2.0),)))
     more = held(
         agents=(AgentChoice(name="search_o1", config={}, hash="g"),),
         backends=(BackendChoice(name="dense", index="j"),),
@@ -188,7 +206,7 @@ def test_agents_back_ends_models_and_seeds_may_be_added(tmp_path: Path) -> None:
     found = read_evaluation(tmp_path)
     assert [each.name for each in found.agents] == ["react", "search_o1"]
     assert [each.name for each in found.backends] == ["bm25", "dense"]
-    assert (found.models, found.seeds, found.shard_size, found.price_prompt) == (("m", "n"), (0, 1), 20, 1.0)
+    assert (found.models, found.seeds, found.shard_size, found.prices) == (("m", "n"), (0, 1), 20, (priced,))
     assert [path.name for path in tmp_path.iterdir()] == ["evaluation.json"]
 
 

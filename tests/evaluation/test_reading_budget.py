@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.agent_episodes import run_of
 from trailforge.evaluation.metrics import score_run
-from trailforge.evaluation.reading_budget import BudgetedRetriever, open_tokenizer
+from trailforge.evaluation.reading_budget import BudgetedRetriever, open_tokenizer, timing
 from trailforge.protocols.base import estimate_tokens, passage_lines
 from trailforge.schemas import InvalidInput, Passage, Question
 
@@ -99,3 +100,37 @@ def test_an_answer_stands_in_the_text_where_some_line_states_it() -> None:
     for texts, share in {(): None, ("1. (A) It has 2 moons.",): 1.0, ("1. (A) None.", "(no documents)"): 0.0}.items():
         assert score_run(asked, replace(run, shown=texts)).answer_in_text == share
     assert score_run(replace(asked, answer="yes"), replace(run, shown=("Text.",))).answer_in_text is None
+
+
+class Slow(Ranked):
+    """Takes so many seconds for the first search, as a model that is asked, and for each other one."""
+
+    async def retrieve(self, query: str, k: int) -> list[Passage]:
+        await asyncio.sleep(0.05 if self.asked else 0.2)
+        return await super().retrieve(query, k)
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_a_search_is_timed_as_one_however_often_its_length_is_tried(at_once: int) -> None:
+    slow = Slow([passage(number, 10) for number in range(50)])
+    fitting = BudgetedRetriever(retriever=slow, tokens=100, count=count_words)
+
+    async def search() -> float:
+        with timing() as clock:
+            await asyncio.gather(*(fitting.retrieve("q", 5) for _ in range(at_once)))
+        return clock.seconds
+
+    began = time.perf_counter()
+    seconds = asyncio.run(search())
+    took, further = time.perf_counter() - began, len(slow.asked) // at_once - 1
+    assert further > 0 and 0.19 <= seconds < took - 0.04
+    assert at_once > 1 or seconds <= took - 0.049 * further
+
+
+def test_a_search_without_a_budget_takes_what_it_takes() -> None:
+    async def search() -> float:
+        with timing() as clock:
+            await Slow([]).retrieve("q", 5)
+        return clock.seconds
+
+    assert asyncio.run(search()) >= 0.2

@@ -83,7 +83,7 @@ def test_a_folder_that_is_no_evaluation_is_refused(tmp_path: Path) -> None:
 
 def test_costs_that_nobody_knows_are_not_drawn_and_not_made_up() -> None:
     unknown = tuple(replace(each, hours_per_million=None, cost_per_million=None) for each in evaluation().backends)
-    grid = evaluation(backends=unknown, price_prompt=None)
+    grid = evaluation(backends=unknown, prices=())
     table = make_table(grid, play_cell("search_o1", "dense"))
     assert set(draw_plots(table)) == {f"plots/{PLOTS[0]}.png", f"plots/{PLOTS[2]}.png"}
     report = describe_table(table)

@@ -241,7 +241,9 @@ def test_rows_before_searched_what_is_called_plain_now() -> None:
         episode = {"backend": "graph_rag", "question": "q"}
         renamed = AgentTrajectory.EARLIER[version]({"uid": "u", "episode": episode})
         assert renamed == {"uid": "u", "episode": episode | {"backend": "graph_rag_plain"}}
-    assert rename_back_end({"backend": "dense"}) == {"backend": "dense"}
+    assert rename_back_end({"backend": "dense", "index": "i"}) == {"backend": "dense", "index": "i"}
+    of_an_index = {"backend": "raptor", "index": "i"}
+    assert rename_back_end(of_an_index)["backend"] == "raptor or raptor_plain", "it is not known who built it"
     for version in ("1.0", "1.1"):
         assert ContrastivePair.EARLIER[f"AgentPair {version}"]({"backend": "raptor"}) == {"backend": "raptor_plain"}
     assert CALLED_PLAIN == PLAIN
@@ -321,3 +323,9 @@ def test_questions_and_episodes_before_have_no_options() -> None:
 def test_questions_before_do_not_say_how_hard_an_agent_found_them() -> None:
     (row,) = read_parquet(BEFORE / "rlrow-1.3.parquet", RlRow)
     assert row.known_share == 0.25 and (row.pass_rate, row.attempts, row.measured_by) == (None, None, "")
+
+
+def test_episodes_before_do_not_say_what_searches_asked_and_keep_their_back_end() -> None:
+    (verified,) = read_parquet(BEFORE / "agenttrajectory-1.3.parquet", AgentTrajectory)
+    for row in (*read_parquet(BEFORE / "agentepisode-1.2.parquet", AgentEpisode), verified.episode):
+        assert (row.backend, row.index, row.costs.others) == ("hippo_rag", "i", ())

@@ -11,6 +11,7 @@ from typing import Any
 from tests.support.agent_episodes import COSTS, episode
 from trailforge.evaluation.failures import tag_failures
 from trailforge.evaluation.folder import EPISODES, AgentChoice, BackendChoice, Evaluation, write_evaluation
+from trailforge.evaluation.prices import ModelPrice
 from trailforge.schemas import Message, write_parquet
 from trailforge.schemas.agent_episode import AgentEpisode, AgentSearch, RewardPart, TrainingStep
 
@@ -37,8 +38,7 @@ def evaluation(**changes: Any) -> Evaluation:
         "models": ("m",),
         "seeds": (0, 1),
         "top_k": 3,
-        "price_prompt": 1.0,
-        "price_completion": 4.0,
+        "prices": (ModelPrice(model="m", prompt=1.0, completion=4.0),),
     }  # fmt: skip
     return Evaluation(**(usual | changes))
 

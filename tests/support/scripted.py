@@ -29,7 +29,7 @@ class ScriptedModel:
             reply = await asyncio.shield(self._flight(request))
         else:
             self.counters.ledger_hits += 1
-        count_reply(reply, meter, request.purpose)
+        count_reply(reply, meter, request.purpose, request.model)
         return reply
 
     async def check(self) -> list[str]:

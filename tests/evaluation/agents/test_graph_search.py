@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,8 +17,9 @@ from tests.retrieval.backends.test_hippo_rag import DOCUMENTS, build
 from tests.retrieval.backends.test_hyper_graph_rag import FACTS, TWO, index_of
 from tests.retrieval.kg.support import store_of
 from trailforge.evaluation.agents import AgentRun, load_agent
-from trailforge.evaluation.agents.free_form import facts_of
+from trailforge.evaluation.agents.free_form import facts_of, with_facts
 from trailforge.evaluation.agents.graph_search import GraphSearchConfig
+from trailforge.evaluation.reading_budget import BudgetedRetriever
 from trailforge.inference import Meter, Reply, Request
 from trailforge.retrieval.backends.declaration import BackendRetriever, FoundPassage
 from trailforge.retrieval.indexes.store import OpenIndex
@@ -310,6 +312,38 @@ def test_facts_by_which_a_graph_finds_passages_are_shown_in_the_channel_of_tripl
         )
         assert f"\n\n{shown}\n2. (Fritz Lang)" in prompt  # what the first passage says itself is not said twice
     assert not any("Facts\n" in prompt for prompt in prompts_of(found, "summarise"))
+
+
+def count_words(text: str) -> int:
+    return len(text.split())
+
+
+@pytest.mark.parametrize(
+    ("room", "ids", "has_fact"),
+    [(100, ("film", "director", "town", "other"), True), (22, ("film", "director"), True), (20, ("film",), False)],
+)
+def test_facts_take_their_part_of_the_tokens_that_a_search_may_show(
+    room: int, ids: tuple[str, ...], has_fact: bool
+) -> None:
+    """The first two passages are 8 words each, with number and title; the second one's fact is 6."""
+    documents = BudgetedRetriever(retriever=BackendRetriever(build()), tokens=room, count=count_words)
+    agent = load_agent("graph_search")
+    given = replace(tools(Steps(), library=documents), count=count_words)
+    found = asyncio.run(agent.run(QUESTION, given, agent.config()))
+    texts, facts = found.searches[:2]
+    assert facts.document_ids == ids and texts.document_ids[:2] == ("film", "director")
+    assert ("Fritz Lang was born in Vienna" in found.shown[1]) == has_fact
+    for text in found.shown:
+        lines = [line for line in text.splitlines() if line not in ("Facts", "Documents", "")]
+        assert sum(map(count_words, lines)) <= room
+
+
+def test_of_one_passage_as_many_facts_are_shown_as_fit() -> None:
+    passage = Passage(id="a", title="T", text="one two", score=1.0)  # a line of four words
+    led = {"a": ["a first fact", "a second", "a third one"]}
+    assert with_facts([passage], led, 9, count_words) == ((passage,), ["a first fact", "a second"])
+    assert with_facts([passage], led, None, count_words) == ((passage,), led["a"])
+    assert with_facts([], led, 9, count_words) == ((), [])
 
 
 def test_facts_of_a_hypergraph_and_of_a_server_are_shown_too(monkeypatch: pytest.MonkeyPatch) -> None:

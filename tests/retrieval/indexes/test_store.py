@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -21,9 +20,7 @@ from trailforge.retrieval.indexes import manifest, store
 from trailforge.retrieval.indexes.shards import KeptShards
 from trailforge.retrieval.indexes.store import add_to_index, build_index, open_index, read_manifest
 from trailforge.retrieval.indexes.texts import MappedDocuments, write_texts
-from trailforge.retrieval.scope import corpus_hash
-from trailforge.retrieval.seals import write_sealed
-from trailforge.schemas import Document, InvalidInput, OutputError, Passage, RetrievalError, to_dict
+from trailforge.schemas import Document, InvalidInput, OutputError, Passage, RetrievalError
 
 DOCUMENTS = [
     Document(id="a", title="Mount Ruapehu", text="An active volcano of New Zealand's North Island."),
@@ -334,7 +331,8 @@ def test_a_configuration_that_asks_a_model_wants_one(monkeypatch: pytest.MonkeyP
         needs_encoder=False,
         asks_model=lambda config: ("build",) if config.per_shard > 2 else ("find",),
     )
-    monkeypatch.setattr(store, "load_backend", lambda name: declared)
+    for module in (store, manifest):
+        monkeypatch.setattr(module, "load_backend", lambda name: declared)
     with pytest.raises(InvalidInput, match="this toy asks a model when it is built: give one"):
         asyncio.run(build_index(SEVEN, tmp_path / "index", "toy", LengthsConfig(per_shard=3)))
     asyncio.run(build_index(SEVEN, tmp_path / "index", "toy"))
@@ -414,19 +412,3 @@ def test_all_shards_are_told_of(tmp_path: Path) -> None:
     asyncio.run(shards("lengths", LengthsBackend().count, ["a", "b", "c"], 2))
     assert told == [("lengths", 1, 2), ("lengths", 2, 2)]
     assert os.listdir(tmp_path) == ["lengths"]
-
-
-def test_an_index_of_before_is_read_as_the_plain_build_and_keeps_its_hash(tmp_path: Path) -> None:
-    """A paper's name stood for what was built without a model."""
-    folder = tmp_path / "index"
-    made = asyncio.run(build_index(DOCUMENTS, folder, "hyper_graph_rag_plain"))
-    earlier = to_dict(replace(made, format=manifest.EARLIER, backend="hyper_graph_rag"))
-    del earlier["seal"]
-    write_sealed(folder / "index.json", earlier)
-    before = {name: value for name, value in earlier.items() if name != "figures"}
-    before["corpus"] = {name: value for name, value in before["corpus"].items() if name != "name"}
-    assert corpus_hash(folder) == hashlib.sha256(json.dumps(before, sort_keys=True).encode()).hexdigest()
-    assert read_manifest(folder).backend == "hyper_graph_rag_plain"
-    assert asyncio.run(open_index(folder).find("lake", 1))
-    write_sealed(folder / "index.json", earlier | {"model": "m"})
-    assert read_manifest(folder).backend == "hyper_graph_rag", "a model had written it"

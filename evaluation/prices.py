@@ -1,0 +1,85 @@
+"""What an evaluation pays online: each model's calls at that model's own prices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from trailforge.inference import Meter, Prices
+from trailforge.pipelines.runs.config import ModelConfig
+from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode, ModelUsage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPrice:
+    """Of a million tokens of a model, in the one currency of the evaluation."""
+
+    model: str
+    prompt: float
+    completion: float
+
+
+def prices_of(models: Iterable[ModelConfig]) -> tuple[ModelPrice, ...]:
+    """Of those whose prices are known, each once; of two of one name the last one's."""
+    known = {each.name: each.prices for each in models if each.prices != Prices()}
+    return tuple(
+        ModelPrice(model=name, prompt=each.prompt_per_million, completion=each.completion_per_million)
+        for name, each in sorted(known.items())
+    )
+
+
+def dearest(*prices: Prices) -> Prices:
+    """Of each kind of token the highest."""
+    return Prices(
+        prompt_per_million=max(each.prompt_per_million for each in prices),
+        completion_per_million=max(each.completion_per_million for each in prices),
+    )
+
+
+def join_prices(before: Iterable[ModelPrice], now: Iterable[ModelPrice]) -> tuple[ModelPrice, ...]:
+    """Those of now hold."""
+    return tuple({each.model: each for each in (*before, *now)}.values())
+
+
+def read_prices_of_all(content: dict[str, Any]) -> dict[str, Any]:
+    """An evaluation as it was stored when one price was that of all its models, with the prices of each."""
+    prompt, completion = content.pop("price_prompt", None), content.pop("price_completion", None)
+    if prompt is None or completion is None:
+        return content
+    prices = [{"model": model, "prompt": prompt, "completion": completion} for model in content["models"]]
+    return content | {"prices": prices}
+
+
+def usage_of_others(meter: Meter, own: str) -> tuple[ModelUsage, ...]:
+    """What was asked of other models than this, by name."""
+    return tuple(
+        ModelUsage(
+            model=name, calls=each.calls, prompt_tokens=each.prompt_tokens, completion_tokens=each.completion_tokens
+        )
+        for name, each in sorted(meter.by_model().items())
+        if name != own
+    )
+
+
+def mean_cost(known: Sequence[ModelPrice], episodes: Sequence[AgentEpisode]) -> float | None:
+    """Of an episode; None where a model that was asked has no price."""
+    prices = {each.model: each for each in known}
+    asked = [[_own_usage(each.model, each.costs), *each.costs.others] for each in episodes]
+    if not {usage.model for usages in asked for usage in usages} <= prices.keys():
+        return None
+    return fmean(sum(_cost(prices[usage.model], usage) for usage in usages) for usages in asked)
+
+
+def _own_usage(model: str, costs: AgentCosts) -> ModelUsage:
+    return ModelUsage(
+        model=model,
+        calls=costs.calls - sum(each.calls for each in costs.others),
+        prompt_tokens=costs.prompt_tokens - sum(each.prompt_tokens for each in costs.others),
+        completion_tokens=costs.completion_tokens - sum(each.completion_tokens for each in costs.others),
+    )
+
+
+def _cost(price: ModelPrice, usage: ModelUsage) -> float:
+    return (usage.prompt_tokens * price.prompt + usage.completion_tokens * price.completion) / 1e6
