@@ -16,19 +16,14 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from trailforge.pipelines.engine.runners import DASK, check_runner, dask_address, is_dask, is_local, telling_line
 from trailforge.schemas import ClusterError, InvalidInput, check_packages
 
-T = TypeVar("T")
-_LOOK_EVERY_S = 0.2
 _OPEN = ("tcp", "ws")
 _SEALED = ("tls", "wss")
-_LOOKS_PER_SILENCE = 10
-_MOST_AT_ONCE = 10_000
-"""Tasks sent to the scheduler together."""
 _OF_OUR_OWN = {
     "distributed.scheduler.allowed-failures": 20,  # workers may die more often than three times in a long run
     "distributed.worker.multiprocessing-method": "forkserver",  # what all import is imported once

@@ -214,11 +214,46 @@ def test_a_stage_without_a_model_gives_on_dask_what_it_gives_here(on_dask: tuple
     for name, runner in (("here", beam_options()), ("dask", on_dask)):
         folder = tmp_path / name
         folder.mkdir()
-        with beam_pipeline(folder, runner) as begin:
+        with beam_pipeline(folder, runner, Patience()) as begin:
             _build(begin, folder)
     for file in ("totals", "joined", "grouped", "calls"):
         assert (tmp_path / "dask" / file).read_text() == (tmp_path / "here" / file).read_text(), file
     assert "('a', 5, 16)" in (tmp_path / "here" / "totals").read_text()
+
+
+@pytest.fixture
+def without_workers() -> Iterator[tuple[str, ...]]:
+    place: dict[str, Any] = {"processes": False, "dashboard_address": None, "host": "127.0.0.1", "protocol": "tcp://"}
+    with distributed.LocalCluster(n_workers=0, silence_logs=50, **place) as here:
+        yield ("--runner=dask", f"--scheduler={here.scheduler_address}")
+
+
+@pytest.mark.timeout(60)
+def test_a_stage_without_a_model_waits_for_workers_as_long_as_the_preset_says(
+    without_workers: tuple[str, ...], tmp_path: Path
+) -> None:
+    began = time.monotonic()
+    with (
+        pytest.raises(ClusterError, match=r"no worker for 0\.5 s; start some, then run the same command again"),
+        beam_pipeline(tmp_path, without_workers, Patience(start_s=0.5)) as begin,
+    ):
+        begin.spread("Words", ["a"]).map("Upper", str.upper)
+    assert time.monotonic() - began >= 0.5
+
+
+def test_a_worker_that_stands_still_in_a_stage_without_a_model_is_taken_away_when_the_preset_says(
+    on_dask: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(dask_jobs, "_silent", lambda workers, seen, silence_s, now: asked.append(silence_s) or [])
+    with beam_pipeline(tmp_path, on_dask, Patience(silence_s=0.1)) as begin:
+        begin.spread("Words", ["a"]).map("Rest", _rest)
+    assert set(asked) == {0.1}
+
+
+def _rest(word: str) -> str:
+    time.sleep(0.5)
+    return word
 
 
 def test_keys_meet_whatever_process_they_come_from() -> None:
