@@ -29,7 +29,7 @@ from trailforge.inference import Caps
 from trailforge.inference.packaged import EMBEDDED_CONTEXT, EMBEDDED_SLOTS, open_server
 from trailforge.pipelines.dataset import DataSet, Stage, StageRun, resolve
 from trailforge.pipelines.datasets import dataset_of, load_dataset
-from trailforge.pipelines.engine.cluster import check_workers, open_cluster, read_cluster
+from trailforge.pipelines.engine.cluster import check_workers, open_cluster, read_cluster, remove_keys
 from trailforge.pipelines.engine.files import exclusive, output_errors
 from trailforge.pipelines.engine.model_stage import check_servers
 from trailforge.pipelines.engine.progress import begin_progress, count_shown, show_progress
@@ -299,6 +299,7 @@ def _leave(number: int, _: FrameType | None) -> None:
     Console(stderr=True).show_cursor(True)  # which a progress bar had hidden
     print(STOPPED, file=sys.stderr, flush=True)
     stop_server()
+    remove_keys()
     os._exit(128 + number)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import threading
 import time
 from collections import Counter
@@ -19,7 +22,7 @@ from trailforge.pipelines.engine.attempts import Patience, begin_attempt
 from trailforge.pipelines.engine.beam_work import Begin, beam_pipeline, spread_elements
 from trailforge.pipelines.engine.cluster import ClusterPlace, check_one_machine, parse_cluster, read_cluster
 from trailforge.pipelines.engine.dask_jobs import run_tasks
-from trailforge.pipelines.engine.runners import LOCAL, beam_options
+from trailforge.pipelines.engine.runners import LOCAL, beam_options, dask_address
 from trailforge.pipelines.engine.shards import receipt_path
 from trailforge.schemas import ClusterError, InvalidInput, OutputError
 
@@ -77,6 +80,56 @@ def test_a_file_of_jobs_has_to_say_how_many(tmp_path: Path) -> None:
     file.write_text("queue: cpu")
     with pytest.raises(InvalidInput, match="workers: N"), cluster.open_cluster(ClusterPlace(slurm=file), tmp_path):
         pass
+
+
+_SBATCH = """#!/bin/sh
+cp "$1" "$JOBS/script"
+setsid bash "$JOBS/script" > "$JOBS/worker.log" 2>&1 &
+echo $! >> "$JOBS/numbers"
+echo Submitted batch job $!
+"""
+_SCANCEL = """#!/bin/sh
+kill -KILL -- "-$1"
+"""
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Slurm by stand-ins, which run a job's script here. The folder where they leave it, and the file of options."""
+    pytest.importorskip("dask_jobqueue")
+    pytest.importorskip("cryptography")
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    for name, script in (("sbatch", _SBATCH), ("scancel", _SCANCEL)):
+        (folder / name).write_text(script)
+        (folder / name).chmod(0o700)
+    (folder / "slurm.yaml").write_text("{workers: 1, cores: 1, memory: 1GB, local_directory: /tmp, interface: lo}")
+    monkeypatch.setenv("JOBS", str(folder))
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    yield folder
+    for number in (folder / "numbers").read_text().split():
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(int(number), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_keys_of_jobs_are_gone_when_the_run_ends(jobs: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / cluster.KEYS).mkdir(parents=True)
+    (run / cluster.KEYS / "key.pem").write_text("of a run that was killed")
+    with cluster.open_cluster(ClusterPlace(slurm=jobs / "slurm.yaml"), run) as arguments:
+        assert dask_address(arguments).startswith("tls://")
+        keys = list((run / cluster.KEYS).iterdir())
+        assert {path.stat().st_mode & 0o77 for path in (run / cluster.KEYS, *keys)} == {0}
+        assert not [path for path in keys if "of a run" in path.read_text()]
+        run_tasks(arguments, tmp_path, partial(_note, log=tmp_path / "log"), [1], Patience())
+        assert str(run / cluster.KEYS) in (jobs / "script").read_text(), "the worker has other keys"
+    assert (tmp_path / "log").read_text() == "1\n"
+    assert not (run / cluster.KEYS).exists()
+    with cluster._keys_in(run / cluster.KEYS):
+        assert (run / cluster.KEYS).exists()
+        cluster.remove_keys()  # as a command does that is interrupted
+        assert not (run / cluster.KEYS).exists()
 
 
 def test_a_file_for_a_ledger_is_for_one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
