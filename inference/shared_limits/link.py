@@ -13,9 +13,10 @@ from itertools import count
 from typing import Any
 
 from trailforge.inference.budget import Budget, Reservation, Usage, worst_case
+from trailforge.inference.provider.pace import Spell
 from trailforge.inference.request import Reply, Request
 from trailforge.inference.shared_limits.center import LEASE_S, Limits, Message
-from trailforge.inference.throttle import Lane, Permit, Spell, Throttle
+from trailforge.inference.throttle import Lane, Permit, Throttle
 from trailforge.schemas import BudgetExceeded, ClusterError, Stalled, TrailforgeError
 
 _BEAT_S = 2.0
