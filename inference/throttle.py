@@ -60,12 +60,14 @@ class Lane:
         """When it may have the next call; infinite: not before one of its calls has ended."""
         if self.in_flight >= (1 if self.is_aside else self._window.size):
             return math.inf
-        return self.resumes_at if now < self.resumes_at else self._pacer.ready_at(now)
+        if now < self.resumes_at:
+            return self.resumes_at
+        return now if self._window.is_counted else self._pacer.ready_at(now)
 
     def send(self, now: float) -> Permit:
         """A call is sent."""
         self.in_flight += 1
-        return Permit(self, now, self._pacer.sent(now))
+        return Permit(self, now, Spell(refused_before=now) if self._window.is_counted else self._pacer.sent(now))
 
     def replied(self) -> None:
         """A reply came: it is up and not too busy."""
@@ -76,7 +78,7 @@ class Lane:
     def refused(self, permit: Permit, wait_s: float | None, now: float) -> None:
         """It is too busy, or we are too fast. `wait_s`: what it asks for."""
         self._pacer.refused(now, permit.spell, permit.sent_at)
-        is_news = self._window.cut(sent_at=permit.sent_at, now=now)
+        is_news = self._window.cut(sent_at=permit.sent_at, now=now, others=self.in_flight)
         if wait_s is None and is_news:
             wait_s = self._grown(self._refusals, _LONGEST_UNASKED_PAUSE_S) * random.uniform(0.5, 1.0)
             self._refusals += 1

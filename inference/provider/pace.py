@@ -13,6 +13,8 @@ _START = 32
 _CUT = 0.7
 _CALM_CUT = 0.9
 """How far each cut lowers the size up to which a window grows fast: less than the window, which so comes back soon."""
+_FEWEST_SLOTS, _MOST_TRIPS = 8, 64.0
+"""Of fewer calls, the same number is under way by chance."""
 
 _ENOUGH, _SHORT_S = 4, 0.5
 """Calls admitted between two refusals from which a rate is worth an estimate; in a shorter time than that, they came
@@ -32,7 +34,11 @@ _REMEMBERED = 4096
 
 
 class CallWindow:
-    """How many calls may be under way: grows by addition, is cut by multiplication, at most once a round trip."""
+    """How many calls may be under way: grows by addition, is cut by multiplication, at most once a round trip.
+
+    A server that refuses time and again when as many are under way has that many slots, and is not too fast asked. Then
+    all of them are used, and one more is tried at growing intervals.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -40,6 +46,12 @@ class CallWindow:
         self._calm = math.inf
         """The size up to which it grows fast: somewhat below the one at which trouble began."""
         self._last_cut = -math.inf
+        self._full = self._full_before = 0
+        """How many others were under way at the last refusal, of those that belong together; and at the one before."""
+        self.is_counted = False
+        """The server has slots."""
+        self._trips = 1.0
+        """Round trips until one more is tried than it has."""
 
     @property
     def size(self) -> int:
@@ -48,14 +60,22 @@ class CallWindow:
 
     def grow(self) -> None:
         """A call succeeded: one more below the size at which trouble began, one more a round trip above it."""
-        step = 1.0 if self._size < self._calm else 1.0 / self._size
+        step = 1.0 if self._size < self._calm and not self.is_counted else 1.0 / (self._size * self._trips)
         self._size = min(float(self._most), self._size + step)
 
-    def cut(self, *, sent_at: float, now: float) -> bool:
-        """A call sent at `sent_at` was refused. False, and no change, when it was sent before the last cut."""
+    def cut(self, *, sent_at: float, now: float, others: int) -> bool:
+        """A call sent at `sent_at` was refused while others were under way. False when that is no news: it was sent
+        before the last cut, or tells once more how many slots there are."""
         if sent_at <= self._last_cut:
+            self._full = min(self._full, others)
             return False
-        self._last_cut = now
+        slots, seen = sorted((self._full_before, self._full))
+        self.is_counted = slots >= _FEWEST_SLOTS and min(others, slots) >= seen - 1
+        self._full_before, self._full, self._last_cut = self._full, others, now
+        if self.is_counted:
+            self._size, self._trips = float(slots), min(_MOST_TRIPS, 2 * self._trips)
+            return False
+        self._trips = 1.0
         if self._size > 1:
             trouble = self._size if self._calm == math.inf else max(self._size, self._calm)
             self._size = max(1.0, self._size * _CUT)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
 import random
 from typing import Any
@@ -28,7 +30,7 @@ def test_a_window_stays_between_one_and_the_most(most: int, successes: list[bool
             window.grow()
             assert before <= window.size <= before + 1
         else:
-            assert window.cut(sent_at=now - 0.5, now=now)
+            assert window.cut(sent_at=now - 0.5, now=now, others=0)
             assert window.size <= max(1, 0.7 * (before + 1))
         assert 1 <= window.size <= most
 
@@ -36,20 +38,55 @@ def test_a_window_stays_between_one_and_the_most(most: int, successes: list[bool
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=50))
 def test_refusals_of_one_round_trip_cut_a_window_once(sent: list[float]) -> None:
     window = CallWindow(64)
-    assert [window.cut(sent_at=at, now=10.0) for at in sent] == [True] + [False] * (len(sent) - 1)
+    assert [window.cut(sent_at=at, now=10.0, others=0) for at in sent] == [True] + [False] * (len(sent) - 1)
     assert window.size == 22
-    assert window.cut(sent_at=10.5, now=11.0)
+    assert window.cut(sent_at=10.5, now=11.0, others=0)
 
 
 def test_a_window_comes_back_fast_to_where_trouble_began_and_slowly_beyond() -> None:
     window = CallWindow(64)
-    window.cut(sent_at=0.0, now=1.0)
+    window.cut(sent_at=0.0, now=1.0, others=0)
     sizes = []
     for _ in range(60):
         window.grow()
         sizes.append(window.size)
     assert sizes[:6] == [23, 24, 25, 26, 27, 28]
     assert sizes[-1] <= 31
+
+
+def volley(window: CallWindow, now: float, slots: int, more: int = 1) -> bool:
+    """So many calls too many were sent at once to a server with slots: whether the first refusal was news."""
+    told = [window.cut(sent_at=now - 0.1, now=now, others=slots + left) for left in reversed(range(more))]
+    return told[0]
+
+
+def test_a_server_that_refuses_by_count_alone_has_so_many_slots_and_is_given_as_many_calls() -> None:
+    window = CallWindow(64)
+    assert volley(window, 1.0, 32, more=12) and not window.is_counted
+    assert volley(window, 2.0, 32, more=3) and not window.is_counted
+    assert not volley(window, 3.0, 33), "it tells nothing new: nobody has to wait"
+    assert window.is_counted and window.size == 32
+    sizes: list[int] = []
+    for _ in range(32 * 2 + 4):
+        window.grow()
+        sizes.append(window.size)
+    assert sizes[60] == 32 and sizes[-1] == 33, "one more is tried after two round trips"
+    assert not volley(window, 9.0, 32) and window.size == 32
+
+
+@pytest.mark.parametrize("others", [29, 3])
+def test_a_server_that_refuses_with_fewer_under_way_has_no_slots_after_all(others: int) -> None:
+    window = CallWindow(64)
+    for now in (1.0, 2.0, 3.0):
+        volley(window, now, 32)
+    assert window.is_counted
+    assert window.cut(sent_at=3.5, now=4.0, others=others) and not window.is_counted
+    assert window.size == 22
+
+
+def test_few_calls_are_under_way_as_many_as_before_by_chance() -> None:
+    window = CallWindow(64)
+    assert all(volley(window, now, 5) for now in (1.0, 2.0, 3.0, 4.0)) and not window.is_counted
 
 
 # The pace
@@ -116,6 +153,35 @@ def test_no_history_stops_a_pacer_for_ever(events: list[tuple[float, bool]]) -> 
             pacer.refused(now, spell, now - pause / 2)
         assert math.isfinite(pacer.ready_at(now)) and pacer.ready_at(now) - now < 60
         assert pacer.rate(now) > 0
+
+
+@pytest.mark.parametrize(("latency", "share"), [(1.0, 0.96), (5.0, 0.95)])
+def test_all_slots_of_a_server_are_used(latency: float, share: float) -> None:
+    """It refuses without a word about when to come back."""
+    random.seed(0)
+    lane, now, worked, refused, numbers = Lane("", LIMITS, 0.0), 0.0, 0.0, 0, itertools.count()
+    under_way: list[tuple[float, int, Any]] = []
+    told: list[tuple[float, int, Any]] = []
+    while now < 120.0:
+        at = lane.ready_at(now)
+        events = [events for events in (under_way, told) if events]
+        first = min(events, key=min, default=under_way)
+        if first and first[0][0] <= at:
+            now, _, permit = heapq.heappop(first)
+            lane.in_flight -= 1
+            lane.replied() if first is under_way else lane.refused(permit, None, now)
+            continue
+        now = max(at, now)
+        permit, number = lane.send(now), next(numbers)
+        if len(under_way) < 32:
+            seconds = latency * random.uniform(0.75, 1.25)
+            worked += min(seconds, 120.0 - now)
+            heapq.heappush(under_way, (now + seconds, number, permit))
+        else:
+            refused += 1
+            heapq.heappush(told, (now + 0.005, number, permit))
+    assert worked >= share * 32 * 120
+    assert refused < 70
 
 
 @pytest.mark.parametrize(("rate", "burst"), [(200, 20), (100, 5), (20, 4)])
