@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
-from multiprocessing.synchronize import Barrier
+from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +33,18 @@ from trailforge.inference.ledgers import PASSWORD_VARIABLE
 _PROMPT, _REPLY = 12_000, 1_200
 """Characters."""
 _WORDS = [f"{a}{b}{c}" for a, b, c in itertools.product("bdfgklmnprst", "aeiou", ("n", "r", "st", "l"))]
+
+
+class _Task(NamedTuple):
+    """What one process has to do."""
+
+    number: int
+    url: str
+    """Of the ledger; empty: a file in the folder."""
+    folder: Path
+    looks_up: bool
+    at_once: int
+    seconds: float
 
 
 class _Part(NamedTuple):
@@ -83,15 +95,17 @@ def _measure(
     options: argparse.Namespace, what: str, processes: int, folder: Path, server: postgres.Server | None
 ) -> str:
     context = multiprocessing.get_context("spawn")
-    parts, barrier = context.Queue(), context.Barrier(processes)
+    parts, barrier, measured = context.Queue(), context.Barrier(processes), context.Event()
     url = server.url if server else ""
-    given = (url, folder, what == "calls", options.in_flight // processes, options.seconds, barrier)
-    children = [context.Process(target=_work, args=(number, *given, parts)) for number in range(processes)]
+    given = (url, folder, what == "calls", options.in_flight // processes, options.seconds)
+    tasks = [_Task(number, *given) for number in range(processes)]
+    children = [context.Process(target=_work, args=(task, barrier, measured, parts)) for task in tasks]
     before = _cpu_of(server)
     for child in children:
         child.start()
     done: list[_Part] = [parts.get() for _ in children]
     of_server = _cpu_of(server) - before
+    measured.set()
     kept = sum(part.kept for part in done)
     for child in children:
         child.join()
@@ -114,33 +128,29 @@ def _cpu_of(server: postgres.Server | None) -> float:
     return sum(each.user + each.system for each in times) + times[0].children_user + times[0].children_system
 
 
-def _work(
-    number: int, url: str, folder: Path, looks_up: bool, at_once: int, seconds: float, barrier: Barrier, parts: Any
-) -> None:
-    asyncio.run(_keep(number, url, folder, looks_up, at_once, seconds, barrier, parts))
+def _work(task: _Task, barrier: Barrier, measured: Event, parts: Any) -> None:
+    asyncio.run(_keep(task, barrier, measured, parts))
 
 
-async def _keep(
-    number: int, url: str, folder: Path, looks_up: bool, at_once: int, seconds: float, barrier: Barrier, parts: Any
-) -> None:
+async def _keep(task: _Task, barrier: Barrier, measured: Event, parts: Any) -> None:
     """Keep replies for so long, so many at a time."""
-    dice = random.Random(number)
+    dice = random.Random(task.number)
     texts = [" ".join(dice.choices(_WORDS, k=_PROMPT // 5)) for _ in range(20)]
     replies = [" ".join(dice.choices(_WORDS, k=_REPLY // 5)) for _ in range(20)]
     numbers, kept = itertools.count(), 0
-    async with aclosing(open_ledger(url, folder / "calls.sqlite", run=folder.name)) as ledger:
+    async with aclosing(open_ledger(task.url, task.folder / "calls.sqlite", run=task.folder.name)) as ledger:
         await ledger.find("")
         barrier.wait()
         cpu, began = time.process_time(), time.monotonic()
 
         async def keep() -> None:
             nonlocal kept
-            while time.monotonic() - began < seconds:
+            while time.monotonic() - began < task.seconds:
                 this = next(numbers)
                 request = Request(
-                    model="m", prompt=f"{number} {this} {texts[this % 20]}", sampling=Sampling(max_tokens=512)
+                    model="m", prompt=f"{task.number} {this} {texts[this % 20]}", sampling=Sampling(max_tokens=512)
                 )
-                if looks_up:
+                if task.looks_up:
                     assert await ledger.find(request.key) is None
                     assert await ledger.find_complete(request) is None
                 text = replies[this % 20]
@@ -150,8 +160,9 @@ async def _keep(
                 await ledger.put(request, reply)
                 kept += 1
 
-        await asyncio.gather(*(keep() for _ in range(at_once)))
+        await asyncio.gather(*(keep() for _ in range(task.at_once)))
         parts.put(_Part(kept, time.monotonic() - began, time.process_time() - cpu))
+        measured.wait()  # or the server's processes would have ended
 
 
 if __name__ == "__main__":
