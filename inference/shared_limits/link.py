@@ -30,6 +30,7 @@ class _Asked:
 
     at: float
     message: Message
+    undo: Message
     granted: asyncio.Future[Mapping[str, Any]]
 
 
@@ -63,13 +64,13 @@ class LimitsLink:
         """The number of what is asked, and what is given. `undo`: is told if nobody wants it any more."""
         self._begin()
         number, loop = next(self._numbers), asyncio.get_running_loop()
-        asked = _Asked(loop.time(), {"op": op, "id": number, **more}, loop.create_future())
+        asked = _Asked(loop.time(), {"op": op, "id": number, **more}, {**undo, "id": number}, loop.create_future())
         self._asked[number] = asked
         self.tell(**asked.message)
         try:
             return number, await asked.granted
         except BaseException:
-            self.tell(**undo, id=number)
+            self.tell(**asked.undo)
             raise
         finally:
             self._asked.pop(number, None)
@@ -94,9 +95,13 @@ class LimitsLink:
                 continue  # it was withdrawn, which the center learns in turn
             if message["op"] == "over":
                 asked.granted.set_exception(BudgetExceeded(message["why"]))
+                continue
+            self._renew(message["lease"], asked.at)
+            if not self.holds(message["lease"]):  # it lay here for too long: we may be lost
+                self.tell(**asked.undo)
+                self.tell(**asked.message)
             else:
                 asked.granted.set_result(message)
-                self._renew(message["lease"], asked.at)
 
     def give_up(self, error: TrailforgeError) -> None:
         """Whoever waits for something gets this error."""

@@ -320,6 +320,34 @@ async def test_a_process_that_was_lost_keeps_no_reply_when_it_is_back(how: str) 
 
 
 @pytest.mark.usefixtures("short_lease")
+@pytest.mark.parametrize("is_lost", [True, False])
+async def test_a_grant_that_was_read_too_late_is_not_used(*, is_lost: bool) -> None:
+    """It lay there while this process stood still, and its work has gone to another one, which pays for it."""
+    site = Site(replace(LIMITS, throttle=replace(LIMITS.throttle, most=1)))
+    throttle, other = site.throttle("a"), site.throttle("b")
+    taken = await other.acquire()
+    waiting = asyncio.create_task(throttle.acquire())
+    await settled()
+    link = site.links["a"]
+    assert link._beating is not None
+    link._beating.cancel()
+    site.still.add("a")
+    await asyncio.sleep(0.55)
+    if is_lost:
+        site.center.lose("a")
+    else:
+        site.center._members["a"].heard_at += 60.0  # which our clock cannot know
+    other.replied(taken)
+    await settled()
+    site.still.clear()
+    link.receive([{"op": "granted", "id": 0, "lease": 0, "url": URL}])
+    assert not link._asked[0].granted.done()
+    link._beating = asyncio.create_task(link._beat())
+    throttle.replied(await asyncio.wait_for(waiting, 10))
+    other.replied(await asyncio.wait_for(other.acquire(), 10))
+
+
+@pytest.mark.usefixtures("short_lease")
 async def test_who_was_lost_and_is_back_is_granted_what_it_had_asked_for() -> None:
     """It stood still for longer than a lease, and no other fault came of it."""
     site = Site()
