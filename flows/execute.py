@@ -29,11 +29,12 @@ from trailforge.inference import Caps
 from trailforge.inference.packaged import EMBEDDED_CONTEXT, EMBEDDED_SLOTS, open_server
 from trailforge.pipelines.dataset import DataSet, Stage, StageRun, resolve
 from trailforge.pipelines.datasets import dataset_of, load_dataset
-from trailforge.pipelines.engine.cluster import check_workers, open_cluster, read_cluster
+from trailforge.pipelines.engine.attempts import await_earlier
+from trailforge.pipelines.engine.cluster import check_workers, open_cluster, read_cluster, remove_keys
 from trailforge.pipelines.engine.files import exclusive, output_errors
 from trailforge.pipelines.engine.model_stage import check_servers
 from trailforge.pipelines.engine.progress import begin_progress, count_shown, show_progress
-from trailforge.pipelines.engine.runners import LOCAL, beam_options, check_runner
+from trailforge.pipelines.engine.runners import LOCAL, beam_options, check_runner, is_dask
 from trailforge.pipelines.engine.shards import Shard, drop_receipts, missing_shards
 from trailforge.pipelines.runs.config import EMBEDDED, RunConfig
 from trailforge.pipelines.runs.finish import MANIFEST, finish_run
@@ -247,6 +248,8 @@ def at_work(task: StageToRun, report: Callable[[float], None] | None = None) -> 
     `report` gets the percentage that is done, now and then.
     """
     out = task.out.absolute()  # workers may stand elsewhere
+    if task.stage.asks_model and task.config.caps and is_dask(task.arguments):
+        await_earlier(out, print_note)
     planned = planned_stages(task.dataset, out, task.settings)
     waiting = {each.name: missing_shards(out, each.shards or ()) for each in planned}
     unfinished = {shard.name for shards in waiting.values() for shard in shards}
@@ -299,6 +302,7 @@ def _leave(number: int, _: FrameType | None) -> None:
     Console(stderr=True).show_cursor(True)  # which a progress bar had hidden
     print(STOPPED, file=sys.stderr, flush=True)
     stop_server()
+    remove_keys()
     os._exit(128 + number)
 
 

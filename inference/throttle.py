@@ -5,7 +5,7 @@ least in flight. A server that refuses for load (429, 503) is left alone as long
 and from then on calls at the pace that it was seen to take. One that fails is set aside and tried with single calls at
 growing intervals. When no reply has come from any server for too long, everything ends with `Stalled`.
 
-What is known of a server (`CallWindow`, `Pacer`, `Lane`) is arithmetic alone, told the time in seconds on any clock.
+What is known of a server (`Lane`) is arithmetic alone, told the time in seconds on any clock.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 
+from trailforge.inference.provider.pace import CallWindow, Pacer, Spell
 from trailforge.schemas import Stalled, TrailforgeError
 
 _FAILURES = 3
@@ -26,173 +27,6 @@ _FAILURES = 3
 _LONGEST_UNASKED_PAUSE_S = 2.0
 _LONGEST_INTERVAL_S = 10.0
 """Between two tries of a server that was set aside."""
-_START = 32
-_CUT = 0.7
-_CALM_CUT = 0.9
-"""How far each cut lowers the size up to which a window grows fast: less than the window, which so comes back soon."""
-
-_ENOUGH, _SHORT_S = 4, 0.5
-"""Calls admitted between two refusals from which a rate is worth an estimate; in a shorter time than that, they came
-out of the server's reserve, and tell nothing about its rate."""
-_KEPT_BELOW, _FEW = 0.99, 0.05
-"""Share of the estimated rate that is used; of calls of a spell, that are not many."""
-_RATE_CUT, _DEEPEST_RATE_CUT = 0.95, 0.8
-"""A refusal lowers a known rate by something between these: any one estimate may be wrong, in either direction."""
-_RESERVE_USED = 0.7
-"""Share of the server's reserve that is sent at once after a pause."""
-_DOUBLINGS_PER_S = 2.0
-_SURE_S, _UNSURE_S, _SUREST_S = 30.0, 6.0, 240.0
-"""After so long without a refusal the pace has doubled, by how good the estimate was; longer with each that agrees."""
-_LONGEST_GROWTH_S = 300.0
-
-
-class CallWindow:
-    """How many calls may be under way: grows by addition, is cut by multiplication, at most once a round trip."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._size = float(min(_START, most))
-        self._calm = math.inf
-        """The size up to which it grows fast: somewhat below the one at which trouble began."""
-        self._last_cut = -math.inf
-
-    @property
-    def size(self) -> int:
-        """Calls at a time, from 1 on."""
-        return int(self._size)
-
-    def grow(self) -> None:
-        """A call succeeded: one more below the size at which trouble began, one more a round trip above it."""
-        step = 1.0 if self._size < self._calm else 1.0 / self._size
-        self._size = min(float(self._most), self._size + step)
-
-    def cut(self, *, sent_at: float, now: float) -> bool:
-        """A call sent at `sent_at` was refused. False, and no change, when it was sent before the last cut."""
-        if sent_at <= self._last_cut:
-            return False
-        self._last_cut = now
-        if self._size > 1:
-            trouble = self._size if self._calm == math.inf else max(self._size, self._calm)
-            self._size = max(1.0, self._size * _CUT)
-            self._calm = max(self._size, trouble * _CALM_CUT)
-        return True
-
-
-@dataclass(slots=True)
-class Spell:
-    """What was sent between two refusals, pauses left out."""
-
-    refused_before: float
-    """When the refusal before it came; the first spell has none before it."""
-    began: float = math.nan
-    """First and last sending."""
-    last: float = math.nan
-    sent: int = 0
-    refused: int = 0
-    unwarned: float = 0.0
-    """Sent before the word of the first refusal came: each of them may be refused, too."""
-
-    @property
-    def admitted(self) -> int:
-        """Calls that the server took."""
-        return self.sent - self.refused
-
-    @property
-    def seconds(self) -> float:
-        """From the first to the last."""
-        return self.last - self.began if self.sent else 0.0
-
-
-class Pacer:
-    """Spaces sends so that a limit on the rate is used and not run into.
-
-    Nothing is spaced until a server refuses. A server is taken to keep a reserve that fills at the permitted rate up to
-    a size (a token bucket; a fixed window is near enough): what went through at once before the first refusal was the
-    reserve, what goes through after it beyond the reserve is the rate. The estimate grows slowly, then faster and
-    faster, so that a limit that was raised, or was none, is found out.
-    """
-
-    def __init__(self, now: float) -> None:
-        self._spell = Spell(refused_before=now)
-        self._ended: Spell | None = None
-        self._rate = math.inf
-        """Sends a second at the beginning of the spell."""
-        self._searching = False
-        """The rate doubles twice a second until the next refusal."""
-        self._doubles_s = _SURE_S
-        self._reserve = 0
-        """Calls that the server took at once when it was rested."""
-        self._rate_at_refusal = math.inf
-        self._credit, self._credited_at = 0.0, now
-
-    def ready_at(self, now: float) -> float:
-        """When the next call may be sent; `now` when it may be sent at once."""
-        if self._ended is not None:
-            self._learn(self._ended)
-            self._ended = None
-        if self._rate == math.inf:
-            return now
-        rate = self.rate(now)
-        most = 2.0 if self._searching else max(2.0, _RESERVE_USED * self._reserve)
-        self._credit = min(most, self._credit + rate * (now - self._credited_at))
-        self._credited_at = now
-        return now if self._credit >= 1 else now + (1 - self._credit) / rate
-
-    def rate(self, now: float) -> float:
-        """Sends a second at present; infinite while no limit is known."""
-        seconds = min(_LONGEST_GROWTH_S, now - self._spell.began) if self._spell.sent else 0.0
-        if self._searching:
-            return self._rate * 2 ** min(60.0, _DOUBLINGS_PER_S * seconds)
-        return self._rate * (1.0 + (seconds / self._doubles_s) ** 3)
-
-    def sent(self, now: float) -> Spell:
-        """A call is sent. Its refusal, if it comes, belongs to the spell returned."""
-        spell = self._spell
-        if not spell.sent:
-            spell.began = now
-        spell.sent += 1
-        spell.last = now
-        self._credit -= 1
-        return spell
-
-    def refused(self, now: float, spell: Spell, sent_at: float) -> None:
-        """A call of this spell was refused by a limit. A pause is to follow: the reserve fills meanwhile."""
-        spell.refused += 1
-        if spell is self._spell:
-            self._rate_at_refusal = self.rate(now)
-            spell.unwarned = min(spell.sent, self._rate_at_refusal * (now - sent_at))
-            self._ended, self._spell = spell, Spell(refused_before=now)
-            self._credit, self._credited_at = 0.0, now
-
-    def _learn(self, spell: Spell) -> None:
-        """Set the rate for the next spell from the one that a refusal ended."""
-        if spell.admitted < _ENOUGH:
-            self._rate, self._searching = math.inf, False
-        elif self._rate == math.inf and spell.seconds < _SHORT_S:
-            self._reserve = spell.admitted
-            self._rate, self._searching = 2.0 * self._reserve, True
-        elif spell.admitted < spell.refused:
-            self._rate, self._searching = math.inf, False
-        else:
-            self._estimate(spell)
-
-    def _estimate(self, spell: Spell) -> None:
-        """What went through beyond the reserve; at least what went through with the pause before it counted.
-
-        Of a short spell, or one that ended in a heap of refusals (calls arrived together), the reserve is most. Then a
-        known rate is lowered by little, and one that is sought is sought once more.
-        """
-        beyond, before = spell.admitted - self._reserve, self._rate
-        is_sure = beyond >= self._reserve and spell.refused <= _FEW * spell.sent + spell.unwarned
-        rate = _KEPT_BELOW * beyond / spell.seconds if spell.seconds > 0 else math.inf
-        rate = min(rate, _RATE_CUT * self._rate_at_refusal)
-        if not self._searching and self._rate < math.inf:
-            rate = max(rate, self._rate * (_DEEPEST_RATE_CUT if is_sure else _RATE_CUT))
-        with_pause = spell.last - spell.refused_before
-        self._rate = max(rate, spell.admitted / with_pause) if with_pause > 0 else rate
-        agrees = is_sure and not self._searching and _RATE_CUT * before <= self._rate
-        self._searching = self._searching and not is_sure
-        self._doubles_s = min(_SUREST_S, 2 * self._doubles_s) if agrees else _SURE_S if is_sure else _UNSURE_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,12 +60,14 @@ class Lane:
         """When it may have the next call; infinite: not before one of its calls has ended."""
         if self.in_flight >= (1 if self.is_aside else self._window.size):
             return math.inf
-        return self.resumes_at if now < self.resumes_at else self._pacer.ready_at(now)
+        if now < self.resumes_at:
+            return self.resumes_at
+        return now if self._window.is_counted else self._pacer.ready_at(now)
 
     def send(self, now: float) -> Permit:
         """A call is sent."""
         self.in_flight += 1
-        return Permit(self, now, self._pacer.sent(now))
+        return Permit(self, now, Spell(refused_before=now) if self._window.is_counted else self._pacer.sent(now))
 
     def replied(self) -> None:
         """A reply came: it is up and not too busy."""
@@ -242,7 +78,7 @@ class Lane:
     def refused(self, permit: Permit, wait_s: float | None, now: float) -> None:
         """It is too busy, or we are too fast. `wait_s`: what it asks for."""
         self._pacer.refused(now, permit.spell, permit.sent_at)
-        is_news = self._window.cut(sent_at=permit.sent_at, now=now)
+        is_news = self._window.cut(sent_at=permit.sent_at, now=now, others=self.in_flight)
         if wait_s is None and is_news:
             wait_s = self._grown(self._refusals, _LONGEST_UNASKED_PAUSE_S) * random.uniform(0.5, 1.0)
             self._refusals += 1

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from trailforge.inference.ledgers.postgres import MOST_CONNECTIONS
 from trailforge.inference.vllm.server import VllmConfig, vllm_arguments
 from trailforge.launching.config import FILE, START, Cluster, LaunchConfig, check_pods
 from trailforge.launching.templates import export_lines, fill, fill_tree, read_template
@@ -29,6 +30,8 @@ _PATIENCE_S = 600
 """For ledger and scheduler, which begin within seconds where disk and processors are not busy."""
 _LEAST_MINUTES = 10
 """Of an allocation in which servers load and a run gets on."""
+_OTHERS = 8
+"""Processes beside the workers that use the ledger: the command, workers in the place of lost ones, people."""
 _LEDGER_PROGRAMS = ("initdb", "postgres", "pg_isready")
 _MOST_SERVERS_PER_NODE = 38
 """A job has forty ports on each host, two of them for scheduler and ledger."""
@@ -113,6 +116,7 @@ def _slurm(run: RunToLaunch, config: LaunchConfig, folder: str, workdir: str) ->
         "workdir": shlex.quote(workdir),
         "folder": shlex.quote(folder),
         "workers": str(wanted.workers),
+        "connections": str(_connections(wanted.workers)),
         "servers": str(wanted.servers),
         "servers_per_node": str(per_node),
         "devices": str(devices),
@@ -202,6 +206,7 @@ def _values(run: RunToLaunch, config: LaunchConfig) -> dict[str, Any]:
             "secrets": [{"secretRef": {"name": config.secret}}] if config.secret else None,
             "ledger_disk": wanted.ledger_disk,
             "postgres_image": wanted.postgres_image,
+            "postgres_arguments": ["-c", f"max_connections={_connections(wanted.workers)}"],
             "servers": wanted.servers,
             "vllm_image": wanted.vllm_image,
             "scheme": scheme,
@@ -246,6 +251,11 @@ def _of_servers(run: RunToLaunch, config: LaunchConfig) -> dict[str, Any]:
 
 def _env(variables: Mapping[str, str]) -> list[dict[str, Any]]:
     return [{"name": name, "value": value} for name, value in variables.items()]
+
+
+def _connections(workers: int) -> int:
+    """That PostgreSQL has to allow: its own default is used up by 25 workers."""
+    return MOST_CONNECTIONS * (workers + _OTHERS)
 
 
 def _tls_variables(secret: str) -> dict[str, str]:

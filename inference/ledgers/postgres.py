@@ -20,7 +20,8 @@ from trailforge.schemas import InvalidInput, OutputError
 if TYPE_CHECKING:
     import asyncpg
 
-_MOST_CONNECTIONS = 4
+MOST_CONNECTIONS = 4
+"""Of a process."""
 _CONNECT_WITHIN_S = 10.0
 _ANSWER_WITHIN_S = 30.0
 _AGAIN_S = 0.25
@@ -196,7 +197,7 @@ class PostgresLedger:
         finally:
             await connection.close()
         return await asyncpg.create_pool(
-            self._url, min_size=0, max_size=_MOST_CONNECTIONS, server_settings=settings, **asked
+            self._url, min_size=0, max_size=MOST_CONNECTIONS, server_settings=settings, **asked
         )
 
     async def _prepare(self, connection: asyncpg.Connection) -> None:

@@ -3,12 +3,13 @@
 It decides by the very `Throttle` and `Budget` that a process uses alone. A process reaches it by messages, which
 somebody carries in both directions, in order. Who is not heard of for `LEASE_S` is lost. Its permits are free at once;
 what it had set aside is free, or spent, when somebody has looked in the ledger whether the call was kept. So that
-nothing is kept after that, a process that has not heard of the center for nearly as long keeps nothing more (`link`).
+nothing is kept after that, a process that may have been lost keeps nothing more of what it had asked before (`link`).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,6 +49,8 @@ class _Member:
     """A process."""
 
     heard_at: float
+    lease: int
+    """How often it was lost before."""
     waiting: dict[int, asyncio.Task[None]] = field(default_factory=dict)
     """For leave to send, or to spend; what is held waits for its end."""
     permits: dict[int, Permit] = field(default_factory=dict)
@@ -63,6 +66,8 @@ class Center:
         self._throttle = Throttle(limits.urls, limits.throttle, _ignore)
         self._budget = Budget(limits.caps, limits.prices, None, spent=limits.spent)
         self._members: dict[str, _Member] = {}
+        self._lost: Counter[str] = Counter()
+        """How often, by name."""
         self._orphans: list[tuple[float, _Held]] = []
         """What lost processes had set aside, and from when on nobody can keep it."""
         self._replied_at = 0.0
@@ -71,7 +76,7 @@ class Center:
         """Messages of a process have come."""
         now = asyncio.get_running_loop().time()
         self._end_leases(now)
-        member = self._members.setdefault(name, _Member(now))
+        member = self._members.setdefault(name, _Member(now, self._lost[name]))
         member.heard_at = now
         for message in messages:
             self._handle(name, member, message, now)
@@ -81,6 +86,7 @@ class Center:
         member = self._members.pop(name, None)
         if member is None:
             return
+        self._lost[name] += 1
         for number, task in member.waiting.items():
             if number not in member.held:
                 task.cancel()
@@ -104,35 +110,32 @@ class Center:
     def _handle(self, name: str, member: _Member, message: Mapping[str, Any], now: float) -> None:
         number = message.get("id", -1)
         match message["op"]:
+            case "acquire" | "reserve" if number in member.waiting or number in member.permits:
+                pass  # a process that was lost asks once more, also for what has reached us since
             case "acquire":
                 task = asyncio.create_task(self._grant(name, member, number, message["priority"]))
                 self._await(member, number, task)
             case "reserve":
                 held = _Held(Reservation(Usage(**message["worst"])), message["key"])
                 self._await(member, number, asyncio.create_task(self._hold(name, member, number, held)))
-            case "withdraw":
-                if number in member.waiting:
-                    member.waiting[number].cancel()
-                elif number in member.permits:
-                    self._throttle.dropped(member.permits.pop(number))
-            case "settle":
-                if number in member.waiting and number not in member.held:
-                    member.waiting[number].cancel()
-                elif number in member.held:
-                    usage = message["usage"]
-                    _settle(member.held.pop(number), Usage(**usage) if usage is not None else None)
+            case "settle" if number in member.held:
+                usage = message["usage"]
+                _settle(member.held.pop(number), Usage(**usage) if usage is not None else None)
             case "beat":
-                ago = now - self._replied_at
-                self._send(name, [{"op": "pong", "replied_ago": ago, "troubles": self._throttle.troubles()}])
+                ago, troubles = now - self._replied_at, self._throttle.troubles()
+                pong = {"op": "pong", "at": message["at"], "lease": member.lease}
+                self._send(name, [{**pong, "replied_ago": ago, "troubles": troubles}])
             case "leave":
                 self.lose(name)
             case ended:
                 self._end(member, number, ended, message, now)
 
     def _end(self, member: _Member, number: int, how: str, message: Mapping[str, Any], now: float) -> None:
-        """A call that was sent has ended."""
+        """A call that was sent has ended, or nobody wants what was asked for any more."""
         permit = member.permits.pop(number, None)
         if permit is None:
+            if number in member.waiting:
+                member.waiting[number].cancel()
             return
         match how:
             case "replied":
@@ -154,13 +157,13 @@ class Center:
     async def _grant(self, name: str, member: _Member, number: int, priority: int) -> None:
         permit = await self._throttle.acquire(priority)
         member.permits[number] = permit
-        self._send(name, [{"op": "granted", "id": number, "given": permit.lane.url}])
+        self._send(name, [{"op": "granted", "id": number, "lease": member.lease, "url": permit.lane.url}])
 
     async def _hold(self, name: str, member: _Member, number: int, held: _Held) -> None:
         try:
             async with self._budget.held(held.reservation):
                 member.held[number] = held
-                self._send(name, [{"op": "granted", "id": number, "given": ""}])
+                self._send(name, [{"op": "granted", "id": number, "lease": member.lease}])
                 await held.ended.wait()
         except BudgetExceeded as error:
             self._send(name, [{"op": "over", "id": number, "why": str(error)}])

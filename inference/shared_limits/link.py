@@ -13,9 +13,10 @@ from itertools import count
 from typing import Any
 
 from trailforge.inference.budget import Budget, Reservation, Usage, worst_case
+from trailforge.inference.provider.pace import Spell
 from trailforge.inference.request import Reply, Request
 from trailforge.inference.shared_limits.center import LEASE_S, Limits, Message
-from trailforge.inference.throttle import Lane, Permit, Spell, Throttle
+from trailforge.inference.throttle import Lane, Permit, Throttle
 from trailforge.schemas import BudgetExceeded, ClusterError, Stalled, TrailforgeError
 
 _BEAT_S = 2.0
@@ -23,36 +24,53 @@ _SPARE_S = 5.0
 """Of a lease, that a process does not use: messages take their time."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the center was asked for and has not granted yet."""
+
+    at: float
+    message: Message
+    undo: Message
+    granted: asyncio.Future[Mapping[str, Any]]
+
+
 class LimitsLink:
-    """A process's end of the way to a center. Use it on one event loop."""
+    """A process's end of the way to a center. Use it on one event loop.
+
+    The center's lease begins when it hears of this process, which is after what it answers was sent. So the sending of
+    what was answered, and nothing else, tells this process how long it is not taken for lost.
+    """
 
     def __init__(self, limits: Limits, send: Callable[[list[Message]], None]) -> None:
         """`send`: carries messages to the center."""
         self.limits, self._send = limits, send
         self._numbers = count()
-        self._asked: dict[int, asyncio.Future[str]] = {}
+        self._asked: dict[int, _Asked] = {}
         self._outbox: list[Message] = []
         self._beating: asyncio.Task[None] | None = None
-        self.heard_at = 0.0
+        self._unanswered = 0
+        """Beats since the last that was answered."""
+        self._lease, self._leased_at = 0, 0.0
+        """How often the center has lost this process, and when the last that it answered was sent."""
         self.replied_at = 0.0
         """When any process last got a reply, by this loop's clock."""
         self.troubles: list[str] = []
 
-    @property
-    def holds_lease(self) -> bool:
-        """Whether the center surely does not take this process for lost."""
-        return asyncio.get_running_loop().time() - self.heard_at < LEASE_S - _SPARE_S
+    def holds(self, lease: int) -> bool:
+        """Whether the center surely has not taken this process for lost since it granted something on that lease."""
+        return lease == self._lease and asyncio.get_running_loop().time() - self._leased_at < LEASE_S - _SPARE_S
 
-    async def ask(self, op: str, undo: Message, **more: Any) -> tuple[int, str]:
+    async def ask(self, op: str, undo: Message, **more: Any) -> tuple[int, Mapping[str, Any]]:
         """The number of what is asked, and what is given. `undo`: is told if nobody wants it any more."""
         self._begin()
         number, loop = next(self._numbers), asyncio.get_running_loop()
-        self._asked[number] = loop.create_future()
-        self.tell(op=op, id=number, **more)
+        asked = _Asked(loop.time(), {"op": op, "id": number, **more}, {**undo, "id": number}, loop.create_future())
+        self._asked[number] = asked
+        self.tell(**asked.message)
         try:
-            return number, await self._asked[number]
-        except asyncio.CancelledError:
-            self.tell(**undo, id=number)
+            return number, await asked.granted
+        except BaseException:
+            self.tell(**asked.undo)
             raise
         finally:
             self._asked.pop(number, None)
@@ -65,20 +83,31 @@ class LimitsLink:
 
     def receive(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Messages of the center have come. On the loop."""
-        now = asyncio.get_running_loop().time()
-        self.heard_at = now
         for message in messages:
             if message["op"] == "pong":
-                self.replied_at = max(self.replied_at, now - message["replied_ago"])
+                self._unanswered = 0
+                self.replied_at = max(self.replied_at, asyncio.get_running_loop().time() - message["replied_ago"])
                 self.troubles = list(message["troubles"])
+                self._renew(message["lease"], message["at"])
                 continue
             asked = self._asked.get(message["id"])
-            if asked is None or asked.done():
+            if asked is None or asked.granted.done():
                 continue  # it was withdrawn, which the center learns in turn
             if message["op"] == "over":
-                asked.set_exception(BudgetExceeded(message["why"]))
+                asked.granted.set_exception(BudgetExceeded(message["why"]))
+                continue
+            self._renew(message["lease"], asked.at)
+            if not self.holds(message["lease"]):  # it lay here for too long: we may be lost
+                self.tell(**asked.undo)
+                self.tell(**asked.message)
             else:
-                asked.set_result(message["given"])
+                asked.granted.set_result(message)
+
+    def give_up(self, error: TrailforgeError) -> None:
+        """Whoever waits for something gets this error."""
+        for asked in self._asked.values():
+            if not asked.granted.done():
+                asked.granted.set_exception(error)
 
     async def aclose(self) -> None:
         """This process asks for nothing more."""
@@ -89,18 +118,25 @@ class LimitsLink:
 
     def _begin(self) -> None:
         if self._beating is None:
-            self.heard_at = asyncio.get_running_loop().time()
+            self._leased_at = asyncio.get_running_loop().time()
             self._beating = asyncio.create_task(self._beat())
 
     async def _beat(self) -> None:
+        """Beats are counted, not seconds: a process that stood still has sent none, and so misses no answer."""
         while True:
-            self.tell(op="beat")
+            self.tell(op="beat", at=asyncio.get_running_loop().time())
+            self._unanswered += 1
             await asyncio.sleep(_BEAT_S)
-            if not self.holds_lease:
-                error = ClusterError(f"nothing was heard of the scheduler for {LEASE_S - _SPARE_S:g} s")
-                for asked in self._asked.values():
-                    if not asked.done():
-                        asked.set_exception(error)
+            if self._unanswered * _BEAT_S >= LEASE_S - _SPARE_S:
+                self.give_up(ClusterError(f"nothing was heard of the scheduler for {LEASE_S - _SPARE_S:g} s"))
+
+    def _renew(self, lease: int, at: float) -> None:
+        """What was sent then was answered. A center that had lost this process has forgotten what it was asked for."""
+        self._leased_at = max(self._leased_at, at)
+        if lease != self._lease:
+            self._lease = lease
+            for asked in self._asked.values():
+                self.tell(**asked.message)
 
     def _flush(self) -> None:
         messages, self._outbox = self._outbox, []
@@ -121,24 +157,14 @@ class SharedThrottle(Throttle):
     def __init__(self, link: LimitsLink, on_stall: Callable[[Stalled], None]) -> None:
         super().__init__(link.limits.urls, link.limits.throttle, on_stall)
         self._link = link
-        self._asking: set[asyncio.Task[tuple[int, str]]] = set()
 
     async def acquire(self, priority: int = 0) -> Permit:
         """See `Throttle`."""
         if self._ended is not None:
             raise self._ended
-        asking = asyncio.create_task(self._link.ask("acquire", {"op": "withdraw"}, priority=priority))
-        self._asking.add(asking)
-        try:
-            number, url = await asking
-        except asyncio.CancelledError:
-            if self._ended is not None:
-                raise self._ended from None
-            raise
-        finally:
-            self._asking.discard(asking)
+        number, granted = await self._link.ask("acquire", {"op": "dropped"}, priority=priority)
         now = asyncio.get_running_loop().time()
-        return _SharedPermit(Lane(url, self._config, now), now, Spell(refused_before=now), number)
+        return _SharedPermit(Lane(granted["url"], self._config, now), now, Spell(refused_before=now), number)
 
     def replied(self, permit: Permit) -> None:
         """See `Throttle`."""
@@ -168,8 +194,7 @@ class SharedThrottle(Throttle):
     def end(self, error: TrailforgeError) -> None:
         """See `Throttle`."""
         super().end(error)
-        for asking in self._asking:
-            asking.cancel()
+        self._link.give_up(self._ended or error)
 
     def _tell(self, permit: Permit, how: str, **more: Any) -> None:
         assert isinstance(permit, _SharedPermit)
@@ -183,14 +208,14 @@ class SharedThrottle(Throttle):
 class _LeasedReservation(Reservation):
     """Of a process that may be taken for lost."""
 
-    def __init__(self, worst: Usage, link: LimitsLink) -> None:
+    def __init__(self, worst: Usage, link: LimitsLink, lease: int) -> None:
         super().__init__(worst)
-        self._link = link
+        self._link, self._lease = link, lease
 
     def settle(self, reply: Reply) -> None:
         """See `Reservation`. Raises `ClusterError` when what was set aside may have gone to others."""
-        if not self._link.holds_lease:
-            raise ClusterError("this worker was taken for lost, and keeps no reply any more")
+        if not self._link.holds(self._lease):
+            raise ClusterError("this worker was taken for lost, and keeps no reply to what it had asked by then")
         super().settle(reply)
 
 
@@ -204,12 +229,13 @@ class SharedBudget(Budget):
     @asynccontextmanager
     async def reserved(self, request: Request) -> AsyncIterator[Reservation]:
         """See `Budget`."""
-        reservation = _LeasedReservation(worst_case(request), self._link)
+        worst = worst_case(request)
         if not self._link.limits.caps:
-            yield Reservation(reservation.usage)
+            yield Reservation(worst)
             return
         undo = {"op": "settle", "usage": None}
-        number, _ = await self._link.ask("reserve", undo, key=request.key, worst=_plain(reservation.usage))
+        number, granted = await self._link.ask("reserve", undo, key=request.key, worst=_plain(worst))
+        reservation = _LeasedReservation(worst, self._link, granted["lease"])
         try:
             yield reservation
         finally:

@@ -16,16 +16,18 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trailforge.inference.shared_limits.center import LEASE_S
 from trailforge.pipelines.engine.files import output_errors, write_text
-from trailforge.pipelines.engine.progress import FOLDER, live_files, read_progress
+from trailforge.pipelines.engine.progress import FOLDER, is_paying, live_files, read_progress
 from trailforge.schemas import ClusterError
 
 _ATTEMPT = "attempt"
 _CLAIM = ".claim"
+_LOOK_EVERY_S = 0.1
 _LOOKS_PER_SILENCE = 20
 _AGAIN = "; run the same command again"
 
@@ -54,6 +56,32 @@ def begin_attempt(folder: Path) -> str:
 def end_attempt(folder: Path) -> None:
     """From here on all workers stop: nothing is left to do, or nobody waits for it."""
     (folder / FOLDER / _ATTEMPT).unlink(missing_ok=True)
+
+
+def await_earlier(folder: Path, tell: Callable[[str], None], lease_s: float = LEASE_S) -> None:
+    """Stop the workers of earlier attempts, and wait until none can keep a reply any more: from then on the ledger says
+    what was spent. Each says so when it leaves; one that was lost keeps nothing when its lease is over."""
+    end_attempt(folder)
+    seen: dict[Path, tuple[int, float]] = {}
+    has_told = False
+    while True:
+        now = time.monotonic()
+        paying = {path: changed for path, changed in live_files(folder) if is_paying(path)}
+        seen = _first_seen(seen, paying, now)
+        if all(now - at > lease_s for _, at in seen.values()):
+            return
+        if not has_told:
+            tell("waiting until workers of an earlier attempt have kept what they paid for")
+            has_told = True
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _first_seen(
+    before: Mapping[Path, tuple[int, float]], files: Mapping[Path, int], now: float
+) -> dict[Path, tuple[int, float]]:
+    """By file: its time of change, and when we first saw that."""
+    kept = {path: before[path] for path, changed in files.items() if path in before and before[path][0] == changed}
+    return {path: kept.get(path, (changed, now)) for path, changed in files.items()}
 
 
 def claim_shard(folder: Path, shard: str) -> str:
@@ -105,19 +133,15 @@ class _LastSeen:
     """When a counter changed last, or a call was under way."""
     counters: Counter[str] = field(default_factory=Counter)
     changes: dict[Path, tuple[int, float]] = field(default_factory=dict)
-    """By file: its time of change, and when we first saw that."""
+    """See `_first_seen`."""
 
     def losses(self, folder: Path, patience: Patience) -> Iterator[str]:
         """What says that a worker is lost."""
         counters, now = read_progress(folder), time.monotonic()
         if counters != self.counters or counters["in_flight"]:
             self.counters, self.moved_at = counters, now
-        found: dict[Path, tuple[int, float]] = {}
-        for path, changed in live_files(folder):
-            before = self.changes.get(path)
-            found[path] = before if before is not None and before[0] == changed else (changed, now)
-        self.changes = found
-        if any(now - seen > patience.silence_s for _, seen in found.values()):
+        self.changes = _first_seen(self.changes, dict(live_files(folder)), now)
+        if any(now - seen > patience.silence_s for _, seen in self.changes.values()):
             yield f"a worker has given no sign of life for {patience.silence_s:g} s{_AGAIN}"
         if now - self.moved_at > patience.start_s:
             yield (

@@ -18,6 +18,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import AsList, AsSingleton
 
+from trailforge.pipelines.engine.attempts import Patience
 from trailforge.pipelines.engine.dask_jobs import run_graph
 from trailforge.pipelines.engine.runners import check_runner, has_one_worker, is_dask, is_local, telling_line
 from trailforge.pipelines.engine.worker_errors import clear_errors, noted_error, noting
@@ -25,16 +26,17 @@ from trailforge.schemas import ClusterError, TrailforgeError
 
 
 @contextlib.contextmanager
-def beam_pipeline(folder: Path, beam_options: Sequence[str]) -> Iterator[Begin]:
+def beam_pipeline(folder: Path, beam_options: Sequence[str], patience: Patience) -> Iterator[Begin]:
     """A pipeline that pays for nothing: built in the block, run to its end when that is left.
 
-    Raises the first typed error that a function of it raised on any worker.
+    `patience`: with Dask's workers; Beam's runners have their own. Raises the first typed error that a function raised
+    on any worker.
     """
     clear_errors(folder)
     if is_dask(beam_options):
         begin = DaskBegin(folder, [], False)
         yield begin
-        begin.run(beam_options)
+        begin.run(beam_options, patience)
         return
     # Its check of types reads the signature of `noting`, not that of the function behind it.
     pipeline = beam.Pipeline(options=PipelineOptions([*beam_options, "--no_pipeline_type_check"]))
@@ -162,11 +164,11 @@ class DaskBegin(Begin):
         named = [each.map(label, _named, name) for name, each in collections.items()]
         return self.merge(label, *named).group(label).map(label, _by_name, tuple(collections))
 
-    def run(self, arguments: Sequence[str]) -> None:
+    def run(self, arguments: Sequence[str], patience: Patience) -> None:
         """Compute all that was made, for what its functions do. Raises as `beam_pipeline`."""
         leaves = [part for parts in self.pipeline for part in parts]
         try:
-            run_graph(arguments, [_task(len, part) for part in leaves])
+            run_graph(arguments, [_task(len, part) for part in leaves], patience)
         except Exception as error:
             raise noted_error(self.folder) or error from error
 

@@ -12,28 +12,29 @@ import ipaddress
 import logging
 import os
 import platform
+import shutil
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
+from trailforge.pipelines.engine.files import output_errors
 from trailforge.pipelines.engine.runners import DASK, check_runner, dask_address, is_dask, is_local, telling_line
 from trailforge.schemas import ClusterError, InvalidInput, check_packages
 
-T = TypeVar("T")
-_LOOK_EVERY_S = 0.2
 _OPEN = ("tcp", "ws")
 _SEALED = ("tls", "wss")
-_LOOKS_PER_SILENCE = 10
-_MOST_AT_ONCE = 10_000
-"""Tasks sent to the scheduler together."""
 _OF_OUR_OWN = {
     "distributed.scheduler.allowed-failures": 20,  # workers may die more often than three times in a long run
     "distributed.worker.multiprocessing-method": "forkserver",  # what all import is imported once
 }
 """Configuration of a scheduler that begins with the run."""
+KEYS = "cluster-keys"
+"""Folder in a run's folder, with what the jobs of its cluster know each other by."""
+_keys: set[Path] = set()
+"""The folders of keys that this process has made."""
 PRELOADED = ("trailforge.pipelines.engine.pipeline",)
 """What each worker of a cluster on this machine begins with."""
 
@@ -158,15 +159,47 @@ def _slurm(file: Path, folder: Path, *, insecure: bool) -> Iterator[str]:
     except (yaml.YAMLError, OSError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"expected options of SLURMCluster, and workers: N ({error})", file=file) from None
     options = {"scheduler_options": {"dashboard_address": "127.0.0.1:8787"}, **options}
-    if not insecure:
-        options = {"security": True, "shared_temp_directory": str(folder), "protocol": "tls://", **options}
-    try:
-        cluster = SLURMCluster(**options)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"dask-jobqueue says: {error}", file=file) from None
-    with cluster, config.set(client_keys(cluster.security) if cluster.security else {}):
+    with contextlib.ExitStack() as stack:
+        if not insecure:
+            security = stack.enter_context(_keys_in(folder / KEYS))
+            options = {"security": security, "protocol": "tls://", **options}
+        try:
+            cluster: Any = stack.enter_context(SLURMCluster(**options))
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"dask-jobqueue says: {error}", file=file) from None
+        stack.enter_context(config.set(client_keys(cluster.security) if cluster.security else {}))
         cluster.adapt(minimum_jobs=workers, maximum_jobs=workers)
         yield cluster.scheduler_address
+
+
+@contextlib.contextmanager
+def _keys_in(folder: Path) -> Iterator[Any]:
+    """New keys of a cluster in files that last as long as the block, and that nobody else reads. Those of an earlier
+    cluster that was killed go."""
+    from distributed.security import Security
+
+    made = Security.temporary()
+    with output_errors(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700, parents=True)
+        _keys.add(folder)
+        files = {"cert.pem": made.tls_ca_file, "key.pem": made.tls_worker_key}
+        for name, text in files.items():
+            (folder / name).touch(mode=0o600)
+            (folder / name).write_text(text, encoding="ascii")
+    certificate, key = (str(folder / name) for name in files)
+    roles = ("scheduler", "worker", "client")
+    places = {f"tls_{role}_{what}": path for role in roles for what, path in (("cert", certificate), ("key", key))}
+    try:
+        yield Security(require_encryption=True, tls_ca_file=certificate, **places)
+    finally:
+        remove_keys()
+
+
+def remove_keys() -> None:
+    """The clusters of this process end, and with them what their keys open."""
+    while _keys:
+        shutil.rmtree(_keys.pop(), ignore_errors=True)
 
 
 def client_keys(security: Any) -> dict[str, str]:

@@ -34,10 +34,12 @@ _STREAM = "trailforge-limits"
 """What messages of limits are called among Dask's own."""
 
 
-def run_graph(arguments: Sequence[str], tasks: Sequence[Any]) -> None:
+def run_graph(arguments: Sequence[str], tasks: Sequence[Any], patience: Patience) -> None:
     """Compute some delayed values for what their functions do, and wait for all. Raises as `run_tasks`."""
-    with connected(arguments) as client, _cluster_errors(), _removing_silent(client, Patience().silence_s):
-        _wait_for_all(client, client.compute(list(tasks), optimize_graph=False))
+    with connected(arguments) as client, _cluster_errors():
+        futures = client.compute(list(tasks), optimize_graph=False)
+        with _watching_workers(client, futures, patience):
+            _wait_for_all(client, futures)
 
 
 def run_tasks(
@@ -51,7 +53,7 @@ def run_tasks(
     with connected(arguments) as client, _cluster_errors():
         futures = client.map(function, list(items), pure=False, batch_size=_MOST_AT_ONCE)
         watched = watching(folder, lambda: client.cancel(futures), replace(patience, silence_s=math.inf))
-        with watched, _removing_silent(client, patience.silence_s):
+        with watched, _watching_workers(client, futures, patience):
             _wait_for_all(client, futures)
 
 
@@ -82,15 +84,22 @@ def _cluster_errors() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _removing_silent(client: Any, silence_s: float) -> Iterator[None]:
-    """In the block, workers that give no sign of life for so long are taken from the cluster."""
-    stop, seen = threading.Event(), dict[str, tuple[float, float]]()
+def _watching_workers(client: Any, futures: Sequence[Any], patience: Patience) -> Iterator[None]:
+    """In the block, workers that give no sign of life for too long are taken from the cluster; when it has had none for
+    too long, the futures are cancelled. Raises `ClusterError` at the end that says so, whatever the block raised."""
+    stop, has_none, seen = threading.Event(), threading.Event(), dict[str, tuple[float, float]]()
 
     def look() -> None:
-        while not stop.wait(silence_s / _LOOKS_PER_SILENCE):
+        had_at, every_s = time.monotonic(), min(patience.start_s, patience.silence_s) / _LOOKS_PER_SILENCE
+        while not (has_none.is_set() or stop.wait(every_s)):
             with contextlib.suppress(Exception):  # of a scheduler that is lost, whoever waits for the job is told
-                for address in _silent(client.scheduler_info()["workers"], seen, silence_s, time.monotonic()):
+                workers, now = client.scheduler_info()["workers"], time.monotonic()
+                had_at = now if workers else had_at
+                for address in _silent(workers, seen, patience.silence_s, now):
                     client.run_on_scheduler(_remove, address=address)
+                if now - had_at > patience.start_s:
+                    has_none.set()
+                    client.cancel(list(futures), force=True)
 
     watcher = threading.Thread(target=look, name="trailforge-silent", daemon=True)
     watcher.start()
@@ -98,6 +107,9 @@ def _removing_silent(client: Any, silence_s: float) -> Iterator[None]:
         yield
     finally:
         stop.set()
+        if has_none.is_set():
+            lacking = f"the cluster has had no worker for {patience.start_s:g} s"
+            raise ClusterError(f"{lacking}; start some, then run the same command again")
 
 
 def _silent(workers: Any, seen: dict[str, tuple[float, float]], silence_s: float, now: float) -> list[str]:

@@ -272,8 +272,8 @@ class _Worker:
 
     async def close(self) -> None:
         self._reporter.cancel()
-        self._progress.close(self._counters())
         await self._client.aclose()
+        self._progress.close(self._counters())
 
     def has_room(self) -> bool:
         """Whether items of another shard would not have to wait for their turn. For any thread."""
@@ -365,8 +365,8 @@ class _Worker:
         self.has_ended = True
         for running in self._running:
             running.cancel()
-        self._progress.close()
         await self._client.aclose()
+        self._progress.close()
 
 
 def write_shard(work: ModelWork, folder: Path, shard: Shard, results: Sequence[ItemResult]) -> None:

@@ -45,8 +45,9 @@ NAMES = rf"attempt|begun|\d+-[0-9a-f]{{8}}(\.left)?\.(json|new)|{SHARD_NAMES}\.c
 """What the names of the files there match."""
 SUPPORT_SOUGHT, SUPPORT_FOUND = "support_sought", "support_found"
 """Counters that are a `SupportCount` of the items that are done."""
+_PAID = "paid_calls"
 OPERATIONAL = frozenset(
-    ("items", "prompt_tokens", "completion_tokens", "paid_calls", "ledger_hits", "retries", "in_flight")
+    ("items", "prompt_tokens", "completion_tokens", _PAID, "ledger_hits", "retries", "in_flight")
 ) | {"damaged_calls", "disbelieved_usage", "servers_waited_for", "refused_prompts", "unknown_endings"}
 OPERATIONAL |= {SUPPORT_SOUGHT, SUPPORT_FOUND}
 """Counters that are no rows. `items`: how many are done. `damaged_calls`: kept, but unreadable, and so made again."""
@@ -137,6 +138,11 @@ def live_files(run_folder: Path) -> Iterator[tuple[Path, int]]:
                 yield path, path.stat().st_mtime_ns
 
 
+def is_paying(path: Path) -> bool:
+    """Whether such a file is of a worker that asks a model."""
+    return _PAID in _read(path)
+
+
 def read_progress(run_folder: Path) -> Counter[str]:
     """The sum over all workers."""
     total: Counter[str] = Counter()
@@ -151,11 +157,16 @@ def read_trouble(run_folder: Path) -> str:
 
 
 def _written(run_folder: Path) -> Iterator[dict[str, Any]]:
-    for path in (run_folder / FOLDER).glob("*.json"):
-        with contextlib.suppress(OSError, ValueError):
-            written = parse_json(path.read_bytes())
-            if isinstance(written, dict):
-                yield written
+    return map(_read, (run_folder / FOLDER).glob("*.json"))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Empty for a file that has gone, or holds something else."""
+    try:
+        written = parse_json(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return written if isinstance(written, dict) else {}
 
 
 def row_kinds(counters: Counter[str]) -> Counter[str]:

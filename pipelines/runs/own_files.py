@@ -170,7 +170,9 @@ class OwnFiles:
         return bool(hit)
 
     def remove_orphans(self, settings: Settings) -> None:
-        """Remove rows and receipts of shards that the run no longer has, once all that it has are finished."""
+        """Remove rows and receipts of shards that the run no longer has, once all that it has are finished, and what
+        workers that were lost left half-written."""
+        self.remove_leftovers()
         receipts = stage_receipts(self.dataset, self.folder, settings)
         known = {self.folder / RECEIPTS / f"{receipt.shard}.json" for receipt in receipts}
         known |= {self.folder / entry.path for receipt in receipts for entry in receipt.files}

@@ -67,9 +67,10 @@ class Round:
             if not self._come_to(moment, process):
                 return None
             time.sleep(self.rng.uniform(0, 2 * self.site.case.latency))
+            faults: dict[str, Callable[[Running], Kill | None]]
             faults = {"worker": self._kill_worker, "stopped": self._stop_worker, "scheduler": self._kill_scheduler}
             kill = faults[fault](process)
-            if fault == "scheduler":
+            if fault == "scheduler" and kill is not None:
                 process.end_group()
                 process = self.site.start(self.out, *self.cluster.options)
             code = process.wait(_LONGEST_S)
@@ -111,13 +112,14 @@ class Round:
         self.cluster.retire(victim)
         return kill
 
-    def _kill_scheduler(self, process: Running) -> Kill:
+    def _kill_scheduler(self, process: Running) -> Kill | None:
+        """None: the command needed it no more."""
         assert self.cluster.scheduler is not None
         self.cluster.scheduler.send_signal(signal.SIGKILL)
         kill, code = self._seen(), process.wait(_LONGEST_S)
-        assert code == ClusterError.exit_code, f"{code}: {self.site.log(self.out)}"
+        assert code in (0, ClusterError.exit_code), f"{code}: {self.site.log(self.out)}"
         self.cluster.renew()
-        return kill
+        return kill if code else None
 
 
 def everything(out: Path) -> Stamps:

@@ -18,7 +18,7 @@ from tests.support.files import contents
 from trailforge.flows.configuration import with_redo
 from trailforge.flows.execute import Driver, RunRequest, StageToRun, at_work, execute
 from trailforge.generators.mcts_trajectories import DATASET as MCTS
-from trailforge.inference import Usage
+from trailforge.inference import Caps, Usage
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.engine.pipeline import run_pipeline
 from trailforge.pipelines.engine.progress import read_begun
@@ -160,6 +160,23 @@ def test_a_stale_receipt_counts_as_not_finished_and_goes_before_its_shard_runs(
             time.sleep(0.01)
         write_receipt(out, Receipt(shard=first.name, files=(), stages=(), usage=Usage(), made_of="now"))
     assert shown[0] == pytest.approx(100 * sum(shard.rows for shard in others) / settings.items) and shown[-1] == 100
+
+
+@pytest.mark.parametrize("max_calls", [9, None])
+def test_under_a_cap_a_stage_on_a_cluster_begins_when_no_worker_of_an_earlier_command_can_pay(
+    max_calls: int | None, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what such a worker keeps after the ledger was read is nobody's, and the cap does not hold."""
+    settings = read_settings(out)
+    assert settings is not None
+    (planned,) = planned_stages(MCTS, out, settings)
+    waited: list[Path] = []
+    monkeypatch.setattr("trailforge.flows.execute.await_earlier", lambda folder, *_: waited.append(folder))
+    config = replace(CONFIG, caps=Caps(max_calls=max_calls))
+    for arguments in (IN_PROCESS, ("--runner=dask", "--scheduler=tcp://127.0.0.1:1")):
+        with at_work(StageToRun(planned.stage, MCTS, out, settings, config, "", arguments)):
+            pass
+    assert waited == ([out.absolute()] if max_calls else [])
 
 
 def test_a_whole_run_stays_as_it_is(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import random
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -12,13 +11,11 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.inference.support import ModelServer, answer, chat, config, failure, model_server
 from tests.support.model_server import reply_times, running, stats, weather
 from trailforge.inference import ModelClient, Request, SqliteLedger
-from trailforge.inference.throttle import CallWindow, Lane, Pacer, Throttle, ThrottleConfig
+from trailforge.inference.throttle import Lane, Throttle, ThrottleConfig
 from trailforge.schemas import ServerUnavailable, Stalled
 
 LIMITS = ThrottleConfig(most=64, backoff_s=0.5, stall_s=60.0)
@@ -44,109 +41,6 @@ async def ask_all(url: str, count: int, **changes: Any) -> tuple[list[str], floa
     finally:
         await client.aclose()
     return [reply.text for reply in replies], time.monotonic() - started
-
-
-# The window
-
-
-@given(st.integers(1, 500), st.lists(st.booleans(), max_size=300))
-def test_a_window_stays_between_one_and_the_most(most: int, successes: list[bool]) -> None:
-    window = CallWindow(most)
-    assert window.size == min(32, most)
-    for now, success in enumerate(successes):
-        before = window.size
-        if success:
-            window.grow()
-            assert before <= window.size <= before + 1
-        else:
-            assert window.cut(sent_at=now - 0.5, now=now)
-            assert window.size <= max(1, 0.7 * (before + 1))
-        assert 1 <= window.size <= most
-
-
-@given(st.lists(st.floats(0, 10), min_size=1, max_size=50))
-def test_refusals_of_one_round_trip_cut_a_window_once(sent: list[float]) -> None:
-    window = CallWindow(64)
-    assert [window.cut(sent_at=at, now=10.0) for at in sent] == [True] + [False] * (len(sent) - 1)
-    assert window.size == 22
-    assert window.cut(sent_at=10.5, now=11.0)
-
-
-def test_a_window_comes_back_fast_to_where_trouble_began_and_slowly_beyond() -> None:
-    window = CallWindow(64)
-    window.cut(sent_at=0.0, now=1.0)
-    sizes = []
-    for _ in range(60):
-        window.grow()
-        sizes.append(window.size)
-    assert sizes[:6] == [23, 24, 25, 26, 27, 28]
-    assert sizes[-1] <= 31
-
-
-# The pace
-
-
-def drive(rate: float, burst: int, seconds: float, *, wait_s: float | None, rtt: float = 0.02) -> tuple[int, int]:
-    """A lane that always wants to send against a token bucket, in virtual time: calls admitted, calls refused."""
-    lane, now, tokens, filled, admitted, refused = Lane("", LIMITS, 0.0), 0.0, float(burst), 0.0, 0, 0
-    under_way: list[tuple[float, Any, bool]] = []
-    while now < seconds:
-        at = lane.ready_at(now)
-        if under_way and under_way[0][0] <= max(at, now):
-            now, permit, fine = under_way.pop(0)
-            lane.in_flight -= 1
-            lane.replied() if fine else lane.refused(permit, wait_s, now)
-            continue
-        now = max(at, now)
-        tokens, filled = min(burst, tokens + rate * (now - filled)), now
-        fine = tokens >= 1
-        tokens -= fine
-        admitted, refused = admitted + fine, refused + (not fine)
-        under_way.append((now + rtt, lane.send(now), fine))
-    return admitted, refused
-
-
-@pytest.mark.parametrize("wait_s", [1.0, None])
-@settings(max_examples=8)
-@given(rate=st.floats(20, 400), reserve_s=st.floats(0.2, 1.0))
-def test_most_of_a_permitted_rate_is_used_and_little_is_refused(
-    wait_s: float | None, rate: float, reserve_s: float
-) -> None:
-    burst = max(4, int(rate * reserve_s))
-    admitted, refused = drive(rate, burst, 60.0, wait_s=wait_s)
-    assert admitted >= 0.7 * (burst + 60 * rate)
-    assert refused <= 0.1 * admitted + 60
-
-
-@pytest.mark.parametrize("rtt", [0.02, 0.1])
-@pytest.mark.parametrize(("wait_s", "seconds", "share"), [(1.0, 90.0, 0.95), (1.0, 300.0, 0.975), (None, 60.0, 0.95)])
-def test_nearly_all_of_fifty_a_second_is_used(wait_s: float | None, seconds: float, share: float, rtt: float) -> None:
-    """Each refusal with `Retry-After: 1` costs what the reserve of 20 does not hold of that second. Of the calls that
-    are sent before the word of a refusal comes, some are refused, too: which is no hiccup, however long that takes.
-    """
-    random.seed(0)
-    admitted, refused = drive(50, 20, seconds, wait_s=wait_s, rtt=rtt)
-    assert admitted >= share * (20 + seconds * 50)
-    assert refused < 70
-
-
-def test_nothing_is_spaced_while_nothing_is_refused() -> None:
-    pacer = Pacer(0.0)
-    for n in range(1000):
-        assert pacer.ready_at(n * 1e-4) == n * 1e-4
-        pacer.sent(n * 1e-4)
-
-
-@given(st.lists(st.tuples(st.floats(0, 5), st.booleans()), max_size=200))
-def test_no_history_stops_a_pacer_for_ever(events: list[tuple[float, bool]]) -> None:
-    pacer, now = Pacer(0.0), 0.0
-    for pause, is_refused in events:
-        now = max(now + pause, pacer.ready_at(now + pause))
-        spell = pacer.sent(now)
-        if is_refused:
-            pacer.refused(now, spell, now - pause / 2)
-        assert math.isfinite(pacer.ready_at(now)) and pacer.ready_at(now) - now < 60
-        assert pacer.rate(now) > 0
 
 
 # One server that is set aside

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -69,6 +70,19 @@ def containers(each: Any) -> Iterator[dict[str, Any]]:
 
 def unset(text: str) -> list[str]:
     return [line for line in text.splitlines() if "{{" in line]
+
+
+@pytest.mark.parametrize(("workers", "least"), [(5, 30), (64, 264)])
+def test_the_ledger_has_connections_for_all_workers(workers: int, least: int) -> None:
+    """PostgreSQL's own default is 100, which 25 workers take."""
+    config = replace(TWO_HOSTS, generation=replace(TWO_HOSTS.generation, workers=workers))
+    (arguments,) = [
+        each["args"] for each in containers(list(objects(config=config).values())) if each["name"] == "postgresql"
+    ]
+    lines = [line for line in written("slurm", config=config)["node.sh"].splitlines() if "keep INT postgres" in line]
+    for text in (" ".join(arguments), *lines):
+        (most,) = re.findall(r"-c max_connections=(\d+)", text)
+        assert int(most) >= least
 
 
 # Slurm

@@ -81,7 +81,7 @@ def clean(run: StageRun) -> None:
 
     names = frozenset(shard.name for shard in missing)
     folder, config = str(run.folder), run.config
-    with beam_pipeline(run.folder, run.arguments) as begin:
+    with beam_pipeline(run.folder, run.arguments, run.config.schedule.patience) as begin:
         steps = Steps(run.folder)
         read = begin.spread("Shards", run.shards).flat_map("Read", _read, folder, steps)
         outcomes = _outcomes(begin, read, config, steps)

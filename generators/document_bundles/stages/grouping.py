@@ -120,7 +120,7 @@ def embed(run: StageRun) -> None:
 
     from trailforge.pipelines.engine.beam_work import beam_pipeline
 
-    with beam_pipeline(run.folder, run.arguments) as begin:
+    with beam_pipeline(run.folder, run.arguments, run.config.schedule.patience) as begin:
         begin.spread("Shards", missing).map("Embed", _embed, str(run.folder), run.config.encoder)
 
 
@@ -242,7 +242,7 @@ def _bundle_parts(run: StageRun, planned: ClusterPlan, made_of: str) -> list[Par
     if missing:
         from trailforge.pipelines.engine.beam_work import beam_pipeline
 
-        with beam_pipeline(run.folder, run.arguments) as begin:
+        with beam_pipeline(run.folder, run.arguments, run.config.schedule.patience) as begin:
             begin.spread("Parts", missing).map("Bundle", _bundle_part, str(work), run.config.bundles, run.config.seed)
     return [_read_result(work, number) for number in range(len(planned.parts))]
 

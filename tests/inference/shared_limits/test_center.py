@@ -30,11 +30,11 @@ LIMITS = Limits(
 
 
 class Site:
-    """A center, and processes that reach it on this loop, a moment later, unless they stand still."""
+    """A center, and processes that reach it on this loop, a moment later, unless they stand still or are not heard."""
 
     def __init__(self, limits: Limits = LIMITS) -> None:
         self.center = Center(limits, self._carry)
-        self.limits, self.links, self.still = limits, dict[str, LimitsLink](), set[str]()
+        self.limits, self.links, self.still, self.mute = limits, dict[str, LimitsLink](), set[str](), set[str]()
         self.seen: Counter[str] = Counter()
         """Messages to the center, by what is asked."""
 
@@ -49,7 +49,7 @@ class Site:
 
     def _bring(self, name: str, messages: list[Message]) -> None:
         self.seen.update(message["op"] for message in messages)
-        if name not in self.still:
+        if name not in self.still | self.mute:
             asyncio.get_running_loop().call_soon(self.center.handle, name, messages)
 
     def _carry(self, name: str, messages: list[Message]) -> None:
@@ -101,7 +101,7 @@ async def test_what_one_learns_of_a_server_holds_for_all() -> None:
     began = asyncio.get_running_loop().time()
     later = await other.acquire()
     assert asyncio.get_running_loop().time() - began > 0.15
-    site.links["b"].tell(op="beat")
+    site.links["b"].tell(op="beat", at=0.0)
     one.failed(await one.acquire(), "broken")
     other.replied(later)
 
@@ -124,20 +124,39 @@ async def test_the_most_urgent_call_of_all_is_first() -> None:
     assert order == ["urgent", "late"]
 
 
-@pytest.mark.parametrize("moment", ["waiting", "granted"])
-async def test_who_does_not_want_a_call_any_more_gives_its_place_back(moment: str) -> None:
+@pytest.mark.parametrize("turns", range(21))
+@pytest.mark.parametrize("is_taken", [True, False])
+async def test_who_does_not_want_a_call_any_more_gives_its_place_back(turns: int, *, is_taken: bool) -> None:
+    """Whether it waits at the center, or the grant is on its way, or has just come."""
     site = Site(replace(LIMITS, throttle=replace(LIMITS.throttle, most=1)))
     one, other = site.throttle("a"), site.throttle("b")
-    held = await one.acquire() if moment == "waiting" else None
+    held = await one.acquire() if is_taken else None
     unwanted = asyncio.create_task(other.acquire())
-    await settled(1 if moment == "granted" else 20)  # the grant is on its way
+    await settled(turns)
+    if unwanted.done():
+        other.dropped(unwanted.result())
     unwanted.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await unwanted
+    await asyncio.wait([unwanted])
     await settled()
     if held is not None:
         one.replied(held)
     one.dropped(await asyncio.wait_for(one.acquire(), 10))
+
+
+@pytest.mark.parametrize("turns", range(21))
+async def test_who_does_not_want_to_spend_any_more_gives_it_back(turns: int) -> None:
+    site = Site(replace(LIMITS, caps=Caps(max_calls=1)))
+    one, other = SharedBudget(site.join("a")), SharedBudget(site.join("b"))
+    unwanted = asyncio.create_task(_hold(one, request(1)))
+    await settled(turns)
+    unwanted.cancel()
+    await asyncio.wait([unwanted])
+    await asyncio.wait_for(_spend(other, request(2)), 10)
+
+
+async def _hold(budget: SharedBudget, asked: Request) -> None:
+    async with budget.reserved(asked):
+        await asyncio.Event().wait()
 
 
 async def test_a_lost_process_frees_its_calls_for_the_others() -> None:
@@ -169,7 +188,7 @@ async def test_a_process_that_is_not_heard_of_for_a_lease_is_lost(monkeypatch: p
     waiting, began = asyncio.create_task(other.acquire()), time.monotonic()
     async with asyncio.timeout(10):
         while not waiting.done():  # as each beat of any process looks for those who are lost
-            site.links["b"].tell(op="beat")
+            site.links["b"].tell(op="beat", at=0.0)
             await asyncio.sleep(0.02)
     assert time.monotonic() - began >= 0.15, "it has its calls for the whole lease"
     other.replied(waiting.result())
@@ -241,6 +260,117 @@ async def test_what_a_lost_process_set_aside_waits_for_the_ledger(
 async def _spend(budget: SharedBudget, asked: Request) -> None:
     async with budget.reserved(asked) as reservation:
         reservation.settle(reply_to(asked))
+
+
+@pytest.fixture
+def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 0.6 s at the center, of 0.5 s in a process."""
+    monkeypatch.setattr(center_module, "LEASE_S", 0.6)
+    monkeypatch.setattr(link_module, "LEASE_S", 0.6)
+    monkeypatch.setattr(link_module, "_SPARE_S", 0.1)
+    monkeypatch.setattr(link_module, "_BEAT_S", 0.02)
+
+
+@pytest.mark.usefixtures("short_lease")
+async def test_a_process_that_is_not_heard_keeps_no_reply_though_it_hears() -> None:
+    """What comes from the center says nothing about what reaches it."""
+    site = Site(replace(LIMITS, throttle=replace(LIMITS.throttle, most=1), caps=Caps(max_calls=9)))
+    throttle, budget, other = site.throttle("a"), SharedBudget(site.links["a"]), site.throttle("b")
+    taken = await other.acquire()
+    async with budget.reserved(request(1)) as reservation:
+        asking = asyncio.create_task(throttle.acquire())
+        await settled()
+        site.mute.add("a")
+        await asyncio.sleep(0.45)
+        other.replied(taken)
+        await asyncio.wait_for(asking, 10)
+        await asyncio.sleep(0.2)
+        site.center.orphans()  # the center looks for those who are lost
+        with pytest.raises(ClusterError, match="taken for lost"):
+            reservation.settle(reply_to(request(1)))
+
+
+@pytest.mark.usefixtures("short_lease")
+@pytest.mark.parametrize("how", ["asks", "beats", "hears what was said before"])
+async def test_a_process_that_was_lost_keeps_no_reply_when_it_is_back(how: str) -> None:
+    """What it had set aside may have gone to others by then, so that the cap would not hold."""
+    site = Site(replace(LIMITS, caps=Caps(max_calls=9)))
+    link = site.join("a")
+    throttle, budget = SharedThrottle(link, print), SharedBudget(link)
+    async with budget.reserved(request(1)) as reservation:
+        await settled()
+        now = asyncio.get_running_loop().time()
+        said_before: Message = {"op": "pong", "at": now, "lease": 0, "replied_ago": 0.0, "troubles": []}
+        site.still.add("a")
+        await asyncio.sleep(0.7)
+        assert site.center.orphans() == [request(1).key]
+        if how == "hears what was said before":
+            link.receive([said_before])
+        else:
+            site.still.clear()
+            if how == "asks":
+                throttle.dropped(await asyncio.wait_for(throttle.acquire(), 10))
+            else:
+                await asyncio.sleep(0.1)
+        with pytest.raises(ClusterError, match="taken for lost"):
+            reservation.settle(reply_to(request(1)))
+    site.still.clear()
+    site.center.resolve({request(1).key: None})
+    await asyncio.wait_for(_spend(budget, request(1)), 10)  # all is well from then on
+
+
+@pytest.mark.usefixtures("short_lease")
+@pytest.mark.parametrize("is_lost", [True, False])
+async def test_a_grant_that_was_read_too_late_is_not_used(*, is_lost: bool) -> None:
+    """It lay there while this process stood still, and its work has gone to another one, which pays for it."""
+    site = Site(replace(LIMITS, throttle=replace(LIMITS.throttle, most=1)))
+    throttle, other = site.throttle("a"), site.throttle("b")
+    taken = await other.acquire()
+    waiting = asyncio.create_task(throttle.acquire())
+    await settled()
+    link = site.links["a"]
+    assert link._beating is not None
+    link._beating.cancel()
+    site.still.add("a")
+    await asyncio.sleep(0.55)
+    if is_lost:
+        site.center.lose("a")
+    else:
+        site.center._members["a"].heard_at += 60.0  # which our clock cannot know
+    other.replied(taken)
+    await settled()
+    site.still.clear()
+    link.receive([{"op": "granted", "id": 0, "lease": 0, "url": URL}])
+    assert not link._asked[0].granted.done()
+    link._beating = asyncio.create_task(link._beat())
+    throttle.replied(await asyncio.wait_for(waiting, 10))
+    other.replied(await asyncio.wait_for(other.acquire(), 10))
+
+
+@pytest.mark.usefixtures("short_lease")
+async def test_who_was_lost_and_is_back_is_granted_what_it_had_asked_for() -> None:
+    """It stood still for longer than a lease, and no other fault came of it."""
+    site = Site()
+    back, other = site.throttle("a"), site.throttle("b")
+    taken = [await other.acquire() for _ in range(3)]
+    waiting = [asyncio.create_task(back.acquire()) for _ in range(2)]
+    await settled()
+    site.still.add("a")
+    site.center.lose("a")
+    site.still.clear()
+    waiting.append(asyncio.create_task(back.acquire()))
+    await asyncio.sleep(0.1)
+    for permit in taken:
+        other.replied(permit)
+    for permit in await asyncio.wait_for(asyncio.gather(*waiting), 10):
+        back.replied(permit)
+    free = [await asyncio.wait_for(other.acquire(), 10) for _ in range(3)]
+    late = asyncio.create_task(other.acquire())
+    await settled()
+    assert not late.done(), "what was asked for once more was granted twice"
+    for permit in free:
+        other.replied(permit)
+    other.replied(await asyncio.wait_for(late, 10))
 
 
 async def test_a_process_that_may_be_taken_for_lost_keeps_no_reply(monkeypatch: pytest.MonkeyPatch) -> None:

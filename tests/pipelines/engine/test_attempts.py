@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from trailforge.pipelines.engine import pipeline
 from trailforge.pipelines.engine.attempts import (
     Patience,
     Superseded,
+    await_earlier,
     begin_attempt,
     claim_shard,
     drop_claim,
@@ -152,3 +154,56 @@ def test_a_worker_that_dies_before_its_first_sign_ends_the_job_when_the_others_a
         while not job.is_cancelled.wait(0.05) and time.monotonic() < deadline:
             for worker in done:
                 worker.write({"questions": 3, "in_flight": 0})
+
+
+PAYING = {"paid_calls": 3}
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_who_counts_what_is_spent_waits_until_no_earlier_worker_keeps_a_reply(
+    tmp_path: Path, *, is_killed: bool
+) -> None:
+    """One that was killed says no farewell, and can keep nothing when its lease is over."""
+    begin_attempt(tmp_path)
+    worker, counting = ProgressFile(tmp_path), ProgressFile(tmp_path)
+    worker.write(PAYING)
+    counting.write({"step read": 9})  # of a stage without a model, which never says farewell
+    leaving = threading.Timer(0.4, worker.close)
+    if not is_killed:
+        leaving.start()
+    began, told = time.monotonic(), list[str]()
+    await_earlier(tmp_path, told.append, 0.8 if is_killed else 60.0)
+    assert (0.8 if is_killed else 0.35) <= time.monotonic() - began < 30
+    assert len(told) == 1
+    assert not (tmp_path / "progress" / "attempt").exists(), "nobody told the worker to stop"
+    worker.close()
+    await_earlier(tmp_path, told.append, 60.0)
+    assert len(told) == 1
+
+
+def test_a_worker_says_farewell_when_nothing_more_can_be_kept(tmp_path: Path) -> None:
+    """Whoever begins the next attempt counts what was spent from then on."""
+    left_before_closed: list[bool] = []
+
+    class Client:
+        figures, trouble = PAYING, ""
+
+        async def aclose(self) -> None:
+            left_before_closed.append(not [*live_files(tmp_path)])
+
+    async def work(how: str) -> None:
+        work, client = echo_work(tmp_path), Client()
+        worker = pipeline._Worker(work, tmp_path, begin_attempt(tmp_path), client, None)  # pyright: ignore[reportArgumentType]
+        await asyncio.sleep(0.05)
+        if how == "closed":
+            await worker.close()
+            return
+        begin_attempt(tmp_path)
+        async with asyncio.timeout(30):
+            while not worker.has_ended or len(left_before_closed) < 2 or [*live_files(tmp_path)]:
+                await asyncio.sleep(0.02)
+
+    for how in ("closed", "superseded"):
+        asyncio.run(work(how))
+    assert left_before_closed == [False, False]
+    assert not [*live_files(tmp_path)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import threading
 import time
 from collections import Counter
@@ -19,7 +22,7 @@ from trailforge.pipelines.engine.attempts import Patience, begin_attempt
 from trailforge.pipelines.engine.beam_work import Begin, beam_pipeline, spread_elements
 from trailforge.pipelines.engine.cluster import ClusterPlace, check_one_machine, parse_cluster, read_cluster
 from trailforge.pipelines.engine.dask_jobs import run_tasks
-from trailforge.pipelines.engine.runners import LOCAL, beam_options
+from trailforge.pipelines.engine.runners import LOCAL, beam_options, dask_address
 from trailforge.pipelines.engine.shards import receipt_path
 from trailforge.schemas import ClusterError, InvalidInput, OutputError
 
@@ -77,6 +80,56 @@ def test_a_file_of_jobs_has_to_say_how_many(tmp_path: Path) -> None:
     file.write_text("queue: cpu")
     with pytest.raises(InvalidInput, match="workers: N"), cluster.open_cluster(ClusterPlace(slurm=file), tmp_path):
         pass
+
+
+_SBATCH = """#!/bin/sh
+cp "$1" "$JOBS/script"
+setsid bash "$JOBS/script" > "$JOBS/worker.log" 2>&1 &
+echo $! >> "$JOBS/numbers"
+echo Submitted batch job $!
+"""
+_SCANCEL = """#!/bin/sh
+kill -KILL -- "-$1"
+"""
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Slurm by stand-ins, which run a job's script here. The folder where they leave it, and the file of options."""
+    pytest.importorskip("dask_jobqueue")
+    pytest.importorskip("cryptography")
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    for name, script in (("sbatch", _SBATCH), ("scancel", _SCANCEL)):
+        (folder / name).write_text(script)
+        (folder / name).chmod(0o700)
+    (folder / "slurm.yaml").write_text("{workers: 1, cores: 1, memory: 1GB, local_directory: /tmp, interface: lo}")
+    monkeypatch.setenv("JOBS", str(folder))
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    yield folder
+    for number in (folder / "numbers").read_text().split():
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(int(number), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_keys_of_jobs_are_gone_when_the_run_ends(jobs: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / cluster.KEYS).mkdir(parents=True)
+    (run / cluster.KEYS / "key.pem").write_text("of a run that was killed")
+    with cluster.open_cluster(ClusterPlace(slurm=jobs / "slurm.yaml"), run) as arguments:
+        assert dask_address(arguments).startswith("tls://")
+        keys = list((run / cluster.KEYS).iterdir())
+        assert {path.stat().st_mode & 0o77 for path in (run / cluster.KEYS, *keys)} == {0}
+        assert not [path for path in keys if "of a run" in path.read_text()]
+        run_tasks(arguments, tmp_path, partial(_note, log=tmp_path / "log"), [1], Patience())
+        assert str(run / cluster.KEYS) in (jobs / "script").read_text(), "the worker has other keys"
+    assert (tmp_path / "log").read_text() == "1\n"
+    assert not (run / cluster.KEYS).exists()
+    with cluster._keys_in(run / cluster.KEYS):
+        assert (run / cluster.KEYS).exists()
+        cluster.remove_keys()  # as a command does that is interrupted
+        assert not (run / cluster.KEYS).exists()
 
 
 def test_a_file_for_a_ledger_is_for_one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,11 +267,46 @@ def test_a_stage_without_a_model_gives_on_dask_what_it_gives_here(on_dask: tuple
     for name, runner in (("here", beam_options()), ("dask", on_dask)):
         folder = tmp_path / name
         folder.mkdir()
-        with beam_pipeline(folder, runner) as begin:
+        with beam_pipeline(folder, runner, Patience()) as begin:
             _build(begin, folder)
     for file in ("totals", "joined", "grouped", "calls"):
         assert (tmp_path / "dask" / file).read_text() == (tmp_path / "here" / file).read_text(), file
     assert "('a', 5, 16)" in (tmp_path / "here" / "totals").read_text()
+
+
+@pytest.fixture
+def without_workers() -> Iterator[tuple[str, ...]]:
+    place: dict[str, Any] = {"processes": False, "dashboard_address": None, "host": "127.0.0.1", "protocol": "tcp://"}
+    with distributed.LocalCluster(n_workers=0, silence_logs=50, **place) as here:
+        yield ("--runner=dask", f"--scheduler={here.scheduler_address}")
+
+
+@pytest.mark.timeout(60)
+def test_a_stage_without_a_model_waits_for_workers_as_long_as_the_preset_says(
+    without_workers: tuple[str, ...], tmp_path: Path
+) -> None:
+    began = time.monotonic()
+    with (
+        pytest.raises(ClusterError, match=r"no worker for 0\.5 s; start some, then run the same command again"),
+        beam_pipeline(tmp_path, without_workers, Patience(start_s=0.5)) as begin,
+    ):
+        begin.spread("Words", ["a"]).map("Upper", str.upper)
+    assert time.monotonic() - began >= 0.5
+
+
+def test_a_worker_that_stands_still_in_a_stage_without_a_model_is_taken_away_when_the_preset_says(
+    on_dask: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(dask_jobs, "_silent", lambda workers, seen, silence_s, now: asked.append(silence_s) or [])
+    with beam_pipeline(tmp_path, on_dask, Patience(silence_s=0.1)) as begin:
+        begin.spread("Words", ["a"]).map("Rest", _rest)
+    assert set(asked) == {0.1}
+
+
+def _rest(word: str) -> str:
+    time.sleep(0.5)
+    return word
 
 
 def test_keys_meet_whatever_process_they_come_from() -> None:

@@ -105,6 +105,9 @@ def test_what_a_kill_left_is_removed(finished_run: FinishedRun, name: str) -> No
     (finished_run.folder / name).write_text("half")
     OwnFiles(finished_run.folder, MCTS).remove_leftovers()
     assert contents(finished_run.folder) == before
+    (finished_run.folder / name).write_text("half")  # by a worker that was killed while the command went on
+    OwnFiles(finished_run.folder, MCTS).remove_orphans(finished_run.settings)
+    assert contents(finished_run.folder) == before
 
 
 @pytest.mark.parametrize("killed", ["run.json", "inputs only", "staged"])

@@ -1,0 +1,212 @@
+"""How many calls a server takes at a time, and how many a second: what is learned of it from what it refuses.
+
+Arithmetic alone, told the time in seconds on any clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+
+_START = 32
+_CUT = 0.7
+_CALM_CUT = 0.9
+"""How far each cut lowers the size up to which a window grows fast: less than the window, which so comes back soon."""
+_FEWEST_SLOTS, _MOST_TRIPS = 8, 64.0
+"""Of fewer calls, the same number is under way by chance."""
+
+_ENOUGH, _SHORT_S = 4, 0.5
+"""Calls admitted between two refusals from which a rate is worth an estimate; in a shorter time than that, they came
+out of the server's reserve, and tell nothing about its rate."""
+_KEPT_BELOW, _FEW = 0.99, 0.05
+"""Share of the estimated rate that is used; of calls of a spell, that are not many."""
+_RATE_CUT, _DEEPEST_RATE_CUT = 0.95, 0.8
+"""A refusal lowers a known rate by something between these: any one estimate may be wrong, in either direction."""
+_RESERVE_USED = 0.7
+"""Share of the server's reserve that is sent at once after a pause."""
+_DOUBLINGS_PER_S = 2.0
+_SURE_S, _UNSURE_S, _SUREST_S = 20.0, 6.0, 240.0
+"""After so long without a refusal the pace has doubled, by how good the estimate was; longer with each that agrees."""
+_LONGEST_GROWTH_S = 300.0
+_REMEMBERED = 4096
+"""Sendings of a spell."""
+
+
+class CallWindow:
+    """How many calls may be under way: grows by addition, is cut by multiplication, at most once a round trip.
+
+    A server that refuses time and again when as many are under way has that many slots, and is not too fast asked. Then
+    all of them are used, and one more is tried at growing intervals.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._size = float(min(_START, most))
+        self._calm = math.inf
+        """The size up to which it grows fast: somewhat below the one at which trouble began."""
+        self._last_cut = -math.inf
+        self._full = self._full_before = 0
+        """How many others were under way at the last refusal, of those that belong together; and at the one before."""
+        self.is_counted = False
+        """The server has slots."""
+        self._trips = 1.0
+        """Round trips until one more is tried than it has."""
+
+    @property
+    def size(self) -> int:
+        """Calls at a time, from 1 on."""
+        return int(self._size)
+
+    def grow(self) -> None:
+        """A call succeeded: one more below the size at which trouble began, one more a round trip above it."""
+        step = 1.0 if self._size < self._calm and not self.is_counted else 1.0 / (self._size * self._trips)
+        self._size = min(float(self._most), self._size + step)
+
+    def cut(self, *, sent_at: float, now: float, others: int) -> bool:
+        """A call sent at `sent_at` was refused while others were under way. False when that is no news: it was sent
+        before the last cut, or tells once more how many slots there are."""
+        if sent_at <= self._last_cut:
+            self._full = min(self._full, others)
+            return False
+        slots, seen = sorted((self._full_before, self._full))
+        self.is_counted = slots >= _FEWEST_SLOTS and min(others, slots) >= seen - 1
+        self._full_before, self._full, self._last_cut = self._full, others, now
+        if self.is_counted:
+            self._size, self._trips = float(slots), min(_MOST_TRIPS, 2 * self._trips)
+            return False
+        self._trips = 1.0
+        if self._size > 1:
+            trouble = self._size if self._calm == math.inf else max(self._size, self._calm)
+            self._size = max(1.0, self._size * _CUT)
+            self._calm = max(self._size, trouble * _CALM_CUT)
+        return True
+
+
+@dataclass(slots=True)
+class Spell:
+    """What was sent between two refusals, pauses left out."""
+
+    refused_before: float
+    """When the refusal before it came; the first spell has none before it."""
+    began: float = math.nan
+    times: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    """Of the last sendings."""
+    sent: int = 0
+    refused: int = 0
+    unwarned: float = 0.0
+    """Sent before the word of the first refusal came: each of them may be refused, too."""
+
+    @property
+    def admitted(self) -> int:
+        """Calls that the server took."""
+        return self.sent - self.refused
+
+    @property
+    def seconds(self) -> float:
+        """From the first sending to the last."""
+        return self.times[-1] - self.began if self.sent else 0.0
+
+    def steepest(self, reserve: int, until: float) -> float:
+        """The highest rate at which calls were taken beyond a reserve, from whatever moment on until then.
+
+        A server of that reserve permits no less, and no more if the reserve was full at that moment and empty then. A
+        mean of the whole spell is too low: where less was sent than permitted, the reserve ran over.
+        """
+        before = [at for at in self.times if at < until]
+        spans = ((n - reserve, until - at) for n, at in enumerate(reversed(before), 1))
+        return max((n / seconds for n, seconds in spans if n > 0 and seconds >= _SHORT_S), default=0.0)
+
+
+class Pacer:
+    """Spaces sends so that a limit on the rate is used and not run into.
+
+    Nothing is spaced until a server refuses. A server is taken to keep a reserve that fills at the permitted rate up to
+    a size (a token bucket; a fixed window is near enough): what went through at once before the first refusal was the
+    reserve, what goes through after it beyond the reserve is the rate. The estimate grows slowly, then faster and
+    faster, so that a limit that was raised, or was none, is found out.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._spell = Spell(refused_before=now)
+        self._ended: Spell | None = None
+        self._rate = math.inf
+        """Sends a second at the beginning of the spell."""
+        self._searching = False
+        """The rate doubles twice a second until the next refusal."""
+        self._doubles_s = _SURE_S
+        self._reserve = 0
+        """Calls that the server took at once when it was rested."""
+        self._rate_at_refusal = math.inf
+        self._seen = 0.0
+        """The rate that the spell which was refused has shown."""
+        self._credit, self._credited_at = 0.0, now
+
+    def ready_at(self, now: float) -> float:
+        """When the next call may be sent; `now` when it may be sent at once."""
+        if self._ended is not None:
+            self._learn(self._ended)
+            self._ended = None
+        if self._rate == math.inf:
+            return now
+        rate = self.rate(now)
+        most = 2.0 if self._searching else max(2.0, _RESERVE_USED * self._reserve)
+        self._credit = min(most, self._credit + rate * (now - self._credited_at))
+        self._credited_at = now
+        return now if self._credit >= 1 else now + (1 - self._credit) / rate
+
+    def rate(self, now: float) -> float:
+        """Sends a second at present; infinite while no limit is known."""
+        seconds = min(_LONGEST_GROWTH_S, now - self._spell.began) if self._spell.sent else 0.0
+        if self._searching:
+            return self._rate * 2 ** min(60.0, _DOUBLINGS_PER_S * seconds)
+        return self._rate * (1.0 + (seconds / self._doubles_s) ** 3)
+
+    def sent(self, now: float) -> Spell:
+        """A call is sent. Its refusal, if it comes, belongs to the spell returned."""
+        spell = self._spell
+        if not spell.sent:
+            spell.began = now
+        spell.sent += 1
+        spell.times.append(now)
+        self._credit -= 1
+        return spell
+
+    def refused(self, now: float, spell: Spell, sent_at: float) -> None:
+        """A call of this spell was refused by a limit. A pause is to follow: the reserve fills meanwhile."""
+        spell.refused += 1
+        if spell is self._spell:
+            self._rate_at_refusal, self._seen = self.rate(now), spell.steepest(self._reserve, sent_at)
+            spell.unwarned = min(spell.sent, self._rate_at_refusal * (now - sent_at))
+            self._ended, self._spell = spell, Spell(refused_before=now)
+            self._credit, self._credited_at = 0.0, now
+
+    def _learn(self, spell: Spell) -> None:
+        """Set the rate for the next spell from the one that a refusal ended."""
+        if spell.admitted < _ENOUGH:
+            self._rate, self._searching = math.inf, False
+        elif self._rate == math.inf and spell.seconds < _SHORT_S:
+            self._reserve = spell.admitted
+            self._rate, self._searching = 2.0 * self._reserve, True
+        elif spell.admitted < spell.refused:
+            self._rate, self._searching = math.inf, False
+        else:
+            self._estimate(spell)
+
+    def _estimate(self, spell: Spell) -> None:
+        """What went through beyond the reserve; no less than what went through with the pause before it counted.
+
+        Of a short spell, or one that ended in a heap of refusals (calls arrived together), the reserve is most. Then a
+        known rate is lowered by little, and one that is sought is sought once more.
+        """
+        beyond, before = spell.admitted - self._reserve, self._rate
+        is_sure = beyond >= self._reserve and spell.refused <= _FEW * spell.sent + spell.unwarned
+        rate = _KEPT_BELOW * (self._seen or (beyond / spell.seconds if spell.seconds > 0 else math.inf))
+        rate = min(rate, _RATE_CUT * self._rate_at_refusal)
+        if not self._searching and self._rate < math.inf:
+            rate = max(rate, self._rate * (_DEEPEST_RATE_CUT if is_sure else _RATE_CUT))
+        with_pause = spell.times[-1] - spell.refused_before
+        self._rate = max(rate, spell.admitted / with_pause) if with_pause > 0 else rate
+        agrees = is_sure and not self._searching and _RATE_CUT * before <= self._rate
+        self._searching = self._searching and not is_sure
+        self._doubles_s = min(_SUREST_S, 2 * self._doubles_s) if agrees else _SURE_S if is_sure else _UNSURE_S
