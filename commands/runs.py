@@ -160,7 +160,10 @@ def _shared(
     max_tokens: MaxTokens = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost.")] = False,
     preview: Annotated[
-        bool, typer.Option("--preview", help="Make and show about three rows; with --out, their replies are kept.")
+        bool,
+        typer.Option(
+            "--preview", help="Make and show about three rows right here; with --out, their replies are kept."
+        ),
     ] = False,
     redo: RedoOption = None,
     replace: Replace = False,
