@@ -32,7 +32,7 @@ from trailforge.pipelines.datasets import dataset_of, load_dataset
 from trailforge.pipelines.engine.cluster import check_workers, open_cluster, read_cluster
 from trailforge.pipelines.engine.files import exclusive, output_errors
 from trailforge.pipelines.engine.model_stage import check_servers
-from trailforge.pipelines.engine.progress import begin_progress, count_shown, show_progress
+from trailforge.pipelines.engine.progress import begin_progress, count_shown, show_progress, with_clock
 from trailforge.pipelines.engine.runners import LOCAL, beam_options, check_runner
 from trailforge.pipelines.engine.shards import Shard, drop_receipts, missing_shards
 from trailforge.pipelines.runs.config import EMBEDDED, RunConfig
@@ -304,7 +304,7 @@ def _leave(number: int, _: FrameType | None) -> None:
 
 def print_note(line: str) -> None:
     """Print a line for people, who may pipe what a command prints elsewhere."""
-    print(line, file=sys.stderr, flush=True)
+    print(line if sys.stderr.isatty() else with_clock(line), file=sys.stderr, flush=True)
 
 
 def prepare(

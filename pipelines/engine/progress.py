@@ -17,6 +17,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,26 @@ def show_progress(
         watcher.join()
 
 
+def with_clock(line: str) -> str:
+    """A line for a file, which is read later: with the time, by this machine's clock."""
+    return f"{datetime.now():%Y-%m-%d %H:%M:%S}  {line}"
+
+
+@dataclass(slots=True)
+class _Lines:
+    """What stands in a file in the place of a bar: a line now and then, and none that says what the last one did."""
+
+    console: Console
+    last: str = ""
+    next_at: float = 0.0
+
+    def tell(self, line: str, *, at_once: bool) -> None:
+        now = time.monotonic()
+        if line != self.last and (at_once or now >= self.next_at):
+            self.console.print(with_clock(line), highlight=False, soft_wrap=True)
+            self.last, self.next_at = line, now + _LINE_EVERY_S
+
+
 def count_shown(items: Iterable[Any], what: str, total: int) -> Iterable[Any]:
     """The items, counted on the terminal as they pass."""
     console = Console(stderr=True)
@@ -241,23 +262,21 @@ def count_shown(items: Iterable[Any], what: str, total: int) -> Iterable[Any]:
 def show_parts() -> Iterator[Callable[[str, int, int], None]]:
     """Show work in parts: the block calls what it gets with a part's name, how much is done, and of how much.
 
-    A bar for each part on a terminal; else a line when a part begins and one every half minute.
+    A bar for each part on a terminal; else a line when a part begins and, where it got on, one every half minute.
     """
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         tasks: dict[str, TaskID] = {}
-        next_line = 0.0
+        lines = _Lines(console)
 
         def report(name: str, done: int, total: int) -> None:
-            nonlocal next_line
             shown, is_new = name.replace("_", " "), name not in tasks
             if is_new:
                 tasks[name] = bars.add_task(shown, total=total)
             bars.update(tasks[name], completed=done)
-            if not console.is_terminal and (is_new or time.monotonic() >= next_line):
-                console.print(f"{shown} {done:,}/{total:,}", highlight=False, soft_wrap=True)
-                next_line = time.monotonic() + _LINE_EVERY_S
+            if not console.is_terminal:
+                lines.tell(f"{shown} {done:,}/{total:,}", at_once=is_new)
 
         yield report
 
@@ -295,7 +314,7 @@ class _Watch:
             TimeRemainingColumn(),
         )
         status = Text()
-        next_report = next_line = time.monotonic()
+        next_report, lines = time.monotonic(), _Lines(console)
         live = Live(Group(bar, status), console=console, refresh_per_second=4)
         with live if is_terminal else contextlib.nullcontext():
             task = bar.add_task(self.unit, total=self.total, completed=self.done_before)
@@ -307,10 +326,8 @@ class _Watch:
                 if self.report and (is_last or now >= next_report):
                     self.report(min(100.0, 100 * done / max(1, self.total)))
                     next_report = now + _REPORT_EVERY_S
-                if not is_terminal and (is_last or now >= next_line):
-                    line = f"{self.unit} {done}/{self.total}  {status.plain}"
-                    console.print(line, highlight=False, soft_wrap=True)
-                    next_line = now + _LINE_EVERY_S
+                if not is_terminal:
+                    lines.tell(f"{self.unit} {done}/{self.total}  {status.plain}", at_once=is_last)
                 if is_last:
                     return
 
