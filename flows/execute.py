@@ -25,6 +25,7 @@ from rich.console import Console
 from trailforge.flows import stop_server
 from trailforge.flows.configuration import configuration_of, find_begun_as, leave_out, manifest_of, with_redo
 from trailforge.flows.given import check_given, check_out
+from trailforge.flows.run_log import RunLog
 from trailforge.inference import Caps
 from trailforge.inference.packaged import EMBEDDED_CONTEXT, EMBEDDED_SLOTS, open_server
 from trailforge.pipelines.dataset import DataSet, Stage, StageRun, resolve
@@ -163,19 +164,22 @@ def execute(request: RunRequest, driver: Driver | None = None) -> Manifest:
         )
         if finished is not None:
             return finished
-        planned = planned_stages(dataset, out, settings)
-        if not is_complete(out, planned):
-            stages = [each.stage for each in planned]
-            with contextlib.ExitStack() as serving:
-                serving.enter_context(at_once())
-                arguments = serving.enter_context(open_cluster(cluster, out.absolute())) if cluster else runner
-                check_reachable(config, arguments, asks_model=any(stage.asks_model for stage in stages))
-                for stage in stages:
-                    if stage.asks_model and config.model.url == EMBEDDED:
-                        config = serving.enter_context(embedded_model(config))
-                    driver.run_stage(StageToRun(stage, dataset, out, settings, config, request.preset, arguments))
-        own.remove_orphans(settings)
-        manifest = finish_run(out, settings, dataset, seconds=time.monotonic() - started)
+        log = RunLog(out, settings.run_id)
+        with log.run(dataset.name, request.preset):
+            planned = planned_stages(dataset, out, settings)
+            if not is_complete(out, planned):
+                stages = [each.stage for each in planned]
+                with contextlib.ExitStack() as serving:
+                    serving.enter_context(at_once(log.stop))
+                    arguments = serving.enter_context(open_cluster(cluster, out.absolute())) if cluster else runner
+                    check_reachable(config, arguments, asks_model=any(stage.asks_model for stage in stages))
+                    for stage in stages:
+                        if stage.asks_model and config.model.url == EMBEDDED:
+                            config = serving.enter_context(embedded_model(config))
+                        driver.run_stage(StageToRun(stage, dataset, out, settings, config, request.preset, arguments))
+            own.remove_orphans(settings)
+            manifest = finish_run(out, settings, dataset, seconds=time.monotonic() - started)
+            log.end(manifest, time.monotonic() - started)
     driver.publish(manifest)
     return manifest
 
@@ -258,7 +262,9 @@ def at_work(task: StageToRun, report: Callable[[float], None] | None = None) -> 
     drop_receipts(out, waiting[this.name])
     shards = this.shards or ()
     unit = this.unit if len(planned) == 1 else f"{this.name}: {this.unit}"
-    with show_progress(out, unit, shards, counts_items=task.stage.asks_model, report=report):
+    log = RunLog(out, task.settings.run_id)
+    shown = show_progress(out, unit, shards, counts_items=task.stage.asks_model, report=report)
+    with log.stage(this.name, shards), shown:
         yield StageRun(
             folder=out,
             settings=task.settings,
@@ -282,12 +288,20 @@ def is_mendable(error: object) -> bool:
 
 
 @contextlib.contextmanager
-def at_once() -> Iterator[None]:
-    """In the block, Ctrl-C and SIGTERM end the process with exit code 130 or 143. Ledger and shards survive that."""
+def at_once(tell: Callable[[], None]) -> Iterator[None]:
+    """In the block, Ctrl-C and SIGTERM end the process with exit code 130 or 143. Ledger and shards survive that.
+
+    `tell` is called before.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    earlier = {number: signal.signal(number, _leave) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def leave(number: int, _: FrameType | None) -> None:
+        tell()
+        _leave(number)
+
+    earlier = {number: signal.signal(number, leave) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
@@ -295,7 +309,7 @@ def at_once() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _leave(number: int, _: FrameType | None) -> None:
+def _leave(number: int) -> None:
     Console(stderr=True).show_cursor(True)  # which a progress bar had hidden
     print(STOPPED, file=sys.stderr, flush=True)
     stop_server()
