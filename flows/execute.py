@@ -142,6 +142,10 @@ class Driver:
                 print_note(f"{error}; trying again in {RETRY_AFTER_S:g} s")
             time.sleep(RETRY_AFTER_S)
 
+    def listen(self) -> contextlib.AbstractContextManager[None]:
+        """The block is a run, whose log may be told elsewhere, too."""
+        return contextlib.nullcontext()
+
     def publish(self, manifest: Manifest) -> None:
         """Show the figures of a run that has just been finished."""
 
@@ -165,7 +169,7 @@ def execute(request: RunRequest, driver: Driver | None = None) -> Manifest:
         if finished is not None:
             return finished
         log = RunLog(out, settings.run_id)
-        with log.run(dataset.name, request.preset):
+        with driver.listen(), log.run(dataset.name, request.preset):
             planned = planned_stages(dataset, out, settings)
             if not is_complete(out, planned):
                 stages = [each.stage for each in planned]
