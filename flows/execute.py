@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -32,8 +31,9 @@ from trailforge.pipelines.dataset import DataSet, Stage, StageRun, resolve
 from trailforge.pipelines.datasets import dataset_of, load_dataset
 from trailforge.pipelines.engine.cluster import check_workers, open_cluster, read_cluster
 from trailforge.pipelines.engine.files import exclusive, output_errors
+from trailforge.pipelines.engine.log_lines import print_line
 from trailforge.pipelines.engine.model_stage import check_servers
-from trailforge.pipelines.engine.progress import begin_progress, count_shown, show_progress, with_clock
+from trailforge.pipelines.engine.progress import begin_progress, count_shown, show_progress
 from trailforge.pipelines.engine.runners import LOCAL, beam_options, check_runner
 from trailforge.pipelines.engine.shards import Shard, drop_receipts, missing_shards
 from trailforge.pipelines.runs.config import EMBEDDED, RunConfig
@@ -315,14 +315,14 @@ def at_once(tell: Callable[[], None]) -> Iterator[None]:
 
 def _leave(number: int) -> None:
     Console(stderr=True).show_cursor(True)  # which a progress bar had hidden
-    print(STOPPED, file=sys.stderr, flush=True)
+    print_line("note", STOPPED)
     stop_server()
     os._exit(128 + number)
 
 
 def print_note(line: str) -> None:
     """Print a line for people, who may pipe what a command prints elsewhere."""
-    print(line if sys.stderr.isatty() else with_clock(line), file=sys.stderr, flush=True)
+    print_line("note", line)
 
 
 def prepare(

@@ -7,16 +7,16 @@ JSON in the run's folder. Later starts of the run go on in the same file; nothin
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from trailforge.inference import Usage
+from trailforge.pipelines.engine.log_lines import is_json, json_line
 from trailforge.pipelines.engine.progress import FOLDER
 from trailforge.pipelines.engine.shards import Shard, load_receipt, receipt_path
 from trailforge.pipelines.runs.accounting import add_up
@@ -69,13 +69,14 @@ class RunLog:
         self._tell("run_stopped", "stopped by a signal", logging.WARNING)
 
     def _tell(self, event: str, said: str, level: int = logging.INFO, **fields: Any) -> None:
-        told = {"event": event, "run": self.run_id, **fields}
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = {"time": now, "level": logging.getLevelName(level).lower(), **told, "message": said}
+        line = json_line(event, said, level, run=self.run_id, **fields)
+        if is_json():
+            print(line, file=sys.stderr, flush=True)
         with contextlib.suppress(OSError):
             (self.folder / LOG).parent.mkdir(parents=True, exist_ok=True)
             with (self.folder / LOG).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                file.write(f"{line}\n")
+        told = {"event": event, "run": self.run_id, **fields}
         # Not by `log`: the command line silences what libraries say there.
         LOGGER.handle(LOGGER.makeRecord(LOGGER.name, level, __file__, 0, said, (), None, extra={"fields": told}))
 

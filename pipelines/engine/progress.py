@@ -10,14 +10,12 @@ import json
 import logging
 import os
 import re
-import sys
 import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +34,7 @@ from rich.progress import (
 from rich.text import Text
 
 from trailforge.pipelines.engine.files import plain_files
+from trailforge.pipelines.engine.log_lines import print_line, shows_bars
 from trailforge.pipelines.engine.shards import SHARD_NAMES, Shard, SupportCount, missing_shards
 from trailforge.schemas import parse_json
 from trailforge.schemas.errors import NOTICE
@@ -232,30 +231,24 @@ def show_progress(
         watcher.join()
 
 
-def with_clock(line: str) -> str:
-    """A line for a file, which is read later: with the time, by this machine's clock."""
-    return f"{datetime.now():%Y-%m-%d %H:%M:%S}  {line}"
-
-
 @dataclass(slots=True)
 class _Lines:
     """What stands in a file in the place of a bar: a line now and then, and none that says what the last one did."""
 
-    console: Console
     last: str = ""
     next_at: float = 0.0
 
-    def tell(self, line: str, *, at_once: bool) -> None:
+    def tell(self, line: str, done: int, total: int, *, at_once: bool) -> None:
         now = time.monotonic()
         if line != self.last and (at_once or now >= self.next_at):
-            self.console.print(with_clock(line), highlight=False, soft_wrap=True)
+            print_line("progress", line, done=done, total=total)
             self.last, self.next_at = line, now + _LINE_EVERY_S
 
 
 def count_shown(items: Iterable[Any], what: str, total: int) -> Iterable[Any]:
     """The items, counted on the terminal as they pass."""
     console = Console(stderr=True)
-    return track(items, what, total=total, console=console, disable=not console.is_terminal)
+    return track(items, what, total=total, console=console, disable=not shows_bars())
 
 
 @contextlib.contextmanager
@@ -266,17 +259,17 @@ def show_parts() -> Iterator[Callable[[str, int, int], None]]:
     """
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+    with Progress(*columns, console=console, transient=True, disable=not shows_bars()) as bars:
         tasks: dict[str, TaskID] = {}
-        lines = _Lines(console)
+        lines = _Lines()
 
         def report(name: str, done: int, total: int) -> None:
             shown, is_new = name.replace("_", " "), name not in tasks
             if is_new:
                 tasks[name] = bars.add_task(shown, total=total)
             bars.update(tasks[name], completed=done)
-            if not console.is_terminal:
-                lines.tell(f"{shown} {done:,}/{total:,}", at_once=is_new)
+            if not shows_bars():
+                lines.tell(f"{shown} {done:,}/{total:,}", done, total, at_once=is_new)
 
         yield report
 
@@ -304,7 +297,7 @@ class _Watch:
         self.enough = next((shard.rows for shard in self.waiting), 0)
 
     def run(self) -> None:
-        console, is_terminal = Console(stderr=True), sys.stderr.isatty()
+        is_terminal = shows_bars()
         bar = Progress(
             TextColumn(f"[bold]{self.unit}"),
             BarColumn(),
@@ -314,8 +307,8 @@ class _Watch:
             TimeRemainingColumn(),
         )
         status = Text()
-        next_report, lines = time.monotonic(), _Lines(console)
-        live = Live(Group(bar, status), console=console, refresh_per_second=4)
+        next_report, lines = time.monotonic(), _Lines()
+        live = Live(Group(bar, status), console=Console(stderr=True), refresh_per_second=4)
         with live if is_terminal else contextlib.nullcontext():
             task = bar.add_task(self.unit, total=self.total, completed=self.done_before)
             while True:
@@ -327,7 +320,8 @@ class _Watch:
                     self.report(min(100.0, 100 * done / max(1, self.total)))
                     next_report = now + _REPORT_EVERY_S
                 if not is_terminal:
-                    lines.tell(f"{self.unit} {done}/{self.total}  {status.plain}", at_once=is_last)
+                    line = f"{self.unit} {done}/{self.total}  {status.plain}"
+                    lines.tell(line, done, self.total, at_once=is_last)
                 if is_last:
                     return
 

@@ -235,7 +235,7 @@ def test_a_run_of_a_deployment_leaves_rows_and_artifacts(site: Site, nights: Nig
     runs = {"flow_run_id": {"any_": [nights.beside]}, "level": {"ge_": 20}}
     told = [each["message"] for each in site.ask("logs/filter", logs=runs)]
     assert [said for said in told if said.startswith("finished: ")], told
-    assert nights.log.count("| finished: ") == sum("finished: " in said for said in nights.log.splitlines()) > 0
+    assert "finished: " in nights.log and "trailforge.run" not in nights.log, "a worker prints it twice"
     assert SECRET not in nights.log
     assert not [path for path in site.home.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
 
