@@ -48,11 +48,13 @@ class PrefectDriver(Driver):
         """Tell what happens in Prefect's log, and in no other: a worker prints both."""
         handler = _ToPrefect()
         LOGGER.addHandler(handler)
+        LOGGER.setLevel(logging.INFO)
         LOGGER.propagate = False
         try:
             yield
         finally:
             LOGGER.propagate = True
+            LOGGER.setLevel(logging.NOTSET)
             LOGGER.removeHandler(handler)
 
     def run_stage(self, task: StageToRun) -> None:

@@ -76,9 +76,7 @@ class RunLog:
             (self.folder / LOG).parent.mkdir(parents=True, exist_ok=True)
             with (self.folder / LOG).open("a", encoding="utf-8") as file:
                 file.write(f"{line}\n")
-        told = {"event": event, "run": self.run_id, **fields}
-        # Not by `log`: the command line silences what libraries say there.
-        LOGGER.handle(LOGGER.makeRecord(LOGGER.name, level, __file__, 0, said, (), None, extra={"fields": told}))
+        LOGGER.log(level, said, extra={"fields": {"event": event, "run": self.run_id, **fields}})
 
 
 def _fault(error: Exception) -> dict[str, str]:

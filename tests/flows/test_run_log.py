@@ -130,10 +130,14 @@ def test_a_run_that_is_stopped_says_so(request_: RunRequest, tmp_path: Path) -> 
     words = ["mcts-trajectories", "--questions", request_.files[0], "--preset", request_.preset, "--out", request_.out]
     with running(latency=0.5) as slow:
         command = [sys.executable, "-m", "trailforge", *map(str, words), "--model", slow]
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         until = time.monotonic() + 200
         while not (request_.out / LOG).exists() and time.monotonic() < until:
             time.sleep(0.1)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(100) == 128 + signal.SIGTERM
+        _, told = process.communicate(timeout=100)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "trailforge.run" not in told and told.count("stopped; the same command") == 1, (
+        "what a person reads is told once"
+    )
     assert [each["event"] for each in events(request_.out)] == ["run_began", "run_stopped"]
