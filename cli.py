@@ -106,17 +106,17 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(args=arguments, prog_name="trailforge")
     except TrailforgeError as error:
-        _end(f"error: {error}", error.exit_code)
+        _end(str(error), error.exit_code)
     except ImportError as error:
         if (missing := missing_package(error)) is None:
             raise
-        _end(f"error: {missing}", missing.exit_code)
+        _end(str(missing), missing.exit_code)
     except KeyboardInterrupt:
-        _end("stopped; the same command goes on from here", _INTERRUPTED)
+        _end("stopped; the same command goes on from here", _INTERRUPTED, is_error=False)
     except RuntimeError as error:  # Prefect's, of no kind of its own, when its server does not answer
         if (silent := _silent_prefect(error)) is None:
             raise
-        _end(f"error: {silent}", silent.exit_code)
+        _end(str(silent), silent.exit_code)
 
 
 def _silent_prefect(error: RuntimeError) -> TrailforgeError | None:
@@ -145,9 +145,14 @@ def _quiet() -> None:
         logging.disable(logging.ERROR)
 
 
-def _end(line: str, exit_code: int) -> None:
+def _end(said: str, exit_code: int, *, is_error: bool = True) -> None:
     """Print and leave at once: worker threads that still wait for a server must not hold the process."""
-    print(visible(line), file=sys.stderr)  # a server, a feed or a file may have had its say in it
+    from trailforge.pipelines.engine.log_lines import is_json, json_line
+
+    text = f"error: {said}" if is_error else said
+    if is_json():
+        text = json_line("end", said, logging.ERROR if is_error else logging.WARNING, exit_code=exit_code)
+    print(visible(text), file=sys.stderr)  # a server, a feed or a file may have had its say in it
     if "trailforge.flows" in sys.modules:
         from trailforge.flows import stop_server
 

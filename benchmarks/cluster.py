@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, help="permitted calls a second")
     parser.add_argument("--slots", type=int, help="permitted calls in flight")
     parser.add_argument("--burst", type=int, default=20)
-    parser.add_argument("--latency", type=float, help="seconds a call (default: 1, with a limit 0.05)")
+    parser.add_argument("--latency", type=float, help="seconds a call (default: 1, with --rate 0.05)")
     parser.add_argument("--seconds", type=float, default=20.0, help="that a case takes at the least")
     parser.add_argument("--workers", type=int, nargs="+", help="default: 1 2 4, with a limit 4")
     parser.add_argument("--in-flight", type=int, default=64, help="`model.max_in_flight`, over all workers")

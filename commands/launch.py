@@ -105,34 +105,36 @@ def _launch(
     submit: bool,
     print_files: bool,
 ) -> None:
-    from trailforge.launching.config import LaunchConfig
+    from trailforge.launching.config import LaunchConfig, pods_name
     from trailforge.launching.submit import launch_folder, submit_run, submit_training, write_launch
 
+    if print_files and submit:
+        raise InvalidInput("--print only shows the files: leave one of them out", field="--submit")
     config = read_settings(LaunchConfig, settings)
     given = _read_command(context, words)
     out = given.get("out")
     if out is None:
         raise InvalidInput("needed, as the folder of what is made", field="--out")
-    is_training = "launcher" in given
-    folder = (into or (launch_folder(out) if cluster == "slurm" else Path(f"{config.name}-launch"))).absolute()
+    is_training, name = "launcher" in given, pods_name(config, str(out))
+    folder = (into or (launch_folder(out) if cluster == "slurm" else Path(f"{name}-launch"))).absolute()
     files = _render(cluster, words, given, config, folder)
     if print_files:
-        for name, text in files.items():
-            print(f"# --- {folder / name}\n{text}")
+        for file, text in files.items():
+            print(f"# --- {folder / file}\n{text}")
         return
     write_launch(files, folder)
-    for name in files:
-        print(folder / name)
+    for file in files:
+        print(folder / file)
     if submit and is_training:
         submit_training(words, cluster, config, folder)
     elif submit:
-        submit_run(cluster, config, folder)
+        submit_run(cluster, str(out), config, folder)
     else:
         by_hand = "sbatch" if cluster == "slurm" else "kubectl apply -f"
         print(f"not submitted: --submit does it, or {by_hand} {folder / next(iter(files))}")
     if cluster == "k8s" and not is_training:
-        print(f"logs: kubectl logs --namespace {config.namespace} --follow job/{config.name}")
-        parts = f"statefulset,deployment --selector app.kubernetes.io/instance={config.name}"
+        print(f"logs: kubectl logs --namespace {config.namespace} --follow job/{name}")
+        parts = f"statefulset,deployment --selector app.kubernetes.io/instance={name}"
         print(f"after its end, to free devices: kubectl delete --namespace {config.namespace} {parts}")
 
 
@@ -200,6 +202,7 @@ def _run_to_launch(words: list[str], given: dict[str, Any], *, is_here: bool) ->
         is_named=given["model"] is not None,
         server=server,
         served=model.name,
+        ledger=content.get("ledger", ""),
     )
 
 

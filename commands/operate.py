@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trailforge.commands.options import Cluster, Model, ModelName, RunFolder
+from trailforge.commands.options import Cluster, LogFormat, Model, ModelName, RunFolder
 from trailforge.schemas import InvalidInput, NotReady
 from trailforge.schemas.text import visible
 
@@ -151,6 +151,12 @@ def doctor(
         raise typer.Exit(NotReady.exit_code)
 
 
+_Makes = Annotated[str, typer.Option(help="nightly, or a YAML file that lists data sets with their presets.")]
+_Bands = Annotated[
+    str | None, typer.Option(help="nightly, or a YAML file. Figures outside their bands end with code 12.")
+]
+
+
 def nightly_command(
     documents: _Documents,
     out: Annotated[Path, typer.Option(help="Root folder; each window gets a folder DAY in it.")],
@@ -158,9 +164,7 @@ def nightly_command(
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Day of the window. Default: today, in UTC.")
     ] = None,
     window_days: Annotated[int, typer.Option(min=1, help="Number of days before it whose documents are used.")] = 1,
-    makes: Annotated[
-        str, typer.Option(help="nightly, or a YAML file that lists data sets with their presets.")
-    ] = "nightly",
+    makes: _Makes = "nightly",
     kg: _Kg = None,
     model: Model = None,
     model_name: ModelName = None,
@@ -169,9 +173,7 @@ def nightly_command(
     distractors: Annotated[int, typer.Option(min=0, help="Paragraphs added to each question's own.")] = 16,
     benchmark: _Benchmark = None,
     verdicts: _Decisions = None,
-    bands: Annotated[
-        str | None, typer.Option(help="nightly, or a YAML file. Figures outside their bands end with code 12.")
-    ] = None,
+    bands: _Bands = None,
     max_cost: Annotated[float | None, typer.Option(min=0, help=f"Hard cap on the cost {_CAPPED}.")] = None,
     max_calls: Annotated[int | None, typer.Option(min=0, help=f"Hard cap on the model calls {_CAPPED}.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=0, help=f"Hard cap on the tokens {_CAPPED}.")] = None,
@@ -182,10 +184,14 @@ def nightly_command(
     seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
     replan: _Replan = None,
     cluster: Cluster = None,
+    log_format: LogFormat = "text",
 ) -> None:
     """Make the data sets of one window of days, after finishing those of earlier windows."""
     from trailforge.flows.nightly import nightly
     from trailforge.inference import Caps
+    from trailforge.pipelines.engine.log_lines import choose_format
+
+    choose_format(log_format)
 
     due = day.date() if day else datetime.now(UTC).date()
     with _shown(out, due):

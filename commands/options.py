@@ -125,6 +125,10 @@ Cluster = Annotated[
         help="Run on Dask: local:N (worker processes here), tls://HOST:PORT (a scheduler), or a YAML file (Slurm)."
     ),
 ]
+LogFormat = Annotated[
+    Literal["text", "json"],
+    typer.Option(envvar="TRAILFORGE_LOG_FORMAT", help="How lines on stderr are written; json: an object each."),
+]
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Use a cluster without TLS on a network: it runs what anybody sends it.")
 ]

@@ -18,6 +18,7 @@ from trailforge.commands.options import (
     BeamOptions,
     Cluster,
     Insecure,
+    LogFormat,
     MaxCalls,
     MaxCost,
     MaxTokens,
@@ -64,7 +65,10 @@ def register(app: typer.Typer) -> None:
 def _add_command(app: typer.Typer, dataset: DataSet) -> None:
     """Its parameters are what the data set takes, and what every run takes."""
 
-    def command(prefect: bool, dry_run: bool, preview: bool, **given: Any) -> None:
+    def command(prefect: bool, dry_run: bool, preview: bool, log_format: str, **given: Any) -> None:
+        from trailforge.pipelines.engine.log_lines import choose_format
+
+        choose_format(log_format)
         own = {name: _plain(given.pop(name)) for name in dataset.given}
         request = _request(dataset, own, look="--dry-run" if dry_run else "--preview" if preview else "", **given)
         if dry_run:
@@ -160,7 +164,10 @@ def _shared(
     max_tokens: MaxTokens = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost.")] = False,
     preview: Annotated[
-        bool, typer.Option("--preview", help="Make and show about three rows; with --out, their replies are kept.")
+        bool,
+        typer.Option(
+            "--preview", help="Make and show about three rows right here; with --out, their replies are kept."
+        ),
     ] = False,
     redo: RedoOption = None,
     replace: Replace = False,
@@ -168,6 +175,7 @@ def _shared(
     beam_option: BeamOptions = None,
     cluster: Cluster = None,
     insecure: Insecure = False,
+    log_format: LogFormat = "text",
     prefect: _Prefect = False,
 ) -> None:
     """What every run takes."""

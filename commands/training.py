@@ -192,7 +192,8 @@ def rl(
     print_files: _Print = False,
 ) -> None:
     """Train on the questions in the preset's protocol: the agent searches, and is paid for its episodes."""
-    if engine != "verl" and launch_elsewhere(context, launcher, launch, print_files, out):
+    is_ours = engine != "verl" or launcher is not None
+    if is_ours and launch_elsewhere(context, launcher, launch, print_files, out):
         return
     recipe = _recipe(preset, logging, seed, rollouts=rollouts, importance_weights=importance_weights)
     recipe = _searching(recipe, retrieval, encoder, query_prefix, passage_prefix, device=encoder_device)
@@ -270,8 +271,6 @@ def _train_on_verl(recipe: TrainPreset, said: Mapping[str, Any]) -> None:
     """`said`: the options of `train rl` by name."""
     from trailforge.training.exports.verl import VerlFiles, VerlOptions, start
 
-    if said["launcher"] is not None:
-        raise InvalidInput("verl runs on a Ray cluster: start this command on its first node", field="launcher")
     files = VerlFiles(
         recipe=recipe,
         options=read_settings(VerlOptions, said["engine_options"]),

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +24,7 @@ from rich.console import Console
 from trailforge.flows import stop_server
 from trailforge.flows.configuration import configuration_of, find_begun_as, leave_out, manifest_of, with_redo
 from trailforge.flows.given import check_given, check_out
+from trailforge.flows.run_log import RunLog
 from trailforge.inference import Caps
 from trailforge.inference.packaged import EMBEDDED_CONTEXT, EMBEDDED_SLOTS, open_server
 from trailforge.pipelines.dataset import DataSet, Stage, StageRun, resolve
@@ -32,6 +32,7 @@ from trailforge.pipelines.datasets import dataset_of, load_dataset
 from trailforge.pipelines.engine.attempts import await_earlier
 from trailforge.pipelines.engine.cluster import check_workers, open_cluster, read_cluster, remove_keys
 from trailforge.pipelines.engine.files import exclusive, output_errors
+from trailforge.pipelines.engine.log_lines import print_line
 from trailforge.pipelines.engine.model_stage import check_servers
 from trailforge.pipelines.engine.progress import begin_progress, count_shown, show_progress
 from trailforge.pipelines.engine.runners import LOCAL, beam_options, check_runner, is_dask
@@ -142,6 +143,10 @@ class Driver:
                 print_note(f"{error}; trying again in {RETRY_AFTER_S:g} s")
             time.sleep(RETRY_AFTER_S)
 
+    def listen(self) -> contextlib.AbstractContextManager[None]:
+        """The block is a run, whose log may be told elsewhere, too."""
+        return contextlib.nullcontext()
+
     def publish(self, manifest: Manifest) -> None:
         """Show the figures of a run that has just been finished."""
 
@@ -164,19 +169,22 @@ def execute(request: RunRequest, driver: Driver | None = None) -> Manifest:
         )
         if finished is not None:
             return finished
-        planned = planned_stages(dataset, out, settings)
-        if not is_complete(out, planned):
-            stages = [each.stage for each in planned]
-            with contextlib.ExitStack() as serving:
-                serving.enter_context(at_once())
-                arguments = serving.enter_context(open_cluster(cluster, out.absolute())) if cluster else runner
-                check_reachable(config, arguments, asks_model=any(stage.asks_model for stage in stages))
-                for stage in stages:
-                    if stage.asks_model and config.model.url == EMBEDDED:
-                        config = serving.enter_context(embedded_model(config))
-                    driver.run_stage(StageToRun(stage, dataset, out, settings, config, request.preset, arguments))
-        own.remove_orphans(settings)
-        manifest = finish_run(out, settings, dataset, seconds=time.monotonic() - started)
+        log = RunLog(out, settings.run_id)
+        with driver.listen(), log.run(dataset.name, request.preset):
+            planned = planned_stages(dataset, out, settings)
+            if not is_complete(out, planned):
+                stages = [each.stage for each in planned]
+                with contextlib.ExitStack() as serving:
+                    serving.enter_context(at_once(log.stop))
+                    arguments = serving.enter_context(open_cluster(cluster, out.absolute())) if cluster else runner
+                    check_reachable(config, arguments, asks_model=any(stage.asks_model for stage in stages))
+                    for stage in stages:
+                        if stage.asks_model and config.model.url == EMBEDDED:
+                            config = serving.enter_context(embedded_model(config))
+                        driver.run_stage(StageToRun(stage, dataset, out, settings, config, request.preset, arguments))
+            own.remove_orphans(settings)
+            manifest = finish_run(out, settings, dataset, seconds=time.monotonic() - started)
+            log.end(manifest, time.monotonic() - started)
     driver.publish(manifest)
     return manifest
 
@@ -261,7 +269,9 @@ def at_work(task: StageToRun, report: Callable[[float], None] | None = None) -> 
     drop_receipts(out, waiting[this.name])
     shards = this.shards or ()
     unit = this.unit if len(planned) == 1 else f"{this.name}: {this.unit}"
-    with show_progress(out, unit, shards, counts_items=task.stage.asks_model, report=report):
+    log = RunLog(out, task.settings.run_id)
+    shown = show_progress(out, unit, shards, counts_items=task.stage.asks_model, report=report)
+    with log.stage(this.name, shards), shown:
         yield StageRun(
             folder=out,
             settings=task.settings,
@@ -285,12 +295,20 @@ def is_mendable(error: object) -> bool:
 
 
 @contextlib.contextmanager
-def at_once() -> Iterator[None]:
-    """In the block, Ctrl-C and SIGTERM end the process with exit code 130 or 143. Ledger and shards survive that."""
+def at_once(tell: Callable[[], None]) -> Iterator[None]:
+    """In the block, Ctrl-C and SIGTERM end the process with exit code 130 or 143. Ledger and shards survive that.
+
+    `tell` is called before.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    earlier = {number: signal.signal(number, _leave) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def leave(number: int, _: FrameType | None) -> None:
+        tell()
+        _leave(number)
+
+    earlier = {number: signal.signal(number, leave) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
@@ -298,9 +316,9 @@ def at_once() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _leave(number: int, _: FrameType | None) -> None:
+def _leave(number: int) -> None:
     Console(stderr=True).show_cursor(True)  # which a progress bar had hidden
-    print(STOPPED, file=sys.stderr, flush=True)
+    print_line("note", STOPPED)
     stop_server()
     remove_keys()
     os._exit(128 + number)
@@ -308,7 +326,7 @@ def _leave(number: int, _: FrameType | None) -> None:
 
 def print_note(line: str) -> None:
     """Print a line for people, who may pipe what a command prints elsewhere."""
-    print(line, file=sys.stderr, flush=True)
+    print_line("note", line)
 
 
 def prepare(

@@ -14,7 +14,7 @@ from datetime import UTC, date
 from pathlib import Path
 from typing import Any
 
-from prefect import flow, get_run_logger, task
+from prefect import flow, get_run_logger, tags, task
 from prefect.artifacts import create_table_artifact
 from prefect.events import emit_event
 from prefect.runtime import flow_run
@@ -254,20 +254,21 @@ class _Making:
         dataset, is_first = load_dataset(make.dataset), make.input == OF_DOCUMENTS
         path = self._folder / (windows.DOCUMENTS if is_first else windows.QUESTIONS)
         given_file = [path] if dataset.files and dataset.files.many else path
-        return flow_of(make.dataset)(
-            out=self._folder / make.folder,
-            preset=make.preset,
-            model=means.model,
-            model_name=plan.model_name,
-            seed=plan.seed,
-            caps=means.caps,
-            cluster=means.cluster,
-            verdicts=self._verdicts,
-            replace_run=not is_begun(self._folder / make.folder),
-            limit=plan.most_documents if is_first else plan.most_questions,
-            **{dataset.option.removeprefix("--"): given_file},
-            **given,
-        )
+        with tags(make.dataset, plan.day):
+            return flow_of(make.dataset)(
+                out=self._folder / make.folder,
+                preset=make.preset,
+                model=means.model,
+                model_name=plan.model_name,
+                seed=plan.seed,
+                caps=means.caps,
+                cluster=means.cluster,
+                verdicts=self._verdicts,
+                replace_run=not is_begun(self._folder / make.folder),
+                limit=plan.most_documents if is_first else plan.most_questions,
+                **{dataset.option.removeprefix("--"): given_file},
+                **given,
+            )
 
     def alert_outside(self, breaches: list[Breach]) -> None:
         """Note the figures that are outside of their bands, and alert whoever listens."""

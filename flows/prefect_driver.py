@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+from collections.abc import Iterator
 from functools import partial
 
-from prefect import flow, task
+from prefect import flow, get_run_logger, task
 from prefect.artifacts import (
     create_markdown_artifact,
     create_progress_artifact,
@@ -25,13 +27,35 @@ from trailforge.flows.execute import (
     execute,
     is_mendable,
 )
+from trailforge.flows.run_log import LOGGER
 from trailforge.pipelines.cards.card import cost_table
 from trailforge.pipelines.dataset import resolve
 from trailforge.schemas import Manifest
 
 
+class _ToPrefect(logging.Handler):
+    """Into Prefect's log of the task, or else of the flow, in which something happens."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        get_run_logger().log(record.levelno, record.getMessage())
+
+
 class PrefectDriver(Driver):
     """Drives stages as Prefect's tasks. Only in a flow."""
+
+    @contextlib.contextmanager
+    def listen(self) -> Iterator[None]:
+        """Tell what happens in Prefect's log, and in no other: a worker prints both."""
+        handler = _ToPrefect()
+        LOGGER.addHandler(handler)
+        LOGGER.setLevel(logging.INFO)
+        LOGGER.propagate = False
+        try:
+            yield
+        finally:
+            LOGGER.propagate = True
+            LOGGER.setLevel(logging.NOTSET)
+            LOGGER.removeHandler(handler)
 
     def run_stage(self, task: StageToRun) -> None:
         """Run what of a stage is missing."""

@@ -17,13 +17,15 @@ from rich.table import Table
 
 from trailforge.evaluation.corpora import Corpora
 from trailforge.evaluation.folder import INDEXES, Evaluation, check_same
-from trailforge.flows.execute import RunRequest, check_inputs
+from trailforge.flows.execute import RunRequest, check_inputs, print_note
 from trailforge.flows.given import check_out
 from trailforge.inference import Caps, Prices, Usage
 from trailforge.inference.vllm.server import VllmConfig
 from trailforge.pipelines.dataset import LEDGER, DataSet, resolve
 from trailforge.pipelines.datasets import load_dataset
+from trailforge.pipelines.engine.cluster import read_cluster
 from trailforge.pipelines.engine.files import output_errors
+from trailforge.pipelines.engine.runners import LOCAL, beam_options
 from trailforge.pipelines.estimate import Estimate, StageEstimate
 from trailforge.pipelines.runs.config import EMBEDDED, ModelConfig
 from trailforge.pipelines.runs.own_files import OwnFiles
@@ -46,7 +48,7 @@ def preview(
     Replies go straight into the ledger of the folder that is named for the run, which does not pay for them again, also
     when the preview is killed. Without such a folder they are lost, unless the configuration names a shared ledger.
     """
-    dataset = load_dataset(request.dataset)
+    dataset, request = load_dataset(request.dataset), _in_this_process(request)
     with tempfile.TemporaryDirectory(prefix="trailforge-preview-") as temporary:
         folder = Path(temporary) / "run"
         if request.out == Path():
@@ -56,6 +58,15 @@ def preview(
         OwnFiles(request.out, dataset).refuse_strangers()
         with _shared_ledger(request.out, folder):
             show(execute(_limit_request(request, dataset, folder)), folder)
+
+
+def _in_this_process(request: RunRequest) -> RunRequest:
+    """Workers on other machines do not see a temporary folder of this one. What names them is judged all the same."""
+    if not request.cluster and request.runner == LOCAL:
+        return request
+    read_cluster(request.cluster, beam_options(request.runner, request.runner_options), insecure=request.insecure)
+    print_note("a preview is made in this process")
+    return replace(request, cluster="", insecure=False, runner=LOCAL, runner_options=())
 
 
 def _limit_request(request: RunRequest, dataset: DataSet, folder: Path) -> RunRequest:

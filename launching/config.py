@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import re
 from collections.abc import Sequence
@@ -27,6 +28,8 @@ _SLURM_NAME = re.compile(r"[\w.,-]+", re.ASCII)
 """What a line of `#SBATCH` can hold as it is: partitions may be several, with commas."""
 _HOST_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 """What pods are called begins with it, and is at most 63 long."""
+_MOST_OF_NAME, _HEX_OF_NAME = 33, 6
+"""Letters: with the hyphen between them as many as a host name of ours may have."""
 _QUANTITY = re.compile(r"\d+(\.\d+)?([KMGTP]i?)?B?")
 _SECRET_WORDS = ("KEY", "TOKEN", "PASSWORD", "SECRET")
 
@@ -69,6 +72,8 @@ class GenerationConfig:
             text = getattr(self, name)
             if not _QUANTITY.fullmatch(text) and (text or name != "memory_per_node"):
                 raise InvalidInput(f"{text!r}: expected a number with a unit, such as 64G", field=f"generation.{name}")
+        if not self.ledger:
+            raise InvalidInput("say start, file, or the URL of a PostgreSQL", field="generation.ledger")
         if self.ledger == FILE and self.nodes > 1:
             raise InvalidInput(
                 "SQLite is for one host: say start, or the URL of a PostgreSQL", field="generation.ledger"
@@ -95,7 +100,8 @@ class LaunchConfig:
     """What these serve."""
 
     name: str = "trailforge"
-    """Of the job; also the first part of host names on Kubernetes: small letters, digits and -, at most 40."""
+    """What jobs and pods are called begins with it: on Kubernetes small letters, digits and -, at most 40. What is made
+    in another folder is called otherwise; the same folder by another name is another job, with another ledger."""
     devices_per_node: int = 8
     """Accelerators of a host; of a training also the processes there."""
     use_cpu: bool = False
@@ -115,7 +121,7 @@ class LaunchConfig:
     absolute are taken from there."""
     mount: str = "/data"
     environment: tuple[str, ...] = ()
-    """NAME=VALUE for every process. No secrets: these come from the cluster's own store."""
+    """NAME=VALUE for every process but PostgreSQL's pod. No secrets: these come from the cluster's own store."""
     secret: str = ""
     """Kubernetes: name of a Secret whose keys become environment variables."""
     generation: GenerationConfig = field(default_factory=GenerationConfig)
@@ -168,14 +174,40 @@ def _refuse_secrets(environment: Sequence[str]) -> None:
             raise InvalidInput(f"{name} looks like a secret, which would stand in a file", field="environment")
 
 
-def check_pods(command: Sequence[str], config: LaunchConfig) -> None:
+def name_after(name: str, out: str) -> str:
+    """What a job is called that makes something in a folder, by its absolute path: one name for each folder."""
+    path = posixpath.normpath(out)
+    readable = re.sub(r"[^a-z0-9]+", "-", posixpath.basename(path).lower())
+    digest = hashlib.sha256(path.encode()).hexdigest()[:_HEX_OF_NAME]
+    return f"{f'{name}-{readable}'[:_MOST_OF_NAME].rstrip('-')}-{digest}"
+
+
+def pods_name(config: LaunchConfig, out: str) -> str:
+    """The same on Kubernetes, where what is not absolute is taken from the volume."""
+    return name_after(config.name, posixpath.join(config.mount, out))
+
+
+def pod_variables(config: LaunchConfig) -> dict[str, str]:
+    """The environment of a pod of ours. What it fetches from a hub is kept on the volume: its own disk ends with it."""
+    return {"HF_HOME": posixpath.join(config.mount, "huggingface")} | config.variables
+
+
+def check_pods(out: str, config: LaunchConfig) -> None:
     """Raises `InvalidInput` for a name that pods cannot have, and for an `--out` that would end with its pod."""
     if not _HOST_NAME.fullmatch(config.name):
         raise InvalidInput(f"{config.name!r}: expected small letters, digits and -, at most 40", field="name")
-    if "--out" in command:
-        volume = posixpath.normpath(config.mount)
-        out = posixpath.normpath(posixpath.join(volume, command[command.index("--out") + 1]))
-        if posixpath.commonpath([volume, out]) != volume:
-            raise InvalidInput(
-                f"{out} is not on the volume, which is at {volume}: it would end with its pod", field="out"
-            )
+    volume = posixpath.normpath(config.mount)
+    path = posixpath.normpath(posixpath.join(volume, out))
+    if posixpath.commonpath([volume, path]) != volume:
+        raise InvalidInput(f"{path} is not on the volume, which is at {volume}: it would end with its pod", field="out")
+
+
+def option_value(command: Sequence[str], name: str) -> str | None:
+    """What a command line gives an option, as `--name value` or `--name=value`; of several the last one holds."""
+    found = None
+    for word, following in zip(command, [*command[1:], ""], strict=True):
+        if word == name:
+            found = following
+        elif word.startswith(f"{name}="):
+            found = word.partition("=")[2]
+    return found

@@ -6,18 +6,26 @@ The command is that of one machine. What is added to it: where the model servers
 from __future__ import annotations
 
 import math
-import re
+import posixpath
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 from typing import Any
 
 import yaml
 
 from trailforge.inference.ledgers.postgres import MOST_CONNECTIONS
 from trailforge.inference.vllm.server import VllmConfig, vllm_arguments
-from trailforge.launching.config import FILE, START, Cluster, LaunchConfig, check_pods
+from trailforge.launching.config import (
+    FILE,
+    START,
+    Cluster,
+    LaunchConfig,
+    check_pods,
+    name_after,
+    pod_variables,
+    pods_name,
+)
 from trailforge.launching.templates import export_lines, fill, fill_tree, read_template
 from trailforge.schemas import InvalidInput
 
@@ -57,6 +65,8 @@ class RunToLaunch:
     """The section `server` of the preset."""
     served: str = ""
     """What calls name the model by."""
+    ledger: str = ""
+    """URL of the ledger that the preset names."""
 
 
 def render_run(run: RunToLaunch, cluster: Cluster, config: LaunchConfig, folder: str, workdir: str) -> dict[str, str]:
@@ -83,6 +93,10 @@ def _check(run: RunToLaunch, config: LaunchConfig) -> None:
         raise InvalidInput(
             "nothing else serves the model on a cluster: say 1 or more, or give --model URL", field=_OF_SERVERS
         )
+    if run.ledger and config.generation.ledger == FILE:
+        raise InvalidInput(
+            f"preset {run.preset} names a PostgreSQL, which would hold: say its URL here", field="generation.ledger"
+        )
 
 
 _OF_SERVERS = "generation.servers"
@@ -103,7 +117,7 @@ def _slurm(run: RunToLaunch, config: LaunchConfig, folder: str, workdir: str) ->
             field=_OF_SERVERS,
         )
     values = {
-        "name": re.sub(r"[^\w.-]", "-", f"{config.name}-{PurePath(run.out).name}", flags=re.ASCII),
+        "name": name_after(config.name, posixpath.join(workdir, run.out)),
         "nodes": str(wanted.nodes),
         "cpus": str(wanted.cpus_per_node or ""),
         "memory": wanted.memory_per_node,
@@ -135,7 +149,7 @@ def _slurm(run: RunToLaunch, config: LaunchConfig, folder: str, workdir: str) ->
 
 
 def _kubernetes(run: RunToLaunch, config: LaunchConfig) -> str:
-    check_pods(run.command, config)
+    check_pods(run.out, config)
     wanted = config.generation
     if wanted.ledger == FILE:
         raise InvalidInput("SQLite is for one host, and pods are on many: say start", field="generation.ledger")
@@ -150,7 +164,7 @@ def _kubernetes(run: RunToLaunch, config: LaunchConfig) -> str:
         *(parts["servers"] if wanted.servers else []),
         *parts["run"],
     ]
-    values = _values(run, config)
+    values = _values(run, replace(config, name=pods_name(config, run.out)))
     documents = [yaml.dump(fill_tree(part, values), Dumper=_Plain, sort_keys=False, width=110) for part in chosen]
     return _ABOUT + "---\n".join(documents)
 
@@ -187,7 +201,7 @@ def _values(run: RunToLaunch, config: LaunchConfig) -> dict[str, Any]:
         asked += ["--model", ",".join(_urls(config))]
     ledger = f"postgresql://forger@{config.name}-ledger:5432/calls" if wanted.ledger == START else wanted.ledger
     shared = {
-        **config.variables,
+        **pod_variables(config),
         "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "20",
         **_tls_variables(wanted.tls_secret),
     }
@@ -234,7 +248,13 @@ def _urls(config: LaunchConfig) -> list[str]:
 
 def _of_servers(run: RunToLaunch, config: LaunchConfig) -> dict[str, Any]:
     server = replace(run.server or VllmConfig(), host="0.0.0.0", port=_VLLM_PORT)
-    variables = {"VLLM_NO_USAGE_STATS": "1", **dict(text.split("=", 1) for text in server.variables)}
+    # Not with the other pods' models: files of vLLM's image belong to another user.
+    variables = {
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HOME": posixpath.join(config.mount, "huggingface-vllm"),
+        **config.variables,
+        **dict(text.split("=", 1) for text in server.variables),
+    }
     keys = {"VLLM_API_KEY": "TRAILFORGE_API_KEY", "HF_TOKEN": "HF_TOKEN"} if config.secret else {}
     secrets = [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": config.secret, "key": key, "optional": True}}}

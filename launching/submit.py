@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trailforge.launching import generation, training
-from trailforge.launching.config import Cluster, LaunchConfig, Launcher
+from trailforge.launching.config import Cluster, LaunchConfig, Launcher, pods_name
 from trailforge.schemas import ClusterError, InvalidInput
 
 
@@ -42,20 +42,21 @@ def submit_training(
         case "slurm":
             lines = [["sbatch", "--wait", str(folder / training.SBATCH)]]
         case _:
-            waited = ["--for=condition=Completed", f"--timeout={config.minutes}m", f"jobset/{config.name}"]
-            lines = [_apply(folder / training.JOBSET), ["kubectl", "wait", "--namespace", config.namespace, *waited]]
+            waited = ["--for=condition=Completed", f"--timeout={config.minutes}m"]
+            jobset = ["--namespace", config.namespace, f"jobset/{training.jobset_name(command, config)}"]
+            lines = [_apply(folder / training.JOBSET), ["kubectl", "wait", *waited, *jobset]]
     _start(lines, workdir)
 
 
-def submit_run(cluster: Cluster, config: LaunchConfig, folder: Path) -> None:
-    """Hand the files of a generation run in, as they lie in a folder. Raises as `submit_training`."""
+def submit_run(cluster: Cluster, out: str, config: LaunchConfig, folder: Path) -> None:
+    """Hand the files of a generation run into `out` in, as they lie in a folder. Raises as `submit_training`."""
     match cluster:
         case "slurm":
             _start([["sbatch", str(folder / generation.SBATCH)]])
         case _:
             # A Job of an earlier start is not changed by another one: its template is fixed.
-            job = ["kubectl", "delete", "--namespace", config.namespace, "--ignore-not-found", "job", config.name]
-            _start([job, _apply(folder / generation.MANIFESTS)])
+            named = ["--namespace", config.namespace, "--ignore-not-found", "job", pods_name(config, out)]
+            _start([["kubectl", "delete", *named], _apply(folder / generation.MANIFESTS)])
 
 
 def _apply(file: Path) -> list[str]:

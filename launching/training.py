@@ -15,7 +15,14 @@ from typing import Any, get_args
 
 import yaml
 
-from trailforge.launching.config import LaunchConfig, Launcher, check_pods
+from trailforge.launching.config import (
+    LaunchConfig,
+    Launcher,
+    check_pods,
+    option_value,
+    pod_variables,
+    pods_name,
+)
 from trailforge.launching.templates import export_lines, fill, fill_tree, read_template
 from trailforge.schemas import InvalidInput
 
@@ -42,7 +49,7 @@ def render(
     _check(command, launcher, config)
     if launcher == "local":
         return {SCRIPT: _script([shlex.join(["trailforge", *command])], config)}
-    if launcher in ("slurm", "k8s") and "--resume" not in command:
+    if launcher in ("slurm", "k8s") and option_value(command, "--resume") is None:
         command = [*command, "--resume"]
     accelerate = {ACCELERATE: yaml.safe_dump(accelerate_config(config), sort_keys=False)}
     match launcher:
@@ -51,18 +58,29 @@ def render(
         case "slurm":
             return {SBATCH: _sbatch(command, config, folder)} | accelerate
         case _:
-            return {JOBSET: _jobset(command, config)}
+            return {JOBSET: _jobset(command, replace(config, name=jobset_name(command, config)))}
 
 
 def _check(command: Sequence[str], launcher: Launcher, config: LaunchConfig) -> None:
+    if launcher != "local" and option_value(command, "--engine") == "verl":
+        raise InvalidInput("verl runs on a Ray cluster: start this command on its first node", field="--engine")
     if launcher in ("local", "accelerate") and config.nodes > 1:
         raise InvalidInput("several nodes need slurm or k8s", field="nodes")
     if launcher in ("local", "accelerate") and config.vllm_nodes:
         raise InvalidInput("a node of vLLM servers needs slurm or k8s", field="vllm_nodes")
-    if config.vllm_nodes and "--vllm-url" in command:
+    if config.vllm_nodes and option_value(command, "--vllm-url") is not None:
         raise InvalidInput("starts a server, and --vllm-url names one: give one of them", field="vllm_nodes")
     if launcher == "k8s":
-        check_pods(command, config)
+        check_pods(_out(command), config)
+
+
+def jobset_name(command: Sequence[str], config: LaunchConfig) -> str:
+    """What the JobSet of a training is called."""
+    return pods_name(config, _out(command))
+
+
+def _out(command: Sequence[str]) -> str:
+    return option_value(command, "--out") or ""
 
 
 def accelerate_config(config: LaunchConfig) -> dict[str, Any]:
@@ -118,7 +136,7 @@ def _launch(command: Sequence[str], config: LaunchConfig, folder: str | os.PathL
     parts += ["--num_processes", str(config.processes), "--num_machines", str(config.nodes)]
     asked = []
     if config.vllm_nodes:
-        asked = [] if "--rollouts" in command else ["--rollouts vllm-server"]
+        asked = [] if option_value(command, "--rollouts") is not None else ["--rollouts vllm-server"]
         asked += [f'--vllm-url "http://$VLLM_HOST:{_VLLM_PORT}"']
     return " ".join([shlex.join(parts), *ranks, shlex.join(["-m", "trailforge", *command]), *asked])
 
@@ -176,10 +194,10 @@ def _jobset(command: Sequence[str], config: LaunchConfig) -> str:
         ]
     )
     server = f"{config.name}-{_SERVERS}-0-0.{config.name}"
-    environment = config.variables | ({"VLLM_HOST": server} if config.vllm_nodes else {})
+    environment = pod_variables(config) | ({"VLLM_HOST": server} if config.vllm_nodes else {})
     jobs = [_replicated(_WORKERS, config.nodes, script, environment, config)]
     if config.vllm_nodes:
-        jobs.append(_replicated(_SERVERS, 1, shlex.join(_serve(config)), config.variables, config))
+        jobs.append(_replicated(_SERVERS, 1, shlex.join(_serve(config)), pod_variables(config), config))
     values = {"name": config.name, "namespace": config.namespace, "jobs": jobs}
     jobset = fill_tree(_jobset_templates()[0], values)
     return "# kubectl apply -f jobset.yaml\n" + yaml.safe_dump(jobset, sort_keys=False)

@@ -155,7 +155,9 @@ def _slurm(file: Path, folder: Path, *, insecure: bool) -> Iterator[str]:
 
     try:
         options = yaml.safe_load(file.read_text(encoding="utf-8"))
-        workers = int(options.pop("workers"))
+        workers = options.pop("workers")
+        if type(workers) is not int or workers < 1:
+            raise ValueError(f"{workers!r} is no number of jobs")
     except (yaml.YAMLError, OSError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"expected options of SLURMCluster, and workers: N ({error})", file=file) from None
     options = {"scheduler_options": {"dashboard_address": "127.0.0.1:8787"}, **options}

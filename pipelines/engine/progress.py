@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import re
-import sys
 import threading
 import time
 import uuid
@@ -35,6 +34,7 @@ from rich.progress import (
 from rich.text import Text
 
 from trailforge.pipelines.engine.files import plain_files
+from trailforge.pipelines.engine.log_lines import print_line, shows_bars
 from trailforge.pipelines.engine.shards import SHARD_NAMES, Shard, SupportCount, missing_shards
 from trailforge.schemas import parse_json
 from trailforge.schemas.errors import NOTICE
@@ -242,33 +242,45 @@ def show_progress(
         watcher.join()
 
 
+@dataclass(slots=True)
+class _Lines:
+    """What stands in a file in the place of a bar: a line now and then, and none that says what the last one did."""
+
+    last: str = ""
+    next_at: float = 0.0
+
+    def tell(self, line: str, done: int, total: int, *, at_once: bool) -> None:
+        now = time.monotonic()
+        if line != self.last and (at_once or now >= self.next_at):
+            print_line("progress", line, done=done, total=total)
+            self.last, self.next_at = line, now + _LINE_EVERY_S
+
+
 def count_shown(items: Iterable[Any], what: str, total: int) -> Iterable[Any]:
     """The items, counted on the terminal as they pass."""
     console = Console(stderr=True)
-    return track(items, what, total=total, console=console, disable=not console.is_terminal)
+    return track(items, what, total=total, console=console, disable=not shows_bars())
 
 
 @contextlib.contextmanager
 def show_parts() -> Iterator[Callable[[str, int, int], None]]:
     """Show work in parts: the block calls what it gets with a part's name, how much is done, and of how much.
 
-    A bar for each part on a terminal; else a line when a part begins and one every half minute.
+    A bar for each part on a terminal; else a line when a part begins and, where it got on, one every half minute.
     """
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+    with Progress(*columns, console=console, transient=True, disable=not shows_bars()) as bars:
         tasks: dict[str, TaskID] = {}
-        next_line = 0.0
+        lines = _Lines()
 
         def report(name: str, done: int, total: int) -> None:
-            nonlocal next_line
             shown, is_new = name.replace("_", " "), name not in tasks
             if is_new:
                 tasks[name] = bars.add_task(shown, total=total)
             bars.update(tasks[name], completed=done)
-            if not console.is_terminal and (is_new or time.monotonic() >= next_line):
-                console.print(f"{shown} {done:,}/{total:,}", highlight=False, soft_wrap=True)
-                next_line = time.monotonic() + _LINE_EVERY_S
+            if not shows_bars():
+                lines.tell(f"{shown} {done:,}/{total:,}", done, total, at_once=is_new)
 
         yield report
 
@@ -296,7 +308,7 @@ class _Watch:
         self.enough = next((shard.rows for shard in self.waiting), 0)
 
     def run(self) -> None:
-        console, is_terminal = Console(stderr=True), sys.stderr.isatty()
+        is_terminal = shows_bars()
         bar = Progress(
             TextColumn(f"[bold]{self.unit}"),
             BarColumn(),
@@ -306,8 +318,8 @@ class _Watch:
             TimeRemainingColumn(),
         )
         status = Text()
-        next_report = next_line = time.monotonic()
-        live = Live(Group(bar, status), console=console, refresh_per_second=4)
+        next_report, lines = time.monotonic(), _Lines()
+        live = Live(Group(bar, status), console=Console(stderr=True), refresh_per_second=4)
         with live if is_terminal else contextlib.nullcontext():
             task = bar.add_task(self.unit, total=self.total, completed=self.done_before)
             while True:
@@ -318,10 +330,9 @@ class _Watch:
                 if self.report and (is_last or now >= next_report):
                     self.report(min(100.0, 100 * done / max(1, self.total)))
                     next_report = now + _REPORT_EVERY_S
-                if not is_terminal and (is_last or now >= next_line):
+                if not is_terminal:
                     line = f"{self.unit} {done}/{self.total}  {status.plain}"
-                    console.print(line, highlight=False, soft_wrap=True)
-                    next_line = now + _LINE_EVERY_S
+                    lines.tell(line, done, self.total, at_once=is_last)
                 if is_last:
                     return
 

@@ -26,11 +26,15 @@ def beam_options(runner: str = LOCAL, options: Sequence[str] = ()) -> tuple[str,
     """Beam's command line for a runner and options as `KEY=VALUE` or `KEY`. Raises `InvalidInput`."""
     if runner == LOCAL and not options:
         return (f"--runner={LOCAL}",)
-    name = _known(runner)
-    arguments = (f"--runner={name}", *(_argument(option) for option in options))
-    if name == "PortableRunner" and not _job_endpoint(arguments):
+    given = tuple(_argument(option) for option in options)
+    if runner.strip().lower() == DASK:
+        return (f"--runner={DASK}", *given)
+    plain = runner.strip().rpartition(".")[2].lower().removesuffix("runner") + "runner"
+    if plain in _REFUSED:
+        raise InvalidInput(f"{runner} is refused: {_REFUSED[plain]}", field="--runner")
+    if plain == "portablerunner" and not _job_endpoint(given):
         raise InvalidInput("PortableRunner needs --beam-option job_endpoint=HOST:PORT", field="--beam-option")
-    return arguments
+    return (f"--runner={runner if '.' in runner else _known(runner, plain)}", *given)
 
 
 def check_runner(arguments: Sequence[str]) -> None:
@@ -66,8 +70,7 @@ def is_dask(arguments: Sequence[str]) -> bool:
 
 def dask_address(arguments: Sequence[str]) -> str:
     """Of the scheduler that a command line names; empty where it names none."""
-    named = [each.partition("=")[2] for each in arguments if each.startswith("--scheduler=")]
-    return named[-1] if named else ""
+    return _last(arguments, "--scheduler=")
 
 
 def has_one_worker(arguments: Sequence[str]) -> bool:
@@ -75,25 +78,23 @@ def has_one_worker(arguments: Sequence[str]) -> bool:
     return tuple(arguments) == beam_options()
 
 
-def _known(runner: str) -> str:
+def _known(runner: str, plain: str) -> str:
     """The runner's name as Beam writes it, which takes any case, and names without `Runner`."""
     from apache_beam.options.pipeline_options import StandardOptions
 
-    plain = runner.strip().rpartition(".")[2].lower().removesuffix("runner") + "runner"
-    if runner.strip().lower() == DASK:
-        return DASK
-    if plain in _REFUSED:
-        raise InvalidInput(f"{runner} is refused: {_REFUSED[plain]}", field="--runner")
     known = {name.lower(): name for name in StandardOptions.KNOWN_RUNNER_NAMES if name.lower() not in _REFUSED}
-    if "." not in runner and plain not in known:
+    if plain not in known:
         raise InvalidInput(f"no runner {runner!r}; there are dask, {', '.join(known.values())}", field="--runner")
-    return runner if "." in runner else known[plain]
+    return known[plain]
 
 
 def _job_endpoint(arguments: Sequence[str]) -> str:
-    from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
+    return _last(arguments, "--job_endpoint=")
 
-    return PipelineOptions(list(arguments)).view_as(PortableOptions).job_endpoint or ""
+
+def _last(arguments: Sequence[str], option: str) -> str:
+    """What a command line gives an option, of several the last; empty where it gives it nothing."""
+    return next((each.removeprefix(option) for each in reversed(arguments) if each.startswith(option)), "")
 
 
 def _argument(option: str) -> str:

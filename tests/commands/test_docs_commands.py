@@ -76,7 +76,7 @@ def test_the_file_of_a_cluster_is_one() -> None:
     assert from_dict(VerlOptions, yaml.safe_load(of_verl)).nodes == 2
     config = from_dict(LaunchConfig, yaml.safe_load(text))
     for words in commands():
-        if words[:2] in (["train", "sft"], ["train", "rl"]):
+        if words[:2] in (["train", "sft"], ["train", "rl"]) and "verl" not in words:
             assert render(words, "slurm", config) and render(words, "k8s", config)
     server = VllmConfig(tensor_parallel_size=2)
     run = RunToLaunch(command=("mcts-trajectories",), out="runs/musique", preset="msearcher", server=server, served="m")

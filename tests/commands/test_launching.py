@@ -40,7 +40,7 @@ def test_the_settings_of_a_launch_come_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "launch.yaml").write_text("{nodes: 2, name: mine, image: here/it}\n")
     text = printed(*SET, "--launcher", "k8s", "--launch", str(tmp_path / "launch.yaml"), "--print")
     jobset = yaml.safe_load(text)
-    assert jobset["metadata"]["name"] == "mine"
+    assert jobset["metadata"]["name"].startswith("mine-rl-")
     assert jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["completions"] == 2
 
 

@@ -113,7 +113,7 @@ def trailforge(
             process.end_group()
             raise
         printed, told = out.read_text(), err.read_text()
-    said = "".join(line for line in told.splitlines(keepends=True) if not line.startswith("reading "))
+    said = "".join(line for line in told.splitlines(keepends=True) if not _of_when(line).startswith("reading "))
     return Ended(code, printed, said)
 
 
@@ -190,7 +190,13 @@ def leftovers(folder: Path) -> list[str]:
     return [str(path) for path in folder.rglob("*") if any(mark in path.name for mark in odd)]
 
 
+def _of_when(line: str) -> str:
+    """A line on stderr without the time before it."""
+    return re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  ", "", line)
+
+
 def _is_progress(line: str) -> bool:
+    line = _of_when(line)
     return line.startswith("reading ") or (line.startswith("questions ") and "calls" in line)
 
 

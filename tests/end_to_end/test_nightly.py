@@ -232,6 +232,10 @@ def test_a_run_of_a_deployment_leaves_rows_and_artifacts(site: Site, nights: Nig
     artifacts = site.ask("artifacts/filter", artifacts={"flow_run_id": {"any_": [nights.beside]}})
     assert {each["type"] for each in artifacts} == {"progress", "table", "markdown"}
     assert {each["key"] for each in artifacts} == {f"{FLOW}-funnel", f"{FLOW}-cost", None}
+    runs = {"flow_run_id": {"any_": [nights.beside]}, "level": {"ge_": 20}}
+    told = [each["message"] for each in site.ask("logs/filter", logs=runs)]
+    assert [said for said in told if said.startswith("finished: ")], told
+    assert "finished: " in nights.log and "trailforge.run" not in nights.log, "a worker prints it twice"
     assert SECRET not in nights.log
     assert not [path for path in site.home.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
 

@@ -20,6 +20,7 @@ from trailforge.flows import data_sets, prefect_driver
 from trailforge.flows.configuration import configuration_of
 from trailforge.flows.data_sets import flow_of
 from trailforge.flows.execute import RunRequest
+from trailforge.flows.run_log import LOGGER
 from trailforge.generators.mcts_trajectories import DATASET
 from trailforge.inference import ModelClient
 from trailforge.pipelines.dataset import LEDGER
@@ -130,7 +131,7 @@ def test_there_is_nothing_to_ask_anew_where_no_run_is(inputs: tuple[Path, str], 
 
 
 def test_a_server_that_fails_for_a_while_costs_a_retry_and_no_row(
-    inputs: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    inputs: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     at_once = prefect_driver.run_stage.with_options(retry_delay_seconds=0)
     monkeypatch.setattr(prefect_driver, "run_stage", at_once)
@@ -147,6 +148,12 @@ def test_a_server_that_fails_for_a_while_costs_a_retry_and_no_row(
         monkeypatch.setattr(ModelWork, "client", connect_at_the_second_try)
         shaken = run(inputs, tmp_path / "shaken", url)
     assert len(opened) > 1
+    # In Prefect's log of the task or the flow, and nowhere else, so that a worker prints it once.
+    told = [(record.name, record.getMessage()) for record in caplog.records if record.name.startswith("prefect.")]
+    assert {name for name, said in told if "failed: " in said and "loads its weights" in said} >= {"prefect.task_runs"}
+    assert any(name == "prefect.task_runs" and said.startswith("search ended: ") for name, said in told)
+    assert any(name == "prefect.flow_runs" and said.startswith("finished: ") for name, said in told)
+    assert LOGGER.propagate and not [record for record in caplog.records if record.name == LOGGER.name]
     assert [(f.path, f.sha256) for f in shaken.files] == [(f.path, f.sha256) for f in calm.files]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect.context import TagsContext
 from typer.testing import CliRunner
 
 from tests.support import nightly_world
@@ -161,6 +162,19 @@ def test_the_runs_of_a_night_work_on_the_cluster_that_is_named(lab: Lab) -> None
     """It is one that they refuse, each as its own command does."""
     with pytest.raises(InvalidInput, match=r"tcp://192\.0\.2\.5:8786 is an open scheduler on a network"):
         lab.run(FIRST, cluster="tcp://192.0.2.5:8786")
+
+
+def test_the_runs_of_a_night_are_found_by_data_set_and_window(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[set[str]] = []
+
+    def refuse(**_: object) -> None:
+        seen.append(TagsContext.get().current_tags)
+        raise InvalidInput("not today")
+
+    monkeypatch.setattr(module, "flow_of", lambda name: refuse)
+    with pytest.raises(InvalidInput, match="not today"):
+        lab.run(FIRST)
+    assert seen == [{"document_bundles", "2026-11-19"}]
 
 
 def test_windows_that_are_held_or_cannot_be_finished_keep_no_other_from_being_made(lab: Lab) -> None:

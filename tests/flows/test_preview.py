@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,23 @@ def test_rows_are_shown_and_the_run_pays_for_no_reply_again(request_of_run: RunR
     before = stats(url)
     assert execute(request_of_run).calls > 0
     assert stats(url)["calls"] == before["calls"] > 0
+
+
+@pytest.mark.parametrize("elsewhere", [{"cluster": "tls://127.0.0.1:1"}, {"runner": "PortableRunner"}])
+def test_a_preview_is_made_here_whatever_the_run_works_on(
+    request_of_run: RunRequest, elsewhere: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Workers on other machines do not see its temporary folder."""
+    options = ("job_endpoint=127.0.0.1:1",) if "runner" in elsewhere else ()
+    kept: list[int] = []
+    request = replace(request_of_run, **elsewhere, runner_options=options)
+    preview(request, execute, lambda manifest, _: kept.append(manifest.calls))
+    assert kept and "a preview is made in this process" in capsys.readouterr().err
+
+
+def test_a_preview_of_no_cluster_is_refused_as_the_run_is(request_of_run: RunRequest) -> None:
+    with pytest.raises(InvalidInput, match="--cluster"):
+        preview(replace(request_of_run, cluster="tcp://head:8786"), execute, lambda *_: None)
 
 
 def test_a_preview_that_fails_keeps_what_was_paid(request_of_run: RunRequest) -> None:

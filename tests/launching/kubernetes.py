@@ -19,11 +19,7 @@ import yaml
 
 from tests.launching.slurm import kill_all, scripted_vllm
 
-BESIDE = (
-    ("StatefulSet", "trailforge-vllm"),
-    ("Deployment", "trailforge-scheduler"),
-    ("Deployment", "trailforge-worker"),
-)
+BESIDE = (("StatefulSet", "vllm"), ("Deployment", "scheduler"), ("Deployment", "worker"))
 
 
 class Pods:
@@ -38,13 +34,14 @@ class Pods:
         self._path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), "/usr/bin", "/bin"])
         scheduler, server = _free_ports(2)
         text = manifests.read_text()
+        (self._name,) = (each["metadata"]["name"] for each in yaml.safe_load_all(text) if each["kind"] == "Job")
         for name, here in {
-            "postgresql://forger@trailforge-ledger:5432/calls": ledger,
-            "/dev/tcp/trailforge-ledger/5432": f"/dev/tcp/127.0.0.1/{ledger.rpartition(':')[2].partition('/')[0]}",
-            "trailforge-scheduler:8786": f"127.0.0.1:{scheduler}",
-            "/dev/tcp/trailforge-scheduler/8786": f"/dev/tcp/127.0.0.1/{scheduler}",
-            "trailforge-vllm-0.trailforge-vllm:8000": f"127.0.0.1:{server}",
-            "/dev/tcp/trailforge-vllm/8000": f"/dev/tcp/127.0.0.1/{server}",
+            f"postgresql://forger@{self._name}-ledger:5432/calls": ledger,
+            f"/dev/tcp/{self._name}-ledger/5432": f"/dev/tcp/127.0.0.1/{ledger.rpartition(':')[2].partition('/')[0]}",
+            f"{self._name}-scheduler:8786": f"127.0.0.1:{scheduler}",
+            f"/dev/tcp/{self._name}-scheduler/8786": f"/dev/tcp/127.0.0.1/{scheduler}",
+            f"{self._name}-vllm-0.{self._name}-vllm:8000": f"127.0.0.1:{server}",
+            f"/dev/tcp/{self._name}-vllm/8000": f"/dev/tcp/127.0.0.1/{server}",
             "'8786'": f"'{scheduler}'",
             "'8000'": f"'{server}'",
             "0.0.0.0": "127.0.0.1",
@@ -57,20 +54,20 @@ class Pods:
 
     def start(self) -> None:
         """All that runs beside the Job; as many workers as are asked for."""
-        for spec in (self._objects[each] for each in BESIDE):
+        for spec in (self._objects[kind, f"{self._name}-{part}"] for kind, part in BESIDE):
             (container,) = spec["template"]["spec"]["containers"]
             self._running += [self._run(container) for _ in range(spec["replicas"])]
 
     def start_job(self) -> subprocess.Popen[bytes]:
         """A pod of the Job, once what it waits for is there."""
-        pod = self._objects["Job", "trailforge"]["template"]["spec"]
+        pod = self._objects["Job", self._name]["template"]["spec"]
         (before,), (container,) = pod["initContainers"], pod["containers"]
         assert self._run(before).wait(300) == 0
         return self._run(container)
 
     def goes_on_after(self, code: int) -> bool:
         """Whether the Job is tried again after a pod that ended with this code."""
-        rules = self._objects["Job", "trailforge"]["podFailurePolicy"]["rules"]
+        rules = self._objects["Job", self._name]["podFailurePolicy"]["rules"]
         (failing,) = (rule["onExitCodes"] for rule in rules if rule["action"] == "FailJob")
         return code != 0 and (128 - code if code < 0 else code) not in failing["values"]
 

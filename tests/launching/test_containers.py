@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import urlsplit
 
 import jsonschema
 import pytest
@@ -133,6 +135,40 @@ def test_commands_of_containers_are_taken() -> None:
         assert read.arguments
     names = {line.removeprefix("TRAILFORGE_") for line in SERVICES["worker"]["environment"] if "LEDGER" in line}
     assert names == {"LEDGER_URL", "LEDGER_PASSWORD"}
+
+
+def lines_of_compose() -> list[list[str]]:
+    """Those that its comments and the documentation give."""
+    text = (FOLDER / "compose.yaml").read_text() + (ROOT / "docs" / "cluster.md").read_text()
+    text = re.sub(r" \\\n *#? *", " ", text)
+    return [shlex.split(line, comments=True) for line in re.findall(r"docker compose .*", text)]
+
+
+def test_a_line_of_compose_names_the_file_of_keys() -> None:
+    """Without it Compose refuses every line, since keys are missing."""
+    lines = lines_of_compose()
+    assert len(lines) >= 4
+    for words in lines:
+        assert words[2:6] == ["--env-file", "containers/mine.env", "-f", "containers/compose.yaml"], words
+
+
+def test_what_the_worker_makes_stays_and_asks_the_model_of_these_containers() -> None:
+    """Deployments name paths of the worker's folder, of which only mounted ones outlive the container."""
+    worker = SERVICES["worker"]
+    home = PurePosixPath(worker["working_dir"])
+    mounted = [PurePosixPath(re.sub(r"\$\{.*?\}", "here", each).split(":")[1]) for each in worker["volumes"]]
+    deployments = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
+    for each in deployments:
+        out = home / each["parameters"]["out"]
+        assert any(out.is_relative_to(folder) for folder in mounted), each["name"]
+    deployed = [words for words in lines_of_compose() if "deploy" in words]
+    assert len(deployed) == 2 and deployed[0] == deployed[1]
+    name, _, url = deployed[0][deployed[0].index("--param") + 1].partition("=")
+    assert (name, urlsplit(url).hostname) == ("model", "vllm") and urlsplit(url).port == 8000
+    of_prefect: Any = pytest.importorskip("prefect.cli._app")._app
+    words = deployed[0][deployed[0].index("prefect") + 1 :]
+    _, read, _ = of_prefect.parse_args(words, exit_on_error=False, print_error=False)
+    assert read.arguments["param"] == [f"model={url}"]
 
 
 @pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shlex
@@ -9,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from tests.launching.slurm import write_program
 from tests.support.world import write_questions
 from trailforge import cli
 from trailforge.inference.vllm.server import VllmConfig, vllm_arguments
-from trailforge.launching.config import Cluster, GenerationConfig, LaunchConfig
+from trailforge.launching.config import Cluster, GenerationConfig, LaunchConfig, pods_name
 from trailforge.launching.generation import RunToLaunch, render_run
 from trailforge.schemas import ClusterError, InvalidInput
 from trailforge.schemas.errors import TrailforgeError
@@ -41,7 +42,9 @@ TWO_HOSTS = LaunchConfig(
     environment=("NCCL_DEBUG=WARN",),
     generation=GenerationConfig(nodes=2, servers=6, workers=5),
 )
+TO_A_FILE = replace(TWO_HOSTS, generation=GenerationConfig(ledger="file", servers=4))
 NO_SERVER = replace(TWO_HOSTS, generation=GenerationConfig(servers=0))
+NAME = pods_name(TWO_HOSTS, RUN.out)
 ASKED_FROM_OUTSIDE = "http://models.example.org/v1"
 
 
@@ -111,10 +114,23 @@ def test_a_job_asks_for_what_its_parts_take() -> None:
     script = written("slurm")["generate.sbatch"]
     options = [line.removeprefix("#SBATCH --") for line in script.splitlines() if line.startswith("#SBATCH")]
     # Three servers of two devices on each host. Of what nobody said, the cluster's own defaults hold.
-    assert {"nodes=2", "gpus-per-node=6", "partition=gpu", "job-name=trailforge-my-run", "requeue"} <= set(options)
+    assert {"nodes=2", "gpus-per-node=6", "partition=gpu", "requeue"} <= set(options)
     assert {"signal=B:USR1@300", "dependency=singleton"} <= set(options)
     assert not [each for each in options if each.startswith(("account", "mem", "cpus"))]
     assert "\nmodule load cuda\n" in script and "\nexport NCCL_DEBUG=WARN\n" in script
+
+
+def job_name(out: str) -> str:
+    script = written("slurm", replace(RUN, out=out))["generate.sbatch"]
+    (line,) = (each for each in script.splitlines() if each.startswith("#SBATCH --job-name="))
+    return line.partition("=")[2]
+
+
+def test_jobs_of_one_name_are_of_one_run() -> None:
+    """By which they wait for each other: two would write one folder, and those of two runs need not wait."""
+    assert job_name("runs/my run") == job_name("./runs/my run/") == job_name("/shared/my runs/runs/my run")
+    names = {job_name(out) for out in ("runs/my run", "runs/my-run", "more/my run", "runs/" + "long" * 20)}
+    assert len(names) == 4 and all(re.fullmatch(r"trailforge-[a-z-]+-[0-9a-f]{6}", name) for name in names)
 
 
 def test_servers_are_no_more_than_the_devices_of_the_hosts() -> None:
@@ -187,6 +203,8 @@ def test_dask_takes_the_schedulers_command(tmp_path: Path) -> None:
 # Kubernetes
 
 
+@pytest.mark.slow
+@pytest.mark.skipif("TRAILFORGE_REHEARSE" not in os.environ, reason="`make rehearse` installs the schemas and runs it")
 @pytest.mark.parametrize(
     "config",
     [
@@ -198,7 +216,7 @@ def test_dask_takes_the_schedulers_command(tmp_path: Path) -> None:
 )
 def test_objects_are_ones_that_kubernetes_takes(config: LaunchConfig) -> None:
     """By its published schemas, strictly: no field that it does not know."""
-    kubernetes = pytest.importorskip("kubernetes_validate")
+    kubernetes: Any = importlib.import_module("kubernetes_validate")
 
     def is_valid(each: Any) -> bool:
         try:
@@ -225,7 +243,7 @@ def test_what_belongs_together_is_found_by_its_labels() -> None:
     (policy,) = (each for (kind, _), each in found.items() if kind == "NetworkPolicy")
     assert all(found_by(each, policy["spec"]["podSelector"]["matchLabels"]) for each in labels) and len(labels) == 5
     ports = {name: each["spec"]["ports"][0]["port"] for (kind, name), each in found.items() if kind == "Service"}
-    assert ports == {"trailforge-ledger": 5432, "trailforge-vllm": 8000, "trailforge-scheduler": 8786}
+    assert ports == {f"{NAME}-ledger": 5432, f"{NAME}-vllm": 8000, f"{NAME}-scheduler": 8786}
 
 
 def found_by(labels: dict[str, str], selector: dict[str, str]) -> bool:
@@ -237,9 +255,9 @@ def test_the_command_of_the_job_is_ours_with_the_cluster_and_the_servers_named()
     (run,) = job["spec"]["template"]["spec"]["containers"]
     assert run["command"][: len(COMMAND) + 1] == ["trailforge", *COMMAND]
     given = taken(run["command"][1:]).params
-    assert given["cluster"] == "tcp://trailforge-scheduler:8786" and given["insecure"]
+    assert given["cluster"] == f"tcp://{NAME}-scheduler:8786" and given["insecure"]
     urls = given["model"].split(",")
-    assert len(urls) == 6 and urls[5] == "http://trailforge-vllm-5.trailforge-vllm:8000/v1"
+    assert len(urls) == 6 and urls[5] == f"http://{NAME}-vllm-5.{NAME}-vllm:8000/v1"
     # What people have to see to ends the job; what passes by itself, or took the pod away, does not.
     fails, ignored = {}, {}
     for rule in job["spec"]["podFailurePolicy"]["rules"]:
@@ -255,7 +273,7 @@ def subclasses(kind: type[TrailforgeError]) -> Iterator[type[TrailforgeError]]:
 
 
 def test_servers_are_asked_for_their_health_and_have_the_presets_options() -> None:
-    stateful = objects()["StatefulSet", "trailforge-vllm"]["spec"]
+    stateful = objects()["StatefulSet", f"{NAME}-vllm"]["spec"]
     (vllm,) = stateful["template"]["spec"]["containers"]
     assert stateful["replicas"] == 6 and vllm["resources"] == {"limits": {"nvidia.com/gpu": 2}}
     assert vllm["args"] == vllm_arguments(replace(SERVER, host="0.0.0.0"), "Qwen/QwQ-32B")
@@ -266,27 +284,61 @@ def test_servers_are_asked_for_their_health_and_have_the_presets_options() -> No
     assert alive["periodSeconds"] * alive["failureThreshold"] == SERVER.silence_s
 
 
-def test_keys_are_in_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = {"TRAILFORGE_API_KEY": "sk-not-here", "TRAILFORGE_LEDGER_PASSWORD": "pw-not-here", "HF_TOKEN": "hf-not-here"}
-    for name, value in keys.items():
-        monkeypatch.setenv(name, value)
-    for cluster in ("slurm", "k8s"):
-        assert "not-here" not in "".join(written(cluster).values())
-    for each in containers(list(objects().values())):
-        for variable in each.get("env", ()):
-            if any(word in variable["name"] for word in ("KEY", "PASSWORD", "TOKEN")) and "TLS" not in variable["name"]:
-                assert variable["valueFrom"]["secretKeyRef"]["name"] == "keys"
+def test_a_second_run_leaves_the_first_alone() -> None:
+    """Both by one file of settings: no object of one may take the place of the other's, nor its ledger's data."""
+    first, second, third = (objects(replace(RUN, out=out)) for out in ("runs/a", "runs/b", "more/a"))
+    assert not set(first) & set(second) and not set(first) & set(third)
+    assert set(first) == set(objects(replace(RUN, out="/data/runs/a")))
+    labels = [found["Job", name]["metadata"]["labels"] for found in (first, second) for name in names_of_jobs(found)]
+    assert labels[0] != labels[1]
+    longest = replace(TWO_HOSTS, name="a" * 40)
+    for kind, name in objects(replace(RUN, out="runs/" + "Long_" * 30), longest):
+        # Kubernetes adds to the names of pods and of their revisions, which may have 63 letters.
+        assert re.fullmatch(r"[a-z]([a-z0-9-]*[a-z0-9])?", name) and len(name) <= 52, (kind, name)
+
+
+def names_of_jobs(found: Iterable[tuple[str, str]]) -> list[str]:
+    return [name for kind, name in found if kind == "Job"]
+
+
+def test_all_pods_have_the_environment_of_the_settings() -> None:
+    """And models that they fetch are on the volume: a pod that begins anew would fetch them again."""
+    config = replace(TWO_HOSTS, environment=("HTTPS_PROXY=http://proxy:3128",), mount="/volume")
+    of_vllm = replace(RUN, server=replace(SERVER, variables=("VLLM_LOGGING_LEVEL=DEBUG",)))
+    found = {name: each for (_, name), each in objects(of_vllm, config).items() if "template" in each["spec"]}
+    for name, each in found.items():
+        (container,) = each["spec"]["template"]["spec"]["containers"]
+        given = {variable["name"]: variable.get("value", "") for variable in container["env"]}
+        if not name.endswith("-ledger"):
+            assert given["HTTPS_PROXY"] == "http://proxy:3128" and given["HF_HOME"].startswith("/volume/"), name
+        assert ("VLLM_LOGGING_LEVEL" in given) == name.endswith("-vllm")
+    assert len(found) == 5
+    said = replace(config, environment=("HF_HOME=/models",))
+    for each in containers([each for (_, name), each in objects(RUN, said).items() if "ledger" not in name]):
+        assert "/models" in [
+            variable.get("value") for variable in each.get("env", ()) if variable["name"] == "HF_HOME"
+        ] or (each["name"] == "await")
+
+
+def test_keys_of_pods_come_from_the_secret() -> None:
+    found = {
+        variable["name"]: variable.get("valueFrom", {}).get("secretKeyRef", {}).get("name")
+        for each in containers(list(objects().values()))
+        for variable in each.get("env", ())
+        if any(word in variable["name"] for word in ("KEY", "PASSWORD", "TOKEN"))
+    }
+    assert found == dict.fromkeys(("VLLM_API_KEY", "HF_TOKEN", "POSTGRES_PASSWORD"), "keys")
 
 
 def test_with_certificates_the_scheduler_is_no_open_one() -> None:
     config = replace(TWO_HOSTS, generation=replace(TWO_HOSTS.generation, tls_secret="dask-tls"))
     found = objects(config=config)
-    (run,) = found["Job", "trailforge"]["spec"]["template"]["spec"]["containers"]
-    assert "--insecure" not in run["command"] and "tls://trailforge-scheduler:8786" in run["command"]
+    (run,) = found["Job", NAME]["spec"]["template"]["spec"]["containers"]
+    assert "--insecure" not in run["command"] and f"tls://{NAME}-scheduler:8786" in run["command"]
     for kind, name in [
-        ("Job", "trailforge"),
-        ("Deployment", "trailforge-scheduler"),
-        ("Deployment", "trailforge-worker"),
+        ("Job", NAME),
+        ("Deployment", f"{NAME}-scheduler"),
+        ("Deployment", f"{NAME}-worker"),
     ]:
         spec = found[kind, name]["spec"]["template"]["spec"]
         (container,) = spec["containers"]
@@ -299,9 +351,7 @@ def test_with_certificates_the_scheduler_is_no_open_one() -> None:
 def test_dask_reads_these_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     dask = pytest.importorskip("dask")
     config = replace(TWO_HOSTS, generation=replace(TWO_HOSTS.generation, tls_secret="dask-tls"))
-    (container,) = objects(config=config)["Deployment", "trailforge-scheduler"]["spec"]["template"]["spec"][
-        "containers"
-    ]
+    (container,) = objects(config=config)["Deployment", f"{NAME}-scheduler"]["spec"]["template"]["spec"]["containers"]
     given = {each["name"]: each["value"] for each in container["env"]}
     read = dask.config.collect_env(given)["distributed"]
     with dask.config.set(distributed=read):
@@ -318,6 +368,7 @@ def test_dask_reads_these_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"nodes": 2, "ledger": "file"}, "generation.ledger"),
         ({"ledger": "mysql://a/b"}, "generation.ledger"),
+        ({"ledger": ""}, "generation.ledger"),
         ({"ledger": "postgresql://me:secret@db/calls"}, "generation.ledger"),
         ({"nodes": 0}, "generation.nodes"),
         ({"workers": 0}, "generation.workers"),
@@ -336,7 +387,8 @@ def test_settings_that_cannot_be_are_refused_by_name(changes: dict[str, Any], fi
         ("k8s", RUN, replace(TWO_HOSTS, secret=""), "secret"),
         ("k8s", RUN, replace(TWO_HOSTS, generation=GenerationConfig(ledger="file")), "generation.ledger"),
         ("k8s", RUN, replace(TWO_HOSTS, name="My_Run"), "name"),
-        ("k8s", replace(RUN, command=("a", "--out", "/home/a")), TWO_HOSTS, "out"),
+        ("k8s", replace(RUN, out="/home/a"), TWO_HOSTS, "out"),
+        ("slurm", replace(RUN, ledger="postgresql://db/calls"), TO_A_FILE, "generation.ledger"),
         ("slurm", replace(RUN, is_named=True), TWO_HOSTS, "generation.servers"),
         ("slurm", replace(RUN, server=None), TWO_HOSTS, "generation.servers"),
         ("slurm", replace(RUN, model="embedded"), NO_SERVER, "generation.servers"),
@@ -384,10 +436,26 @@ def test_files_are_written_and_nothing_is_submitted(here: Path) -> None:
     )
     assert not (here / "runs" / "a").exists()
     told = said("k8s", *ON, *LAUNCHED, "--out", "runs/a")
-    assert str(here / "trailforge-launch" / "generate.yaml") in told and "to free devices" in told
-    assert said("k8s", *ON, "--print", *LAUNCHED, "--out", "b").startswith(
-        f"# --- {here}/trailforge-launch/generate.yaml"
+    name = pods_name(LaunchConfig(), "runs/a")
+    assert str(here / f"{name}-launch" / "generate.yaml") in told
+    chosen = f"statefulset,deployment --selector app.kubernetes.io/instance={name}"
+    assert f"to free devices: kubectl delete --namespace default {chosen}" in told
+    assert f"--follow job/{name}\n" in told
+    assert said("k8s", *ON, "--print", *LAUNCHED, "--out", "runs/a").startswith(
+        f"# --- {here}/{name}-launch/generate.yaml"
     )
+
+
+def test_keys_of_the_environment_are_in_no_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the command takes from there: what is written is what was typed."""
+    for name in ("TRAILFORGE_API_KEY", "TRAILFORGE_LEDGER_PASSWORD", "HF_TOKEN", "WANDB_API_KEY"):
+        monkeypatch.setenv(name, "not-here")
+    training = ("train", "sft", "sets/a", "--preset", "msearcher")
+    for cluster in ("slurm", "k8s"):
+        launched = [(cluster, *ON, "--print", *words, "--out", "a") for words in (LAUNCHED, training)]
+        texts = [said(*words) for words in launched]
+        texts.append(CliRunner().invoke(cli.app, [*training, "--out", "a", "--launcher", cluster, "--print"]).output)
+        assert all("msearcher" in text and "not-here" not in text for text in texts)
 
 
 def test_trainings_go_by_the_same_file(here: Path) -> None:
@@ -400,7 +468,7 @@ def test_trainings_go_by_the_same_file(here: Path) -> None:
 @pytest.mark.parametrize(("cluster", "asked"), [
     ("slurm", ["sbatch {folder}/generate.sbatch"]),
     ("k8s", [
-        "kubectl delete --namespace default --ignore-not-found job trailforge",
+        f"kubectl delete --namespace default --ignore-not-found job {pods_name(LaunchConfig(), 'a')}",
         "kubectl apply -f {folder}/generate.yaml",
     ]),
 ])  # fmt: skip
@@ -430,6 +498,10 @@ def test_they_are_submitted_where_that_is_said(
         (("slurm", "nothing"), "no command 'nothing'"),
         (("slurm", "mcts-trajectories", "--questions", "none.jsonl", "--out", "a"), "none.jsonl: no such file"),
         (("slurm", *LAUNCHED, "--out", "a", "--dry-run"), "--dry-run"),
+        (("slurm", "--print", "--submit", *LAUNCHED, "--out", "a"), "--print only shows the files"),
+        (("k8s", *ON, *LAUNCHED, "--out=/home/me/a"), "/home/me/a is not on the volume"),
+        (("k8s", *ON, "train", "sft", "sets/a", "--preset", "msearcher", "--out=/home/me/a"), "is not on the volume"),
+        (("slurm", "train", "rl", "sets/a", "--preset", "msearcher", "--out", "a", "--engine=verl"), "a Ray cluster"),
         (("slurm", *LAUNCHED, "--out", "a", "--redo", "truncated"), "would ask, and pay, again"),
         (("slurm", "--settings", "none.yaml", *LAUNCHED, "--out", "a"), "no such file"),
         (("slurm", *LAUNCHED, "--out", "a", "--cluster", "local:2"), "leave it out"),

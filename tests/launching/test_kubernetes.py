@@ -40,9 +40,10 @@ def test_a_run_goes_on_in_another_pod_and_pays_for_nothing_twice(
     done = CliRunner().invoke(cli.app, [*words, "--preset", "preset.yaml", "--out", "run"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     run = tmp_path / "run"
+    (manifests,) = tmp_path.glob("*-launch/generate.yaml")
     with postgres.running() as database:
         secret = {"TRAILFORGE_API_KEY": "made for this", "TRAILFORGE_LEDGER_PASSWORD": database.password}
-        pods = Pods(tmp_path / "trailforge-launch" / "generate.yaml", tmp_path, secret, database.url)
+        pods = Pods(manifests, tmp_path, secret, database.url)
         try:
             pods.start()
             job = pods.start_job()

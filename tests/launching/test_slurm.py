@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -17,9 +18,11 @@ from typer.testing import CliRunner
 
 from tests.commands.test_docs_commands import taken
 from tests.launching.slurm import Slurm, answer_all, answer_until, kill_started, write_program
+from tests.launching.test_generation import RUN, TWO_HOSTS
 from tests.support.postgres import programs_folder
 from tests.support.world import write_questions
 from trailforge import cli
+from trailforge.launching.generation import render_run
 from trailforge.pipelines.runs.verify import verify_run
 
 IN_FLIGHT, WORKERS = 4, 2
@@ -102,26 +105,41 @@ if sys.argv[1] == "scheduler":
     while True:
         server.accept()[0].close()
 """
-CHAINED = "sbatch --dependency=afterany:{id} {script}"
+CHAINED = "sbatch {script}"
+"""Without options: what is said on the command line would go over the script's, by which jobs of a run work alone."""
 ASKED_FROM_OUTSIDE = ("--model", "http://models.example.org/v1")
 
 
-def with_stand_ins(home: Path, monkeypatch: pytest.MonkeyPatch, codes: str, *, can_requeue: bool = True) -> Slurm:
+OUTSIDE = {"servers": 0, "ledger": "file", "tries": 3}
+"""Of the section `generation`: the model is elsewhere."""
+
+
+def with_stand_ins(
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    codes: str,
+    *,
+    can_requeue: bool = True,
+    generation: Mapping[str, Any] = OUTSIDE,
+    **programs: str,
+) -> Slurm:
     """A job whose command ends with these codes, one after the other; `-`: it works until it is told to end.
 
-    Its scheduler only listens, its workers wait.
+    Its scheduler only listens, its workers and servers wait. The command writes its environment to a file.
     """
-    settings = {"generation": {"servers": 0, "ledger": "file", "tries": 3}}
-    written(home, monkeypatch, settings, *ASKED_FROM_OUTSIDE)
+    more = () if generation.get("servers") else ASKED_FROM_OUTSIDE
+    written(home, monkeypatch, {"use_cpu": True, "sharding": "none", "generation": generation}, *more)
     (home / "codes").write_text("".join(f"{code}\n" for code in codes.split()))
     (home / "dask.py").write_text(LISTENS)
     run = f"""\
+if [ "$1" = serve-model ]; then exec sleep 600; fi
+env > {home}/environment
 echo "$*" >> {home}/runs
 code="$(sed -n "$(wc -l < {home}/runs)p" {home}/codes)"
 if [ "$code" = - ]; then exec sleep 600; fi
 exit "$code" """
     dask = f"""if [ "$1" = worker ]; then exec sleep 600; fi; exec {sys.executable} {home}/dask.py "$@" """
-    return Slurm(home, can_requeue=can_requeue, trailforge=run, dask=dask)
+    return Slurm(home, can_requeue=can_requeue, trailforge=run, dask=dask, **programs)
 
 
 @pytest.mark.parametrize(
@@ -154,6 +172,41 @@ def test_at_the_end_of_its_time_a_job_is_requeued_or_chained(
     assert [line for line in slurm.said() if not line.startswith("srun")] == expected
 
 
+def variables(file: Path) -> dict[str, str]:
+    """What `env` has written of ours."""
+    lines = (line.partition("=") for line in file.read_text().splitlines() if line.startswith("TRAILFORGE_"))
+    return {name: value for name, _, value in lines}
+
+
+ENDS_BY_INT = "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL); signal.pause()"
+"""As PostgreSQL does, also where it is started with the signal ignored."""
+
+
+def test_keys_that_a_job_makes_end_with_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm keeps the environment of what is submitted in a file, and the next job would have them. Yours go on."""
+    slurm = with_stand_ins(
+        home, monkeypatch, "-", can_requeue=False, generation={"servers": 1, "workers": 1},
+        initdb='for word in "$@"; do case "$word" in --pgdata=*) mkdir "${word#*=}" ;; esac; done',
+        postgres=f'if [ "$1" = --single ]; then exec cat; fi; exec {sys.executable} -c "{ENDS_BY_INT}"',
+        pg_isready="", curl="", sbatch=f"env > {home}/submitted",
+    )  # fmt: skip
+    slurm.environment["TRAILFORGE_API_KEY"] = "mine"
+    job = slurm.start(home / "run-launch" / "generate.sbatch")
+    slurm.until(job, (home / "runs").exists)
+    assert slurm.end_of_time(job) == 0, (home / "job.log").read_text()
+    assert variables(home / "environment")["TRAILFORGE_LEDGER_PASSWORD"]
+    assert "TRAILFORGE_LEDGER_PASSWORD" not in variables(home / "submitted")
+    assert variables(home / "submitted")["TRAILFORGE_API_KEY"] == "mine"
+
+
+def test_calls_are_in_the_ledger_that_the_settings_name(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`file` is SQLite, whatever the shell names from which the job is submitted."""
+    slurm = with_stand_ins(home, monkeypatch, "0")
+    slurm.environment["TRAILFORGE_LEDGER_URL"] = "postgresql://forger@elsewhere/calls"
+    assert slurm.wait(slurm.start(home / "run-launch" / "generate.sbatch")) == 0
+    assert "TRAILFORGE_LEDGER_URL" not in variables(home / "environment")
+
+
 def test_an_allocation_in_which_nothing_began_is_not_followed_by_another(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +226,23 @@ def test_what_does_not_come_up_is_named(home: Path, monkeypatch: pytest.MonkeyPa
     write_program(home / "bin" / "dask", "exec sleep 600")
     assert slurm.wait(slurm.start(home / "run-launch" / "generate.sbatch")) == 4
     assert "error: Dask's scheduler does not answer after 1 s" in (home / "job.log").read_text()
+
+
+def test_patience_is_of_the_clock_and_not_of_how_often_is_asked(tmp_path: Path) -> None:
+    """A server whose host drops what it is sent lets each question wait for seconds."""
+    script = render_run(RUN, "slurm", TWO_HOSTS, str(tmp_path), str(tmp_path))["node.sh"]
+    (tmp_path / "node.sh").write_text(
+        script.replace(
+            '\n"$@"\n',
+            f"""
+asks() {{ echo asked >> {tmp_path}/log; sleep 2; return 1; }}
+until_ready "the model" 6 asks
+""",
+        )
+    )
+    done = subprocess.run(["bash", tmp_path / "node.sh"], capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 4 and "error: the model does not answer after 6 s" in done.stderr
+    assert 1 <= len((tmp_path / "log").read_text().splitlines()) <= 4
 
 
 def test_a_program_that_is_not_there_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -243,7 +243,9 @@ def test_kubernetes() -> None:
     (server,) = servers["template"]["spec"]["template"]["spec"]["containers"]
     assert container["workingDir"] == server["workingDir"] == container["volumeMounts"][0]["mountPath"] == "/data"
     environment = {each["name"]: each["value"] for each in container["env"]}
-    assert environment == {"NCCL_DEBUG": ODD, "PYTHONSAFEPATH": "1", "VLLM_HOST": "rl-vllm-0-0.rl"}
+    name = jobset["metadata"]["name"]
+    expected = {"HF_HOME": "/data/huggingface", "NCCL_DEBUG": ODD, "PYTHONSAFEPATH": "1"}
+    assert environment == {**expected, "VLLM_HOST": f"{name}-vllm-0-0.{name}"}
     assert container["envFrom"] == [{"secretRef": {"name": "keys"}}]
     assert container["resources"] == {"limits": {"nvidia.com/gpu": 8}}
     script = container["command"][2]
@@ -251,7 +253,7 @@ def test_kubernetes() -> None:
     read = launched(script.splitlines()[-1].replace("$JOB_COMPLETION_INDEX", "1"))
     # Not in the working folder, which all pods of all jobs share.
     assert read.config_file == "/tmp/accelerate.yaml" and "cat > /tmp/accelerate.yaml" in script
-    assert (read.machine_rank, read.main_process_ip) == (1, "rl-train-0-0.rl")
+    assert (read.machine_rank, read.main_process_ip) == (1, f"{name}-train-0-0.{name}")
     assert [read.training_script, *read.training_script_args][:-4] == ["trailforge", *COMMAND, "--resume"]
     assert yaml.safe_load(script.split("<<'END'\n")[1].split("\nEND")[0]) == accelerate_config(config)
     assert json.dumps(jobset).count("hostNetwork") == 0
@@ -292,8 +294,28 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], launcher: Launcher, 
 def test_a_server_is_started_or_named() -> None:
     config = LaunchConfig(vllm_nodes=1, base_model="m")
     assert render([*COMMAND, "--rollouts", "vllm-server"], "slurm", config)["train.sbatch"].count("--rollouts") == 1
-    with pytest.raises(InvalidInput, match="one of them"):
-        render([*COMMAND, "--vllm-url", "http://a:8000"], "slurm", config)
+    assert render([*COMMAND, "--rollouts=vllm-server"], "slurm", config)["train.sbatch"].count("--rollouts") == 1
+    for named in (["--vllm-url", "http://a:8000"], ["--vllm-url=http://a:8000"]):
+        with pytest.raises(InvalidInput, match="one of them"):
+            render([*COMMAND, *named], "slurm", config)
+
+
+@pytest.mark.parametrize("launcher", ["accelerate", "slurm", "k8s"])
+@pytest.mark.parametrize("engine", [["--engine", "verl"], ["--engine=verl"]])
+def test_of_verl_nothing_is_launched(launcher: Launcher, engine: list[str]) -> None:
+    """It starts its processes itself, over Ray."""
+    with pytest.raises(InvalidInput, match="start this command on its first node"):
+        render([*COMMAND, *engine], launcher, LaunchConfig())
+    assert render([*COMMAND, "--engine", "trl"], launcher, LaunchConfig())
+
+
+def test_a_second_training_leaves_the_first_alone() -> None:
+    names = set()
+    for out in ("trained/sft", "/data/trained/sft", "trained/rl", "more/rl"):
+        jobset = yaml.safe_load(render(["train", "sft", "set", "--out", out], "k8s", LaunchConfig())["jobset.yaml"])
+        names.add(jobset["metadata"]["name"])
+        assert jobset["spec"]["network"]["subdomain"] == jobset["metadata"]["name"]
+    assert len(names) == 3
 
 
 @pytest.mark.parametrize(
@@ -309,12 +331,13 @@ def test_a_server_is_started_or_named() -> None:
 )
 def test_a_pod_writes_to_the_volume(out: str, kept: bool) -> None:
     """Elsewhere checkpoints would be gone when it is started anew, and the model when it ends."""
-    command = ["train", "sft", "set", "--out", out]
-    if kept:
-        assert f"--out {out}" in render(command, "k8s", LaunchConfig())["jobset.yaml"]
-        return
-    with pytest.raises(InvalidInput, match="is not on the volume"):
-        render(command, "k8s", LaunchConfig())
+    for words in (["--out", out], [f"--out={out}"]):
+        command = ["train", "sft", "set", *words]
+        if kept:
+            assert shlex.join(words) in render(command, "k8s", LaunchConfig())["jobset.yaml"]
+            continue
+        with pytest.raises(InvalidInput, match="is not on the volume"):
+            render(command, "k8s", LaunchConfig())
 
 
 def test_partitions_and_accounts_stand_in_the_script_as_they_are() -> None:

@@ -186,12 +186,13 @@ def test_it_verifies_and_a_changed_row_is_found(finished: Path, tmp_path: Path) 
     assert verify_run(tmp_path).problems
 
 
-def test_dropping_its_rows_takes_all_that_it_wrote_and_nothing_else(tmp_path: Path) -> None:
+def test_dropping_its_rows_takes_all_that_it_wrote_but_its_log_and_nothing_else(tmp_path: Path) -> None:
     make(tmp_path / "run", questions_file(tmp_path))
     (tmp_path / "run" / "notes.txt").write_text("mine")
     OwnFiles(tmp_path / "run", load_dataset("toy_sums")).drop_rows(print)
     left = {path.name for path in (tmp_path / "run").iterdir() if path.name != ".lock"}
-    assert left == {"inputs", "run.json", "manifest.json", "notes.txt"}
+    assert left == {"inputs", "run.json", "manifest.json", "notes.txt", "progress"}
+    assert [path.name for path in (tmp_path / "run" / "progress").iterdir()] == ["log.jsonl"]
 
 
 def test_people_decide_on_what_it_declares(finished: Path) -> None:

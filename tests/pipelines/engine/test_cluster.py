@@ -77,9 +77,10 @@ def test_a_cluster_goes_with_dask_alone() -> None:
 def test_a_file_of_jobs_has_to_say_how_many(tmp_path: Path) -> None:
     pytest.importorskip("dask_jobqueue")
     file = tmp_path / "slurm.yaml"
-    file.write_text("queue: cpu")
-    with pytest.raises(InvalidInput, match="workers: N"), cluster.open_cluster(ClusterPlace(slurm=file), tmp_path):
-        pass
+    for text in ("queue: cpu", "workers: 0", "workers: -1", "workers: 1.5", "workers: true"):
+        file.write_text(text)
+        with pytest.raises(InvalidInput, match="workers: N"), cluster.open_cluster(ClusterPlace(slurm=file), tmp_path):
+            pass
 
 
 _SBATCH = """#!/bin/sh

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from trailforge.pipelines.engine.runners import (
@@ -32,7 +34,8 @@ def test_beam_s_runner_for_dask_which_loses_and_doubles_rows_is_refused(name: st
         beam_options(name)
 
 
-def test_dask_is_used_without_beam() -> None:
+def test_dask_is_used_without_beam(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "apache_beam.options.pipeline_options", None)
     assert beam_options("dask") == beam_options(" Dask") == ("--runner=dask",)
     assert is_dask(beam_options("dask")) and not is_local(beam_options("dask"))
     assert dask_address((*beam_options("dask"), "--scheduler=tls://head:8786")) == "tls://head:8786"
@@ -77,3 +80,15 @@ def test_a_portable_run_needs_a_job_service_that_listens() -> None:
 )
 def test_of_a_runner_s_error_the_telling_line_is_shown(text: str, line: str) -> None:
     assert telling_line(RuntimeError(text)) == line
+
+
+@pytest.mark.parametrize(
+    ("runner", "options"),
+    [("DaskRunner", ()), ("prism", ()), ("Flink", ("--x=1",)), ("Flink", ("runner=x",)), ("portable", ())],
+)
+def test_what_is_refused_is_refused_before_beam_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, runner: str, options: tuple[str, ...]
+) -> None:
+    monkeypatch.setitem(sys.modules, "apache_beam.options.pipeline_options", None)
+    with pytest.raises(InvalidInput):
+        beam_options(runner, options)
