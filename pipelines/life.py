@@ -29,6 +29,7 @@ from trailforge.pipelines.runs.accounting import add_up, stage
 from trailforge.pipelines.runs.verify import Report, RowChecks
 from trailforge.schemas import (
     ITEM_ERRORS,
+    InvalidInput,
     Manifest,
     RejectedRow,
     TrailforgeError,
@@ -128,11 +129,12 @@ class Life:
     gates: tuple[str, ...] = ()
     """Lines of the books, each of which may have something against an item of which rows were drawn."""
     draws: str = ""
-    """The line of the books that counts draws; empty: they are not counted."""
+    """The line of the books that counts draws; empty: they are not counted, and one that breaks off fails its item."""
     choice: str = "filter"
     """The one that counts the rows that were kept."""
     place: Callable[[Any], Any] | None = None
-    """`(row)`: what sorts the rows of an item as they were drawn. None: that is not known of rejected ones."""
+    """`(row)`: what sorts the rows of an item as they were drawn, the number of its draw; not a text, as q-10 comes
+    before q-2. None: that order is not known of rejected ones."""
     problems: Callable[[Any, Any, RowChecks], Iterable[str]] | None = None
     """`(row, item, checks)`: what else is wrong with a kept row, for `verify`."""
     refusal: Callable[[RejectedRow, Any, Any], str] | None = None
@@ -178,6 +180,7 @@ class Life:
             books = stage(self.name, inputs=1, accepted=0, rejected=[left.reason])
             usage = drawn.meter.usage(config.model.prices)
             return ItemResult(rows={"rejected": [left]}, stages=(books,), usage=usage, support=drawn.support)
+        self._check_draws(item, drawn)
         rows, meter = self.derive(drawn.rows, item, config), drawn.meter
         chosen = drawn.chosen or self.choice_of(rows, item, config)
         if self.after is not None:
@@ -220,6 +223,14 @@ class Life:
         """As `DataSet.checks`, for a data set with this one stage."""
         of = LifeChecks if self.asks_model else _LivedAgain
         return of(self, folder, manifest, config, report)
+
+    def _check_draws(self, item: Any, drawn: Draws[Any]) -> None:
+        """Raise what `verify` would call wrong of a run that is sound otherwise."""
+        if not self.draws:
+            for error in drawn.broken.values():
+                raise error
+        if self.place is not None and sorted(drawn.rows, key=self.place) != list(drawn.rows):
+            raise InvalidInput(f"does not sort the rows of {uid_of(item)} as they were drawn", field="Life.place")
 
     def _left_out(self, at: str, item: Any, verdict: Verdict, drawn: Draws[Any]) -> RejectedRow:
         return rejected_row(at, uid_of(item), verdict, to_dict(item) if drawn.payload is None else drawn.payload)
