@@ -27,16 +27,10 @@ from rich.console import Console
 from rich.table import Table
 from tree_vs_rejection import as_tree, draw_plan
 
+from trailforge.generators.mcts_trajectories.choice import reword, sift
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.estimate import Yield, behaviour_of, context_of, search_one
-from trailforge.generators.mcts_trajectories.generate import (
-    Context,
-    plan_runner,
-    policy_prompts,
-    reword,
-    sift,
-    trajectories,
-)
+from trailforge.generators.mcts_trajectories.generate import Context, plan_runner, policy_prompts, trajectories
 from trailforge.generators.mcts_trajectories.rehearsal.counted import Behaviour, Outcome, read_counted, with_shares
 from trailforge.generators.mcts_trajectories.rehearsal.world import ChainModel, make_question
 from trailforge.inference import Meter

@@ -68,7 +68,8 @@ class Draws(Generic[R]):
     payload: Any = None
     """What `rejected/` holds of an item that something is against, as plain values; None: the item."""
     chosen: Chosen[R] | None = None
-    """What `Life.choose` says of the rows, where drawing went on until that was enough."""
+    """What `Life.choose` says of the rows, where drawing went on until that was enough. The fields that `Life.derive`
+    sets are then set already."""
     beside: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Rows of other tables that came with them."""
     support: SupportCount = field(default_factory=SupportCount)
@@ -181,8 +182,10 @@ class Life:
             usage = drawn.meter.usage(config.model.prices)
             return ItemResult(rows={"rejected": [left]}, stages=(books,), usage=usage, support=drawn.support)
         self._check_draws(item, drawn)
-        rows, meter = self.derive(drawn.rows, item, config), drawn.meter
-        chosen = drawn.chosen or self.choice_of(rows, item, config)
+        rows, chosen, meter = drawn.rows, drawn.chosen, drawn.meter
+        if chosen is None:
+            rows = self.derive(rows, item, config)
+            chosen = self.choice_of(rows, item, config)
         if self.after is not None:
             chosen, spent = await self.after(rows, chosen, item, context, config)
             meter = meter + spent

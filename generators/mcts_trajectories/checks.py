@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from trailforge.filters.questions import can_be_asked
 from trailforge.filters.thoughts import unfounded_thoughts
 from trailforge.generators.mcts_trajectories import NAME
-from trailforge.generators.mcts_trajectories.generate import CAP, over_cap
+from trailforge.generators.mcts_trajectories.choice import CAP, over_cap
 from trailforge.generators.mcts_trajectories.spans import span_problem
 from trailforge.generators.mcts_trajectories.story import mismatch, rereads, story_of
 from trailforge.generators.mcts_trajectories.thoughts import DOUBTS

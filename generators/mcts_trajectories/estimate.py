@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 
 from trailforge.generators.mcts_trajectories.asking import PURPOSE as WORD
 from trailforge.generators.mcts_trajectories.asking import prepare_question
+from trailforge.generators.mcts_trajectories.choice import reword, sift
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.generate import Context, generate, reword, sift
+from trailforge.generators.mcts_trajectories.generate import Context, generate
 from trailforge.generators.mcts_trajectories.rehearsal.counted import (
     Behaviour,
     Counted,

@@ -19,7 +19,8 @@ from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
 from trailforge.filters.grounding import says
 from trailforge.filters.questions import can_be_asked, garbled_places, quote_of, stated_hops
 from trailforge.generators.mcts_trajectories.asking import prepare_question
-from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, reword, sift
+from trailforge.generators.mcts_trajectories.choice import reword, sift
+from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig
 from trailforge.generators.mcts_trajectories.spans import texts_of
 from trailforge.generators.mcts_trajectories.story import story_of
 from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, form

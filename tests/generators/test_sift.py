@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.support.rows import AGAIN, DIED, FIRST, MISLED, QUESTION, SECOND, trajectory
 from trailforge.filters import FilterConfig
-from trailforge.generators.mcts_trajectories.generate import over_cap, sift
+from trailforge.generators.mcts_trajectories.choice import over_cap, sift
 from trailforge.mcts.reflection import ReflectionConfig
 from trailforge.schemas import Step, Trajectory
 

@@ -17,9 +17,10 @@ from tests.generators.strong_thoughts import REPLIES, ROWS
 from tests.support.rows import AGAIN, FIRST, MISLED, QUESTION, trajectory
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.filters import FilterConfig
+from trailforge.generators.mcts_trajectories.choice import reword
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.estimate import rehearse
-from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, PromptNames, reword
+from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, PromptNames
 from trailforge.generators.mcts_trajectories.spans import span_problem, texts_of
 from trailforge.generators.mcts_trajectories.story import mismatch, rereads, sft_row, story_of
 from trailforge.generators.mcts_trajectories.thoughts import (

@@ -12,7 +12,7 @@ import pytest
 
 from trailforge.inference import Meter, Prices
 from trailforge.pipelines.engine.shards import ItemResult
-from trailforge.pipelines.life import Life, draw_all
+from trailforge.pipelines.life import Chosen, Draws, Life, draw_all
 from trailforge.schemas import InvalidInput, MalformedReply
 
 CONFIG: Any = SimpleNamespace(model=SimpleNamespace(prices=Prices()))
@@ -63,3 +63,17 @@ def test_a_place_that_does_not_sort_rows_as_they_were_drawn_is_told_before_they_
     with pytest.raises(InvalidInput, match="does not sort the rows of q as they were drawn"):
         lived(11, place=lambda row: row.id)
     assert len(lived(11, place=lambda row: row.sample).rows["worded"]) == 11
+
+
+def test_rows_that_were_chosen_while_they_were_drawn_are_not_derived_and_chosen_once_more() -> None:
+    row = Wording(id="q-0")
+
+    async def draw(item: Wording, context: object, config: object) -> Any:
+        del item, context, config
+        return Draws(rows=(row,), chosen=Chosen((row,), ()))
+
+    def never(*given: object) -> Any:
+        raise AssertionError(f"called with {given}")
+
+    life = Life(name="reword", item=Wording, table="worded", draw=draw, derive=never, choose=never)
+    assert asyncio.run(life.run_item(Wording(id="q"), None, CONFIG)).rows["worded"] == (row,)
