@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import zip_longest
 from operator import attrgetter
 from pathlib import Path
@@ -277,10 +277,13 @@ class LifeChecks(RowChecks):
     def _check_file(self, name: str, items: Mapping[str, Any]) -> None:
         life = self.life
         kept, rejected = defaultdict[str, list[Any]](list), defaultdict[str, list[tuple[Any, Verdict]]](list)
-        for row in self.rows(life.table, name, self.records[life.table]):
+        stored_rows = list(self.rows(life.table, name, self.records[life.table]))
+        unsaid = dict.fromkeys(map(uid_of, stored_rows), self._unsaid(life.table, name, stored_rows))
+        for row in stored_rows:
             kept[self.source_of(row)].append(row)
-        for row, verdict in self.rejected_episodes(name, life.choice, self.records[life.table]):
+        for row, verdict, silent in self.rejected_episodes(name, life.choice, self.records[life.table]):
             rejected[self.source_of(row)].append((row, verdict))
+            unsaid[uid_of(row)] = silent
         self._count_items(name, items, kept.keys() | rejected.keys())
         made = defaultdict[str, list[Any]](list)
         uids = dict.fromkeys((*kept, *rejected))
@@ -290,7 +293,7 @@ class LifeChecks(RowChecks):
                 if line in self.accepted:
                     self.accepted[line] += len(rows)
             if uid in items:
-                self._check_rows(name, items[uid], chosen)
+                self._check_rows(name, items[uid], chosen, unsaid)
             else:
                 for row in (*chosen.kept, *(row for row, _ in chosen.rejected)):
                     self.problem(name, uid_of(row), f"its {self.kind} {uid!r} is not among the inputs")
@@ -323,11 +326,12 @@ class LifeChecks(RowChecks):
             elif life.refusal is not None and (wrong := life.refusal(row, items[row.uid], self.config)):
                 self.problem(name, row.uid, wrong)
 
-    def _check_rows(self, name: str, item: Any, stored: Chosen[Any]) -> None:
-        """The rows of an item: their derived fields, and which of them are kept."""
+    def _check_rows(self, name: str, item: Any, stored: Chosen[Any], unsaid: Mapping[str, Mapping[str, Any]]) -> None:
+        """The rows of an item: their derived fields, but for those that a row does not say yet, and which are kept."""
         life, bad = self.life, [row for row, _ in stored.rejected]
         drawn = [*stored.kept, *bad]
         for number, (row, made) in enumerate(zip(drawn, life.derive(drawn, item, self.config), strict=True)):
+            made = replace(made, **unsaid.get(uid_of(row), {}))
             different = next((f.name for f in fields(row) if getattr(row, f.name) != getattr(made, f.name)), "")
             if different:
                 rejected = "rejected: " * (number >= len(stored.kept))
