@@ -67,8 +67,8 @@ class AgentTrajectory:
     filters: tuple[FilterScore, ...] = ()
     """What each filter measured."""
     sft_calls: bool = False
-    """Whether, where it is in no protocol, SFT rows are made of its conversation and of each call beside it, as these
-    were sent: all of them are turns of a chat."""
+    """Whether, where it is in no protocol, SFT rows are made of its conversation and of each call whose reply was used,
+    as these were sent: all of them are turns of a chat."""
     provenance: Provenance
     schema_version: str = SCHEMA_VERSION
 
