@@ -1,4 +1,4 @@
-"""Thoughts by the model: one call for each accepted row, from the steps alone, and the pools where it does not hold."""
+"""Thoughts by the model: of each accepted row, from the steps alone, and the pools where it does not hold."""
 
 from __future__ import annotations
 
