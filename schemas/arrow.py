@@ -256,7 +256,11 @@ def _revive(shape: _Shape, value: Any, name: str) -> Any:
     if shape.is_record:
         if not isinstance(value, dict):
             raise InvalidInput(f"expected an object, got {type(value).__name__}", field=name)
-        return from_dict(inner, value)
+        try:
+            return from_dict(inner, value)
+        except InvalidInput:
+            with located(section=name):
+                raise
     if shape.literals:
         if value not in shape.literals:
             raise InvalidInput(f"{value!r} is none of {', '.join(shape.literals)}", field=name)
