@@ -134,10 +134,10 @@ async def _keep_correct(
 ) -> None:
     made = trajectories(question, as_tree(question, plans, rollouts), context)
     correct = [row for row in made if row.kind == "correct"]
-    accepted, _ = sift(question, correct, config.filters, context.config.reflection)
-    kept, _, _ = await reword(question, accepted, context, config.filters)
+    chosen = sift(question, correct, config.filters, context.config.reflection)
+    told, _ = await reword(question, chosen, context, config.filters)
     assert isinstance(context.client, ChainModel)
-    total.add(kept, context.client.purposes, "drawn")
+    total.add(told.kept, context.client.purposes, "drawn")
 
 
 def _print(preset: str, found: dict[str, tuple[Yield, Yield]]) -> None:

@@ -63,7 +63,7 @@ def check_beside(
 def _check_caps(checks: RowChecks, name: str, chosen: Chosen[Trajectory]) -> None:
     """A row is turned away for want of room only where there was none.
 
-    Rows that the model doubted afterwards had taken theirs.
+    In runs of before, rows that the model doubted afterwards had taken theirs.
     """
     taken = [*chosen.kept, *(row for row, verdict in chosen.rejected if verdict.reason in DOUBTS)]
     for row, verdict in chosen.rejected:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
@@ -20,13 +20,18 @@ CAP = "cap"
 
 
 def sift(
-    question: Question, candidates: Sequence[Trajectory], filters: FilterConfig, caps: ReflectionConfig
+    question: Question,
+    candidates: Sequence[Trajectory],
+    filters: FilterConfig,
+    caps: ReflectionConfig,
+    kept: Sequence[Trajectory] = (),
 ) -> Chosen[Trajectory]:
     """The accepted candidates, in order, and the others with the first verdict against them.
 
-    Filters come before caps: a row that a filter rejects makes room for the next one of its kind.
+    Filters come before caps: a row that a filter rejects makes room for the next one of its kind. `kept`: rows of the
+    question that stand already, which leave less room and have no duplicates.
     """
-    accepted: list[Trajectory] = []
+    accepted = list(kept)
     rejected: list[tuple[Trajectory, Verdict]] = []
     for row in candidates:
         verdict = first_rejection([*judge_trajectory(row, question, accepted, filters), over_cap(row, accepted, caps)])
@@ -34,7 +39,7 @@ def sift(
             accepted.append(row)
         else:
             rejected.append((row, verdict))
-    return Chosen(accepted, rejected)
+    return Chosen(accepted[len(kept) :], rejected)
 
 
 def over_cap(row: Trajectory, accepted: Sequence[Trajectory], caps: ReflectionConfig) -> Verdict:
@@ -46,45 +51,63 @@ def over_cap(row: Trajectory, accepted: Sequence[Trajectory], caps: ReflectionCo
 
 
 async def reword(
-    question: Question, rows: Sequence[Trajectory], context: Context, filters: FilterConfig
-) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]], Meter]:
-    """The accepted rows of a question with the model's thoughts where these hold; the rows that the model doubts, with
-    that verdict; and what the calls took.
-
-    The first row is told before the others: those that rest on a step that is doubted there are not told at all. A
-    row that its thoughts would make too long keeps those it had. A row that is rejected here frees no place: those over
-    the cap of its kind, and its duplicates, have been turned away by then.
-    """
+    question: Question, chosen: Chosen[Trajectory], context: Context, filters: FilterConfig
+) -> tuple[Chosen[Trajectory], Meter]:
+    """The choice as `choose_told` leaves it, in the model's thoughts where these hold, and what the calls took."""
     if context.config.thoughts.source == "templates":
-        return list(rows), [], Meter()
+        return chosen, Meter()
+    return await choose_told(
+        chosen,
+        lambda row, meter: _reword_one(question, row, context, filters, meter),
+        lambda rows, kept: sift(question, rows, filters, context.config.reflection, kept),
+    )
+
+
+async def choose_told(
+    chosen: Chosen[Trajectory],
+    tell: Callable[[Trajectory, Meter], Awaitable[tuple[Trajectory, list[Doubt]]]],
+    sift_beside: Callable[[Sequence[Trajectory], Sequence[Trajectory]], Chosen[Trajectory]],
+) -> tuple[Chosen[Trajectory], Meter]:
+    """The choice once each kept row was told and those that the model doubts were rejected, and what the calls took.
+
+    The first row is told before the others: those that rest on a step that is doubted there are not told at all. A row
+    that is rejected here makes room: what was turned away as its duplicate, or for the cap of its kind, is offered
+    again and told in turn. `sift_beside`: `sift` of rows beside those that are kept.
+    """
     kept: list[Trajectory] = []
-    rejected: list[tuple[Trajectory, Verdict]] = []
+    doubted: list[tuple[Trajectory, Verdict]] = []
     doubts: list[Doubt] = []
     meters: list[Meter] = []
-    for told in (rows[:1], rows[1:]):
-        known = [(row, doubtful(row, doubts)) for row in told]
-        rejected += [(row, verdict) for row, verdict in known if not verdict.keep]
-        told = [row for row, verdict in known if verdict.keep]
-        own = [Meter() for _ in told]
-        written = await asyncio.gather(
-            *(_reword_one(question, row, context, meter) for row, meter in zip(told, own, strict=True))
-        )
-        meters += own
-        for row, (new, own_doubts) in zip(told, written, strict=True):
-            doubts += own_doubts
-            if not (verdict := doubtful(row, own_doubts)).keep:
-                rejected.append((new, verdict))
-            elif too_long(new, max_tokens=filters.max_tokens, max_tool_calls=filters.max_tool_calls).keep:
-                kept.append(new)
-            else:
-                kept.append(replace(row, provenance=new.provenance))
-    return kept, rejected, sum(meters, start=Meter())
+    waiting, turned_away = chosen
+    while waiting:
+        before = len(doubted)
+        for rows in (waiting[:1], waiting[1:]):
+            known = [(row, doubtful(row, doubts)) for row in rows]
+            doubted += [(row, verdict) for row, verdict in known if not verdict.keep]
+            rows = [row for row, verdict in known if verdict.keep]
+            own = [Meter() for _ in rows]
+            written = await asyncio.gather(*map(tell, rows, own))
+            meters += own
+            for row, (told, own_doubts) in zip(rows, written, strict=True):
+                doubts += own_doubts
+                if (verdict := doubtful(row, own_doubts)).keep:
+                    kept.append(told)
+                else:
+                    doubted.append((told, verdict))
+        if len(doubted) == before:
+            break
+        waiting, turned_away = sift_beside([row for row, _ in turned_away], kept)
+    return Chosen(kept, [*turned_away, *doubted]), sum(meters, start=Meter())
 
 
 async def _reword_one(
-    question: Question, row: Trajectory, context: Context, meter: Meter
+    question: Question, row: Trajectory, context: Context, filters: FilterConfig, meter: Meter
 ) -> tuple[Trajectory, list[Doubt]]:
+    """The row in the model's thoughts, and its doubts. One that these would make too long keeps those it had."""
     config = context.config
     prompt, again = PROMPTS.text(config.prompts.thoughts), PROMPTS.text(config.prompts.thoughts_again)
     story, asker = story_of(row, config.reasoning_rows), asker_for(question, context, meter, 1)
-    return await write_thoughts(row, story, asker, prompt, again, config.thoughts)
+    told, doubts = await write_thoughts(row, story, asker, prompt, again, config.thoughts)
+    if not too_long(told, max_tokens=filters.max_tokens, max_tool_calls=filters.max_tool_calls).keep:
+        told = replace(row, provenance=told.provenance)
+    return told, doubts

@@ -100,10 +100,9 @@ async def word(
     context: Context,
     config: MctsRunConfig,
 ) -> tuple[Chosen[Trajectory], Meter]:
-    """The kept rows with the model's thoughts, without those that it doubts."""
+    """As `choice.reword`."""
     del rows
-    kept, doubted, meter = await reword(question, chosen.kept, context, config.filters)
-    return Chosen(kept, [*chosen.rejected, *doubted]), meter
+    return await reword(question, chosen, context, config.filters)
 
 
 def sft_rows(row: Trajectory, config: MctsRunConfig) -> list[SftRow]:

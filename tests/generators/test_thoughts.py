@@ -32,6 +32,7 @@ from trailforge.generators.mcts_trajectories.thoughts import (
     reply_schema,
 )
 from trailforge.inference import Meter, Prices, Request
+from trailforge.pipelines.life import Chosen
 from trailforge.retrieval import RetrievalConfig, open_retrieval
 from trailforge.schemas import Trajectory, Verdict
 from trailforge.schemas.text import count_conversation
@@ -70,8 +71,8 @@ def check(
         client=model,
         retrieval=open_retrieval(RetrievalConfig(kind="bm25")),
     )
-    told, rejected, usage = asyncio.run(reword(QUESTION, rows, context, filters))
-    return told, rejected, usage, model
+    chosen, usage = asyncio.run(reword(QUESTION, Chosen(rows, ()), context, filters))
+    return list(chosen.kept), list(chosen.rejected), usage, model
 
 
 def says(name: str) -> Callable[[Request], str]:
