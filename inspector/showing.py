@@ -18,7 +18,7 @@ from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.show.common import values
 from trailforge.pipelines.show.parts import Note, Parts, Show, ShownTable, StyledText
-from trailforge.schemas import InvalidInput, RejectedRow, from_dict, to_dict
+from trailforge.schemas import InvalidInput, RejectedRow, from_payload, to_dict
 
 _PLAIN = ("str", "int", "float", "bool")
 _MOST_COLUMNS = 6
@@ -98,7 +98,7 @@ def _payload(run: OpenRun, row: RejectedRow) -> Parts:
     records = {**declared.records, INPUTS: declared.inputs.record}
     for table in show_of(run.dataset).tables:
         try:
-            return table.describe(run, from_dict(records[table.name], content))
+            return table.describe(run, from_payload(records[table.name], content))
         except InvalidInput:
             continue
     return [values(content)]

@@ -128,6 +128,16 @@ def from_stored(record: type[Record], content: Any, *, source: object) -> Record
         return from_dict(record, migrate(content) if migrate else content)
 
 
+def from_payload(record: type[Record], content: Any) -> Record:
+    """A row as another one holds it, that of the version before migrated; not all records say their version.
+
+    Raises `InvalidInput` as `from_stored`.
+    """
+    if isinstance(content, dict) and "schema_version" in content:
+        return from_stored(record, content, source=None)
+    return from_dict(record, content)
+
+
 def _records(record: type[Record], table: pa.Table, migrate: Migration | None, source: object) -> list[Record]:
     rows = table.to_pylist()
     with located(file=source):

@@ -13,7 +13,7 @@ from trailforge.generators.kg_questions.filters import judge_unasked, names_of
 from trailforge.generators.kg_questions.generate import made_of, seal
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks
-from trailforge.schemas import FactChain, InvalidInput, KgQuestion, RejectedRow, from_dict
+from trailforge.schemas import FactChain, InvalidInput, KgQuestion, RejectedRow, from_payload
 
 
 class KgQuestionRowChecks(RowChecks):
@@ -72,7 +72,7 @@ class KgQuestionRowChecks(RowChecks):
             if rejected.stage != FILTER:
                 continue
             try:
-                row = from_dict(KgQuestion, json.loads(rejected.payload))
+                row = from_payload(KgQuestion, json.loads(rejected.payload))
             except (ValueError, TypeError, InvalidInput) as error:
                 self.problem(name, rejected.uid, f"this rejected row holds no question ({error})")
                 continue

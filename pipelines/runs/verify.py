@@ -31,8 +31,7 @@ from trailforge.schemas import (
     SchemaVersion,
     Verdict,
     check_table_file,
-    from_dict,
-    from_stored,
+    from_payload,
     is_read,
     iter_parquet,
     parse_json,
@@ -237,8 +236,7 @@ class RowChecks(ABC):
                 continue
             try:
                 content = parse_json(row.payload)
-                is_told = isinstance(content, dict) and "schema_version" in content  # not all records say theirs
-                episode: Any = from_stored(record, content, source="") if is_told else from_dict(record, content)
+                episode: Any = from_payload(record, content)
             except (ValueError, TypeError, InvalidInput) as error:
                 self.problem(name, row.uid, f"this rejected row holds no episode ({error})")
                 continue
