@@ -11,12 +11,12 @@ from statistics import fmean
 from trailforge.generators.agent_trajectories import DATASET, DRAW, FILTER, NAME
 from trailforge.generators.agent_trajectories.config import AgentGeneratorConfig, AgentRunConfig
 from trailforge.generators.agent_trajectories.filters import KNOWN
-from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.generators.answer_reading import limit_of
 from trailforge.pipelines.cards.card import limits, origin_lines, pair_example, rows_of, turn, write_card
 from trailforge.pipelines.cards.licences import of_graph, of_questions, over_corpus, plain
 from trailforge.pipelines.runs.intake import Settings, run_configuration
 from trailforge.schemas import ContrastivePair, Manifest, RejectedRow
+from trailforge.schemas.agent_episode import AgentTrajectory
 
 _TABLES = (NAME, "sft", "pairs", "rejected")
 _LIMITS = (
