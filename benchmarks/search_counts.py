@@ -28,9 +28,10 @@ from rich.console import Console
 from rich.table import Table
 
 from trailforge.filters.grounding import supports
+from trailforge.generators.mcts_trajectories.choice import sift
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.estimate import context_of
-from trailforge.generators.mcts_trajectories.generate import find_fault, sift, trajectories
+from trailforge.generators.mcts_trajectories.generate import find_fault, trajectories
 from trailforge.generators.mcts_trajectories.rehearsal.counted import COUNTED, Behaviour, Share
 from trailforge.generators.mcts_trajectories.rehearsal.world import ChainModel
 from trailforge.generators.mcts_trajectories.thoughts import DoubtReason

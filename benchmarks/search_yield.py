@@ -27,16 +27,10 @@ from rich.console import Console
 from rich.table import Table
 from tree_vs_rejection import as_tree, draw_plan
 
+from trailforge.generators.mcts_trajectories.choice import reword, sift
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.estimate import Yield, behaviour_of, context_of, search_one
-from trailforge.generators.mcts_trajectories.generate import (
-    Context,
-    plan_runner,
-    policy_prompts,
-    reword,
-    sift,
-    trajectories,
-)
+from trailforge.generators.mcts_trajectories.generate import Context, plan_runner, policy_prompts, trajectories
 from trailforge.generators.mcts_trajectories.rehearsal.counted import Behaviour, Outcome, read_counted, with_shares
 from trailforge.generators.mcts_trajectories.rehearsal.world import ChainModel, make_question
 from trailforge.inference import Meter
@@ -140,10 +134,10 @@ async def _keep_correct(
 ) -> None:
     made = trajectories(question, as_tree(question, plans, rollouts), context)
     correct = [row for row in made if row.kind == "correct"]
-    accepted, _ = sift(question, correct, config.filters, context.config.reflection)
-    kept, _, _ = await reword(question, accepted, context, config.filters)
+    chosen = sift(question, correct, config.filters, context.config.reflection)
+    told, _ = await reword(question, chosen, context, config.filters)
     assert isinstance(context.client, ChainModel)
-    total.add(kept, context.client.purposes, "drawn")
+    total.add(told.kept, context.client.purposes, "drawn")
 
 
 def _print(preset: str, found: dict[str, tuple[Yield, Yield]]) -> None:

@@ -24,8 +24,9 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from trailforge.generators.mcts_trajectories.choice import sift
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.generate import Context, plan_runner, policy_prompts, sift, trajectories
+from trailforge.generators.mcts_trajectories.generate import Context, plan_runner, policy_prompts, trajectories
 from trailforge.inference import Caps, Meter, ModelClient, SqliteLedger
 from trailforge.inference.asker import Asker
 from trailforge.mcts.contrasts import Variation

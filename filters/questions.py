@@ -13,7 +13,7 @@ from trailforge.filters.grounding import CHOICE, is_computed, says, says_turned,
 from trailforge.mcts.plan import asked_for, gold_plan, references, resolve
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.rewards import is_never_quoted, other_names, states
-from trailforge.rewards.figures import spell_in_figures
+from trailforge.rewards.figures import restate_quantities, spell_in_figures
 from trailforge.rewards.names import is_people
 from trailforge.rewards.reading import date_of, find_dates, fold, is_number
 from trailforge.schemas import Document, Passage, Question, Step, Verdict
@@ -153,8 +153,8 @@ def _without_dates(folded: str) -> str:
 
 
 def _is_beyond_counting(gold: str) -> bool:
-    figures = re.sub(r"\D", "", spell_in_figures(fold(gold)))
-    return bool(figures) and int(figures[:12]) > _MOST_COUNTED
+    figures = re.findall(r"\d+(?:\.\d+)?", spell_in_figures(fold(restate_quantities(gold))))
+    return any(float(number) > _MOST_COUNTED for number in figures)
 
 
 def follows_from_hops(question: Question) -> bool:

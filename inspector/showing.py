@@ -18,7 +18,7 @@ from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.show.common import values
 from trailforge.pipelines.show.parts import Note, Parts, Show, ShownTable, StyledText
-from trailforge.schemas import InvalidInput, RejectedRow, from_dict, to_dict
+from trailforge.schemas import InvalidInput, RejectedRow, from_payload, to_dict
 
 _PLAIN = ("str", "int", "float", "bool")
 _MOST_COLUMNS = 6
@@ -98,7 +98,7 @@ def _payload(run: OpenRun, row: RejectedRow) -> Parts:
     records = {**declared.records, INPUTS: declared.inputs.record}
     for table in show_of(run.dataset).tables:
         try:
-            return table.describe(run, from_dict(records[table.name], content))
+            return table.describe(run, from_payload(records[table.name], content))
         except InvalidInput:
             continue
     return [values(content)]
@@ -124,17 +124,28 @@ def find_rows(
 ) -> Rows:  # fmt: skip
     """The first `count` rows that match: of a table, else of the first one in which any does.
 
-    `id` is a row's own or that of what it belongs to: a question, a bundle. `search`: as `pipelines.runs.row_search`
-    reads it. `lowest`: a number of the rows, as `reward.total`, by which they are ordered; rows without it come not at
-    all. Raises `InvalidInput` when no row matches, for a number that the table has not, and for a search that cannot be
-    read.
+    `id` is a row's own or that of what it belongs to: a question, a bundle. It may be of any table; without one, the
+    table that the run is for is searched and ordered. `search`: as `pipelines.runs.row_search` reads it. `lowest`: a
+    number of the rows, as `reward.total`, by which they are ordered; rows without it come not at all.
+
+    Raises `InvalidInput` when no row matches, for a number that no table has, and for a search that cannot be read.
     """
+    if id is not None:
+        id = id.encode("utf-8", "backslashreplace").decode("utf-8")  # bytes that are no text are in no row
     tables = _tables(run, table)
     if kind is not None:
         tables = [_checked(run, tables, kind)]
-    elif lowest or search or (id is None and not table):
+    elif id is None and (lowest or search or not table):
         tables = tables[:1]
-    found = {each.name: tuple(islice(_matching(run, each, id, kind, search, lowest), count)) for each in tables}
+    found: dict[str, tuple[int, ...]] = {}
+    unread: list[InvalidInput] = []
+    for each in tables:
+        try:
+            found[each.name] = tuple(islice(_matching(run, each, id, kind, search, lowest), count))
+        except InvalidInput as error:  # it has no such field, which another table may have
+            unread.append(error)
+    if not found:
+        raise unread[0]
     having = [name for name, numbers in found.items() if numbers]
     if not having:
         what = f"no row {id}" if id else f"no row of kind {kind}" if kind else "no row"

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, Protocol
 
 from trailforge.mcts.contrasts import Errors, Variation
 from trailforge.schemas import Origin, Plan, SearchTree, Step, VariationKind
+from trailforge.schemas.errors import check_least
 
 OracleTurn = Literal["last", "first", "never"]
 """`last`: where the policy failed, as in the paper (section 4.1). `first`: before the policy is asked; a question that
@@ -68,6 +69,10 @@ class SearchConfig:
     policy_calls: int = 40
     """Calls without a right rollout after which the policy has failed: the gold decomposition's turn, where that is
     `last`, else the end of the search."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for numbers by which nothing would be searched."""
+        check_least(self, 1, "width", "max_rounds", "max_calls", "max_leaf_rollouts", "max_sub_questions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

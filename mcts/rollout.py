@@ -25,6 +25,7 @@ from trailforge.rewards.figures import spell_in_figures
 from trailforge.rewards.matching import is_near_miss, mcts_reward, mentions, same_answer
 from trailforge.rewards.reading import fold
 from trailforge.schemas import Passage, Plan, Rollout, Step
+from trailforge.schemas.errors import check_least
 
 _SAMPLES_PER_TRY = 1000
 """More than a leaf plan has rollouts: keeps the draws of different rollouts apart."""
@@ -78,6 +79,11 @@ class RolloutConfig:
     top_p: float = 0.95
     max_answer_words: int = 30
     """A longer reply is no short answer, and is cut."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for a number of which there has to be one."""
+        check_least(self, 1, "top_k", "num_sentences", "answer_max_tokens", "rephrase_max_tokens")
+        check_least(self, 1, "wordings", "tries", "max_answer_words")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

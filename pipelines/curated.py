@@ -29,6 +29,7 @@ from trailforge.schemas import (
     Ruling,
     SftRow,
     from_dict,
+    from_payload,
     read_rows,
     to_dict,
 )
@@ -292,6 +293,6 @@ def _json(value: Any) -> str:
 
 def _revive(record: type, payload: str) -> Any:
     try:
-        return from_dict(record, json.loads(payload))
+        return from_payload(record, json.loads(payload))
     except ValueError as error:
         raise InvalidInput(f"the payload of a row is not valid JSON ({error})", file=CURATED) from error

@@ -14,7 +14,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
-from trailforge.schemas import Question, RejectedRow
+from trailforge.schemas import InvalidInput, Question, RejectedRow
 
 if TYPE_CHECKING:
     from trailforge.pipelines.engine.shards import Shard
@@ -218,6 +218,10 @@ class DataSet:
     """Of the use of its command: the words behind `trailforge`."""
 
     def __post_init__(self) -> None:
+        """Raises `InvalidInput` where it does not say how a stage runs, or what checks its rows."""
+        unsaid = [f"stages.{stage.name}.run" for stage in self.stages if not stage.run] + ["checks"] * (not self.checks)
+        if unsaid and not self.life:
+            raise InvalidInput("say it, or the `life` of its rows", file=self.name, field=unsaid[0])
         tables = {**self.tables, "rejected": Table(record=RejectedRow)}
         if self.life and self.conversations:
             told = tables[self.conversations]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import zip_longest
 from operator import attrgetter
 from pathlib import Path
@@ -29,6 +29,7 @@ from trailforge.pipelines.runs.accounting import add_up, stage
 from trailforge.pipelines.runs.verify import Report, RowChecks
 from trailforge.schemas import (
     ITEM_ERRORS,
+    InvalidInput,
     Manifest,
     RejectedRow,
     TrailforgeError,
@@ -67,7 +68,8 @@ class Draws(Generic[R]):
     payload: Any = None
     """What `rejected/` holds of an item that something is against, as plain values; None: the item."""
     chosen: Chosen[R] | None = None
-    """What `Life.choose` says of the rows, where drawing went on until that was enough."""
+    """What `Life.choose` says of the rows, where drawing went on until that was enough. The fields that `Life.derive`
+    sets are then set already."""
     beside: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Rows of other tables that came with them."""
     support: SupportCount = field(default_factory=SupportCount)
@@ -128,11 +130,12 @@ class Life:
     gates: tuple[str, ...] = ()
     """Lines of the books, each of which may have something against an item of which rows were drawn."""
     draws: str = ""
-    """The line of the books that counts draws; empty: they are not counted."""
+    """The line of the books that counts draws; empty: they are not counted, and one that breaks off fails its item."""
     choice: str = "filter"
     """The one that counts the rows that were kept."""
     place: Callable[[Any], Any] | None = None
-    """`(row)`: what sorts the rows of an item as they were drawn. None: that is not known of rejected ones."""
+    """`(row)`: what sorts the rows of an item as they were drawn, the number of its draw; not a text, as q-10 comes
+    before q-2. None: that order is not known of rejected ones."""
     problems: Callable[[Any, Any, RowChecks], Iterable[str]] | None = None
     """`(row, item, checks)`: what else is wrong with a kept row, for `verify`."""
     refusal: Callable[[RejectedRow, Any, Any], str] | None = None
@@ -178,8 +181,11 @@ class Life:
             books = stage(self.name, inputs=1, accepted=0, rejected=[left.reason])
             usage = drawn.meter.usage(config.model.prices)
             return ItemResult(rows={"rejected": [left]}, stages=(books,), usage=usage, support=drawn.support)
-        rows, meter = self.derive(drawn.rows, item, config), drawn.meter
-        chosen = drawn.chosen or self.choice_of(rows, item, config)
+        self._check_draws(item, drawn)
+        rows, chosen, meter = drawn.rows, drawn.chosen, drawn.meter
+        if chosen is None:
+            rows = self.derive(rows, item, config)
+            chosen = self.choice_of(rows, item, config)
         if self.after is not None:
             chosen, spent = await self.after(rows, chosen, item, context, config)
             meter = meter + spent
@@ -220,6 +226,14 @@ class Life:
         """As `DataSet.checks`, for a data set with this one stage."""
         of = LifeChecks if self.asks_model else _LivedAgain
         return of(self, folder, manifest, config, report)
+
+    def _check_draws(self, item: Any, drawn: Draws[Any]) -> None:
+        """Raise what `verify` would call wrong of a run that is sound otherwise."""
+        if not self.draws:
+            for error in drawn.broken.values():
+                raise error
+        if self.place is not None and sorted(drawn.rows, key=self.place) != list(drawn.rows):
+            raise InvalidInput(f"does not sort the rows of {uid_of(item)} as they were drawn", field="Life.place")
 
     def _left_out(self, at: str, item: Any, verdict: Verdict, drawn: Draws[Any]) -> RejectedRow:
         return rejected_row(at, uid_of(item), verdict, to_dict(item) if drawn.payload is None else drawn.payload)
@@ -263,10 +277,13 @@ class LifeChecks(RowChecks):
     def _check_file(self, name: str, items: Mapping[str, Any]) -> None:
         life = self.life
         kept, rejected = defaultdict[str, list[Any]](list), defaultdict[str, list[tuple[Any, Verdict]]](list)
-        for row in self.rows(life.table, name, self.records[life.table]):
+        stored_rows = list(self.rows(life.table, name, self.records[life.table]))
+        unsaid = dict.fromkeys(map(uid_of, stored_rows), self._unsaid(life.table, name, stored_rows))
+        for row in stored_rows:
             kept[self.source_of(row)].append(row)
-        for row, verdict in self.rejected_episodes(name, life.choice, self.records[life.table]):
+        for row, verdict, silent in self.rejected_episodes(name, life.choice, self.records[life.table]):
             rejected[self.source_of(row)].append((row, verdict))
+            unsaid[uid_of(row)] = silent
         self._count_items(name, items, kept.keys() | rejected.keys())
         made = defaultdict[str, list[Any]](list)
         uids = dict.fromkeys((*kept, *rejected))
@@ -276,7 +293,7 @@ class LifeChecks(RowChecks):
                 if line in self.accepted:
                     self.accepted[line] += len(rows)
             if uid in items:
-                self._check_rows(name, items[uid], chosen)
+                self._check_rows(name, items[uid], chosen, unsaid)
             else:
                 for row in (*chosen.kept, *(row for row, _ in chosen.rejected)):
                     self.problem(name, uid_of(row), f"its {self.kind} {uid!r} is not among the inputs")
@@ -309,11 +326,12 @@ class LifeChecks(RowChecks):
             elif life.refusal is not None and (wrong := life.refusal(row, items[row.uid], self.config)):
                 self.problem(name, row.uid, wrong)
 
-    def _check_rows(self, name: str, item: Any, stored: Chosen[Any]) -> None:
-        """The rows of an item: their derived fields, and which of them are kept."""
+    def _check_rows(self, name: str, item: Any, stored: Chosen[Any], unsaid: Mapping[str, Mapping[str, Any]]) -> None:
+        """The rows of an item: their derived fields, but for those that a row does not say yet, and which are kept."""
         life, bad = self.life, [row for row, _ in stored.rejected]
         drawn = [*stored.kept, *bad]
         for number, (row, made) in enumerate(zip(drawn, life.derive(drawn, item, self.config), strict=True)):
+            made = replace(made, **unsaid.get(uid_of(row), {}))
             different = next((f.name for f in fields(row) if getattr(row, f.name) != getattr(made, f.name)), "")
             if different:
                 rejected = "rejected: " * (number >= len(stored.kept))

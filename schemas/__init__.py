@@ -134,6 +134,7 @@ if TYPE_CHECKING:
     from trailforge.schemas.arrow import arrow_schema as arrow_schema
     from trailforge.schemas.arrow import check_table_file as check_table_file
     from trailforge.schemas.arrow import from_dict as from_dict
+    from trailforge.schemas.arrow import from_payload as from_payload
     from trailforge.schemas.arrow import from_stored as from_stored
     from trailforge.schemas.arrow import iter_parquet as iter_parquet
     from trailforge.schemas.arrow import read_columns as read_columns
@@ -144,8 +145,8 @@ if TYPE_CHECKING:
     from trailforge.schemas.arrow import write_parquet as write_parquet
 
 _OF_ARROW = frozenset(
-    "arrow_schema check_table_file from_dict from_stored iter_parquet read_columns read_parquet read_rows to_dict "
-    "to_table write_parquet".split()
+    "arrow_schema check_table_file from_dict from_payload from_stored iter_parquet read_columns read_parquet read_rows "
+    "to_dict to_table write_parquet".split()
 )
 
 

@@ -128,6 +128,16 @@ def from_stored(record: type[Record], content: Any, *, source: object) -> Record
         return from_dict(record, migrate(content) if migrate else content)
 
 
+def from_payload(record: type[Record], content: Any) -> Record:
+    """A row as another one holds it, that of the version before migrated; not all records say their version.
+
+    Raises `InvalidInput` as `from_stored`.
+    """
+    if isinstance(content, dict) and "schema_version" in content:
+        return from_stored(record, content, source=None)
+    return from_dict(record, content)
+
+
 def _records(record: type[Record], table: pa.Table, migrate: Migration | None, source: object) -> list[Record]:
     rows = table.to_pylist()
     with located(file=source):
@@ -256,7 +266,11 @@ def _revive(shape: _Shape, value: Any, name: str) -> Any:
     if shape.is_record:
         if not isinstance(value, dict):
             raise InvalidInput(f"expected an object, got {type(value).__name__}", field=name)
-        return from_dict(inner, value)
+        try:
+            return from_dict(inner, value)
+        except InvalidInput:
+            with located(section=name):
+                raise
     if shape.literals:
         if value not in shape.literals:
             raise InvalidInput(f"{value!r} is none of {', '.join(shape.literals)}", field=name)

@@ -88,7 +88,7 @@ GENERIC = (
     *("pipelines", "curation", "training", "inspector", "presets", "flows", "commands"),
     *("evaluation", "rewards", "retrieval", "protocols", "inference"),
 )
-"""Rooms that know data sets by their declarations alone. `filters` and `mcts` still hold what one data set writes."""
+"""Rooms that know data sets by their declarations alone. `filters` judges all records; `mcts` makes what one writes."""
 
 ANYBODYS = frozenset({"Question", "SourceDocument"})
 """Inputs that `pipelines/sources` reads for whoever wants them."""

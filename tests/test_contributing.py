@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -21,31 +22,41 @@ SCREEN, MAX_FILES = 75, 5
 
 MAKES_REWORDED_QUESTIONS = """
 import json
+from collections import Counter
 from pathlib import Path
-from tests.support.scripted import ScriptedModel
+from tests.support.cut_replies import CutModel
 from trailforge.flows import execute as execution
 from trailforge.flows.execute import RunRequest, execute
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.runs.verify import verify_run
+from trailforge.presets import load_preset
 from trailforge.schemas import RejectedRow, RlRow, read_rows
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 
-said = ["Of which country is Oslo the capital?", "Oslo is the capital of what?", "Is it Norway that has Oslo?"]
+dataset, name = "reworded_questions", "reworded-questions"
+said = {2: "Oslo is the capital of what?", 3: "Is it Norway that has Oslo?", 5: "Of which", 6: " "}
+said[10] = said[2]
 async def scripted(work):
-    return ScriptedModel(lambda request: said[min(request.sample, 3) % 3])
+    script = lambda request: said.get(request.sample, "Of which country is Oslo the capital?")
+    return CutModel(script, is_cut=lambda request: request.sample == 5)
 ModelWork.client, execution.check_reachable = scripted, lambda *given, **more: None
 row = {"id": "q", "question": "Of what is Oslo the capital?", "answer": "Norway"}
 row |= {"paragraphs": [{"id": "0", "title": "Oslo", "text": "Oslo is the capital of Norway."}]}
 Path("questions.jsonl").write_text(json.dumps(row) + "\\n")
-request = RunRequest(dataset="reworded_questions", out=Path("run"), preset="reworded-questions",
+Path("twelve.yaml").write_text(json.dumps({**load_preset(name, dataset), "draws": 12}))
+request = RunRequest(dataset=dataset, out=Path("run"), preset="twelve.yaml",
                      files=(Path("questions.jsonl"),))
 manifest = execute(request)
 assert execute(request) == manifest, "a finished run stays as it is"
 make_training_set([Path("run")], Path("set"), ViewConfig(validation_share=0.0))
-print([(line.name, line.inputs, line.accepted) for line in manifest.stages], verify_run(Path("run")).problems,
-      [each.reason for each in read_rows(sorted(Path("run/rejected").glob("*.parquet")), RejectedRow)],
-      sorted(each.question_id for each in read_rows(sorted(Path("set/rl").rglob("*.parquet")), RlRow)))
+told = {
+    "books": {line.name: (line.inputs, line.accepted) for line in manifest.stages},
+    "wrong": verify_run(Path("run")).problems,
+    "rejected": Counter(each.reason for each in read_rows(sorted(Path("run/rejected").glob("*.parquet")), RejectedRow)),
+    "trained on": sorted(each.question_id for each in read_rows(sorted(Path("set/rl").rglob("*.parquet")), RlRow)),
+}
+print(json.dumps(told))
 """
 
 
@@ -90,8 +101,12 @@ def test_a_diff_is_short_and_the_walk_leads_to_it(diff: Path) -> None:
 @pytest.mark.slow
 def test_the_data_set_of_the_walk_is_found_run_verified_and_trained_on(tree: Path, tmp_path: Path) -> None:
     printed = _python(tree, tmp_path, "-c", MAKES_REWORDED_QUESTIONS)
-    books, reasons = "[('read', 1, 1), ('reword', 1, 1), ('filter', 4, 2)]", "['names_answer', 'same_words']"
-    assert printed.splitlines()[-1] == f"{books} [] {reasons} ['q-0', 'q-1']"
+    assert json.loads(printed.splitlines()[-1]) == {
+        "books": {"read": [1, 1], "reword": [1, 1], "wording": [12, 10], "filter": [10, 2]},
+        "wrong": [],
+        "rejected": {"malformed_reply": 2, "names_answer": 1, "same_words": 7},
+        "trained on": ["q-0", "q-2"],
+    }
 
 
 @pytest.mark.slow

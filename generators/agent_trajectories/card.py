@@ -9,14 +9,14 @@ from pathlib import Path
 from statistics import fmean
 
 from trailforge.generators.agent_trajectories import DATASET, DRAW, FILTER, NAME
-from trailforge.generators.agent_trajectories.config import AgentRunConfig
+from trailforge.generators.agent_trajectories.config import AgentGeneratorConfig, AgentRunConfig
 from trailforge.generators.agent_trajectories.filters import KNOWN
-from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.generators.answer_reading import limit_of
 from trailforge.pipelines.cards.card import limits, origin_lines, pair_example, rows_of, turn, write_card
 from trailforge.pipelines.cards.licences import of_graph, of_questions, over_corpus, plain
 from trailforge.pipelines.runs.intake import Settings, run_configuration
 from trailforge.schemas import ContrastivePair, Manifest, RejectedRow
+from trailforge.schemas.agent_episode import AgentTrajectory
 
 _TABLES = (NAME, "sft", "pairs", "rejected")
 _LIMITS = (
@@ -53,21 +53,7 @@ def _summary(
     manifest: Manifest, config: AgentRunConfig, rows: Sequence[AgentTrajectory], pairs: Sequence[ContrastivePair]
 ) -> str:
     generator = config.generator
-    means, tables = "", []
-    if generator.sft_calls and rows:
-        tables.append(
-            "`sft` has the conversation of each and every call beside it, as they were sent to the model. They are in "
-            "no protocol of ours, so their `protocol` is empty."
-        )
-    elif not generator.sft_protocol:
-        tables.append("There are no SFT rows: its conversations are one text each, and no turns of a chat.")
-    elif rows:
-        tables.append(f"`sft` has them as conversations of the protocol `{generator.sft_protocol}`.")
-    if pairs:
-        tables.append(
-            "`pairs` holds two episodes of one question: a kept one, and one whose answer is wrong or that searched "
-            "for what it had not read."
-        )
+    means = ""
     if rows:
         searches = fmean(len(row.episode.searches) for row in rows)
         means = f"; per episode {searches:.2f} searches, ~{fmean(row.token_estimate for row in rows):,.0f} tokens"
@@ -79,7 +65,7 @@ def _summary(
         [
             f"Episodes of the agent `{generator.agent}` (configuration {generator.agent_config}) over "
             f"`{plain(retriever)}`: {_kept_for(config)}.",
-            *tables,
+            *describe_tables(generator, has_rows=bool(rows), has_pairs=bool(pairs)),
             "",
             f"- Rows: {len(rows)} episodes of {len({row.question_id for row in rows})} questions, {len(pairs)} "
             f"pairs{means}",
@@ -88,6 +74,27 @@ def _summary(
             *origin_lines(manifest, "Questions", config.seed),
         ]
     )
+
+
+def describe_tables(generator: AgentGeneratorConfig, *, has_rows: bool, has_pairs: bool) -> list[str]:
+    """What the tables beside the episodes hold, in a line each."""
+    lines = []
+    if not (generator.sft_protocol or generator.sft_calls):
+        lines.append("There are no SFT rows: the agent is sent raw text that it goes on with, and no turns of a chat.")
+    elif has_rows and generator.sft_protocol:
+        lines.append(f"`sft` has them as conversations of the protocol `{generator.sft_protocol}`.")
+    elif has_rows:
+        lines.append(
+            "`sft` has the conversation of each and each of its calls whose reply was used, as they were sent to the "
+            "model; nothing of episodes in which a search was refused or repeated. They are in no protocol of ours, so "
+            "their `protocol` is empty."
+        )
+    if has_pairs:
+        lines.append(
+            "`pairs` holds two episodes of one question: a kept one, and one whose answer is wrong or that searched "
+            "for what it had not read."
+        )
+    return lines
 
 
 def _kept_for(config: AgentRunConfig) -> str:

@@ -23,13 +23,13 @@ from trailforge.generators.agent_trajectories.filters import (
     answer_leaked,
     judge_episode,
 )
-from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.generators.pairs import best_pair, common_prefix, distinct_pairs, make_pair
 from trailforge.pipelines.life import Chosen
 from trailforge.protocols.transcripts import make_truth, read_transcript
 from trailforge.rewards import is_near_miss, mentions
 from trailforge.rewards.episode import is_stated, knows_that_unknown
 from trailforge.schemas import ContrastivePair, GroundTruth, Verdict
+from trailforge.schemas.agent_episode import AgentTrajectory
 from trailforge.schemas.text import count_tokens
 
 SURPLUS, SAME_ROUTE, WRONG = "surplus", "same_route", "wrong_answer"

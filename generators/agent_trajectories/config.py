@@ -12,7 +12,6 @@ from typing import Any, Literal
 from trailforge.evaluation.agents import Agent, load_agent
 from trailforge.evaluation.agents.published import published_grammar
 from trailforge.generators.agent_trajectories.filters import AgentFilterConfig
-from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.generators.answer_reading import PROMPT as READ_FACT
 from trailforge.generators.answer_reading import AnswerCheck
 from trailforge.generators.searched import filter_given, search_given
@@ -28,6 +27,7 @@ from trailforge.retrieval.kg.layout import MANIFEST
 from trailforge.retrieval.retrievers import WEB
 from trailforge.retrieval.scope import with_hash
 from trailforge.schemas import ContrastivePair, InvalidInput, SftRow, from_dict, to_dict
+from trailforge.schemas.agent_episode import AgentTrajectory
 from trailforge.schemas.errors import check_least
 
 PROMPTS = Prompts("trailforge.generators.agent_trajectories", "trailforge.generators")

@@ -9,12 +9,11 @@ from trailforge.filters.base import names_of_answer
 from trailforge.filters.facts import SoughtFact, answering_facts, unsettled_facts
 from trailforge.filters.grounding import supports
 from trailforge.filters.guesses import find_admission, find_unread_name
-from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.mcts.plan import references, resolve
 from trailforge.protocols import PROTOCOLS
 from trailforge.rewards import is_never_quoted, mentions, normalize_answer, states
 from trailforge.schemas import Message, Passage
-from trailforge.schemas.agent_episode import AgentSearch
+from trailforge.schemas.agent_episode import AgentSearch, AgentTrajectory
 
 
 def is_stated(texts: Sequence[str], names: Sequence[str]) -> bool:

@@ -26,11 +26,11 @@ from trailforge.generators.agent_trajectories.evidence import (
     requests_of,
     text_given,
 )
-from trailforge.generators.agent_trajectories.record import AgentTrajectory, FromMemory
 from trailforge.generators.agent_trajectories.rows import weigh_known
 from trailforge.protocols import PROTOCOLS
 from trailforge.rewards import is_near_miss, is_never_quoted, mcts_reward, mentions, normalize_answer
 from trailforge.schemas import FactReading, InvalidInput, Verdict
+from trailforge.schemas.agent_episode import AgentTrajectory, FromMemory
 from trailforge.schemas.errors import check_least
 
 UNREAD, KNOWN, LACKING = "unread_query", "known_from_memory", "missing_evidence"

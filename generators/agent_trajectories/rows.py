@@ -16,7 +16,6 @@ from trailforge.evaluation.failures import tag_failures
 from trailforge.evaluation.metrics import score_run
 from trailforge.filters.grounding import is_title_of_gold
 from trailforge.generators.agent_trajectories.evidence import admission_of, read_by
-from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.protocols import PROTOCOLS, REACT
 from trailforge.protocols.transcripts import find_right_by, make_truth
 from trailforge.rewards import (
@@ -29,7 +28,7 @@ from trailforge.rewards import (
 )
 from trailforge.rewards.reading import date_of, fold
 from trailforge.schemas import ChatMessage, MalformedReply, Message, Question, SftRow
-from trailforge.schemas.agent_episode import AgentCall
+from trailforge.schemas.agent_episode import AgentCall, AgentTrajectory
 from trailforge.schemas.text import count_conversation
 
 _SMALL = frozenset("of in on at to for and by from".split())

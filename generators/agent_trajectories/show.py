@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.show.common import QUESTIONS, SFT, contrast, find_side, head, provenance
 from trailforge.pipelines.show.parts import (
@@ -22,6 +21,7 @@ from trailforge.pipelines.show.parts import (
     tab,
 )
 from trailforge.schemas import ContrastivePair
+from trailforge.schemas.agent_episode import AgentTrajectory
 
 _MEANINGS = {
     "unfinished": "1: it gives an answer",

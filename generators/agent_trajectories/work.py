@@ -20,7 +20,6 @@ from trailforge.generators.agent_trajectories.choice import preference_pairs, se
 from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS, READ_FACT, AgentRunConfig
 from trailforge.generators.agent_trajectories.evidence import facts_to_read, read_by
 from trailforge.generators.agent_trajectories.filters import KNOWN, known_from_memory
-from trailforge.generators.agent_trajectories.record import AgentTrajectory, FromMemory
 from trailforge.generators.agent_trajectories.rows import made_of, searches_match, sft_rows, with_shares
 from trailforge.generators.answer_reading import PURPOSE, choose_read, read_facts, read_passages
 from trailforge.generators.searched import count_support
@@ -49,7 +48,7 @@ from trailforge.schemas import (
     from_dict,
     to_dict,
 )
-from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode
+from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode, AgentTrajectory, FromMemory
 
 _PLAN = "plan"
 """What agents search that run a whole plan at once."""

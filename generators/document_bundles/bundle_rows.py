@@ -20,7 +20,7 @@ from trailforge.schemas import (
     InvalidInput,
     RejectedRow,
     SourceDocument,
-    from_dict,
+    from_payload,
 )
 
 _ASKING = ("write", "filter", "select")
@@ -83,7 +83,7 @@ def rejections_of(run: OpenRun, bundle_id: str) -> list[RejectedRow]:
 def question_in(rejected: RejectedRow) -> BundleQuestion | None:
     """The bundle question that was rejected; None when the row is something else."""
     try:
-        return from_dict(BundleQuestion, json.loads(rejected.payload))
+        return from_payload(BundleQuestion, json.loads(rejected.payload))
     except (ValueError, InvalidInput):
         return None
 

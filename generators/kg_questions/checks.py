@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
+from trailforge.filters.kg_questions import judge_unasked, names_of
 from trailforge.generators import selecting
 from trailforge.generators.kg_questions import FILTER, WRITE
 from trailforge.generators.kg_questions import select as selection
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
-from trailforge.generators.kg_questions.filters import judge_unasked, names_of
 from trailforge.generators.kg_questions.generate import made_of, seal
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks
-from trailforge.schemas import FactChain, InvalidInput, KgQuestion, RejectedRow, from_dict
+from trailforge.schemas import FactChain, InvalidInput, KgQuestion, RejectedRow, from_payload
 
 
 class KgQuestionRowChecks(RowChecks):
@@ -72,7 +72,7 @@ class KgQuestionRowChecks(RowChecks):
             if rejected.stage != FILTER:
                 continue
             try:
-                row = from_dict(KgQuestion, json.loads(rejected.payload))
+                row = from_payload(KgQuestion, json.loads(rejected.payload))
             except (ValueError, TypeError, InvalidInput) as error:
                 self.problem(name, rejected.uid, f"this rejected row holds no question ({error})")
                 continue

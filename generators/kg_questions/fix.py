@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from trailforge.filters.kg_questions import ASKED, judge_unasked
 from trailforge.generators.fixes import check_aliases, check_verdicts, remeasure
-from trailforge.generators.kg_questions.filters import ASKED, judge_unasked
 from trailforge.schemas import InvalidInput, KgQuestion
 
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from trailforge.filters import first_rejection
+from trailforge.filters.kg_questions import judge_question
 from trailforge.generators import selecting
 from trailforge.generators.kg_questions import FILTER, NAME, WRITE
 from trailforge.generators.kg_questions import select as selection
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
-from trailforge.generators.kg_questions.filters import judge_question
 from trailforge.generators.kg_questions.generate import KgQuestionContext, KgQuestionWork, seal
 from trailforge.generators.kg_questions.paths.sampling import PathSampler
 from trailforge.generators.kg_questions.paths.shortage import check_any, describe_shortage

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from trailforge.filters import first_rejection
-from trailforge.filters.questions import DOUBTFUL
-from trailforge.generators.kg_trajectories.filters import (
+from trailforge.filters.kg_trajectories import (
     KgEpisodeFilterConfig,
     count_guesses,
     duplicate_episode,
@@ -36,6 +35,7 @@ from trailforge.generators.kg_trajectories.filters import (
     ungrounded_answer,
     wrong_steps,
 )
+from trailforge.filters.questions import DOUBTFUL
 from trailforge.generators.pairs import best_pair, common_prefix, distinct_pairs, make_pair
 from trailforge.pipelines.life import Chosen
 from trailforge.protocols import KG_SEARCH

@@ -13,6 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
 
+from trailforge.filters.kg_trajectories import facts_to_read
 from trailforge.generators.answer_reading import choose_read
 from trailforge.generators.kg_trajectories import EPISODE, FILTER, NAME, SEARCH
 from trailforge.generators.kg_trajectories.config import (
@@ -21,7 +22,6 @@ from trailforge.generators.kg_trajectories.config import (
     KgGeneratorConfig,
     KgRunConfig,
 )
-from trailforge.generators.kg_trajectories.filters import facts_to_read
 from trailforge.generators.kg_trajectories.reading import Offer, Reading, SearchTool, find_conflicts, read_answer
 from trailforge.generators.kg_trajectories.rows import (
     holds_format,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from trailforge.filters.questions import can_be_asked
 from trailforge.filters.thoughts import unfounded_thoughts
 from trailforge.generators.mcts_trajectories import NAME
-from trailforge.generators.mcts_trajectories.generate import CAP, over_cap
+from trailforge.generators.mcts_trajectories.choice import CAP, over_cap
 from trailforge.generators.mcts_trajectories.spans import span_problem
 from trailforge.generators.mcts_trajectories.story import mismatch, rereads, story_of
 from trailforge.generators.mcts_trajectories.thoughts import DOUBTS
@@ -63,7 +63,7 @@ def check_beside(
 def _check_caps(checks: RowChecks, name: str, chosen: Chosen[Trajectory]) -> None:
     """A row is turned away for want of room only where there was none.
 
-    Rows that the model doubted afterwards had taken theirs.
+    In runs of before, rows that the model doubted afterwards had taken theirs.
     """
     taken = [*chosen.kept, *(row for row, verdict in chosen.rejected if verdict.reason in DOUBTS)]
     for row, verdict in chosen.rejected:

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 
 from trailforge.generators.mcts_trajectories.asking import PURPOSE as WORD
 from trailforge.generators.mcts_trajectories.asking import prepare_question
+from trailforge.generators.mcts_trajectories.choice import reword, sift
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.generate import Context, generate, reword, sift
+from trailforge.generators.mcts_trajectories.generate import Context, generate
 from trailforge.generators.mcts_trajectories.rehearsal.counted import (
     Behaviour,
     Counted,
@@ -63,7 +64,7 @@ class Yield:
         """Calls of all purposes for each accepted row."""
         return self.calls.total() / max(1, self.rows.total())
 
-    def add(self, rows: list[Trajectory], calls: Mapping[str, int], stop: str) -> None:
+    def add(self, rows: Sequence[Trajectory], calls: Mapping[str, int], stop: str) -> None:
         """One question's."""
         self.questions += 1
         self.calls.update(calls)
@@ -189,8 +190,8 @@ async def search_one(question: Question, context: Context, config: MctsRunConfig
     that tell its rows. The context's model is a `ChainModel` that was asked nothing yet."""
     caps, filters = config.generator.reflection, config.filters
     made = await generate(question, context, choose=lambda rows: sift(question, rows, filters, caps))
-    kept, _, _ = await reword(question, made.chosen.kept, context, filters)
+    told, _ = await reword(question, made.chosen, context, filters)
     client = context.client
     assert isinstance(client, ChainModel), "it counts its calls"
-    total.add(kept, Counter(client.purposes), made.tree.stop_reason)
+    total.add(told.kept, Counter(client.purposes), made.tree.stop_reason)
     return made.tree.calls

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
 from trailforge.filters.gold_hops import follows_gold, misses_own_hop, own_hop
 from trailforge.filters.grounding import is_grounded, supports
-from trailforge.filters.trajectories import too_long
-from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows, Story, narrate, read_on, story_of
-from trailforge.generators.mcts_trajectories.thoughts import Doubt, ThoughtsConfig, doubtful, write_thoughts
+from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows, Story, narrate, read_on
+from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig
 from trailforge.inference import Meter
 from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judged, JudgeOptions, grade
@@ -42,12 +40,10 @@ from trailforge.schemas import (
     SearchTree,
     Step,
     Trajectory,
-    Verdict,
     to_dict,
 )
 from trailforge.schemas.text import count_conversation
 
-CAP = "cap"
 _WORDS_PER_HOP = 7
 
 
@@ -180,77 +176,6 @@ def asker_for(question: Question, context: Context, meter: Meter, parallel: int)
     return context.asker(meter, context.config.rollout.style, priority=priority)
 
 
-async def reword(
-    question: Question, rows: Sequence[Trajectory], context: Context, filters: FilterConfig
-) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]], Meter]:
-    """The accepted rows of a question with the model's thoughts where these hold; the rows that the model doubts, with
-    that verdict; and what the calls took.
-
-    The first row is told before the others: those that rest on a step that is doubted there are not told at all. A
-    row that its thoughts would make too long keeps those it had. A row that is rejected here frees no place: those over
-    the cap of its kind, and its duplicates, have been turned away by then.
-    """
-    if context.config.thoughts.source == "templates":
-        return list(rows), [], Meter()
-    kept: list[Trajectory] = []
-    rejected: list[tuple[Trajectory, Verdict]] = []
-    doubts: list[Doubt] = []
-    meters: list[Meter] = []
-    for told in (rows[:1], rows[1:]):
-        known = [(row, doubtful(row, doubts)) for row in told]
-        rejected += [(row, verdict) for row, verdict in known if not verdict.keep]
-        told = [row for row, verdict in known if verdict.keep]
-        own = [Meter() for _ in told]
-        written = await asyncio.gather(
-            *(_reword_one(question, row, context, meter) for row, meter in zip(told, own, strict=True))
-        )
-        meters += own
-        for row, (new, own_doubts) in zip(told, written, strict=True):
-            doubts += own_doubts
-            if not (verdict := doubtful(row, own_doubts)).keep:
-                rejected.append((new, verdict))
-            elif too_long(new, max_tokens=filters.max_tokens, max_tool_calls=filters.max_tool_calls).keep:
-                kept.append(new)
-            else:
-                kept.append(replace(row, provenance=new.provenance))
-    return kept, rejected, sum(meters, start=Meter())
-
-
-async def _reword_one(
-    question: Question, row: Trajectory, context: Context, meter: Meter
-) -> tuple[Trajectory, list[Doubt]]:
-    config = context.config
-    prompt, again = PROMPTS.text(config.prompts.thoughts), PROMPTS.text(config.prompts.thoughts_again)
-    story, asker = story_of(row, config.reasoning_rows), asker_for(question, context, meter, 1)
-    return await write_thoughts(row, story, asker, prompt, again, config.thoughts)
-
-
-def sift(
-    question: Question, candidates: Sequence[Trajectory], filters: FilterConfig, caps: ReflectionConfig
-) -> Chosen[Trajectory]:
-    """The accepted candidates, in order, and the others with the first verdict against them.
-
-    Filters come before caps: a row that a filter rejects makes room for the next one of its kind.
-    """
-    accepted: list[Trajectory] = []
-    rejected: list[tuple[Trajectory, Verdict]] = []
-    for row in candidates:
-        verdict = first_rejection([*judge_trajectory(row, question, accepted, filters), over_cap(row, accepted, caps)])
-        if verdict is None:
-            accepted.append(row)
-        else:
-            rejected.append((row, verdict))
-    return Chosen(accepted, rejected)
-
-
-def over_cap(row: Trajectory, accepted: Sequence[Trajectory], caps: ReflectionConfig) -> Verdict:
-    """The question has rows enough of this kind. Score: how many there are."""
-    kind, room = row.reflection_error or row.kind, caps.max_pairs if row.reflection_error else caps.max_correct
-    have = sum((other.reflection_error or other.kind) == kind for other in accepted)
-    detail = "" if have < room else f"the question has {have} rows of kind {kind}, {room} are wanted"
-    return Verdict(keep=have < room, reason=CAP, score=float(have), detail=detail)
-
-
 def expected_hops(question: Question) -> int:
     """How long its search will be, roughly: the gold decomposition's hops, else by the words of the question.
 
@@ -313,7 +238,6 @@ def _row(
         num_tool_calls=sum(m.role == "tool" for m in messages),
         num_hops=len(plan),
         token_estimate=count_conversation(messages),
-        reward=score_by_target(right.answer, question.golds, judged_right=config.judge.accepts(right.judge_score)),
         judge_score=right.judge_score,
         step_pair=pair,
         wrong_rollout=pair.wrong_rollout if pair else None,
@@ -326,9 +250,19 @@ def _row(
             tuple(dict.fromkeys((*keys, *(key for step in steps for key in step.call_keys)))),
             retriever=context.retrieval.name,
         ),
-        follows_gold=follows_gold(steps, question),
         error_source=("provoked" if is_provoked(reflection) else "sampled") if reflection else None,
+        **made_of(steps, right.answer, right.judge_score, question, config.judge),
     )
+
+
+def made_of(
+    steps: Sequence[Step], answer: str, judge_score: float | None, question: Question, judge: JudgeOptions
+) -> dict[str, Any]:
+    """The fields of a trajectory that follow from its others."""
+    return {
+        "reward": score_by_target(answer, question.golds, judged_right=judge.accepts(judge_score)),
+        "follows_gold": follows_gold(steps, question),
+    }
 
 
 def policy_prompts(names: PromptNames) -> PolicyPrompts:

@@ -1,10 +1,11 @@
-"""The thoughts of a finished trajectory, written by the model in one call and held against the steps by code.
+"""The thoughts of a finished trajectory, written by the model in one reply and held against the steps by code.
 
 The model is shown the steps alone, turn by turn: no gold answer, filter or reward. It returns each part of each thought
-as a field of its own, so that the parts' spans are known. What does not hold keeps the sentences from fixed pools, the
-whole row. Beside what it writes the model says by true and false whether the passages state each claim, a mistake's
-too, whether a search serves its purpose, and whether the reason for a reflection is true. What it denies, or grants a
-mistake, is a doubt, and a row with a doubt is no row (`DOUBTS`).
+as a field of its own, so that the parts' spans are known. Where a reply does not hold, the model is told why and asked
+again (`ThoughtsConfig.tries`); where none does, the whole row keeps the sentences from fixed pools. Beside what it
+writes the model says by true and false whether the passages state each claim, a mistake's too, whether a search serves
+its purpose, and whether the reason for a reflection is true. What it denies, or grants a mistake, is a doubt, and a row
+with a doubt is no row (`DOUBTS`).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from trailforge.mcts.plan import resolve
 from trailforge.protocols.base import passage_lines
 from trailforge.rewards import normalize_answer, states
 from trailforge.schemas import MalformedReply, Step, ThoughtSource, Trajectory, Verdict
+from trailforge.schemas.errors import check_least
 from trailforge.schemas.text import count_conversation
 
 PURPOSE = "thoughts"
@@ -59,6 +61,10 @@ class ThoughtsConfig:
     """Of the agent's own in one turn."""
     tries: int = 1
     """Replies until one can be used; with the second one the model is told what was wrong with the first."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for no room, or no reply."""
+        check_least(self, 1, "max_tokens", "max_words", "tries")
 
 
 _Question = Literal["stated", "fits", "sound"]

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from trailforge.filters.gold_hops import follows_gold
 from trailforge.generators.mcts_trajectories import NAME
 from trailforge.generators.mcts_trajectories.asking import prepare_question
 from trailforge.generators.mcts_trajectories.checks import check_beside, problems_of
+from trailforge.generators.mcts_trajectories.choice import reword, sift
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.generate import Context, expected_hops, generate, reword, sift
+from trailforge.generators.mcts_trajectories.generate import Context, expected_hops, generate, made_of
 from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.generators.searched import count_support
 from trailforge.inference import Meter, ModelClient
@@ -23,7 +23,6 @@ from trailforge.pipelines.life import Chosen, Draws, Life
 from trailforge.pipelines.runs.config import ScheduleConfig
 from trailforge.pipelines.runs.intake import Settings, read_settings
 from trailforge.retrieval import open_retrieval
-from trailforge.rewards import score_by_target
 from trailforge.schemas import Question, SearchTree, SftRow, Trajectory, Verdict, read_rows
 
 SEARCH, SOLVE = "search", "solve"
@@ -84,16 +83,9 @@ async def draw(question: Question, context: Context, config: MctsRunConfig) -> D
 
 
 def derive(rows: Sequence[Trajectory], question: Question, config: MctsRunConfig) -> list[Trajectory]:
-    """The rows with what follows from their answer and their steps."""
+    """The rows with what follows from their answer and their steps, which `generate` has set already."""
     judge = config.generator.judge
-    return [
-        replace(
-            row,
-            reward=score_by_target(row.final_answer, question.golds, judged_right=judge.accepts(row.judge_score)),
-            follows_gold=follows_gold(row.steps, question),
-        )
-        for row in rows
-    ]
+    return [replace(row, **made_of(row.steps, row.final_answer, row.judge_score, question, judge)) for row in rows]
 
 
 def choose(rows: Sequence[Trajectory], question: Question, config: MctsRunConfig) -> Chosen[Trajectory]:
@@ -108,10 +100,9 @@ async def word(
     context: Context,
     config: MctsRunConfig,
 ) -> tuple[Chosen[Trajectory], Meter]:
-    """The kept rows with the model's thoughts, without those that it doubts."""
+    """As `choice.reword`."""
     del rows
-    kept, doubted, meter = await reword(question, chosen.kept, context, config.filters)
-    return Chosen(kept, [*chosen.rejected, *doubted]), meter
+    return await reword(question, chosen, context, config.filters)
 
 
 def sft_rows(row: Trajectory, config: MctsRunConfig) -> list[SftRow]:

@@ -27,6 +27,8 @@ _FIELD = "search"
 _TERM = re.compile(
     r'(?P<minus>-(?=\S))?(?:(?P<name>[A-Za-z_][\w.]*)(?P<by>:(?!//)|<=|>=|!=|<|>|=))?(?P<value>"[^"]*"?|\S*)\s*'
 )
+_HALF = re.compile(r"[\ud800-\udfff]")
+"""What the command line makes of bytes that are no text, and a form of half an emoji; Arrow takes neither."""
 _COMPARE: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
     "<": np.less,
     "<=": np.less_equal,
@@ -60,13 +62,15 @@ def quote(text: str) -> str:
 
 
 def parse_search(text: str) -> list[Term]:
-    """The conditions of a search, as they were typed.
+    """The conditions of a search in the order in which they were typed, each once.
 
-    Raises `InvalidInput` for an empty search, a quotation mark without its second one, a field without a value, and a
-    comparison with what is no number.
+    Raises `InvalidInput` for an empty search, what is no text, a quotation mark without its second one, a field without
+    a value, and a comparison with what is no number.
     """
     terms, at = [], 0
     text = text.strip()
+    if _HALF.search(text):
+        raise InvalidInput("holds bytes that are no UTF-8, or half a surrogate pair: no row has them", field=_FIELD)
     while at < len(text):
         match = _TERM.match(text, at)
         if match is None or match.end() == at:  # cannot be: the value takes anything
@@ -75,7 +79,7 @@ def parse_search(text: str) -> list[Term]:
         at = match.end()
     if not any(term.value for term in terms):
         raise InvalidInput("nothing to search for", field=_FIELD)
-    return terms
+    return list(dict.fromkeys(terms))
 
 
 def _read_term(match: re.Match[str]) -> Term:

@@ -31,8 +31,7 @@ from trailforge.schemas import (
     SchemaVersion,
     Verdict,
     check_table_file,
-    from_dict,
-    from_stored,
+    from_payload,
     is_read,
     iter_parquet,
     parse_json,
@@ -141,8 +140,12 @@ def _check_strays(folder: Path, manifest: Manifest, tables: Iterable[str], repor
 
 
 _MOST_SHOWN = 20
-_SAID_LATER = ("right_by", "parts_at_fault", "protocol", "bad_answer", "provenance")
-"""Fields that rows of an earlier version do not have, though they follow from what other tables hold."""
+_SAID_LATER = ("right_by", "parts_at_fault", "protocol", "bad_answer", "provenance", "sft_calls")
+"""Fields that rows of an earlier version do not have, though they follow from what the run holds beside them."""
+
+
+def _said_later(record: type) -> dict[str, Any]:
+    return {each.name: each.default for each in fields(record) if each.name in _SAID_LATER}
 
 
 @dataclass(slots=True)
@@ -218,28 +221,29 @@ class RowChecks(ABC):
     def _unsaid(self, table: str, name: str, rows: Sequence[Any]) -> dict[str, Any]:
         """What rows of an earlier version do not say of themselves yet, with what stands in its place. Its files have
         no such columns; those that curation wrote again have them, and nothing in them."""
-        optional = {each.name: each.default for each in fields(rows[0]) if each.name in _SAID_LATER} if rows else {}
+        optional = _said_later(type(rows[0])) if rows else {}
         silent = {each: held for each, held in optional.items() if all(getattr(row, each) == held for row in rows)}
         if silent and not self._undo.rows:
             columns = pq.read_schema(self.folder / table / name).names
             return {each: held for each, held in silent.items() if each not in columns}
         return silent
 
-    def rejected_episodes(self, name: str, stage: str, record: type[T]) -> Iterator[tuple[T, Verdict]]:
-        """What a stage rejected in a file, each with what is against it; a row that holds no episode is reported."""
+    def rejected_episodes(self, name: str, stage: str, record: type[T]) -> Iterator[tuple[T, Verdict, dict[str, Any]]]:
+        """What a stage rejected in a file, each with what is against it, and what it does not say of itself yet (as of
+        `_unsaid`); a row that holds no episode is reported."""
         for row in self.rows("rejected", name, RejectedRow):
             if row.stage != stage:
                 continue
             try:
                 content = parse_json(row.payload)
-                is_told = isinstance(content, dict) and "schema_version" in content  # not all records say theirs
-                episode: Any = from_stored(record, content, source="") if is_told else from_dict(record, content)
+                episode: Any = from_payload(record, content)
             except (ValueError, TypeError, InvalidInput) as error:
                 self.problem(name, row.uid, f"this rejected row holds no episode ({error})")
                 continue
             if uid_of(episode) != row.uid:
                 self.problem(name, row.uid, f"this rejected row holds another episode, {uid_of(episode)}")
-            yield episode, Verdict(keep=False, reason=row.reason, score=row.score, detail=row.detail)
+            unsaid = {each: held for each, held in _said_later(record).items() if each not in content}
+            yield episode, Verdict(keep=False, reason=row.reason, score=row.score, detail=row.detail), unsaid
 
     def left_out(self, name: str, stage: str) -> set[str]:
         """Ids of what a stage has in a file of `rejected/`."""

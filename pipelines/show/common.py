@@ -39,7 +39,7 @@ from trailforge.schemas import (
     SftRow,
     SourceDocument,
     TrajectoryReward,
-    from_dict,
+    from_payload,
     to_dict,
 )
 
@@ -237,6 +237,6 @@ def find_side(run: OpenRun, table: str, uid: str, record: type[Record]) -> Recor
     if (number := run.find("rejected", uid)) is None:
         return None
     try:
-        return from_dict(record, json.loads(run.record("rejected", number).payload))
+        return from_payload(record, json.loads(run.record("rejected", number).payload))
     except (ValueError, InvalidInput):
         return None

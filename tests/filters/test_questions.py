@@ -264,3 +264,24 @@ def test_a_number_is_stated_of_what_is_counted_and_not_by_a_date() -> None:
     assert not stated("How many sisters had he?", "2", "He wrote two novels.")
     assert stated("How many people can it hold?", "12,000", "Its capacity is 12,000.")
     assert not stated("How many people can it hold?", "12,000", "Its capacity is 13,000.")
+
+
+@pytest.mark.parametrize(
+    ("gold", "is_stated"),
+    [
+        ("35", True),
+        ("1,200", True),
+        ("1.500.000", True),
+        ("3.5 million", True),
+        ("thirty-five", True),
+        ("about 30 to 40", True),
+        ("3.5", False),  # not 35
+        ("2 to 4", False),  # not 24
+        ("2.50", False),
+        ("20", False),
+        ("none", False),
+    ],
+)
+def test_a_number_that_texts_do_not_enumerate_needs_no_name_beside_it(gold: str, is_stated: bool) -> None:
+    found = stated_count("How many sisters had he?", (gold,), (Document(id="0", title="T", text=f"It is {gold}."),))
+    assert (found is not None) == is_stated

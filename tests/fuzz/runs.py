@@ -6,15 +6,18 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import zstandard
 
-from tests.fuzz.target import Target
+from tests.fuzz.target import Target, text_of
 from trailforge.inference import Usage
 from trailforge.inference.request import ChatTurn, Reply, Request, Sampling
 from trailforge.inference.wire import pack, unpack
 from trailforge.pipelines.engine.shards import Receipt, Shard, load_receipt
 from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.pipelines.runs.intake import read_settings
+from trailforge.pipelines.runs.row_search import bind_search, parse_search, quote, texts_of
 from trailforge.schemas import FileEntry, InvalidInput, Manifest, OutputError, to_dict, version_of
 
 _TOKENS = (
@@ -47,6 +50,25 @@ def _entry() -> list[bytes]:
 def _bombs() -> list[bytes]:
     huge = zstandard.compress(b" " * 120_000_000)
     return [*map(zstandard.compress, _deep()), huge, b"\x28\xb5\x2f\xfd" * 10, huge[:-3]]
+
+
+_ROWS = pa.RecordBatch.from_pylist(
+    [
+        {"uid": "a", "num_hops": 2, "reward": {"total": 1.0}, "turns": [{"text": "The Danube", "train": True}]},
+        {"uid": "b:1", "num_hops": None, "reward": {"total": None}, "turns": []},
+    ]
+)
+_NUMBERS = {"num_hops": np.array([2, np.nan]), "reward.total": np.array([1.0, np.nan])}
+
+
+def _row_search(case: bytes, _: Path) -> None:
+    """A search that can be read is made, and what is marked in rows is what it looks for; quoted, a text is itself."""
+    text = text_of(case)
+    plain = text.replace('"', "")
+    assert texts_of(quote(plain)) in ([plain], [])
+    terms = parse_search(text)
+    found = bind_search(text, _ROWS.schema, tuple(_NUMBERS), _NUMBERS.__getitem__).rows(0, _ROWS)
+    assert found in ([], [0], [1], [0, 1]) and set(texts_of(text)) <= {term.value for term in terms}
 
 
 def _receipt() -> list[bytes]:
@@ -89,5 +111,18 @@ TARGETS = (
         samples=_receipt,
         tokens=_TOKENS,
         aimed=_deep,
+    ),
+    Target(
+        name="row_search",
+        run=_row_search,
+        may_raise=(InvalidInput,),
+        samples=lambda: [
+            b'vienna -kind:correct "flows through" -"the danube"',
+            b"reward<0.5 hops>=3 num_hops:2 turns.text:danube train:yes https://acme.example",
+        ],
+        tokens=(
+            *(b'"', b":", b"<", b"<=", b">=", b"!=", b"=", b"-", b" ", b".", b"_", b",", b"//", b"\xff", b"\xc2\xa0"),
+            *(b"uid:", b"reward<", b"hops>", b"turns.text:", b"train:true", b"nan", b"inf", b"1e999", b"1_0", b"a"),
+        ),
     ),
 )

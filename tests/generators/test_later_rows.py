@@ -12,15 +12,15 @@ import pytest
 
 from trailforge.filters import FilterConfig, judge_trajectory
 from trailforge.filters.base import first_rejection
+from trailforge.filters.kg_trajectories import KgEpisodeFilterConfig, judge_kg_episode
 from trailforge.filters.thoughts import unfounded_thoughts
 from trailforge.generators.agent_trajectories import evidence
 from trailforge.generators.agent_trajectories.filters import AgentFilterConfig, judge_episode
-from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.generators.answer_reading import read_facts
-from trailforge.generators.kg_trajectories.filters import KgEpisodeFilterConfig, judge_kg_episode
 from trailforge.generators.mcts_trajectories.spans import span_problem
 from trailforge.generators.mcts_trajectories.story import mismatch, narrate, read_on, story_of
 from trailforge.schemas import KgTrajectory, Question, Trajectory, from_dict, from_stored
+from trailforge.schemas.agent_episode import AgentTrajectory
 
 FILE = Path(__file__).parents[1] / "recorded" / "later_rows.json.gz"
 RECORDED: dict[str, Any] = json.loads(gzip.decompress(FILE.read_bytes()))

@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 
 from tests.support.recorded_episodes import FILE, RECORDED, recorded_question
+from trailforge.filters import kg_trajectories as kg_filters
 from trailforge.filters.base import first_rejection
+from trailforge.filters.kg_trajectories import KgEpisodeFilterConfig, judge_kg_episode
 from trailforge.generators.agent_trajectories import evidence
 from trailforge.generators.agent_trajectories.choice import select, unread_rows
 from trailforge.generators.agent_trajectories.filters import AgentFilterConfig, judge_episode, known_from_memory
-from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.generators.agent_trajectories.rows import made_of as agent_fields
 from trailforge.generators.agent_trajectories.rows import with_shares
 from trailforge.generators.answer_reading import choose_read, read_facts
-from trailforge.generators.kg_trajectories import filters as kg_filters
 from trailforge.generators.kg_trajectories.config import KgGeneratorConfig
-from trailforge.generators.kg_trajectories.filters import KgEpisodeFilterConfig, judge_kg_episode
 from trailforge.generators.kg_trajectories.rows import made_of as kg_fields
 from trailforge.inference import Meter
 from trailforge.schemas import KgTrajectory, Message, Verdict, from_stored
+from trailforge.schemas.agent_episode import AgentTrajectory
 
 ROWS = RECORDED["rows"]
 Row = KgTrajectory | AgentTrajectory

@@ -19,13 +19,15 @@ from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
 from trailforge.filters.grounding import says
 from trailforge.filters.questions import can_be_asked, garbled_places, quote_of, stated_hops
 from trailforge.generators.mcts_trajectories.asking import prepare_question
-from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, reword, sift
+from trailforge.generators.mcts_trajectories.choice import reword, sift
+from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig
 from trailforge.generators.mcts_trajectories.spans import texts_of
 from trailforge.generators.mcts_trajectories.story import story_of
 from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, form
 from trailforge.inference import Prices, Request
 from trailforge.mcts.plan import gold_plan
 from trailforge.mcts.reflection import ReflectionConfig
+from trailforge.pipelines.life import Chosen
 from trailforge.retrieval import RetrievalConfig, open_retrieval
 from trailforge.schemas import Document, Hop, Passage, Question, Step, Trajectory
 
@@ -110,7 +112,7 @@ async def told(row: Trajectory) -> tuple[list[str], list[str]]:
     """The uid of a row that stays when an honest model tells it, and the reasons for one that does not."""
     model = ScriptedModel(lambda request: honest(row))
     config = context(model, thoughts=ThoughtsConfig(source="model"))
-    kept, rejected, _ = await reword(question_of(row.question_id), [row], config, FilterConfig())
+    (kept, rejected), _ = await reword(question_of(row.question_id), Chosen([row], []), config, FilterConfig())
     assert len(model.requests) == 1
     return [each.uid for each in kept], [verdict.reason for _, verdict in rejected]
 

@@ -1,4 +1,4 @@
-"""Thoughts by the model: one call for each accepted row, from the steps alone, and the pools where it does not hold."""
+"""Thoughts by the model: of each accepted row, from the steps alone, and the pools where it does not hold."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from tests.generators.strong_thoughts import REPLIES, ROWS
 from tests.support.rows import AGAIN, FIRST, MISLED, QUESTION, trajectory
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.filters import FilterConfig
+from trailforge.generators.mcts_trajectories.choice import reword
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.estimate import rehearse
-from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, PromptNames, reword
+from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, PromptNames
 from trailforge.generators.mcts_trajectories.spans import span_problem, texts_of
 from trailforge.generators.mcts_trajectories.story import mismatch, rereads, sft_row, story_of
 from trailforge.generators.mcts_trajectories.thoughts import (
@@ -31,6 +32,7 @@ from trailforge.generators.mcts_trajectories.thoughts import (
     reply_schema,
 )
 from trailforge.inference import Meter, Prices, Request
+from trailforge.pipelines.life import Chosen
 from trailforge.retrieval import RetrievalConfig, open_retrieval
 from trailforge.schemas import Trajectory, Verdict
 from trailforge.schemas.text import count_conversation
@@ -69,8 +71,8 @@ def check(
         client=model,
         retrieval=open_retrieval(RetrievalConfig(kind="bm25")),
     )
-    told, rejected, usage = asyncio.run(reword(QUESTION, rows, context, filters))
-    return told, rejected, usage, model
+    chosen, usage = asyncio.run(reword(QUESTION, Chosen(rows, ()), context, filters))
+    return list(chosen.kept), list(chosen.rejected), usage, model
 
 
 def says(name: str) -> Callable[[Request], str]:

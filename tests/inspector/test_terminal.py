@@ -452,9 +452,26 @@ def test_an_id_is_found_in_whatever_table_has_it(trajectories: OpenRun) -> None:
     assert find_rows(trajectories, id="q2").elsewhere == ("trees",)
 
 
+@pytest.mark.parametrize(
+    "more", [{"search": "given"}, {"search": "reason:no_answer"}, {"search": "score<1"}, {"lowest": "score"}]
+)
+def test_an_id_is_found_in_whatever_table_has_it_beside_a_search(trajectories: OpenRun, more: dict[str, Any]) -> None:
+    """A table that has no such field has no such row."""
+    rejected = find_rows(trajectories, id="r1", **more)
+    assert (rejected.table, rejected.numbers, rejected.elsewhere) == ("rejected", (0,), ())
+
+
+@pytest.mark.parametrize("more", [{"search": "nothing:like"}, {"lowest": "nothing"}])
+def test_a_field_that_no_table_has_is_said_beside_an_id(trajectories: OpenRun, more: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="nothing"):
+        find_rows(trajectories, id="r1", **more)
+
+
 def test_what_is_not_there_is_said_in_one_line(trajectories: OpenRun) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"id": "u9"}, "no row u9 in mcts_trajectories, trees, rejected"),
+        ({"id": "u9\udcff"}, "no row u9\\udcff in mcts_trajectories, trees, rejected"),
+        ({"id": "u1", "search": "nowhere"}, "no row u1 with nowhere in mcts_trajectories, trees, rejected"),
         ({"kind": "funny"}, "no kind 'funny'; there are correct, retrieval, reasoning, decomposition"),
         ({"kind": "retrieval"}, "no row of kind retrieval"),
         ({"table": "funny"}, "no table 'funny'; there are mcts_trajectories, trees, sft, inputs, rejected"),

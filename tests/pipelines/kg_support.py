@@ -12,10 +12,10 @@ from tests.pipelines.support import IN_PROCESS, run_stage
 from tests.support import kg_agent, world
 from tests.support.kg_worlds import LAX
 from tests.support.scripted import ScriptedModel, prompt_text
+from trailforge.filters.kg_questions import KgQuestionFilterConfig
 from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
 from trailforge.generators.kg_questions import work as questions_work
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
-from trailforge.generators.kg_questions.filters import KgQuestionFilterConfig
 from trailforge.generators.kg_questions.generate import KgWriterConfig
 from trailforge.generators.kg_trajectories import DATASET as KG
 from trailforge.generators.kg_trajectories.config import KgGeneratorConfig, KgPromptNames, KgRunConfig, ReadingConfig

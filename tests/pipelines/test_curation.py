@@ -16,9 +16,10 @@ import pytest
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun, edit_manifest
+from tests.support.rows import AGAIN, FIRST, MISLED, trajectory
 from trailforge.curation.apply import apply
 from trailforge.pipelines import curated
-from trailforge.pipelines.curated import decidable, source_column
+from trailforge.pipelines.curated import Undo, decidable, source_column
 from trailforge.pipelines.dataset import Table
 from trailforge.pipelines.datasets import dataset_names, dataset_of, is_curated, load_dataset
 from trailforge.pipelines.engine.files import sha256_of
@@ -44,6 +45,7 @@ from trailforge.schemas import (
     SftRow,
     Trajectory,
     read_rows,
+    to_dict,
     write_parquet,
 )
 
@@ -370,3 +372,18 @@ def test_of_each_table_that_people_decide_on_it_is_known_what_a_rejection_refuse
         for step in source_column(table).split(".") if source_column(table) else ():
             at = typing.get_type_hints(at)[step]
         assert at is str or not source_column(table)
+
+
+def test_rows_that_people_rejected_before_a_new_version_are_read_as_rows_of_now(tmp_path: Path) -> None:
+    """What a curated set holds of them is JSON of their time, which no file's version tells."""
+    row = trajectory(FIRST, replace(MISLED, query_rephrased=True), AGAIN, error="retrieval")
+    old = to_dict(row) | {"schema_version": "1.3"}
+    del old["error_source"]
+    told = CuratedRow(
+        table="mcts_trajectories", uid=row.uid, action="reject", reason="dull", detail="", who=(), source_id="",
+        new_uid=None, fixes=(), file="part-00000.parquet", position=0, payload=json.dumps(old),
+    )  # fmt: skip
+    (tmp_path / "curated").mkdir()
+    write_parquet(tmp_path / "curated" / "part-00000.parquet", CuratedRow, [told])
+    (found,) = Undo(tmp_path).original("mcts_trajectories", "part-00000.parquet", Trajectory, iter(()))
+    assert found == replace(row, error_source="provoked")

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines.support import FinishedRun
-from trailforge.pipelines.dataset import resolve
+from trailforge.pipelines.dataset import DataSet, Stage, Table, resolve
 from trailforge.pipelines.datasets import dataset_names, load_dataset, with_roles
 from trailforge.pipelines.life import Life
 from trailforge.pipelines.runs.config import RunConfig
 from trailforge.pipelines.runs.finish import MANIFEST, read_manifest
 from trailforge.pipelines.runs.verify import RowChecks, verify_run
 from trailforge.presets import preset_names
-from trailforge.schemas import Manifest, to_dict
+from trailforge.schemas import InvalidInput, Manifest, Question, to_dict
 
 
 @pytest.mark.parametrize("name", dataset_names())
@@ -58,3 +58,19 @@ def test_the_roles_of_a_data_set_that_is_not_installed_are_those_that_its_manife
     assert isinstance(manifest, Manifest)
     strange = replace(manifest, dataset="films")
     assert with_roles(strange) == strange
+
+
+@pytest.mark.parametrize(
+    ("stages", "missing"),
+    [
+        ((Stage(name="make", unit="rows"),), "stages.make.run"),
+        ((Stage(name="make", unit="rows", run="a:run"), Stage(name="select", unit="rows")), "stages.select.run"),
+        ((Stage(name="make", unit="rows", run="a:run"),), "checks"),
+    ],
+)
+def test_a_declaration_without_a_life_says_how_its_stages_run_and_its_rows_are_checked(
+    stages: tuple[Stage, ...], missing: str
+) -> None:
+    with pytest.raises(InvalidInput, match="say it, or the `life` of its rows") as caught:
+        DataSet(name="films", config="a:Config", tables={"films": Table(record=Question)}, rows="films", stages=stages)
+    assert (caught.value.file, caught.value.field) == ("films", missing)

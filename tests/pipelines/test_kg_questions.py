@@ -25,10 +25,10 @@ from tests.support.graph_questions import context
 from tests.support.kg_agent import NO_PATH_MORE
 from tests.support.kg_worlds import DUST
 from tests.support.scripted import ScriptedModel
+from trailforge.filters.kg_questions import KgQuestionFilterConfig
 from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
 from trailforge.generators.kg_questions import select, work
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
-from trailforge.generators.kg_questions.filters import KgQuestionFilterConfig
 from trailforge.generators.kg_questions.work import question_of
 from trailforge.generators.selecting import only_shard
 from trailforge.pipelines.engine.model_stage import ModelWork

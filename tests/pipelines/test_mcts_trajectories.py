@@ -83,7 +83,7 @@ def _kind(row: RejectedRow) -> tuple[str, str]:
     return payload["question_id"], payload["reflection_error"] or payload["kind"]
 
 
-def test_rows_whose_claims_are_not_stated_are_in_the_books_and_took_their_places(tmp_path: Path) -> None:
+def test_rows_whose_claims_are_not_stated_are_in_the_books_and_make_room(tmp_path: Path) -> None:
     generator = replace(
         support.CONFIG.generator,
         thoughts=ThoughtsConfig(source="model"),
@@ -97,15 +97,11 @@ def test_rows_whose_claims_are_not_stated_are_in_the_books_and_took_their_places
     manifest = finish_run(out, settings, DATASET, seconds=1.0)
     books = next(stage for stage in manifest.stages if stage.name == "filter")
     assert (books.accepted, sum(each.count for each in books.rejected)) == (0, books.inputs)
-    assert {each.reason for each in books.rejected} == {"unsupported_claim", "cap"}
+    assert {each.reason for each in books.rejected} == {"unsupported_claim"}, "nothing is over a cap that nobody fills"
     report = verify_run(out)
     assert report.problems == []
     rejected = list(read_rows(sorted((out / "rejected").glob("*.parquet")), RejectedRow))
-    kinds = {
-        reason: [_kind(row) for row in rejected if row.reason == reason] for reason in ("unsupported_claim", "cap")
-    }
-    assert set(kinds["cap"]) <= set(kinds["unsupported_claim"]), "a place in vain is a place all the same"
-    assert max(Counter(kinds["unsupported_claim"]).values()) == 1
+    assert max(Counter(_kind(row) for row in rejected if row.reason == "unsupported_claim").values()) > 1
     correct = [row for row in rejected if json.loads(row.payload)["kind"] == "correct"]
     assert f"| correct | {len(correct)} | 0 | unsupported_claim {len(correct)} |" in (out / "README.md").read_text()
     support.forge(out, "rejected", lambda rows: [*rows, replace(correct[0], reason="cap")])

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from tests.support.recorded_episodes import recorded_episodes
 from tests.support.truths import choice, truth
-from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.protocols.transcripts import make_truth, read_transcript
 from trailforge.rewards.abstention import AbstentionConstants
 from trailforge.rewards.episode import Episode, knows_that_unknown, reward_preset, score
 from trailforge.schemas import ChatMessage, GroundTruth, InvalidInput, KgTrajectory
+from trailforge.schemas.agent_episode import AgentTrajectory
 
 OURS = reward_preset("abstention")
 

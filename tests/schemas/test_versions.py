@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.schemas.test_arrow import RECORDS
-from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.pipelines.runs.finish import MANIFEST, read_manifest
 from trailforge.retrieval.backends import PLAIN
 from trailforge.schemas import (
@@ -40,7 +39,7 @@ from trailforge.schemas import (
     version_of,
     write_parquet,
 )
-from trailforge.schemas.agent_episode import AgentEpisode
+from trailforge.schemas.agent_episode import AgentEpisode, AgentTrajectory
 from trailforge.schemas.versions import CALLED_PLAIN, Earlier, migration, rename_back_end
 
 BEFORE = Path(__file__).parent / "before"

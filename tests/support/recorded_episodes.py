@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.schemas import KgTrajectory, Question, from_dict, from_stored
+from trailforge.schemas.agent_episode import AgentTrajectory
 
 FILE = Path(__file__).parents[1] / "recorded" / "episode_rows.json.gz"
 RECORDED: dict[str, Any] = json.loads(gzip.decompress(FILE.read_bytes()))

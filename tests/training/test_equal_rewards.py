@@ -12,11 +12,11 @@ import pytest
 from tests.support import finished_runs as made
 from tests.support.equal_rewards import compare_rewards, pay_by
 from tests.support.recorded_episodes import recorded_episodes, recorded_question
-from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.generators.agent_trajectories.rows import sft_rows
 from trailforge.generators.kg_trajectories.rows import kg_sft_row, reward_of
 from trailforge.rewards.dynasearcher import PAPER
 from trailforge.schemas import KgTrajectory, Question, SftRow
+from trailforge.schemas.agent_episode import AgentTrajectory
 
 
 def questions_of(rows: Sequence[KgTrajectory | AgentTrajectory]) -> list[Question]:

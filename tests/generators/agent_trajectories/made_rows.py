@@ -8,12 +8,11 @@ from typing import Any
 
 from trailforge.evaluation.agents import AgentRun
 from trailforge.evaluation.metrics import EpisodeSetting, make_episode
-from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.generators.agent_trajectories.rows import made_of, with_shares
 from trailforge.protocols import SEARCH_R1
 from trailforge.protocols.turns import Observation, Search, Turn
 from trailforge.schemas import Document, Hop, Message, Passage, Provenance, Question
-from trailforge.schemas.agent_episode import AgentCosts, AgentSearch
+from trailforge.schemas.agent_episode import AgentCosts, AgentSearch, AgentTrajectory
 
 QUESTION = Question(
     id="q1",

@@ -22,7 +22,6 @@ from trailforge.generators.agent_trajectories.choice import (
 )
 from trailforge.generators.agent_trajectories.evidence import find_hops, find_unread
 from trailforge.generators.agent_trajectories.filters import AgentFilterConfig, judge_episode
-from trailforge.generators.agent_trajectories.record import AgentTrajectory
 from trailforge.generators.agent_trajectories.rows import (
     made_of,
     searches_match,
@@ -33,7 +32,7 @@ from trailforge.generators.agent_trajectories.rows import (
 )
 from trailforge.protocols import SEARCH_R1
 from trailforge.schemas import Document, InvalidInput, Message, SupportingDocument, Verdict
-from trailforge.schemas.agent_episode import AgentCall
+from trailforge.schemas.agent_episode import AgentCall, AgentTrajectory
 
 CONFIG = AgentFilterConfig()
 NO_DOCUMENTS = replace(QUESTION, decomposition=tuple(replace(hop, support_id=None) for hop in QUESTION.decomposition))

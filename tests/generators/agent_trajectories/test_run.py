@@ -9,26 +9,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.pipelines.forging import Changes, Forgeries, not_found
-from tests.pipelines.support import forge
+from tests.pipelines.support import edit_manifest, forge
+from tests.support import world
 from tests.support.scripted import ScriptedModel, prompt_text
-from tests.support.search_agent import Model
+from tests.support.search_agent import Model, is_by_heart
 from tests.support.world import write_questions
 from trailforge.flows import execute as execution
 from trailforge.flows.execute import RunRequest, execute
 from trailforge.generators.agent_trajectories import DATASET, AgentTrajectory
-from trailforge.generators.agent_trajectories.config import AgentRunConfig
+from trailforge.generators.agent_trajectories.config import AgentGeneratorConfig, AgentRunConfig
 from trailforge.inference import ModelClient
 from trailforge.inspector.terminal import show_end, show_rows
+from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.runs.config import read_config
 from trailforge.pipelines.runs.finish import CARD, finished_run
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.presets import load_preset
 from trailforge.protocols import SEARCH_R1
-from trailforge.schemas import ContrastivePair, Manifest, PreferenceRow, RejectedRow, SftRow, read_rows
+from trailforge.schemas import ContrastivePair, Manifest, PreferenceRow, RejectedRow, SftRow, read_rows, to_dict
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import open_set
@@ -223,6 +227,67 @@ REJECTED: dict[str, tuple[Changes, str]] = {
 
 def test_it_verifies(original: Path) -> None:
     assert verify_run(original).problems == []
+
+
+def of_before_calls(folder: Path) -> None:
+    """Make the rows of a run those of the version that did not say whether SFT rows are made of calls."""
+    paths = [*(folder / "agent_trajectories").glob("part-*.parquet"), *(folder / "rejected").glob("part-*.parquet")]
+    for path in paths:
+        table = pq.read_table(path)
+        if path.parent.name == "rejected":
+            payloads = [json.loads(each) for each in table["payload"].to_pylist()]
+            for each in payloads:
+                if each.pop("sft_calls", None) is not None:
+                    each["schema_version"] = "1.2"
+            old = [json.dumps(each) for each in payloads]
+            table = table.set_column(table.column_names.index("payload"), table.schema.field("payload"), pa.array(old))
+        else:
+            table = table.drop_columns(["sft_calls"])
+            at = table.column_names.index("schema_version")
+            table = table.set_column(at, table.schema.field(at), pa.array(["1.2"] * len(table)))
+            table = table.replace_schema_metadata({**table.schema.metadata, b"trailforge.version": b"1.2"})
+        pq.write_table(table, path)
+
+    def refit(content: dict[str, Any]) -> None:
+        for path in paths:
+            name = path.relative_to(folder).as_posix()
+            next(each for each in content["files"] if each["path"] == name)["sha256"] = sha256_of(path)
+
+    edit_manifest(folder, refit)
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_run_of_before_that_made_no_rows_of_calls_verifies(
+    is_kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether any row was kept, whose file shows what it does not say, or all of them were rejected."""
+    asked = next(each for each in (world.question(n, 2) for n in range(9)) if not is_by_heart(each))
+    if is_kept:  # one search by the question itself brings the answer
+        asked = replace(asked, question=f"{asked.paragraphs[2].title}?", decomposition=())
+    model = Model([asked], flaw_rate=0.0)
+
+    async def client(work: ModelWork) -> ModelClient:
+        scripted: Any = ScriptedModel(lambda request: model(prompt_text(request), request.sampling_seed))
+        return scripted
+
+    monkeypatch.setattr(ModelWork, "client", client)
+    monkeypatch.setattr(execution, "check_reachable", lambda *given, **more: None)
+    (tmp_path / "questions.jsonl").write_text(json.dumps(to_dict(asked)) + "\n")
+    (tmp_path / "preset.yaml").write_text(PRESET.replace("search_r1", "single_shot"))
+    request = RunRequest(
+        dataset=DATASET.name,
+        out=tmp_path / "run",
+        preset=str(tmp_path / "preset.yaml"),
+        files=(tmp_path / "questions.jsonl",),
+    )
+    with monkeypatch.context() as before:
+        before.setattr(AgentGeneratorConfig, "sft_calls", False)
+        execute(request)
+    assert rows_of(tmp_path / "run", "sft") == []
+    assert bool(rows_of(tmp_path / "run", "agent_trajectories")) == is_kept and rows_of(tmp_path / "run", "rejected")
+    assert any("sft_calls is not what follows" in each for each in verify_run(tmp_path / "run").problems)
+    of_before_calls(tmp_path / "run")
+    assert [each for each in verify_run(tmp_path / "run").problems if "run.json" not in each] == []
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from tests.pipelines.kg_support import searched_graph
 from tests.support import kg_agent, world
 from tests.support.scripted import ScriptedModel, prompt_text
 from tests.support.search_agent import Model, is_by_heart
+from trailforge.generators.agent_trajectories.card import describe_tables
 from trailforge.generators.agent_trajectories.config import (
     AgentGeneratorConfig,
     AgentRunConfig,
@@ -198,6 +199,26 @@ def test_right_and_wrong_draws_make_a_pair() -> None:
     kept = {row.uid for row in result.rows["agent_trajectories"]}
     assert all(pair.good_uid in kept and pair.answer == QUESTION.answer != pair.bad_answer for pair in pairs)
     assert all(pair.agent_config == config_of(draws=16).generator.agent_config for pair in pairs)
+
+
+# What the card says of it
+
+
+@pytest.mark.parametrize(
+    ("config", "has_rows", "said"),
+    [
+        (config_of(), True, "`sft` has them as conversations of the protocol `search_r1`"),
+        (config_of("search_o1"), True, "each of its calls whose reply was used"),
+        (config_of("search_o1"), False, ""),
+        (config_of("search_o1", style="completion"), True, "There are no SFT rows: the agent is sent raw text"),
+        (config_of("search_o1", style="completion"), False, "There are no SFT rows: the agent is sent raw text"),
+        (config_of(), False, ""),
+    ],
+)
+def test_a_card_says_of_sft_rows_what_there_is(config: AgentRunConfig, has_rows: bool, said: str) -> None:
+    """A run of an agent in a chat that kept nothing has no rows for that reason alone."""
+    lines = describe_tables(config.generator, has_rows=has_rows, has_pairs=False)
+    assert (said in "\n".join(lines)) if said else lines == []
 
 
 # Configuration

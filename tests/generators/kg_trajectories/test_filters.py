@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.kg_episodes import turn
 from trailforge.filters import first_rejection
 from trailforge.filters.guesses import Bridges
-from trailforge.generators.kg_trajectories.filters import (
+from trailforge.filters.kg_trajectories import (
     KgEpisodeFilterConfig,
     admitted_guess,
     answer_leaked,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -116,24 +118,24 @@ def test_where_benchmarks_are_does_not_decide_but_what_they_ask(tmp_path: Path) 
     ("yaml", "field", "problem"),
     [
         ("modle: {name: x}", "modle", "unknown field of MctsRunConfig"),
-        ("model: {nam: x}", "nam", "unknown field of ModelConfig"),
-        ("generator: {search: {widht: 4}}", "widht", "unknown field of SearchConfig"),
-        ("model: {max_in_flight: many}", "max_in_flight", "expected int, got str"),
-        ("model: {max_in_flight: 1.5}", "max_in_flight", "expected int, got float"),
-        ("filters: {grounded: 1}", "grounded", "expected bool, got int"),
-        ("model: {name: null}", "name", "must not be null"),
-        ("model: {dialect: telepathy}", "dialect", "'telepathy' is none of openai, llama_cpp, vllm"),
-        ("generator: {rollout: {stop: x}}", "stop", "expected a list, got str"),
+        ("model: {nam: x}", "model.nam", "unknown field of ModelConfig"),
+        ("generator: {search: {widht: 4}}", "generator.search.widht", "unknown field of SearchConfig"),
+        ("model: {max_in_flight: many}", "model.max_in_flight", "expected int, got str"),
+        ("model: {max_in_flight: 1.5}", "model.max_in_flight", "expected int, got float"),
+        ("filters: {grounded: 1}", "filters.grounded", "expected bool, got int"),
+        ("model: {name: null}", "model.name", "must not be null"),
+        ("model: {dialect: telepathy}", "model.dialect", "'telepathy' is none of openai, llama_cpp, vllm"),
+        ("generator: {rollout: {stop: x}}", "generator.rollout.stop", "expected a list, got str"),
         ("schedule: 5", "schedule", "expected an object, got int"),
         ("model: [name]", "model", "expected an object, got list"),
-        ("model: {url: [1, 2]}", "url", "expected str, got list"),
-        ("caps: {max_calls: many}", "max_calls", "expected int, got str"),
+        ("model: {url: [1, 2]}", "model.url", "expected str, got list"),
+        ("caps: {max_calls: many}", "caps.max_calls", "expected int, got str"),
         ("caps: {max_cost: 5}", "max_cost", "needs prices"),
-        ("caps: {max_cost: .nan}", "max_cost", "a number from 0 on"),
-        ("caps: {max_tokens: -1}", "max_tokens", "a number from 0 on"),
-        ("model: {prompt_price_per_million: -1.5}", "prompt_price_per_million", "a number from 0 on"),
-        ("model: {completion_price_per_million: .nan}", "completion_price_per_million", "a number from 0 on"),
-        ("schedule: {worker_silence_s: 0}", "worker_silence_s", "has to be more than 0"),
+        ("caps: {max_cost: .nan}", "caps.max_cost", "a number from 0 on"),
+        ("caps: {max_tokens: -1}", "caps.max_tokens", "a number from 0 on"),
+        ("model: {prompt_price_per_million: -1.5}", "model.prompt_price_per_million", "a number from 0 on"),
+        ("model: {completion_price_per_million: .nan}", "model.completion_price_per_million", "a number from 0 on"),
+        ("schedule: {worker_silence_s: 0}", "schedule.worker_silence_s", "has to be more than 0"),
         ("ledger: calls.sqlite", "ledger", "expected postgresql://user@host:5432/database"),
         ("ledger: postgresql://u:hunter2@db/calls", "ledger", "set TRAILFORGE_LEDGER_PASSWORD instead"),
     ],
@@ -209,3 +211,28 @@ def test_caps_and_prices_reach_the_client() -> None:
     config = read_config(MctsRunConfig, content, source="preset")
     client = config.model.client(config.caps)
     assert client.caps == Caps(max_cost=5.0, max_tokens=9) and client.prices.prompt_per_million == 2
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "generator.thoughts.tries",
+        "generator.thoughts.max_tokens",
+        "generator.thoughts.max_words",
+        "generator.rollout.tries",
+        "generator.rollout.top_k",
+        "generator.rollout.wordings",
+        "generator.rollout.answer_max_tokens",
+        "generator.search.width",
+        "generator.search.max_rounds",
+        "generator.search.max_calls",
+    ],
+)
+def test_a_number_of_which_there_has_to_be_one_is_no_0(field: str) -> None:
+    """With no try at all a run would ask nothing and keep what it had, without a word."""
+    content = load_preset("tree-search", "mcts_trajectories")
+    *path, last = field.split(".")
+    functools.reduce(operator.getitem, path, content)[last] = 0
+    with pytest.raises(InvalidInput, match="has to be 1 or more") as caught:
+        read_config(MctsRunConfig, content, source="preset.yaml")
+    assert (caught.value.file, caught.value.field) == ("preset.yaml", field)

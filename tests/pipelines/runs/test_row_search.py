@@ -117,6 +117,7 @@ def test_a_search_finds_the_rows_of_which_all_of_it_holds(table: TableIndex, sea
         ("rewrd<1", "there is reward"),
         ("kind<3", "no number kind here"),
         ("b:1", "no field b here"),
+        ("vienna\udcff", "holds bytes that are no UTF-8"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_a_line(table: TableIndex, search: str, problem: str) -> None:

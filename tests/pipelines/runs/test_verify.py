@@ -20,7 +20,7 @@ from tests.pipelines.forging import Changes, Forgeries, flip_bytes, not_found
 from tests.pipelines.support import CONFIG, FinishedRun, edit_manifest, forge, make_run, questions_file
 from tests.support.files import contents
 from trailforge.generators.mcts_trajectories.checks import tree_problems
-from trailforge.generators.mcts_trajectories.generate import over_cap
+from trailforge.generators.mcts_trajectories.choice import over_cap
 from trailforge.generators.mcts_trajectories.spans import moved_spans
 from trailforge.inference import Reply, Request, Sampling, SqliteLedger
 from trailforge.pipelines.dataset import LEDGER

@@ -1,0 +1,113 @@
+"""Which trajectories of a question are kept: filters, then caps, then what the model that tells them says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
+from trailforge.filters.trajectories import too_long
+from trailforge.generators.mcts_trajectories.generate import Context, asker_for
+from trailforge.generators.mcts_trajectories.story import PROMPTS, story_of
+from trailforge.generators.mcts_trajectories.thoughts import Doubt, doubtful, write_thoughts
+from trailforge.inference import Meter
+from trailforge.mcts.reflection import ReflectionConfig
+from trailforge.pipelines.life import Chosen
+from trailforge.schemas import Question, Trajectory, Verdict
+
+CAP = "cap"
+
+
+def sift(
+    question: Question,
+    candidates: Sequence[Trajectory],
+    filters: FilterConfig,
+    caps: ReflectionConfig,
+    kept: Sequence[Trajectory] = (),
+) -> Chosen[Trajectory]:
+    """The accepted candidates, in order, and the others with the first verdict against them.
+
+    Filters come before caps: a row that a filter rejects makes room for the next one of its kind. `kept`: rows of the
+    question that stand already, which leave less room and have no duplicates.
+    """
+    accepted = list(kept)
+    rejected: list[tuple[Trajectory, Verdict]] = []
+    for row in candidates:
+        verdict = first_rejection([*judge_trajectory(row, question, accepted, filters), over_cap(row, accepted, caps)])
+        if verdict is None:
+            accepted.append(row)
+        else:
+            rejected.append((row, verdict))
+    return Chosen(accepted[len(kept) :], rejected)
+
+
+def over_cap(row: Trajectory, accepted: Sequence[Trajectory], caps: ReflectionConfig) -> Verdict:
+    """The question has rows enough of this kind. Score: how many there are."""
+    kind, room = row.reflection_error or row.kind, caps.max_pairs if row.reflection_error else caps.max_correct
+    have = sum((other.reflection_error or other.kind) == kind for other in accepted)
+    detail = "" if have < room else f"the question has {have} rows of kind {kind}, {room} are wanted"
+    return Verdict(keep=have < room, reason=CAP, score=float(have), detail=detail)
+
+
+async def reword(
+    question: Question, chosen: Chosen[Trajectory], context: Context, filters: FilterConfig
+) -> tuple[Chosen[Trajectory], Meter]:
+    """The choice as `choose_told` leaves it, in the model's thoughts where these hold, and what the calls took."""
+    if context.config.thoughts.source == "templates":
+        return chosen, Meter()
+    return await choose_told(
+        chosen,
+        lambda row, meter: _reword_one(question, row, context, filters, meter),
+        lambda rows, kept: sift(question, rows, filters, context.config.reflection, kept),
+    )
+
+
+async def choose_told(
+    chosen: Chosen[Trajectory],
+    tell: Callable[[Trajectory, Meter], Awaitable[tuple[Trajectory, list[Doubt]]]],
+    sift_beside: Callable[[Sequence[Trajectory], Sequence[Trajectory]], Chosen[Trajectory]],
+) -> tuple[Chosen[Trajectory], Meter]:
+    """The choice once each kept row was told and those that the model doubts were rejected, and what the calls took.
+
+    The first row is told before the others: those that rest on a step that is doubted there are not told at all. A row
+    that is rejected here makes room: what was turned away as its duplicate, or for the cap of its kind, is offered
+    again and told in turn. `sift_beside`: `sift` of rows beside those that are kept.
+    """
+    kept: list[Trajectory] = []
+    doubted: list[tuple[Trajectory, Verdict]] = []
+    doubts: list[Doubt] = []
+    meters: list[Meter] = []
+    waiting, turned_away = chosen
+    while waiting:
+        before = len(doubted)
+        for rows in (waiting[:1], waiting[1:]):
+            known = [(row, doubtful(row, doubts)) for row in rows]
+            doubted += [(row, verdict) for row, verdict in known if not verdict.keep]
+            rows = [row for row, verdict in known if verdict.keep]
+            own = [Meter() for _ in rows]
+            written = await asyncio.gather(*map(tell, rows, own))
+            meters += own
+            for row, (told, own_doubts) in zip(rows, written, strict=True):
+                doubts += own_doubts
+                if (verdict := doubtful(row, own_doubts)).keep:
+                    kept.append(told)
+                else:
+                    doubted.append((told, verdict))
+        if len(doubted) == before:
+            break
+        waiting, turned_away = sift_beside([row for row, _ in turned_away], kept)
+    return Chosen(kept, [*turned_away, *doubted]), sum(meters, start=Meter())
+
+
+async def _reword_one(
+    question: Question, row: Trajectory, context: Context, filters: FilterConfig, meter: Meter
+) -> tuple[Trajectory, list[Doubt]]:
+    """The row in the model's thoughts, and its doubts. One that these would make too long keeps those it had."""
+    config = context.config
+    prompt, again = PROMPTS.text(config.prompts.thoughts), PROMPTS.text(config.prompts.thoughts_again)
+    story, asker = story_of(row, config.reasoning_rows), asker_for(question, context, meter, 1)
+    told, doubts = await write_thoughts(row, story, asker, prompt, again, config.thoughts)
+    if not too_long(told, max_tokens=filters.max_tokens, max_tool_calls=filters.max_tool_calls).keep:
+        told = replace(row, provenance=told.provenance)
+    return told, doubts
