@@ -34,7 +34,7 @@ from trailforge.generators.mcts_trajectories.estimate import context_of
 from trailforge.generators.mcts_trajectories.generate import find_fault, trajectories
 from trailforge.generators.mcts_trajectories.rehearsal.counted import COUNTED, Behaviour, Share
 from trailforge.generators.mcts_trajectories.rehearsal.world import ChainModel
-from trailforge.generators.mcts_trajectories.thoughts import DoubtReason
+from trailforge.generators.mcts_trajectories.telling.doubts import DoubtReason
 from trailforge.mcts.plan import gold_plan, normalized, question_of, references
 from trailforge.mcts.rollout import is_usable_query
 from trailforge.pipelines.runs.config import read_config

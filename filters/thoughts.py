@@ -91,13 +91,14 @@ def unfounded_thoughts(row: Trajectory, *, max_words: int) -> Verdict:
 
 def _faults(row: Trajectory, max_words: int) -> Iterator[str]:
     seen = [row.question, *(row.wrong_plan or row.plan)]
-    claimed = 0
+    claimed = turns = 0
     # A search that found nothing claims nothing that could be doubted.
     is_taken_back = not any(step.is_mistake and step.answer for step in row.steps)
     for number, message in enumerate(row.messages[2:], start=2):
         if message.role != "assistant":
             seen.append(message.content)
             continue
+        turns += 1
         turn = REACT.parse_turn(message.content, strict=True)
         spans = [span for span in row.spans if span.message == number]
         here = sum(span.kind in ("claim", "mistake") for span in spans)
@@ -113,7 +114,7 @@ def _faults(row: Trajectory, max_words: int) -> Iterator[str]:
             *_early_answers(row, message.content, spans, claimed, known),
             *(() if is_taken_back else _early_doubts(message.content, spans, known)),
         ):
-            yield f"turn {number}: {fault}"
+            yield f"turn {turns}: {fault}"
         claimed += here
         is_taken_back = is_taken_back or any(span.kind == "mend" for span in spans)
         seen += [*own, message.content]
@@ -214,7 +215,7 @@ def find_unseen_facts(thought: str, known: Sequence[str]) -> Iterator[str]:
     for found in _ASSERTED.finditer(thought):
         for word in re.findall(r"[a-z][a-z'’-]*", found[1]):
             if len(word) >= _FEWEST_LETTERS and word not in _SAID_OF_SEARCHES and not seen.has_stem(word):
-                yield f"{word!r} is said of something in nothing it has seen"
+                yield f"{word!r} is said of something, and nothing that it has seen says so"
 
 
 def _is_plain(word: str, following: str) -> bool:

@@ -15,7 +15,7 @@ from trailforge.filters.gold_hops import golds_of_hops
 from trailforge.filters.questions import can_be_asked, garbled_places, searched_texts
 from trailforge.filters.thoughts import find_unseen_names
 from trailforge.generators.mcts_trajectories.generate import Context, asker_for
-from trailforge.generators.mcts_trajectories.story import PROMPTS
+from trailforge.generators.mcts_trajectories.telling.story import PROMPTS
 from trailforge.inference import Meter, Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.inference.structured import list_schema, object_schema

@@ -9,9 +9,9 @@ from trailforge.filters.questions import can_be_asked
 from trailforge.filters.thoughts import unfounded_thoughts
 from trailforge.generators.mcts_trajectories import NAME
 from trailforge.generators.mcts_trajectories.choice import CAP, over_cap
-from trailforge.generators.mcts_trajectories.spans import span_problem
-from trailforge.generators.mcts_trajectories.story import mismatch, rereads, story_of
-from trailforge.generators.mcts_trajectories.thoughts import DOUBTS
+from trailforge.generators.mcts_trajectories.telling.doubts import DOUBTS
+from trailforge.generators.mcts_trajectories.telling.spans import span_problem
+from trailforge.generators.mcts_trajectories.telling.story import mismatch, rereads, story_of
 from trailforge.pipelines.life import Chosen
 from trailforge.pipelines.runs.verify import RowChecks
 from trailforge.rewards import mcts_reward

@@ -25,7 +25,7 @@ from trailforge.generators.mcts_trajectories.rehearsal.counted import (
     share_of,
 )
 from trailforge.generators.mcts_trajectories.rehearsal.world import ChainModel, Engines, make_question
-from trailforge.generators.mcts_trajectories.thoughts import PURPOSE
+from trailforge.generators.mcts_trajectories.telling.thoughts import PURPOSE
 from trailforge.inference import Prices, Reply, Request, Usage
 from trailforge.pipelines.estimate import Estimate, StageEstimate, count_tokens, sample_questions, tokens_of_passages
 from trailforge.pipelines.runs.config import EMBEDDED

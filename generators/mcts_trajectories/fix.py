@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from trailforge.filters import trajectories
 from trailforge.generators.fixes import check_aliases, check_verdicts
-from trailforge.generators.mcts_trajectories.spans import moved_spans, span_problem
-from trailforge.generators.mcts_trajectories.story import mismatch, thought_in, with_answer
+from trailforge.generators.mcts_trajectories.telling.spans import moved_spans, span_problem
+from trailforge.generators.mcts_trajectories.telling.story import mismatch, thought_in, with_answer
 from trailforge.protocols import REACT
 from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer, score_by_target
 from trailforge.schemas import InvalidInput, Trajectory

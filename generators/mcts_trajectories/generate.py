@@ -11,8 +11,8 @@ from typing import Any
 
 from trailforge.filters.gold_hops import follows_gold, misses_own_hop, own_hop
 from trailforge.filters.grounding import is_grounded, supports
-from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows, Story, narrate, read_on
-from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig
+from trailforge.generators.mcts_trajectories.telling.story import PROMPTS, ReasoningRows, Story, narrate, read_on
+from trailforge.generators.mcts_trajectories.telling.thoughts import ThoughtsConfig
 from trailforge.inference import Meter
 from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judged, JudgeOptions, grade

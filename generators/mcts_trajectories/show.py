@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from trailforge.generators.mcts_trajectories.show_mended import mended
-from trailforge.generators.mcts_trajectories.story import told_story
+from trailforge.generators.mcts_trajectories.telling.story import told_story
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.show.common import (
     ORIGINS,

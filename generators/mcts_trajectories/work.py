@@ -15,7 +15,7 @@ from trailforge.generators.mcts_trajectories.checks import check_beside, problem
 from trailforge.generators.mcts_trajectories.choice import reword, sift
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import Context, expected_hops, generate, made_of
-from trailforge.generators.mcts_trajectories.story import sft_row
+from trailforge.generators.mcts_trajectories.telling.story import sft_row
 from trailforge.generators.searched import count_support
 from trailforge.inference import Meter, ModelClient
 from trailforge.pipelines.engine.model_stage import ModelWork

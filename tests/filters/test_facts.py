@@ -8,6 +8,7 @@ from trailforge.filters.facts import (
     SoughtFact,
     answering_facts,
     compared_hops,
+    count_rivals,
     count_unstated,
     is_plainly_stated,
     unsettled_facts,
@@ -246,6 +247,18 @@ def test_without_hops_the_whole_question_is_asked_whatever_stands_there() -> Non
 
 
 WHO, WHERE = SoughtFact("Who?", ("Ann",)), SoughtFact("Where?", ("Graz", "Gratz"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "rivals"),
+    [("Graz", 0), ("gratz; Graz", 0), ("Graz, Austria; Graz", 0), ("Linz; Graz", 1), ("Linz", 0), ("", 0)],
+)
+def test_an_answer_beside_another_one_is_a_choice(answer: str, rivals: int) -> None:
+    """What it is not called at all is `unstated_answer`'s."""
+    readings = [FactReading(question="Who?", answer="Ann"), FactReading(question="Where?", answer=answer)]
+    verdict = count_rivals(readings, [WHO, WHERE])
+    assert (verdict.keep, verdict.reason, verdict.score) == (not rivals, "other_answers", rivals)
+    assert not rivals or "'Where?' is 'Linz; Graz'" in verdict.detail
 
 
 def test_one_fact_that_is_not_stated_rejects() -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.generators.strong_thoughts import REPLIES, ROWS, Reply
 from tests.support.rows import trajectory
 from trailforge.filters.thoughts import find_unseen_facts, quotes, unfounded_thoughts
-from trailforge.generators.mcts_trajectories.story import narrate, rereads, story_of
-from trailforge.generators.mcts_trajectories.thoughts import thought_problem, with_thoughts
+from trailforge.generators.mcts_trajectories.telling.story import narrate, rereads, story_of
+from trailforge.generators.mcts_trajectories.telling.thoughts import thought_problem, with_thoughts
 
 MOST = 150
 
@@ -126,7 +126,7 @@ FIELDS = [
     for name, reply in REPLIES.items()
     for turn, fields in reply.items()
     for field, value in fields.items()
-    if isinstance(value, str)
+    if isinstance(value, str) and not field.endswith("others")
 ]
 UNHEARD = ["Zanzibar", "Quentin", "1741", "8,912", "NASA", "Kowalski's", "Nepalese", "Île-de-Sein", "3rd-century Gaul"]
 

@@ -17,8 +17,8 @@ from trailforge.filters.thoughts import unfounded_thoughts
 from trailforge.generators.agent_trajectories import evidence
 from trailforge.generators.agent_trajectories.filters import AgentFilterConfig, judge_episode
 from trailforge.generators.answer_reading import read_facts
-from trailforge.generators.mcts_trajectories.spans import span_problem
-from trailforge.generators.mcts_trajectories.story import mismatch, narrate, read_on, story_of
+from trailforge.generators.mcts_trajectories.telling.spans import span_problem
+from trailforge.generators.mcts_trajectories.telling.story import mismatch, narrate, read_on, story_of
 from trailforge.schemas import KgTrajectory, Question, Trajectory, from_dict, from_stored
 from trailforge.schemas.agent_episode import AgentTrajectory
 

@@ -21,9 +21,10 @@ from trailforge.filters.questions import can_be_asked, garbled_places, quote_of,
 from trailforge.generators.mcts_trajectories.asking import prepare_question
 from trailforge.generators.mcts_trajectories.choice import reword, sift
 from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig
-from trailforge.generators.mcts_trajectories.spans import texts_of
-from trailforge.generators.mcts_trajectories.story import story_of
-from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, form
+from trailforge.generators.mcts_trajectories.telling.form import form
+from trailforge.generators.mcts_trajectories.telling.spans import texts_of
+from trailforge.generators.mcts_trajectories.telling.story import story_of
+from trailforge.generators.mcts_trajectories.telling.thoughts import ThoughtsConfig
 from trailforge.inference import Prices, Request
 from trailforge.mcts.plan import gold_plan
 from trailforge.mcts.reflection import ReflectionConfig
@@ -100,6 +101,8 @@ def honest(row: Trajectory) -> str:
     reply = json.loads(form(story).replace("true or false", "true"))
     for number, step in enumerate(story.steps, start=1):
         reply[f"turn_{number}"]["fits"] = step.query not in GARBLED
+        if "others" in reply[f"turn_{number + 1}"]:
+            reply[f"turn_{number + 1}"]["others"] = ""
         if "quote" in reply[f"turn_{number + 1}"] and not step.is_mistake:
             having = [passage for passage in step.passages if says(passage, step.answer)] or step.passages
             reply[f"turn_{number + 1}"]["quote"] = quote_of(having[0], step.answer)

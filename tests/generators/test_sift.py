@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.rows import AGAIN, DIED, FIRST, MISLED, QUESTION, SECOND, trajectory
 from trailforge.filters import FilterConfig
 from trailforge.generators.mcts_trajectories.choice import choose_told, over_cap, sift
-from trailforge.generators.mcts_trajectories.thoughts import Doubt
+from trailforge.generators.mcts_trajectories.telling.doubts import Doubt
 from trailforge.inference import Meter
 from trailforge.mcts.reflection import ReflectionConfig
 from trailforge.pipelines.life import Chosen

@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 
 from tests.support.rows import AGAIN, FIRST, MISLED, PLAN, SECOND, step, trajectory
 from trailforge.generators.mcts_trajectories.fix import refit
-from trailforge.generators.mcts_trajectories.spans import Sentence, moved_spans, span_problem, texts_of, write_turn
-from trailforge.generators.mcts_trajectories.story import narrate, sft_row, story_of
+from trailforge.generators.mcts_trajectories.telling.spans import (
+    Sentence,
+    moved_spans,
+    span_problem,
+    texts_of,
+    write_turn,
+)
+from trailforge.generators.mcts_trajectories.telling.story import narrate, sft_row, story_of
 from trailforge.schemas import InvalidInput, Message, TextSpan, Trajectory
 
 OTHER_PLAN = ("Who directed Metropolis?", "In which city did #1 die?")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, SECOND, step, trajectory
 from trailforge.filters.thoughts import unfounded_thoughts
-from trailforge.generators.mcts_trajectories.spans import texts_of
-from trailforge.generators.mcts_trajectories.story import (
+from trailforge.generators.mcts_trajectories.telling.spans import texts_of
+from trailforge.generators.mcts_trajectories.telling.story import (
     PROMPTS,
     cited_passage,
     mismatch,

@@ -17,7 +17,7 @@ from tests.support.scripted import prompt_text
 from tests.support.strong_model import StrongModel, read_recording
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import Context
-from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig
+from trailforge.generators.mcts_trajectories.telling.thoughts import ThoughtsConfig
 from trailforge.generators.mcts_trajectories.work import LIFE
 from trailforge.inference import Request
 from trailforge.pipelines.engine.shards import ItemResult

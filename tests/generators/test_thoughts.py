@@ -21,16 +21,11 @@ from trailforge.generators.mcts_trajectories.choice import reword
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.estimate import rehearse
 from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, PromptNames
-from trailforge.generators.mcts_trajectories.spans import span_problem, texts_of
-from trailforge.generators.mcts_trajectories.story import mismatch, rereads, sft_row, story_of
-from trailforge.generators.mcts_trajectories.thoughts import (
-    DOUBTS,
-    ThoughtsConfig,
-    describe,
-    doubtful,
-    doubts_of,
-    reply_schema,
-)
+from trailforge.generators.mcts_trajectories.telling.doubts import DOUBTS, doubtful, doubts_of
+from trailforge.generators.mcts_trajectories.telling.form import describe, reply_schema
+from trailforge.generators.mcts_trajectories.telling.spans import span_problem, texts_of
+from trailforge.generators.mcts_trajectories.telling.story import mismatch, rereads, sft_row, story_of
+from trailforge.generators.mcts_trajectories.telling.thoughts import ThoughtsConfig
 from trailforge.inference import Meter, Prices, Request
 from trailforge.pipelines.life import Chosen
 from trailforge.retrieval import RetrievalConfig, open_retrieval
@@ -118,7 +113,7 @@ def test_a_reply_that_cannot_be_used_is_written_again_with_the_reason() -> None:
     (told,), usage, model = run(script, ROWS["campuses"], config=replace(THOUGHTS, tries=2))
     assert told.thoughts == "model" and usage.calls == 2
     first, second = map(prompt_text, model.requests)
-    assert second.startswith(first) and "turn 2: the number 12" in second.removeprefix(first)
+    assert second.startswith(first) and "turn 1: the number 12" in second.removeprefix(first)
     assert told.provenance.call_keys[-2:] == tuple(request.key for request in model.requests)
     (kept,), usage, _ = run(lambda request: bad, ROWS["campuses"], config=replace(THOUGHTS, tries=2))
     assert kept.thoughts == "templates" and usage.calls == 2
@@ -209,6 +204,46 @@ def test_a_mistake_that_the_passages_state_is_none() -> None:
         assert verdict.detail and "{" not in verdict.detail
 
 
+def test_a_claim_beside_which_the_passages_have_another_answer_is_a_choice_and_no_finding() -> None:
+    row = ROWS["director"]
+    answer, rival = row.steps[1].answer, "Rosenberg"
+    for named, reasons in (
+        (rival, ["other_answers"]),
+        (f"{rival}; {answer}", ["other_answers"]),
+        (answer, []),
+        ("", []),
+    ):
+        reply = saying("director", ("turn_3", "others", named))
+        _, rejected, _, _ = check(lambda request, reply=reply: reply, row)
+        assert [verdict.reason for _, verdict in rejected] == reasons
+    for unseen in ("Zanzibar", row.steps[0].answer):  # nothing that was shown, and what the sub-question names itself
+        reply = saying("director", ("turn_3", "others", unseen))
+        assert check(lambda request, reply=reply: reply, row)[1] == []
+
+
+def test_a_mistake_that_is_stated_is_another_answer_to_who_concludes_something_else() -> None:
+    """And none to who concludes the same in more words."""
+    row = ROWS["director misread"]
+    story = story_of(row, "reread")
+    wrong, right = (step for step in row.steps if step.query == row.steps[1].query)
+    (doubt,) = (each for each in doubts_of(story, {"turn_3": {"stated": True}}))
+    twin = replace(row, steps=(row.steps[0], replace(right, index=1)))
+    assert doubtful(twin, [doubt]).reason == "other_answers" and not doubtful(twin, [doubt]).keep
+    same = replace(twin, steps=(row.steps[0], replace(right, answer=f"{wrong.answer} indeed")))
+    assert doubtful(same, [doubt]).keep
+
+
+def test_a_search_for_what_is_known_is_needless_after_the_same_searches_alone() -> None:
+    row = ROWS["director"]
+    reply = json.loads(saying("director", ("turn_2", "missing", False)))
+    (doubt,) = doubts_of(story_of(row, "search"), reply)
+    assert doubt.reason == "needless_search" and not doubtful(row, [doubt]).keep
+    other = replace(row, steps=(replace(row.steps[0], query="something else"), row.steps[1]))
+    assert doubtful(other, [doubt]).keep
+    fields = [turn["properties"] for turn in reply_schema(story_of(row, "search"))["properties"].values()]
+    assert ["missing" in turn for turn in fields] == [False, True, False]
+
+
 def test_a_query_that_serves_no_purpose_rejects_all_rows_that_search_by_it() -> None:
     row = ROWS["director"]
     reply = saying("director", ("turn_1", "fits", False))
@@ -269,7 +304,9 @@ def test_of_each_claim_it_is_asked_whether_it_is_stated_before_it_is_worded(name
         for at, field in enumerate(turn):
             if field.endswith("stated"):
                 which = field.removesuffix("stated")
-                assert turn[at - 1 : at + 2] == [f"{which}quote", field, f"{which}claim"]
+                rest = [name for name in turn[at + 1 : at + 3] if name != f"{which}others"]
+                assert turn[at - 1] == f"{which}quote" and rest[0] == f"{which}claim"
+                assert (len(rest) == 1) is (f"{which}others" in turn)
 
 
 @pytest.mark.parametrize("value", [None, "false", "yes", 0])

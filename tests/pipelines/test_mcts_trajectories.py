@@ -15,7 +15,7 @@ from tests.support.scripted import ScriptedModel
 from trailforge.generators.mcts_trajectories import DATASET
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import expected_hops
-from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig
+from trailforge.generators.mcts_trajectories.telling.thoughts import ThoughtsConfig
 from trailforge.generators.mcts_trajectories.work import tail_of
 from trailforge.inference import ModelClient, Request
 from trailforge.pipelines.engine.pipeline import run_pipeline

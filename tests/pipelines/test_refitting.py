@@ -13,7 +13,7 @@ from tests.support.rows import AGAIN, DIED, FIRST, SECOND, trajectory
 from trailforge.generators.document_bundles import fix as bundles_fix
 from trailforge.generators.kg_questions import fix as kg_fix
 from trailforge.generators.mcts_trajectories import fix as mcts_fix
-from trailforge.generators.mcts_trajectories.story import mismatch
+from trailforge.generators.mcts_trajectories.telling.story import mismatch
 from trailforge.protocols import REACT
 from trailforge.rewards import score_answer
 from trailforge.schemas import BundleQuestion, FilterScore, InvalidInput, Trajectory

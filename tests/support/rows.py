@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from trailforge.generators.mcts_trajectories.story import ReasoningRows, Story, narrate
+from trailforge.generators.mcts_trajectories.telling.story import ReasoningRows, Story, narrate
 from trailforge.rewards import score_answer
 from trailforge.schemas import (
     Document,

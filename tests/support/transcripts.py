@@ -13,7 +13,7 @@ from tests.support.rows import DIED, FIRST, QUESTION, SECOND
 from tests.support.scripted import ScriptedModel
 from tests.support.truths import choice, truth
 from tests.support.turns import answer_turn
-from trailforge.generators.mcts_trajectories.story import Story, narrate
+from trailforge.generators.mcts_trajectories.telling.story import Story, narrate
 from trailforge.protocols import (
     GRAPH_R1,
     KG_SEARCH,

@@ -22,7 +22,7 @@ from trailforge.generators.document_bundles.episodes import EpisodeContext, Plan
 from trailforge.generators.kg_trajectories.config import KgGeneratorConfig
 from trailforge.generators.kg_trajectories.rows import kg_sft_row
 from trailforge.generators.kg_trajectories.work import generate
-from trailforge.generators.mcts_trajectories.story import sft_row
+from trailforge.generators.mcts_trajectories.telling.story import sft_row
 from trailforge.inference import Meter, Request
 from trailforge.retrieval import RetrieverConfig, local_tools
 from trailforge.rewards import REWARD_PRESETS, RewardPreset

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from trailforge.generators.mcts_trajectories.asking import PURPOSE as WORD
 from trailforge.generators.mcts_trajectories.rehearsal.counted import Behaviour, share_of
-from trailforge.generators.mcts_trajectories.thoughts import PURPOSE
+from trailforge.generators.mcts_trajectories.telling.thoughts import PURPOSE
 from trailforge.inference import Meter, Reply, Request
 from trailforge.retrieval import Retrieval, Retriever
 from trailforge.schemas import Document, Hop, Passage, Question

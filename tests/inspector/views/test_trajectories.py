@@ -17,7 +17,7 @@ from streamlit.testing.v1 import AppTest
 from tests.inspector.test_terminal import TREE
 from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, SECOND, passages, trajectory
 from trailforge.generators.mcts_trajectories.show import turns_of_mistake
-from trailforge.generators.mcts_trajectories.story import sft_row
+from trailforge.generators.mcts_trajectories.telling.story import sft_row
 from trailforge.schemas import (
     PlanEdge,
     PlannedSearch,

@@ -21,7 +21,7 @@ from tests.pipelines.support import CONFIG, FinishedRun, edit_manifest, forge, m
 from tests.support.files import contents
 from trailforge.generators.mcts_trajectories.checks import tree_problems
 from trailforge.generators.mcts_trajectories.choice import over_cap
-from trailforge.generators.mcts_trajectories.spans import moved_spans
+from trailforge.generators.mcts_trajectories.telling.spans import moved_spans
 from trailforge.inference import Reply, Request, Sampling, SqliteLedger
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.runs.verify import verify_run

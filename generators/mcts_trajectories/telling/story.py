@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from trailforge.filters.trajectories import shown_at
-from trailforge.generators.mcts_trajectories.spans import Sentence, write_turn
+from trailforge.generators.mcts_trajectories.telling.spans import Sentence, write_turn
 from trailforge.generators.sft_rows import whole_conversation
 from trailforge.inference.prompts import Prompts, Sentences
 from trailforge.mcts.plan import asked_for, references

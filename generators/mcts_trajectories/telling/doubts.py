@@ -1,0 +1,136 @@
+"""What the model that tells a trajectory says against it, and which rows of its question that speaks against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from trailforge.filters.base import count_faults
+from trailforge.filters.grounding import bears_out, given_answers, is_computed
+from trailforge.filters.thoughts import quotes
+from trailforge.generators.mcts_trajectories.telling.form import ThoughtsReply, fields_of, sub_question_of
+from trailforge.generators.mcts_trajectories.telling.story import Story
+from trailforge.rewards import mentions, normalize_answer, states
+from trailforge.schemas import Step, Trajectory, Verdict
+
+DoubtReason = Literal[
+    "unsupported_claim", "mistake_is_stated", "other_answers", "unfit_query", "needless_search", "untrue_reflection"
+]
+DOUBTS: tuple[str, ...] = get_args(DoubtReason)
+"""Reasons to reject a row that the model which tells it gives."""
+_REASONS: Mapping[str, DoubtReason] = {
+    "stated": "unsupported_claim",
+    "fits": "unfit_query",
+    "missing": "needless_search",
+    "sound": "untrue_reflection",
+}
+_DETAILS: Mapping[DoubtReason, str] = {
+    "unsupported_claim": "{0.query!r} is answered with {0.answer!r}, which is not stated",
+    "other_answers": "{0.query!r} is answered with {0.answer!r}, and the passages have another answer",
+    "mistake_is_stated": "{0.query!r} is answered with {0.answer!r}, which is taken back though the answer is stated",
+    "unfit_query": "{0.query!r} is not what one would search for there",
+    "needless_search": "{0.query!r} is searched for, and what was found before says it",
+    "untrue_reflection": "the reason for which {0.answer!r} is taken back is not true",
+}
+_OF_CLAIMS = ("unsupported_claim", "other_answers")
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """What the model that tells a row does not hold with."""
+
+    reason: DoubtReason
+    step: Step
+    after: tuple[str, ...] = ()
+    """Queries of the steps before it: what is needless after some searches may be needed without them."""
+
+
+def doubts_of(story: Story, reply: ThoughtsReply) -> list[Doubt]:
+    """What a reply denies, the mistakes that it says are stated, and the claims for which it cites what does not bear
+    them out; what it does not answer is no doubt."""
+    doubts: list[Doubt] = []
+    for field in fields_of(story):
+        said = reply.get(f"turn_{field.turn}", {}).get(field.name)
+        step = story.steps[field.part.step]
+        if field.holds == "stated" and step.is_mistake:
+            doubts += [Doubt("mistake_is_stated", step)] if said is True else []
+        elif field.holds == "quote" and isinstance(said, str):
+            doubts += [] if _is_borne_out(story, field.part.step, said) else [Doubt("unsupported_claim", step)]
+        elif field.holds == "others" and isinstance(said, str):
+            doubts += [Doubt("other_answers", step)] if _rivals(story, field.part.step, said) else []
+        elif field.holds in _REASONS and said is False:
+            doubts.append(Doubt(_REASONS[field.holds], step, _queries(story.steps[: field.part.step])))
+    return doubts
+
+
+def _queries(steps: Sequence[Step]) -> tuple[str, ...]:
+    return tuple(step.query for step in steps)
+
+
+def _rivals(story: Story, position: int, said: str) -> list[str]:
+    """Of the names that the model gives for other answers those that the passages have, that the question does not name
+    itself, and that are not the answer in other words."""
+    names = [name.strip(" .\"'“”") for name in said.split(";")]
+    return [name for name in names if _is_rival(story, position, name)]
+
+
+def _is_rival(story: Story, position: int, name: str) -> bool:
+    step = story.steps[position]
+    if not normalize_answer(name) or _is_same(name, step.answer):
+        return False
+    is_shown = any(states(f"{passage.title}. {passage.text}", name) for passage in step.passages)
+    asked = (story.question, step.query, sub_question_of(story, position))
+    return is_shown and not any(mentions(text, name) for text in asked)
+
+
+def _is_same(name: str, answer: str) -> bool:
+    """Whether one of two has the words of the other."""
+    return mentions(name, answer) or mentions(answer, name)
+
+
+def _is_borne_out(story: Story, position: int, quote: str) -> bool:
+    """Whoever says that a claim is stated has to show the words: see `grounding.bears_out`. Not of a mistake, nor of
+    what follows from earlier answers."""
+    step, earlier = story.steps[position], [each for each in story.steps[:position] if not each.is_mistake]
+    if step.is_mistake or not step.answer or is_computed(step, earlier):
+        return True
+    citing = (passage for passage in step.passages if quotes(f"{passage.title}. {passage.text}", quote))
+    given = given_answers(step, earlier)
+    return any(bears_out(passage, quote, step.query, step.answer, given) for passage in citing)
+
+
+def doubtful(row: Trajectory, doubts: Sequence[Doubt]) -> Verdict:
+    """The first reason for which the model's own word speaks against a row. Score: how many of its steps it is about.
+
+    `doubts`: of this row or of another one of its question. A query that serves no purpose serves none in any row; one
+    that looks for what is known is needless after the same searches; a claim counts by its query and answer, and so
+    does a mistake. A mistake that the passages state is another answer to whoever concludes something else there.
+    """
+    for reason in get_args(DoubtReason):
+        meant = [
+            step
+            for at, step in enumerate(row.steps)
+            if any(_is_meant(row.steps, at, reason, doubt) for doubt in doubts)
+        ]
+        verdict = count_faults(reason, meant, lambda step, said=_DETAILS[reason]: said.format(step))
+        if not verdict.keep:
+            return verdict
+    return Verdict(keep=True, reason="unsupported_claim", score=0.0)
+
+
+def _is_meant(steps: Sequence[Step], at: int, reason: DoubtReason, doubt: Doubt) -> bool:
+    step, other = steps[at], doubt.step
+    if step.query != other.query:
+        return False
+    if reason == "other_answers" and doubt.reason == "mistake_is_stated":
+        return not step.is_mistake and bool(other.answer) and not _is_same(other.answer, step.answer)
+    if reason != doubt.reason:
+        return False
+    if reason == "unfit_query":
+        return True
+    if reason == "needless_search":
+        return _queries(steps[:at]) == doubt.after
+    if step.is_mistake == (reason in _OF_CLAIMS):
+        return False
+    return normalize_answer(other.answer) == normalize_answer(step.answer)

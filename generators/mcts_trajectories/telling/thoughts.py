@@ -1,0 +1,123 @@
+"""The thoughts of a finished trajectory, written by the model in one reply and held against the steps by code.
+
+The model is shown the steps alone, turn by turn: no gold answer, filter or reward. It returns each part of each thought
+as a field of its own, so that the parts' spans are known. Where a reply does not hold, the model is told why and asked
+again (`ThoughtsConfig.tries`); where none does, the whole row keeps the sentences from fixed pools. A row that the
+model itself speaks against is no row (`doubts`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from trailforge.filters import trajectories
+from trailforge.filters.thoughts import quotes, unfounded_thoughts
+from trailforge.generators.mcts_trajectories.telling.doubts import Doubt, doubts_of
+from trailforge.generators.mcts_trajectories.telling.form import (
+    ThoughtsReply,
+    describe,
+    fields_of,
+    form,
+    reply_schema,
+    text_of,
+)
+from trailforge.generators.mcts_trajectories.telling.spans import Sentence, span_problem
+from trailforge.generators.mcts_trajectories.telling.story import (
+    Story,
+    conversation,
+    outline,
+    stands_in_passages,
+)
+from trailforge.inference import Sampling
+from trailforge.inference.asker import Asker, fill
+from trailforge.rewards import states
+from trailforge.schemas import MalformedReply, Step, ThoughtSource, Trajectory
+from trailforge.schemas.errors import check_least
+from trailforge.schemas.text import count_conversation
+
+PURPOSE = "thoughts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThoughtsConfig:
+    """Who words the thoughts, and how the model is asked."""
+
+    source: ThoughtSource = "templates"
+    max_tokens: int = 4096
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_words: int = 150
+    """Of the agent's own in one turn."""
+    tries: int = 1
+    """Replies until one can be used; with the second one the model is told what was wrong with the first."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for no room, or no reply."""
+        check_least(self, 1, "max_tokens", "max_words", "tries")
+
+
+async def write_thoughts(
+    row: Trajectory, story: Story, asker: Asker, prompt: str, again: str, config: ThoughtsConfig
+) -> tuple[Trajectory, list[Doubt]]:
+    """The row with the model's thoughts, and its doubts about the row.
+
+    `again` is put behind the prompt where a reply could not be used, with the reason. The row is as it was where no
+    thoughts hold, there is a doubt, or the model breaks the form, twice; a broken form says nothing about the row.
+    Either way the calls are among those that the row rests on.
+    """
+    sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens)
+    text = fill(prompt, question=story.question, turns=describe(story), form=form(story))
+    before, asked, doubts, told = set(asker.meter.keys), text, [], None
+    for _ in range(config.tries):
+        try:
+            reply = await asker.json(asked, reply_schema(story), purpose=PURPOSE, sampling=sampling)
+        except MalformedReply:
+            break
+        if doubts := doubts_of(story, reply):
+            break
+        reworded = with_thoughts(row, story, reply)
+        problem = thought_problem(reworded, story, reply, config.max_words)
+        if not problem:
+            told = reworded
+            break
+        asked = f"{text}\n\n{fill(again, problem=problem)}"
+    keys = tuple(key for key in asker.meter.keys if key not in before)
+    provenance = replace(row.provenance, call_keys=(*row.provenance.call_keys, *keys))
+    return replace(told or row, provenance=provenance), doubts
+
+
+def with_thoughts(row: Trajectory, story: Story, reply: ThoughtsReply) -> Trajectory:
+    """The row told by a reply that follows the schema; nothing of it is checked."""
+    texts = {(field.turn, field.part): text_of(reply, field) for field in fields_of(story) if field.holds == "thought"}
+    thoughts = [
+        [Sentence(texts[number, part], part.kind) for part in turn.parts]
+        for number, turn in enumerate(outline(story), start=1)
+    ]
+    messages, spans = conversation(story, thoughts)
+    tokens = count_conversation(messages)
+    return replace(row, messages=messages, spans=spans, thoughts="model", token_estimate=tokens)
+
+
+def thought_problem(row: Trajectory, story: Story, reply: ThoughtsReply, max_words: int) -> str:
+    """Why a row may not be told so, in one line; empty when it may."""
+    for field in fields_of(story):
+        if field.holds == "quote" and (problem := quote_problem(story.steps[field.part.step], text_of(reply, field))):
+            return f"turn {field.turn}: {problem}"
+        if field.holds == "thought" and not text_of(reply, field):
+            return f"turn {field.turn}: {field.name} is empty"
+    problem = span_problem(row)
+    verdicts = [trajectories.malformed_tags(row), unfounded_thoughts(row, max_words=max_words)]
+    return problem or next((verdict.detail for verdict in verdicts if not verdict.keep), "")
+
+
+def quote_problem(step: Step, quote: str) -> str:
+    """A cited sentence has to stand in a passage of its step, one that has the answer where any has it."""
+    if not quote:
+        return "" if not stands_in_passages(step) or step.is_mistake else "no sentence is cited"
+    citing = [passage for passage in step.passages if quotes(f"{passage.title}. {passage.text}", quote)]
+    if not citing:
+        return f"no passage says {quote!r}"
+    having = [p for p in step.passages if states(f"{p.title}. {p.text}", step.answer)]
+    if having and not any(passage in having for passage in citing):
+        return f"the passage that says {quote!r} does not have {step.answer!r}"
+    return ""
