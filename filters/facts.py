@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trailforge.filters.answers import content_stems
-from trailforge.filters.base import count_faults
 from trailforge.filters.grounding import CHOICE
 from trailforge.mcts.plan import ask_relation, gold_plan, references, resolve
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.retrieval.words import COMMON_WORDS
 from trailforge.rewards import is_never_quoted, mentions, normalize_answer, other_names, same_answer
 from trailforge.rewards.reading import name_key, nations
-from trailforge.schemas import FactReading, Hop, KgTriple, Passage, Verdict
+from trailforge.schemas import Hop, KgTriple, Passage
 
 _FORMS = [
     frozenset(word.replace("_", " ") for word in line.split())
@@ -142,37 +141,6 @@ def unsettled_facts(
     """Those of `answering_facts` that nothing which was read states plainly; a whole question always is one."""
     facts = answering_facts(question, names, hops)
     return tuple(fact for fact in facts if not hops or not is_plainly_stated(fact, passages, triples))
-
-
-def count_unstated(readings: Sequence[FactReading], facts: Sequence[SoughtFact]) -> Verdict:
-    """`unstated_answer`: a fact that a model did not find when it was asked for it rejects. Score: how many.
-
-    So does one for which it found something else.
-    """
-    names = {fact.question: fact.names for fact in facts}
-    unstated = [each for each in readings if not _is_found(each.answer, names.get(each.question))]
-
-    def describe(reading: FactReading) -> str:
-        found = f"answered {reading.answer!r}" if reading.answer else "not stated"
-        return f"{reading.question!r} is {found} by what it read"
-
-    return count_faults("unstated_answer", unstated, describe)
-
-
-def _is_found(answer: str, names: Sequence[str] | None) -> bool:
-    """Does a reading give the answer that goes by these names, more or less of it, or nearly? Of several values one."""
-    if not answer or names is None:
-        return bool(answer)
-    parts = [part for part in map(str.strip, answer.split(";")) if part]
-    return any(same_answer(part, name) or _is_nearly(part, name) for part in parts for name in names)
-
-
-def _is_nearly(read: str, name: str) -> bool:
-    """Part of each other, or most words in common: "Anna Amalie of Baden", but not another Henry or another day."""
-    if is_never_quoted(name):
-        return False
-    one, other = ({*re.findall(r"\w+", text.casefold())} for text in (read, name))
-    return mentions(read, name) or mentions(name, read) or 2 * len(one & other) > len(one | other)
 
 
 def is_plainly_stated(fact: SoughtFact, passages: Sequence[Passage], triples: Sequence[KgTriple] = ()) -> bool:

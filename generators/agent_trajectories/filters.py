@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from trailforge.evaluation.failures import read_texts
 from trailforge.filters import guesses
 from trailforge.filters.base import count_faults, names_of_answer
-from trailforge.filters.facts import count_unstated
 from trailforge.filters.guesses import Bridges, guarded_facts, unread_answer
 from trailforge.filters.questions import doubtful_gold
+from trailforge.filters.readings import count_rivals, count_unstated
 from trailforge.generators.agent_trajectories.evidence import (
     admission_of,
     facts_to_read,
@@ -88,6 +88,7 @@ def judge_episode(row: AgentTrajectory, config: AgentFilterConfig) -> list[Verdi
         missing_evidence(row),
         ungrounded_answer(row),
         unstated_answer(row),
+        other_answers(row),
         answer_leaked(row, bridges=config.bridges),
         speaks_of_data_set(row),
         repeated_search(row),
@@ -194,6 +195,14 @@ def unstated_answer(row: AgentTrajectory) -> Verdict:
     others are not read again, nor are facts that a sentence or a triple states plainly.
     """
     return count_unstated(row.readings, facts_to_read(row) if row.readings else ())
+
+
+def other_answers(row: AgentTrajectory) -> Verdict:
+    """Asked once more, a model found another answer beside it, to the question or to a hop. Score: to how many facts.
+
+    Of the same episodes as `unstated_answer`.
+    """
+    return count_rivals(row.readings, facts_to_read(row) if row.readings else ())
 
 
 def ungrounded_answer(row: AgentTrajectory) -> Verdict:

@@ -35,6 +35,7 @@ _MEANINGS = {
     "unread_query": "its queries that name what it had not read",
     "missing_evidence": "share of the hops that its searches bear out",
     "ungrounded_answer": "turns it was given that state the answer which its searches brought",
+    "other_answers": "facts behind its answer for which another answer was found, too",
     "unstated_answer": "facts behind its answer that were not found when it was read once more",
     "answer_leaked": "turns that say the answer before anything it was given does, or a hop's against the rule for it",
     "speaks_of_data_set": "turns that speak of the index or of how the question was made",

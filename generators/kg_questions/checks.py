@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from trailforge.filters.kg_questions import judge_unasked, names_of
+from trailforge.filters.kg.questions import judge_unasked, names_of
 from trailforge.generators import selecting
 from trailforge.generators.kg_questions import FILTER, WRITE
 from trailforge.generators.kg_questions import select as selection

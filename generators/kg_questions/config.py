@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Literal
 
-from trailforge.filters.kg_questions import KgQuestionFilterConfig
+from trailforge.filters.kg.questions import KgQuestionFilterConfig
 from trailforge.generators.kg_questions.generate import KgWriterConfig
 from trailforge.generators.kg_questions.paths.config import KgPathConfig
 from trailforge.pipelines.runs.config import GraphRunConfig, RunConfig

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from trailforge.filters.base import scores_of
-from trailforge.filters.kg_questions import Objections
+from trailforge.filters.kg.questions import Objections
 from trailforge.generators.kg_questions.wording import PERSON, PROMPTS, RELATIONS, UNKNOWN, Wording, compose, phrase_of
 from trailforge.inference import Meter, Sampling
 from trailforge.inference.asker import Style, fill

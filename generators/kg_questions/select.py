@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from trailforge.filters.base import scores_of
-from trailforge.filters.kg_questions import AcceptedQuestions, duplicate_question
+from trailforge.filters.kg.questions import AcceptedQuestions, duplicate_question
 from trailforge.generators.kg_questions import NAME as TABLE
 from trailforge.generators.selecting import finish_selection, read_candidates, write_parts
 from trailforge.pipelines.dataset import StageRun

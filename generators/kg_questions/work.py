@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from trailforge.filters import first_rejection
-from trailforge.filters.kg_questions import judge_question
+from trailforge.filters.kg.questions import judge_question
 from trailforge.generators import selecting
 from trailforge.generators.kg_questions import FILTER, NAME, WRITE
 from trailforge.generators.kg_questions import select as selection

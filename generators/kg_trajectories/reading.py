@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from trailforge.filters.facts import SoughtFact, is_plainly_stated
-from trailforge.filters.kg_trajectories import facts_to_read, read_by
+from trailforge.filters.kg.episodes import facts_to_read, read_by
 from trailforge.generators.answer_reading import PURPOSE, read_facts, read_passages
 from trailforge.generators.kg_trajectories.config import PROMPTS, KgContext
 from trailforge.inference import Meter, Sampling

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from trailforge.filters.kg_trajectories import is_titled
+from trailforge.filters.kg.episodes import is_titled
 from trailforge.generators.kg_trajectories.config import KgContext, KgGeneratorConfig
 from trailforge.generators.kg_trajectories.selection import truth_of
 from trailforge.generators.sft_rows import whole_conversation

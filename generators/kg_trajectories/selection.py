@@ -17,23 +17,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from trailforge.filters import first_rejection
-from trailforge.filters.kg_trajectories import (
+from trailforge.filters.kg.episodes import (
     KgEpisodeFilterConfig,
     count_guesses,
     duplicate_episode,
     facts_to_read,
-    first_used,
-    gold_titles,
     judge_kg_episode,
     leaking_turns,
+    unfitting_steps,
+    ungrounded_answer,
+    wrong_steps,
+)
+from trailforge.filters.kg.searches import (
+    first_used,
+    gold_titles,
     named_in,
     redundant_steps,
     request_of,
     results_of,
     texts_of,
-    unfitting_steps,
-    ungrounded_answer,
-    wrong_steps,
 )
 from trailforge.filters.questions import DOUBTFUL
 from trailforge.generators.pairs import best_pair, common_prefix, distinct_pairs, make_pair

@@ -13,7 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
 
-from trailforge.filters.kg_trajectories import facts_to_read
+from trailforge.filters.kg.episodes import facts_to_read
 from trailforge.generators.answer_reading import choose_read
 from trailforge.generators.kg_trajectories import EPISODE, FILTER, NAME, SEARCH
 from trailforge.generators.kg_trajectories.config import (

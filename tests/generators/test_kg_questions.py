@@ -12,7 +12,7 @@ from tests.support.cut_replies import CutModel
 from tests.support.graph_questions import context
 from tests.support.kg_worlds import DUST
 from tests.support.scripted import ScriptedModel, prompt_text
-from trailforge.filters.kg_questions import KgQuestionFilterConfig, judge_question
+from trailforge.filters.kg.questions import KgQuestionFilterConfig, judge_question
 from trailforge.generators.kg_questions.generate import (
     KgQuestionWork,
     KgWriterConfig,

@@ -12,7 +12,7 @@ import pytest
 
 from trailforge.filters import FilterConfig, judge_trajectory
 from trailforge.filters.base import first_rejection
-from trailforge.filters.kg_trajectories import KgEpisodeFilterConfig, judge_kg_episode
+from trailforge.filters.kg.episodes import KgEpisodeFilterConfig, judge_kg_episode
 from trailforge.filters.thoughts import unfounded_thoughts
 from trailforge.generators.agent_trajectories import evidence
 from trailforge.generators.agent_trajectories.filters import AgentFilterConfig, judge_episode

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.support.recorded_episodes import FILE, RECORDED, recorded_question
-from trailforge.filters import kg_trajectories as kg_filters
 from trailforge.filters.base import first_rejection
-from trailforge.filters.kg_trajectories import KgEpisodeFilterConfig, judge_kg_episode
+from trailforge.filters.kg import episodes as kg_filters
+from trailforge.filters.kg.episodes import KgEpisodeFilterConfig, judge_kg_episode
 from trailforge.generators.agent_trajectories import evidence
 from trailforge.generators.agent_trajectories.choice import select, unread_rows
 from trailforge.generators.agent_trajectories.filters import AgentFilterConfig, judge_episode, known_from_memory

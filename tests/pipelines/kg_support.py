@@ -12,7 +12,7 @@ from tests.pipelines.support import IN_PROCESS, run_stage
 from tests.support import kg_agent, world
 from tests.support.kg_worlds import LAX
 from tests.support.scripted import ScriptedModel, prompt_text
-from trailforge.filters.kg_questions import KgQuestionFilterConfig
+from trailforge.filters.kg.questions import KgQuestionFilterConfig
 from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
 from trailforge.generators.kg_questions import work as questions_work
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig

@@ -25,7 +25,7 @@ from tests.support.graph_questions import context
 from tests.support.kg_agent import NO_PATH_MORE
 from tests.support.kg_worlds import DUST
 from tests.support.scripted import ScriptedModel
-from trailforge.filters.kg_questions import KgQuestionFilterConfig
+from trailforge.filters.kg.questions import KgQuestionFilterConfig
 from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
 from trailforge.generators.kg_questions import select, work
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.kg_worlds import DUST
 from tests.support.scripted import ScriptedModel
-from trailforge.filters.kg_questions import Objections
+from trailforge.filters.kg.questions import Objections
 from trailforge.generators.kg_questions.generate import KgQuestionContext, KgWriterConfig, row_of
 from trailforge.generators.kg_questions.wording import compose
 from trailforge.inference import Prices

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.generators.kg_trajectories.test_filters import FIRST, SECOND, episode, step, triple
 from tests.support.kg_episodes import turn
-from trailforge.filters.kg_trajectories import ungrounded_answer
+from trailforge.filters.kg.episodes import ungrounded_answer
 from trailforge.generators.kg_trajectories.rows import kg_sft_row
 from trailforge.generators.kg_trajectories.selection import (
     common_prefix,

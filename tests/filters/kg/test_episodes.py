@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from tests.support.kg_episodes import turn
 from trailforge.filters import first_rejection
 from trailforge.filters.guesses import Bridges
-from trailforge.filters.kg_trajectories import (
+from trailforge.filters.kg.episodes import (
     KgEpisodeFilterConfig,
     admitted_guess,
     answer_leaked,
     duplicate_episode,
-    first_used,
     judge_kg_episode,
     low_reward,
     malformed,
@@ -29,6 +28,7 @@ from trailforge.filters.kg_trajectories import (
     wrong_answer,
     wrong_intermediate,
 )
+from trailforge.filters.kg.searches import first_used
 from trailforge.generators.kg_trajectories.selection import (
     EpisodeSelectionConfig,
     count_vain_searches,
@@ -135,6 +135,7 @@ def test_a_sound_episode_is_kept_by_all() -> None:
             "admitted_guess",
             "ungrounded_answer",
             "unstated_answer",
+            "other_answers",
             "wrong_intermediate",
             "unread_query",
             "answer_leaked",

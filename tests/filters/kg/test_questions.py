@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.graph_questions import FakeReader, question
 from tests.support.kg_worlds import DUST, chain_to, fact, node
-from trailforge.filters.kg_questions import (
+from trailforge.filters.kg.questions import (
     AcceptedQuestions,
     KgQuestionFilterConfig,
     Objections,

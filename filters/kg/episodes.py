@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from trailforge.filters import guesses
-from trailforge.filters.base import count_faults, mentions_any, names_of_answer, reject_low_reward
-from trailforge.filters.facts import SoughtFact, answering_facts, count_unstated, unsettled_facts
+from trailforge.filters.base import count_faults, names_of_answer, reject_low_reward
+from trailforge.filters.facts import SoughtFact, answering_facts, unsettled_facts
 from trailforge.filters.grounding import is_title_of_gold
 from trailforge.filters.guesses import (
     Bridges,
@@ -19,22 +18,18 @@ from trailforge.filters.guesses import (
     guarded_facts,
     unread_answer,
 )
+from trailforge.filters.kg.searches import bears_out, redundant_steps, request_of, texts_of
 from trailforge.filters.questions import doubtful_gold
-from trailforge.mcts.plan import resolve
+from trailforge.filters.readings import count_rivals, count_unstated
 from trailforge.protocols import KG_SEARCH
 from trailforge.rewards import (
     is_never_quoted,
     mcts_reward,
     mentions,
     normalize_answer,
-    other_names,
     same_answer,
-    states,
 )
 from trailforge.schemas import Hop, KgStep, KgTrajectory, KgTriple, Passage, Verdict
-
-_TELLING = re.compile(r"(?<=[a-z,] )[A-Z][^\W_]+|\b\d(?:[\d,.]*\d)?\b")
-"""What a turn names: a capital within a sentence, or a number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +55,7 @@ def judge_kg_episode(row: KgTrajectory, config: KgEpisodeFilterConfig) -> list[V
     verdicts.append(admitted_guess(row))
     if config.grounded:
         verdicts.append(ungrounded_answer(row))
-    verdicts.append(unstated_answer(row))
+    verdicts += [unstated_answer(row), other_answers(row)]
     if config.intermediate_answers:
         verdicts.append(wrong_intermediate(row))
     return [
@@ -124,6 +119,11 @@ def unstated_answer(row: KgTrajectory) -> Verdict:
     read again, nor are facts that a sentence or a triple states plainly.
     """
     return count_unstated(row.readings, facts_to_read(row) if row.readings else ())
+
+
+def other_answers(row: KgTrajectory) -> Verdict:
+    """Asked once more, a model found another answer beside it, to the question or a hop. Score: to how many facts."""
+    return count_rivals(row.readings, facts_to_read(row) if row.readings else ())
 
 
 def wrong_intermediate(row: KgTrajectory) -> Verdict:
@@ -240,7 +240,7 @@ def leaking_turns(row: KgTrajectory, *, bridges: Bridges = "checked") -> dict[in
     facts, read = [fact for fact, _ in guarded], [passages_of(step) for step in row.steps]
     leaks: dict[int, tuple[str, str]] = {}
     for fact, may_guess in guarded:
-        checked = max((s.index for s in row.steps if may_guess and _bears_out(s, fact.names)), default=-1)
+        checked = max((s.index for s in row.steps if may_guess and bears_out(s, fact.names)), default=-1)
         # The turn after a result has read it; an answer that nothing shows is `ungrounded_answer`'s.
         for number, turn in enumerate(turns[:-1]):
             if number <= checked or number in leaks:
@@ -279,100 +279,11 @@ def passages_of(step: KgStep) -> list[Passage]:
     return [*step.documents, *triples]
 
 
-def _bears_out(step: KgStep, names: Sequence[str], about: str = "") -> bool:
-    """Does a search state an answer where it speaks of an entity that it named, or of one that is searched?
-
-    `about`: a text that has to name this entity, be it without what tells it from its namesakes.
-    """
-    asked = {*step.mentions, *(link.label or "" for link in step.entities if link.is_searched)}
-    asked = {name for each in asked for name in (each, *other_names(each)) if name}
-    asked = {each for each in asked if not any(mentions(name, each) for name in names)}
-    asked = {each for each in asked if not about or mentions(about, each)}
-    return any(any(states(text, name) for name in names) and mentions_any(text, asked) for text in texts_of(step))
-
-
 def unfitting_steps(row: KgTrajectory) -> list[tuple[KgStep, KgTriple]]:
     """Searches that were offered the gold answer, but by no relation that they ask for; each with a triple of it."""
     asked = zip(row.steps, row.gold_hops, strict=False) if row.plan else ()
     giving = [(step, _giving(step, hop.answer)) for step, hop in asked if step.relations]
     return [(step, triples[0]) for step, triples in giving if triples and not _has_asked(step, triples)]
-
-
-def redundant_steps(row: KgTrajectory) -> list[tuple[KgStep, str]]:
-    """The searches that are redundant, each with why."""
-    redundant: list[tuple[KgStep, str]] = []
-    asked: set[object] = set()
-    shown: set[object] = set()
-    brought = [bool(used) for used in first_used(row)]
-    last = max((number for number, is_used in enumerate(brought) if is_used), default=len(brought))
-    for number, step in enumerate(row.steps):
-        request, results = request_of(step), results_of(step)
-        if request in asked:
-            redundant.append((step, "was asked before"))
-        elif results and results <= shown:
-            redundant.append((step, "shows nothing new"))
-        elif results and number > last:
-            redundant.append((step, "shows nothing that is used; all that is was read before"))
-        asked.add(request)
-        shown |= results
-    return redundant
-
-
-def first_used(row: KgTrajectory) -> list[frozenset[tuple[str, str]]]:
-    """What each search is the first to show of what the episode, or its gold hops, make use of.
-
-    Gold documents, the answers of gold hops and the final answer, and where each is said of what it was asked of, the
-    entities that later searches ask for, and what later turns name. What stands in the question is known.
-    """
-    answers = {number: hop.answer for number, hop in enumerate(row.gold_hops, start=1)}
-    # Nobody is told yes or no by the word that stands somewhere.
-    hops = [(resolve(hop.question, answers), hop.answer) for hop in row.gold_hops if not is_never_quoted(hop.answer)]
-    golds = [name for name in (*row.golds, row.final_answer) if not is_never_quoted(name)]
-    seen: set[tuple[str, str]] = set()
-    turns = [message.content for message in row.messages if message.role == "assistant"]
-    found = []
-    for step in row.steps:
-        texts = texts_of(step)
-        later = {name for other in row.steps[step.index + 1 :] for name in other.mentions}
-        told = {word for turn in turns[step.index + 1 :] for word in named_in(turn)}
-        named = {*(answer for _, answer in hops), *golds, *later, *told}
-        used = {("named", name) for name in named if any(mentions(text, name) for text in texts)}
-        used = {(kind, name) for kind, name in used if not mentions(row.question, name)}
-        used |= {("borne out", name) for name in golds if _bears_out(step, (name,))}
-        # Of two films from one country each has to be looked up: an answer counts where it is said of its own hop.
-        used |= {(asked, name) for asked, name in hops if _bears_out(step, (name, *other_names(name)), asked)}
-        used |= {("document", title) for title in gold_titles(step, row)}
-        found.append(frozenset(used - seen))
-        seen |= used
-    return found
-
-
-def texts_of(step: KgStep) -> list[str]:
-    """What a search shows: documents with their titles, and kept triples."""
-    return [f"{d.title}. {d.text}" for d in step.documents] + [triple.text for triple in step.triples_kept]
-
-
-def named_in(turn: str) -> list[str]:
-    """Names, word by word, and numbers that a turn speaks of."""
-    return _TELLING.findall(turn)
-
-
-def gold_titles(step: KgStep, row: KgTrajectory) -> set[str]:
-    """Of the documents found that the answer rests on."""
-    gold = {document.title.casefold() for document in row.supporting}
-    return {document.title for document in step.documents if document.title.casefold() in gold}
-
-
-def request_of(step: KgStep) -> tuple[str, frozenset[str], frozenset[str]]:
-    """What a search asks, wording aside that says nothing: query, mentions, relations."""
-    names, phrases = (frozenset(map(normalize_answer, texts)) for texts in (step.mentions, step.phrases))
-    return normalize_answer(step.query), names, phrases
-
-
-def results_of(step: KgStep) -> frozenset[object]:
-    """What a search shows: documents by id, triples by their ends."""
-    triples = {(triple.head, triple.relation, triple.tail) for triple in step.triples_kept}
-    return frozenset({document.id for document in step.documents} | triples)
 
 
 def _is_right(step: KgStep, gold: str) -> bool:

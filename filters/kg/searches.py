@@ -1,0 +1,103 @@
+"""What the searches of an episode ask and show, and which of them it makes use of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from trailforge.filters.base import mentions_any
+from trailforge.mcts.plan import resolve
+from trailforge.rewards import is_never_quoted, mentions, normalize_answer, other_names, states
+from trailforge.schemas import KgStep, KgTrajectory
+
+_TELLING = re.compile(r"(?<=[a-z,] )[A-Z][^\W_]+|\b\d(?:[\d,.]*\d)?\b")
+"""What a turn names: a capital within a sentence, or a number."""
+
+
+def redundant_steps(row: KgTrajectory) -> list[tuple[KgStep, str]]:
+    """The searches that are redundant, each with why."""
+    redundant: list[tuple[KgStep, str]] = []
+    asked: set[object] = set()
+    shown: set[object] = set()
+    brought = [bool(used) for used in first_used(row)]
+    last = max((number for number, is_used in enumerate(brought) if is_used), default=len(brought))
+    for number, step in enumerate(row.steps):
+        request, results = request_of(step), results_of(step)
+        if request in asked:
+            redundant.append((step, "was asked before"))
+        elif results and results <= shown:
+            redundant.append((step, "shows nothing new"))
+        elif results and number > last:
+            redundant.append((step, "shows nothing that is used; all that is was read before"))
+        asked.add(request)
+        shown |= results
+    return redundant
+
+
+def first_used(row: KgTrajectory) -> list[frozenset[tuple[str, str]]]:
+    """What each search is the first to show of what the episode, or its gold hops, make use of.
+
+    Gold documents, the answers of gold hops and the final answer, and where each is said of what it was asked of, the
+    entities that later searches ask for, and what later turns name. What stands in the question is known.
+    """
+    answers = {number: hop.answer for number, hop in enumerate(row.gold_hops, start=1)}
+    # Nobody is told yes or no by the word that stands somewhere.
+    hops = [(resolve(hop.question, answers), hop.answer) for hop in row.gold_hops if not is_never_quoted(hop.answer)]
+    golds = [name for name in (*row.golds, row.final_answer) if not is_never_quoted(name)]
+    seen: set[tuple[str, str]] = set()
+    turns = [message.content for message in row.messages if message.role == "assistant"]
+    found = []
+    for step in row.steps:
+        texts = texts_of(step)
+        later = {name for other in row.steps[step.index + 1 :] for name in other.mentions}
+        told = {word for turn in turns[step.index + 1 :] for word in named_in(turn)}
+        named = {*(answer for _, answer in hops), *golds, *later, *told}
+        used = {("named", name) for name in named if any(mentions(text, name) for text in texts)}
+        used = {(kind, name) for kind, name in used if not mentions(row.question, name)}
+        used |= {("borne out", name) for name in golds if bears_out(step, (name,))}
+        # Of two films from one country each has to be looked up: an answer counts where it is said of its own hop.
+        used |= {(asked, name) for asked, name in hops if bears_out(step, (name, *other_names(name)), asked)}
+        used |= {("document", title) for title in gold_titles(step, row)}
+        found.append(frozenset(used - seen))
+        seen |= used
+    return found
+
+
+def texts_of(step: KgStep) -> list[str]:
+    """What a search shows: documents with their titles, and kept triples."""
+    return [f"{d.title}. {d.text}" for d in step.documents] + [triple.text for triple in step.triples_kept]
+
+
+def named_in(turn: str) -> list[str]:
+    """Names, word by word, and numbers that a turn speaks of."""
+    return _TELLING.findall(turn)
+
+
+def gold_titles(step: KgStep, row: KgTrajectory) -> set[str]:
+    """Of the documents found that the answer rests on."""
+    gold = {document.title.casefold() for document in row.supporting}
+    return {document.title for document in step.documents if document.title.casefold() in gold}
+
+
+def request_of(step: KgStep) -> tuple[str, frozenset[str], frozenset[str]]:
+    """What a search asks, wording aside that says nothing: query, mentions, relations."""
+    names, phrases = (frozenset(map(normalize_answer, texts)) for texts in (step.mentions, step.phrases))
+    return normalize_answer(step.query), names, phrases
+
+
+def results_of(step: KgStep) -> frozenset[object]:
+    """What a search shows: documents by id, triples by their ends."""
+    triples = {(triple.head, triple.relation, triple.tail) for triple in step.triples_kept}
+    return frozenset({document.id for document in step.documents} | triples)
+
+
+def bears_out(step: KgStep, names: Sequence[str], about: str = "") -> bool:
+    """Does a search state an answer where it speaks of an entity that it named, or of one that is searched?
+
+    `about`: a text that has to name this entity, be it without what tells it from its namesakes.
+    """
+    asked = {*step.mentions, *(link.label or "" for link in step.entities if link.is_searched)}
+    asked = {name for each in asked for name in (each, *other_names(each)) if name}
+    asked = {each for each in asked if not any(mentions(name, each) for name in names)}
+    asked = {each for each in asked if not about or mentions(about, each)}
+    return any(any(states(text, name) for name in names) and mentions_any(text, asked) for text in texts_of(step))
