@@ -9,7 +9,7 @@ import networkx as nx
 import pytest
 from typer.testing import CliRunner
 
-from tests.generators.kg_trajectories.test_filters import FIRST, SECOND, episode
+from tests.filters.kg.test_episodes import FIRST, SECOND, episode
 from tests.support.rows import trajectory
 from trailforge.cli import app
 from trailforge.schemas import InvalidInput, KgTrajectory, Trajectory, to_dict, write_parquet

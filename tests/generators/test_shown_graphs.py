@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.generators.kg_trajectories.test_filters import FIRST, triple
+from tests.filters.kg.test_episodes import FIRST, triple
 from tests.support.bundle_questions import question
 from tests.support.kg_worlds import DUST, chain_to, fact, node
 from trailforge.generators.document_bundles.show import plan_graph

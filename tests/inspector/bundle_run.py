@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tests.generators.kg_trajectories.test_filters import FIRST, SECOND, episode, triple
+from tests.filters.kg.test_episodes import FIRST, SECOND, episode, triple
 from tests.support.bundle_questions import BUNDLE, DOCUMENTS, PAPER, STREET, question
 from tests.support.graph_questions import question as kg_question
 from trailforge.pipelines.runs.finished import OpenRun

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from tests.generators.kg_trajectories.test_filters import FIRST as FOUND
-from tests.generators.kg_trajectories.test_filters import SECOND as SOUGHT
-from tests.generators.kg_trajectories.test_filters import episode, triple
+from tests.filters.kg.test_episodes import FIRST as FOUND
+from tests.filters.kg.test_episodes import SECOND as SOUGHT
+from tests.filters.kg.test_episodes import episode, triple
 from tests.inspector.bundle_run import write_kg
 from tests.support.bundle_questions import BUNDLE, PAPER, STREET, choice, question
 from tests.support.graph_questions import question as kg_question

@@ -38,7 +38,7 @@ _QUESTIONS: tuple[str, ...] = get_args(_Question)
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ReplyField:
     """A field of the reply."""
 
     turn: int
@@ -81,7 +81,7 @@ def form(story: Story) -> str:
     return json.dumps(turns, ensure_ascii=False).replace(f'"{_TRUE_OR_FALSE}"', _TRUE_OR_FALSE)
 
 
-def fields_of(story: Story) -> Iterator[Field]:
+def fields_of(story: Story) -> Iterator[ReplyField]:
     """Of each turn, in their order; a claim comes with the sentence that it rests on, and what the model is asked comes
     with what it is about. A second one is named so."""
     for number, turn in enumerate(outline(story), start=1):
@@ -91,7 +91,7 @@ def fields_of(story: Story) -> Iterator[Field]:
             names.append(part.name)
             for name in _names(story, part):
                 holds = name if name in ("quote", "others", "stated", "fits", "missing", "sound") else "thought"
-                yield Field(number, f"{which}{name}", part, holds)
+                yield ReplyField(number, f"{which}{name}", part, holds)
 
 
 def _names(story: Story, part: ThoughtPart) -> tuple[_Name, ...]:
@@ -111,11 +111,12 @@ def _names(story: Story, part: ThoughtPart) -> tuple[_Name, ...]:
     return ("quote", "claim") if story.error == "decomposition" else ("quote", "stated", "claim")
 
 
-def text_of(reply: ThoughtsReply, field: Field) -> str:
+def text_of(reply: ThoughtsReply, field: ReplyField) -> str:
+    """What a reply holds in a field, on one line."""
     return " ".join(str(reply[f"turn_{field.turn}"][field.name]).split())
 
 
-def _wanted(story: Story, field: Field) -> str:
+def _wanted(story: Story, field: ReplyField) -> str:
     step = story.steps[field.part.step]
     if field.holds == "stated" and not step.answer:
         return (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.generators.kg_trajectories.test_filters import FIRST, SECOND, episode, step, triple
+from tests.filters.kg.test_episodes import FIRST, SECOND, episode, step, triple
 from tests.support.kg_episodes import turn
 from trailforge.filters.kg.episodes import ungrounded_answer
 from trailforge.generators.kg_trajectories.rows import kg_sft_row

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.generators.kg_trajectories.test_filters import step, triple
+from tests.filters.kg.test_episodes import step, triple
 from tests.support.kg_episodes import BORN, DIED, DIRECTOR, ENTITIES, TRIPLES, agent, context, store, turn
 from tests.support.rows import QUESTION
 from tests.support.scripted import prompt_text

@@ -41,11 +41,9 @@ FILES = (
     "musique/musique_original20.jsonl.gz",
 )
 NOT_IN_THE_GRAPH = {
-    "Deane Waldo Malott",
     "Empress Wang",
     "Henry E. Rohlsen Airport",
     "Southwest Florida International Airport",
-    "University of Kansas School of Engineering",
 }
 """What the kept episodes asked for in vain."""
 
@@ -137,9 +135,10 @@ async def test_the_episodes_of_a_strong_model(
     # The guess: "Since the question expects one of them to be earlier, … Moner Manush (1997) is meant".
     guessed = {"wrong_answer": 2, "unread_query": 6, "answer_leaked": 2, "admitted_guess": 1}
     # Of the two episodes on two airports one is taken: both asked about the same entities.
-    assert (len(rows), reasons) == (8, {**guessed, "too_similar": 1})
+    # Where somebody was educated that has two schools, both of which were read.
+    assert (len(rows), reasons) == (7, {**guessed, "too_similar": 1, "other_answers": 1})
     readings = [reading for row in rows for reading in row.readings]
-    assert len(readings) == 7 and all(reading.answer for reading in readings)
+    assert len(readings) == 5 and all(reading.answer for reading in readings)
     assert not [row.conflicts for row in rows if row.conflicts]
     assert [row.judge_score for row in rows if row.judge_score is not None] == [1.0]
     matched = {e.mention: e.label for row in rows for step in row.steps for e in step.entities if e.label}
