@@ -82,8 +82,9 @@ def _measure(options: argparse.Namespace, workers: int, ledger: str) -> str:
             seconds, (driver, scheduler) = time.monotonic() - began, (_cpu(client) - cpu)
         times, seen = model_server.reply_times(url), model_server.stats(url)
     calls, worker_cpu = sum(each[0] for each in done), sum(each[1] for each in done)
-    # The first reply takes a latency that no limit counts, and a burst is granted on top of a rate.
-    share = (len(times) - (options.burst if options.rate else 0)) / (times[-1] - times[0]) / expected
+    # The first replies take a latency that no limit counts, and a burst is granted on top of a rate.
+    at_once = options.burst if options.rate else options.slots or options.in_flight
+    share = (len(times) - at_once) / (times[-1] - times[0]) / expected
     busiest = max(sum(at <= other < at + 1 for other in times) for at in times[::20])
     how = f"{workers} workers{' alone' if options.alone else ''}{', PostgreSQL' if ledger else ''}"
     return (
