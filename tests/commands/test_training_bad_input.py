@@ -56,8 +56,8 @@ def recipe(tmp_path: Path) -> Path:
 def trailforge(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """The command without a process of its own, which would import its libraries anew: exit code, standard error."""
 
-    def end(line: str, exit_code: int) -> NoReturn:
-        print(line, file=sys.stderr)
+    def end(said: str, exit_code: int, *, is_error: bool = True) -> NoReturn:
+        print(f"error: {said}" if is_error else said, file=sys.stderr)
         raise SystemExit(exit_code)
 
     monkeypatch.setattr(cli, "_end", end)

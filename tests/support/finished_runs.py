@@ -14,7 +14,7 @@ from tests.support.kg_worlds import chain_to, fact, node
 from tests.support.rows import AGAIN, DIED, FIRST, QUESTION, SECOND, trajectory
 from tests.support.sft_rows import sft_row
 from tests.support.turns import answer_turn, plan_turn
-from trailforge.generators.mcts_trajectories import story
+from trailforge.generators.mcts_trajectories.telling import story
 from trailforge.protocols import KG_SEARCH, R_SEARCH
 from trailforge.protocols.nl_dag import parse
 from trailforge.protocols.turns import Search, Turn

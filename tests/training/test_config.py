@@ -97,7 +97,7 @@ def test_numbers_without_a_point_are_numbers(tmp_path: Path) -> None:
         ({"sft": {"epochs": 0}}, "sft.epochs", "more than 0"),
         ({"sft": {"warmup_ratio": 1.0}}, "sft.warmup_ratio", "below 1"),
         ({"sft": {"logging": "mlflow"}}, "sft.logging", "none of tensorboard"),
-        ({"sft": {"lora": {"r": 8}}}, "sft.r", "unknown field of LoraConfig"),
+        ({"sft": {"lora": {"r": 8}}}, "sft.lora.r", "unknown field of LoraConfig"),
         ({"rl": {"samples": 1}}, "rl.samples", "at least 2"),
         ({"rl": {"mini_batch": 300}}, "rl.mini_batch", "1024 episodes of a step cannot be parted"),
         ({"rl": {"top_p": 0.0}}, "rl.top_p", "above 0"),
@@ -105,9 +105,9 @@ def test_numbers_without_a_point_are_numbers(tmp_path: Path) -> None:
         ({"rl": {"importance_weights": "sequence_mask"}}, "rl.importance_weights", "none of token_truncate, none"),
         ({"rl": {"importance_cap": 0.0}}, "rl.importance_cap", "more than 0"),
         ({"rl": {"max_searches": 0}}, "rl.max_searches", "more than 0"),
-        ({"rl": {"kl": {"start": 0.1, "end": 0.0}}}, "rl.annealing", "annealing"),
-        ({"rl": {"kl": {"end": 0.1, "annealing": "linear"}}}, "rl.start", "above 0"),
-        ({"rl": {"kl": {"start": -0.1}}}, "rl.start", "negative"),
+        ({"rl": {"kl": {"start": 0.1, "end": 0.0}}}, "rl.kl.annealing", "annealing"),
+        ({"rl": {"kl": {"end": 0.1, "annealing": "linear"}}}, "rl.kl.start", "above 0"),
+        ({"rl": {"kl": {"start": -0.1}}}, "rl.kl.start", "negative"),
     ],
 )
 def test_what_is_wrong_is_named_with_file_and_field(

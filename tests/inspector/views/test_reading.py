@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 from tests.inspector.bundle_run import write, write_bundles, write_kg, write_questions
 from tests.support.bundle_questions import BUNDLE, PAPER, STREET
 from trailforge.filters import bundle_readings, bundle_twins, bundles
-from trailforge.filters import kg_questions as graph_filters
+from trailforge.filters.kg import questions as graph_filters
 from trailforge.generators.document_bundles.show import MEANINGS as BUNDLE_MEANINGS
 from trailforge.generators.kg_questions.show import MEANINGS as KG_MEANINGS
 from trailforge.schemas import Bundle, BundleLink, SourceDocument
