@@ -6,15 +6,18 @@ not leak into it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
 import shutil
+import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
@@ -165,11 +168,14 @@ def serve(config: VllmConfig, name: str, log: Path | None, tell: Callable[[str],
     tell(f"log:     {log}")
     tell("loading, which may take minutes; Ctrl-C ends it")
     started = time.monotonic()
-    try:
-        with server:
-            tell(f"healthy after {time.monotonic() - started:.0f} s; give to trailforge: --model {server.base_url}")
-            _watch(server, tell)
-    except KeyboardInterrupt:
+    with _remembered_interrupt() as interrupted:
+        try:
+            with server:
+                tell(f"healthy after {time.monotonic() - started:.0f} s; give to trailforge: --model {server.base_url}")
+                _watch(server, tell, interrupted)
+        except KeyboardInterrupt:
+            interrupted.set()
+    if interrupted.is_set():
         tell("stopped")
 
 
@@ -206,15 +212,33 @@ def _program(config: VllmConfig) -> list[str]:
     return [f"{folder}vllm", "serve"]
 
 
-def _watch(server: VllmServer, tell: Callable[[str], None]) -> None:
-    """Tell its figures whenever they have changed. Returns never: it raises `ServerUnavailable` at vLLM's end."""
+@contextlib.contextmanager
+def _remembered_interrupt() -> Iterator[threading.Event]:
+    """Set at Ctrl-C, beside the `KeyboardInterrupt`, which Python drops where a finalizer or C code calls back."""
+    interrupted = threading.Event()
+
+    def interrupt(*_: object) -> None:
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _watch(server: VllmServer, tell: Callable[[str], None], interrupted: threading.Event) -> None:
+    """Tell its figures whenever they have changed, until `interrupted`. Raises `ServerUnavailable` at vLLM's end."""
     last = ""
     while True:
         next_s = time.monotonic() + _TELL_EVERY_S
-        while time.monotonic() < next_s:
+        while time.monotonic() < next_s and not interrupted.is_set():
             server.raise_if_ended()
             server.raise_if_hung()
             time.sleep(_LOOK_EVERY_S)
+        if interrupted.is_set():
+            return
         try:
             figures = str(server.metrics())
         except ServerUnavailable as error:  # a busy server may be slow to tell; whether it lives is seen above

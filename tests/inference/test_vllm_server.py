@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
@@ -354,6 +355,23 @@ def test_serving_tells_command_log_health_url_and_figures(
     assert lines[3].startswith("healthy after ") and lines[3].endswith(f"--model http://127.0.0.1:{config.port}/v1")
     assert lines[4].startswith("64 running, 7 waiting") and lines[5:] == ["stopped"]
     assert (tmp_path / "vllm.log").read_text() == f"loading {NAME}\n"
+    assert fake.is_gone()
+
+
+def test_serving_ends_at_a_ctrl_c_that_python_dropped(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As CPython drops it where it comes in the middle of a finalizer."""
+    before, lines = signal.getsignal(signal.SIGINT), list[str]()
+
+    def drop(server: VllmServer) -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(VllmServer, "raise_if_hung", drop)
+    serve(fake.config(), NAME, tmp_path / "vllm.log", lines.append)
+    assert lines[3].startswith("healthy after ") and lines[4:] == ["stopped"]
+    assert signal.getsignal(signal.SIGINT) is before
     assert fake.is_gone()
 
 
