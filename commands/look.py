@@ -176,19 +176,22 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Show the state of a run, or of each window of a nightly root: progress, cost, and what to do next."""
-    from trailforge.flows.nights.status import follow_windows, read_windows
+    from trailforge.flows.nights.status import describe_windows, follow_windows, read_windows
     from trailforge.pipelines.runs.status import describe_status, follow, read_status
 
     if operate := read_windows(folder):
         rounds = follow_windows(folder) if watch else iter([operate])
-        _print_rounds(rounds, as_json, lambda window: window.lines)
+        _print_rounds(rounds, as_json, describe_windows)
         return
     each = follow(folder) if watch else iter([read_status(folder)])
-    _print_rounds(([now] for now in each), as_json, describe_status)
+    _print_rounds(([now] for now in each), as_json, lambda runs: describe_status(runs[0]))
 
 
 def _print_rounds(rounds: Iterable[Sequence[Any]], as_json: bool, lines_of: Callable[[Any], Sequence[str]]) -> None:
-    """Print what stands in each round: as JSON a line for each, else as text in the place of the round before."""
+    """Print what stands in each round: as JSON a line for each, else as text in the place of the round before.
+
+    `lines_of`: the text of a round.
+    """
     from trailforge.inspector.terminal_drawing import show_live
 
     if as_json:
@@ -196,7 +199,7 @@ def _print_rounds(rounds: Iterable[Sequence[Any]], as_json: bool, lines_of: Call
             for each in now:
                 print(json.dumps(dataclasses.asdict(each)), flush=True)
     else:
-        show_live("\n".join(line for each in now for line in lines_of(each)) for now in rounds)
+        show_live("\n".join(lines_of(now)) for now in rounds)
 
 
 def rewards(

@@ -222,7 +222,7 @@ def nightly_command(
 @contextlib.contextmanager
 def _shown(root: Path, day: date) -> Iterator[None]:
     """At the end, and before an error, say how the window stands, and all that it lacks."""
-    from trailforge.flows.nights.status import read_windows
+    from trailforge.flows.nights.status import describe_windows, read_windows
 
     try:
         yield
@@ -230,7 +230,7 @@ def _shown(root: Path, day: date) -> Iterator[None]:
         print("\n".join(f"fault    {visible(line)}" for line in error.faults))
         raise
     finally:
-        print("\n".join(line for each in read_windows(root) if each.day == day.isoformat() for line in each.lines))
+        print("\n".join(describe_windows([each for each in read_windows(root) if each.day == day.isoformat()])))
 
 
 def retain_command(

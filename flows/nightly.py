@@ -8,6 +8,7 @@ that are outside of their bands.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow, get_run_logger, tags, task
-from prefect.artifacts import create_table_artifact
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.events import emit_event
 from prefect.runtime import flow_run
 
@@ -26,6 +27,7 @@ from trailforge.flows.nights.bands import Bands, Breach, outside, outside_of_win
 from trailforge.flows.nights.makes import OF_DOCUMENTS, Make, read_makes
 from trailforge.flows.nights.readiness import NOT_GIVEN, check_ready, configured_plan, given_to, lacking
 from trailforge.flows.nights.replanning import begin, is_begun, keep_plan
+from trailforge.flows.nights.status import describe_windows, read_windows
 from trailforge.flows.nights.windows import Made, Taken, Window, WindowPlan
 from trailforge.inference import Caps
 from trailforge.pipelines.dataset import resolve
@@ -38,6 +40,7 @@ from trailforge.schemas import InvalidInput, Manifest, NothingLeft, NotReady, Ou
 
 EVENT = "trailforge.band.breached"
 """What an automation listens for."""
+SUMMARY = "night-summary"
 _NO_DOCUMENTS = "no document of these days"
 _NO_QUESTIONS = "the bundles gave no factual question"
 _QUESTIONS = "questions"
@@ -140,6 +143,8 @@ def _each(folders: Sequence[Path], own: WindowPlan, means: Means) -> tuple[list[
                 get_run_logger().error("window %s: %s", folder.name, line)
             error.args = (f"window {folder}: {error}",)
             errors.append(error)
+    with contextlib.suppress(Exception):  # a server of Prefect's that went away ends no night, and hides no error of it
+        summarize(folders)
     return made, errors
 
 
@@ -275,6 +280,16 @@ class _Making:
         if breaches:
             alert(breaches, self._plan.day, self._folder)
         self.breaches += breaches
+
+
+@task(name="summarize")
+def summarize(folders: Sequence[Path]) -> None:
+    """How the windows of this night stand, as the artifact `night-summary`, whose key shows those of all nights."""
+    of_tonight = [
+        window for window in read_windows(folders[-1].parent) if window.day in {each.name for each in folders}
+    ]
+    lines = ["```", *describe_windows(of_tonight), "```"]
+    create_markdown_artifact(markdown="\n".join(lines), key=SUMMARY, description=folders[-1].name)
 
 
 @task(name="alert")

@@ -20,7 +20,7 @@ from trailforge.pipelines.engine.log_lines import is_json, json_line
 from trailforge.pipelines.engine.progress import FOLDER
 from trailforge.pipelines.engine.shards import Shard, load_receipt, receipt_path
 from trailforge.pipelines.runs.accounting import add_up
-from trailforge.schemas import Count, Manifest, StageCount, TrailforgeError
+from trailforge.schemas import Count, Manifest, StageCount, TrailforgeError, parse_json
 
 LOG = f"{FOLDER}/log.jsonl"
 LOGGER = logging.getLogger("trailforge.run")
@@ -77,6 +77,22 @@ class RunLog:
             with (self.folder / LOG).open("a", encoding="utf-8") as file:
                 file.write(f"{line}\n")
         LOGGER.log(level, said, extra={"fields": {"event": event, "run": self.run_id, **fields}})
+
+
+def read_last_error(run: Path) -> tuple[str, str] | None:
+    """Time (UTC) and message of what failed last in a run; None where nothing did, or the run has ended well since."""
+    try:
+        lines = (run / LOG).read_bytes().splitlines()
+    except OSError:
+        return None
+    for line in reversed(lines):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            event = parse_json(line)
+            if event["event"] == "run_ended":
+                return None
+            if event["event"] in ("run_failed", "stage_failed"):
+                return str(event["time"])[:19].replace("T", " "), str(event["message"])
+    return None
 
 
 def _fault(error: Exception) -> dict[str, str]:

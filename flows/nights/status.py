@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from trailforge.flows.nights.replanning import is_begun
-from trailforge.flows.nights.windows import PLAN, Window, folders, read_plan, read_window, run_folders
+from trailforge.flows.nights.windows import PLAN, Made, Window, WindowPlan, folders, read_plan, read_window, run_folders
+from trailforge.flows.run_log import read_last_error
 from trailforge.pipelines.engine.files import is_held
-from trailforge.pipelines.runs.status import EVERY_S, read_status
+from trailforge.pipelines.runs.status import EVERY_S, RunStatus, read_status
 from trailforge.schemas import TrailforgeError
 
 State = Literal["complete", "running", "stopped", "unreadable"]
@@ -28,16 +29,17 @@ class WindowStatus:
     """What to do now; empty when nothing is."""
     runs: dict[str, str]
     """States of the runs that were begun, by folder; empty when the window is complete."""
+    so_far: tuple[Made, ...] = ()
+    """What finished shards of its runs hold; empty when the window is complete."""
+    last_error: str = ""
+    """When what failed last in a run that has not ended since; empty when nothing did."""
     window: Window | None = None
     """Its figures when it is complete."""
 
     @property
-    def lines(self) -> list[str]:
-        """For people."""
-        if self.window is not None:
-            return self.window.lines
-        lines = [f"{self.day}: {self.state}", *(f"  {name:<18} {state}" for name, state in self.runs.items())]
-        return [*lines, f"  next               {self.next}"]
+    def made(self) -> tuple[Made, ...]:
+        """Figures of its runs."""
+        return self.window.datasets if self.window else self.so_far
 
 
 def read_windows(root: Path) -> list[WindowStatus]:
@@ -54,19 +56,85 @@ def follow_windows(root: Path) -> Iterator[list[WindowStatus]]:
         time.sleep(EVERY_S)
 
 
+def describe_windows(windows: Sequence[WindowStatus]) -> list[str]:
+    """A table with a line for each window, then a line for each fault and for what to do next."""
+    names = list(dict.fromkeys(made.folder for window in windows for made in window.made))
+    head = ["day", "state", "documents", *names, "calls", "calls/row", "cost", "outside bands"]
+    rows = [head, *(_cells(window, names) for window in windows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    sides = ["<", "<", *[">"] * (len(head) - 2)]
+    lines = [
+        "  ".join(f"{c:{side}{w}}" for c, side, w in zip(row, sides, widths, strict=True)).rstrip() for row in rows
+    ]
+    return lines + [line for window in windows for line in _remarks(window)]
+
+
+def _cells(window: WindowStatus, names: Sequence[str]) -> list[str]:
+    made = {each.folder: each for each in window.made}
+    calls, rows = sum(each.calls for each in window.made), sum(each.rows for each in window.made)
+    books = window.window.documents if window.window else None
+    return [
+        window.day,
+        window.state,
+        f"{books.accepted:,}" if books else "",
+        *("" if name not in made else "-" if made[name].skipped else f"{made[name].rows:,}" for name in names),
+        f"{calls:,}",
+        f"{calls / rows:,.1f}" if rows else "",
+        f"{sum(each.cost for each in window.made):,.2f}",
+        f"{len(window.window.breaches)}" if window.window else "",
+    ]
+
+
+def _remarks(window: WindowStatus) -> list[str]:
+    skipped = [f"{made.folder} skipped: {made.skipped}" for made in window.made if made.skipped]
+    breaches = [f"outside its band: {breach}" for breach in window.window.breaches] if window.window else []
+    runs = ", ".join(f"{name} {state}" for name, state in window.runs.items())
+    error = f"last error: {window.last_error}" if window.last_error else ""
+    then = f"next: {window.next}" if window.next else ""
+    return [f"{window.day}  {remark}" for remark in (*skipped, *breaches, runs, error, then) if remark]
+
+
 def _status(folder: Path) -> WindowStatus:
     day = folder.name
     try:
         plan = read_plan(folder)
         window = read_window(folder)
-        runs = {} if window else {run.name: read_status(run).state for run in run_folders(folder)}
+        runs = {} if window else {run.name: read_status(run) for run in run_folders(folder)}
     except TrailforgeError as error:
         return WindowStatus(day=day, state="unreadable", next=str(error), runs={})
     if window is not None:
         return WindowStatus(day=day, state="complete", next="", runs={}, window=window)
-    if is_held(folder):
-        return WindowStatus(day=day, state="running", next="wait; `trailforge status` of a run tells more", runs=runs)
+    is_running = is_held(folder)
+    return WindowStatus(
+        day=day,
+        state="running" if is_running else "stopped",
+        next="wait; `trailforge status` of a run tells more" if is_running else _mend(folder, plan),
+        runs={name: run.state for name, run in runs.items()},
+        so_far=tuple(_made_so_far(name, run) for name, run in runs.items() if run.dataset),
+        last_error=_last_error(folder, runs),
+    )
+
+
+def _mend(folder: Path, plan: WindowPlan) -> str:
     mend = "`trailforge nightly` for this day or a later one goes on"
     if free := [make.folder for make in plan.makes if not is_begun(folder / make.folder)]:
-        mend += f"; with --day {day}, {', '.join(free)} may be given other parameters"
-    return WindowStatus(day=day, state="stopped", next=mend, runs=runs)
+        mend += f"; with --day {folder.name}, {', '.join(free)} may be given other parameters"
+    return mend
+
+
+def _made_so_far(name: str, run: RunStatus) -> Made:
+    return Made(
+        dataset=run.dataset or "",
+        folder=name,
+        run_id=run.run_id or "",
+        rows=sum(run.rows.values()),
+        calls=run.calls,
+        tokens=run.prompt_tokens + run.completion_tokens,
+        cost=run.cost,
+    )
+
+
+def _last_error(folder: Path, runs: dict[str, RunStatus]) -> str:
+    """Of all runs the latest: their lines begin with a time in one form."""
+    found = [(*error, name) for name in runs if (error := read_last_error(folder / name))]
+    return "{0}  {2}: {1}".format(*max(found)) if found else ""

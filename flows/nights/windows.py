@@ -125,16 +125,6 @@ class Window:
     breaches: tuple[str, ...]
     """Figures outside of their bands."""
 
-    @property
-    def lines(self) -> list[str]:
-        """For people."""
-        lines = [f"{self.first_day} to {self.day}: {self.documents.accepted:,} of {self.documents.inputs:,} documents"]
-        lines += [
-            f"  {each.dataset:<18} {each.skipped or f'{each.rows:,} rows, {each.calls:,} calls, cost {each.cost:,.2f}'}"
-            for each in self.datasets
-        ]
-        return lines + [f"  outside its band   {breach}" for breach in self.breaches]
-
 
 def run_folders(folder: Path) -> list[Path]:
     """The runs of a window that were begun, as its plan names them; none where that cannot be read."""

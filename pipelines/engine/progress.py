@@ -33,6 +33,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from trailforge.pipelines.engine import metrics
 from trailforge.pipelines.engine.files import plain_files
 from trailforge.pipelines.engine.log_lines import print_line, shows_bars
 from trailforge.pipelines.engine.shards import SHARD_NAMES, Shard, SupportCount, missing_shards
@@ -42,6 +43,7 @@ from trailforge.schemas.errors import NOTICE
 FOLDER = "progress"
 _BEGUN = "begun"
 NAMES = rf"attempt|begun|\d+-[0-9a-f]{{8}}(\.left)?\.(json|new)|{SHARD_NAMES}\.claim|[0-9a-f]{{8}}\.claim\.new"
+NAMES += f"|{metrics.NAMES}"
 """What the names of the files there match."""
 SUPPORT_SOUGHT, SUPPORT_FOUND = "support_sought", "support_found"
 """Counters that are a `SupportCount` of the items that are done."""
@@ -324,11 +326,12 @@ class _Watch:
             task = bar.add_task(self.unit, total=self.total, completed=self.done_before)
             while True:
                 is_last = self.stop.wait(_EVERY_S)
-                done, status.plain = self._look(is_last=is_last)
+                counters = read_progress(self.folder)
+                done, status.plain = self._look(counters, is_last=is_last)
                 bar.update(task, completed=done)
                 now = time.monotonic()
-                if self.report and (is_last or now >= next_report):
-                    self.report(min(100.0, 100 * done / max(1, self.total)))
+                if is_last or now >= next_report:
+                    self._report(done, counters)
                     next_report = now + _REPORT_EVERY_S
                 if not is_terminal:
                     line = f"{self.unit} {done}/{self.total}  {status.plain}"
@@ -336,8 +339,15 @@ class _Watch:
                 if is_last:
                     return
 
-    def _look(self, *, is_last: bool) -> tuple[int, str]:
-        counters = read_progress(self.folder)
+    def _report(self, done: int, counters: Counter[str]) -> None:
+        """Tell those who look from elsewhere."""
+        if self.report:
+            self.report(min(100.0, 100 * done / max(1, self.total)))
+        labels = {"folder": str(self.folder), "stage": self.unit}
+        path = self.folder / FOLDER / metrics.METRICS
+        metrics.write_metrics(path, labels, done, self.total, counters, row_kinds(counters))
+
+    def _look(self, counters: Counter[str], *, is_last: bool) -> tuple[int, str]:
         if not self.counts_items:
             return self._finished(), describe_steps(counters)
         self._warn(SupportCount(questions=counters[SUPPORT_SOUGHT], found=counters[SUPPORT_FOUND]), is_last=is_last)

@@ -240,6 +240,13 @@ def test_a_run_of_a_deployment_leaves_rows_and_artifacts(site: Site, nights: Nig
     assert not [path for path in site.home.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
 
 
+def test_the_windows_of_each_night_stand_under_one_key(site: Site, nights: Nights) -> None:
+    found = site.ask("artifacts/filter", artifacts={"key": {"any_": ["night-summary"]}})
+    (last,) = (each["data"] for each in found if each["description"] == NEXT)
+    assert [line.split()[:2] for line in last.splitlines()[2:4]] == [[KILLED, "complete"], [NEXT, "complete"]]
+    assert f"{KILLED}  outside its band: window: questions is 2" in last
+
+
 def test_a_run_that_fails_says_why_in_lines_and_not_in_tracebacks(site: Site, nights: Nights) -> None:
     told = [each["message"] for each in site.ask("logs/filter", logs={"level": {"ge_": 40}})]
     assert any("should be at most 1" in message for message in told)

@@ -20,7 +20,7 @@ from tests.support.model_server import running
 from tests.support.world import write_questions
 from trailforge.flows import execute as module
 from trailforge.flows.execute import RETRIES, RunRequest, execute
-from trailforge.flows.run_log import LOG, LOGGER
+from trailforge.flows.run_log import LOG, LOGGER, read_last_error
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.schemas import OutputError, ServerUnavailable
 
@@ -99,7 +99,11 @@ def test_errors_are_told_and_the_next_start_goes_on_in_the_same_file(
     assert [each["event"] for each in told] == ["run_began", *["stage_failed"] * (RETRIES + 1), "run_failed"]
     assert all(each["reason"] == ServerUnavailable.reason and "loads its weights" in each["error"] for each in told[1:])
     assert (told[-1]["level"], told[-1]["exit_code"]) == ("error", ServerUnavailable.exit_code)
+    last = read_last_error(request_.out)
+    assert last is not None and told[-1]["time"].startswith(last[0].replace(" ", "T"))
+    assert last[1] == told[-1]["message"]
     execute(request_)
+    assert read_last_error(request_.out) is None, "it ended well since"
     assert [each["event"] for each in events(request_.out)[len(told) :]] == ["run_began", "stage_ended", "run_ended"]
 
 
@@ -107,6 +111,14 @@ def test_a_log_of_a_run_with_other_settings_goes_on(request_: RunRequest) -> Non
     first = execute(request_)
     second = execute(replace(request_, seed=1, replace_run=True))
     assert {each["run"] for each in events(request_.out)} == {first.run_id, second.run_id}
+
+
+def test_lines_that_nobody_can_read_are_passed_over(tmp_path: Path) -> None:
+    assert read_last_error(tmp_path) is None
+    (tmp_path / LOG).parent.mkdir()
+    failed = {"time": "2026-11-21T03:00:05.123+00:00", "event": "stage_failed", "message": "it failed"}
+    (tmp_path / LOG).write_text(f'{json.dumps(failed)}\n[1]\n{{"event": "run_fai')
+    assert read_last_error(tmp_path) == ("2026-11-21 03:00:05", "it failed")
 
 
 def test_a_log_that_cannot_be_written_ends_no_run(request_: RunRequest) -> None:
