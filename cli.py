@@ -40,7 +40,18 @@ _PANELS = {
     _MAKE: (),
     "Look and decide": ("show", "inspect", "verify", "status", "curate", "rewards"),
     "Train and evaluate": ("training-set", "export", "train", "evaluate", "compare", "audit"),
-    "Operate": ("doctor", "launch", "serve-model", "serve-search", "nightly", "retain", "check-bands", "push"),
+    "Operate": (
+        "doctor",
+        "launch",
+        "serve-model",
+        "serve-search",
+        "nightly",
+        "retain",
+        "backup",
+        "restore",
+        "check-bands",
+        "push",
+    ),
 }
 """Headings of `--help`, in order, with their commands; all others make data."""
 

@@ -1,4 +1,4 @@
-"""Commands for operating runs: check requirements, serve a model, make a night's windows, push to the Hub."""
+"""Commands for operating runs: check requirements, serve a model, make windows, back them up, push to the Hub."""
 
 from __future__ import annotations
 
@@ -42,6 +42,14 @@ RETAIN_EPILOG = """Examples:\n
 CHECK_EPILOG = """Examples:\n
     trailforge check-bands datasets_out/nightly/2026-11-20/mcts\n
     trailforge check-bands datasets_out/demo --bands my-bands.yaml"""
+BACKUP_EPILOG = """Examples:\n
+    trailforge backup datasets_out/nightly --out /backup/nightly-2026-11-20\n
+    trailforge backup datasets_out/nightly --prefect ~/.prefect/prefect.db --out /backup/nightly-2026-11-20\n
+    A ledger in PostgreSQL is backed up by pg_dump (docs/deploy.md)."""
+RESTORE_EPILOG = """Examples:\n
+    trailforge restore /backup/nightly-2026-11-20 --out datasets_out/nightly\n
+    trailforge restore /backup/nightly-2026-11-20 --out datasets_out/nightly --prefect ~/.prefect/prefect.db\n
+    Then the same commands as before go on, and pay for no answered call twice."""
 PUSH_EPILOG = """Examples:\n
     trailforge push datasets_out/demo --repo ann/search-trails --dry-run      what would be sent; needs no token\n
     trailforge push datasets_out/demo --repo ann/search-trails --private\n
@@ -69,6 +77,7 @@ _Decisions = Annotated[
     ),
 ]
 _Benchmark = Annotated[list[Path] | None, typer.Option(help="File of questions to keep out of the data. Repeatable.")]
+_Prefect = Annotated[Path | None, typer.Option(help="File of Prefect's SQLite database, as ~/.prefect/prefect.db.")]
 _Kg = Annotated[Path | None, typer.Option(help="Folder of a graph. Without one, data sets that need it are skipped.")]
 _Replan = Annotated[
     list[str] | None,
@@ -307,11 +316,39 @@ def _describe_files(files: list[LocalFile]) -> list[str]:
     return [f"{name:<24} {len(each):>5} {sum(f.size for f in each):>14,} bytes" for name, each in groups.items()]
 
 
+def backup_command(
+    folder: Annotated[Path, typer.Argument(help="Folder of a run, or root of windows; it may be at work.")],
+    out: Annotated[Path, typer.Option(help="Folder of the backup; new, or empty.")],
+    prefect: _Prefect = None,
+) -> None:
+    """Copy runs with ledger, decisions, plans and rows, and Prefect's database, while they work."""
+    from trailforge.flows.backup import back_up
+    from trailforge.pipelines.engine.progress import count_shown
+
+    made = back_up(folder, out, prefect=prefect, shown=count_shown)
+    print(f"{out}: {len(made.files):,} files; trailforge restore {out} --out … brings them back")
+
+
+def restore_command(
+    folder: Annotated[Path, typer.Argument(help="Folder of a backup.", metavar="BACKUP")],
+    out: Annotated[Path, typer.Option(help="Folder to restore into; new, or empty.")],
+    prefect: _Prefect = None,
+) -> None:
+    """Bring a backup back, each file held against its hash."""
+    from trailforge.flows.backup import restore
+    from trailforge.pipelines.engine.progress import count_shown
+
+    found = restore(folder, out, prefect=prefect, shown=count_shown)
+    print(f"{out}: {len(found.files):,} files of {found.of}, backed up {found.made_at}; the same commands go on")
+
+
 def register(root: typer.Typer) -> None:
     """Add the commands."""
     root.command("serve-model", epilog=SERVE_EPILOG)(serve_model)
     root.command("doctor", epilog=DOCTOR_EPILOG)(doctor)
     root.command("nightly", epilog=NIGHTLY_EPILOG)(nightly_command)
     root.command("retain", epilog=RETAIN_EPILOG)(retain_command)
+    root.command("backup", epilog=BACKUP_EPILOG)(backup_command)
+    root.command("restore", epilog=RESTORE_EPILOG)(restore_command)
     root.command("check-bands", epilog=CHECK_EPILOG)(check_bands_command)
     root.command("push", epilog=PUSH_EPILOG)(push)

@@ -22,6 +22,7 @@ from trailforge.training.exports.verl import VerlOptions
 ROOT = Path(__file__).parents[2]
 GUIDES = (
     *("docs/trainer.md", "docs/cluster.md", "docs/evaluation.md", "docs/operator.md", "docs/curator.md"),
+    "docs/deploy.md",
     *("docs/python.md", "docs/your-data.md", "datasets_out/README.md"),
 )
 ELIDED = {
