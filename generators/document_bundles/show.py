@@ -19,7 +19,7 @@ from trailforge.generators.document_bundles.bundle_rows import (
 )
 from trailforge.generators.document_bundles.maps import document_map
 from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.runs.row_search import quote
+from trailforge.pipelines.search.query import quote
 from trailforge.pipelines.show import common
 from trailforge.pipelines.show.common import ORIGINS, head, measured, passages, provenance
 from trailforge.pipelines.show.marks import Marked, cut_out, find_quote, find_shared
