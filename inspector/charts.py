@@ -140,7 +140,7 @@ def histogram(values: np.ndarray, unit: str, bins: int = 30) -> go.Figure:
             y=counts,
             width=np.diff(edges) * 0.95,
             marker_color=MENDED,
-            customdata=np.stack([middles, middles] if whole else [edges[:-1], edges[1:]], axis=1),
+            customdata=np.stack([middles, middles] if whole else [edges[:-1], edges[1:]], axis=1).tolist(),
             hovertemplate=("%{x}" if whole else "%{customdata[0]:.4g} to %{customdata[1]:.4g}")
             + ": %{y:,} rows<extra></extra>",
         )

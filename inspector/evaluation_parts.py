@@ -210,7 +210,7 @@ def episode_cells(episode: AgentEpisode) -> dict[str, Any]:
 
 def describe_episode(episode: AgentEpisode, *, is_beside: bool = False) -> Parts:
     """What it did and what that is worth. `is_beside`: another one on the question stands beside it."""
-    own = [tab("Transcript", lambda: [Conversation(episode.messages, is_for_training=False)])]
+    own = [tab("Transcript", lambda: [Conversation(episode.messages, golds=episode.golds, is_for_training=False)])]
     own.append(tab("Searches", lambda: [_describe_searches(episode)]))
     if episode.calls:
         own.append(tab(f"Other calls ({len(episode.calls)})", lambda: _describe_calls(episode)))

@@ -149,7 +149,7 @@ def episode(run: OpenRun, row: SearchEpisode) -> Parts:
     ]
     tabs = [
         Tab("Plan and searches", lambda: _searches(row)),
-        tab("Conversation", lambda: [Conversation(row.messages)]),
+        tab("Conversation", lambda: [Conversation(row.messages, golds=(row.answer, *row.answer_aliases))]),
         tab("Reward and provenance", lambda: _reward(row)),
     ]
     shown = head(row.question, row.answer, row.answer_aliases, row.final_answer, row.reward.answer > 0, chips)

@@ -128,6 +128,8 @@ def _show_seat(seat: _Seat, count: int, decisions: Sequence[Decision]) -> None:
     st.query_params.update({TABLE: seat.wanted.table, ROW: seat.uid})
     desks.listen()
     left, right = st.columns([3, 1.15], gap="medium")
+    where = "Shown again" if seat.desk.again else f"Row {seat.desk.place + 1:,} of {count:,} in this list"
+    left.caption(f"{where} · {escape_text(seat.uid)}")
     change = left.container()
     with left, st.container(height=_HEIGHT, key="decide_row"):
         desks.mark(seat.desk, "from")

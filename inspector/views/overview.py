@@ -139,7 +139,7 @@ def _show_numbers(run: OpenRun, table: str, units: Mapping[str, str]) -> None:
 def terms_between(path: str, low: float, end: float, *, greatest: float) -> tuple[Term, ...]:
     """The search for the rows of a bar: from its least value to before its end, or to the greatest value of all."""
     if low == end:
-        return (Term(f"{low:g}", path, "="),)
+        return (Term(f"{low:.0f}", path, "="),)
     return Term(repr(low), path, ">="), Term(repr(end), path, "<=" if end >= greatest else "<")
 
 
