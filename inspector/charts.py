@@ -124,8 +124,8 @@ def _stacked(bars: Sequence[go.Bar], rows: int) -> go.Figure:
 def histogram(values: np.ndarray, unit: str, bins: int = 30) -> go.Figure:
     """How often which value; few whole numbers get a bar each. Rows without a value do not count.
 
-    A bar's `customdata`: its least value, and its end, which belongs to the next bar, of the last one to itself. Both
-    are the same where the bar is of one number.
+    A bar's `customdata`: its least value, its end, and whether that belongs to it, as only to the last bar (else 0).
+    Least value and end are the same where the bar is of one number.
     """
     values = values[~np.isnan(values)]
     whole = bool(len(values)) and bool(np.all(values == np.round(values))) and np.ptp(values) < bins
@@ -133,14 +133,16 @@ def histogram(values: np.ndarray, unit: str, bins: int = 30) -> go.Figure:
         counts, edges = np.histogram(values, bins=np.arange(values.min(), values.max() + 2) - 0.5 if whole else bins)
     except ValueError:  # they are too near to each other for so many bars
         counts, edges = np.histogram(values, bins=1, range=(values.min() - 0.5, values.max() + 0.5))
-    middles = (edges[:-1] + edges[1:]) / 2
+    middles, is_last = (edges[:-1] + edges[1:]) / 2, np.arange(len(counts)) == len(counts) - 1
     figure = go.Figure(
         go.Bar(
             x=middles,
             y=counts,
             width=np.diff(edges) * 0.95,
             marker_color=MENDED,
-            customdata=np.stack([middles, middles] if whole else [edges[:-1], edges[1:]], axis=1).tolist(),
+            customdata=np.stack(
+                [*((middles, middles) if whole else (edges[:-1], edges[1:])), is_last], axis=1
+            ).tolist(),
             hovertemplate=("%{x}" if whole else "%{customdata[0]:.4g} to %{customdata[1]:.4g}")
             + ": %{y:,} rows<extra></extra>",
         )

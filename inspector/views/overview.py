@@ -133,14 +133,14 @@ def _show_numbers(run: OpenRun, table: str, units: Mapping[str, str]) -> None:
             st.caption(f"{unit}: median {np.nanmedian(values):.4g}, {np.nanmin(values):.4g} to {np.nanmax(values):.4g}")
             clicked = _click(charts.histogram(values, unit), f"number.{path}")
             if clicked is not None:
-                list_rows(table, *terms_between(path, *clicked, greatest=float(np.nanmax(values))))
+                list_rows(table, *terms_between(path, *clicked))
 
 
-def terms_between(path: str, low: float, end: float, *, greatest: float) -> tuple[Term, ...]:
-    """The search for the rows of a bar: from its least value to before its end, or to the greatest value of all."""
+def terms_between(path: str, low: float, end: float, has_end: float) -> tuple[Term, ...]:
+    """The search for the rows of a bar, by what `charts.histogram` tells of it."""
     if low == end:
         return (Term(f"{low:.0f}", path, "="),)
-    return Term(repr(low), path, ">="), Term(repr(end), path, "<=" if end >= greatest else "<")
+    return Term(repr(low), path, ">="), Term(repr(end), path, "<=" if has_end else "<")
 
 
 def _click(figure: Any, key: str) -> Any:
