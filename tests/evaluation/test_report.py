@@ -110,12 +110,14 @@ def test_a_cell_whose_episodes_are_mostly_malformed_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fine = play_cell("search_o1", "dense")
-    bad = [replace(each, stop="malformed", answer="") for each in play_cell("react", "dense")[:21]]
-    table = make_table(evaluation(), [*fine, *bad, *play_cell("react", "dense")[21:]])
+    bad = [replace(each, stop="malformed", answer="") for each in play_cell("single_shot", "dense")[:21]]
+    table = make_table(evaluation(), [*fine, *bad, *play_cell("single_shot", "dense")[21:]])
     (told,) = tell_malformed(table.rows)
-    assert told.startswith("react over dense (m): 21 of 40 episodes are malformed") and told in describe_table(table)
-    half = [*bad[:20], *play_cell("react", "dense")[20:]]
+    assert told.startswith("single_shot over dense (m): 21 of 40 episodes are malformed") and told in describe_table(
+        table
+    )
+    half = [*bad[:20], *play_cell("single_shot", "dense")[20:]]
     assert tell_malformed(make_table(evaluation(), [*fine, *half]).rows) == []
-    grid = {("react", "dense"): [*bad, *play_cell("react", "dense")[21:]]}
+    grid = {("single_shot", "dense"): [*bad, *play_cell("single_shot", "dense")[21:]]}
     show_evaluation(write_folder(tmp_path / "ev", evaluation(seeds=(0, 1)), grid))
     assert "21 of 40 episodes are malformed" in " ".join(capsys.readouterr().out.split())
