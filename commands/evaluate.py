@@ -222,7 +222,7 @@ def _run(request: _Request, served: _Served, out: Path, *, redo_refused: bool) -
     """Claim the folder, build what is searched, run what is missing, report."""
     from trailforge.evaluation.folder import check_same, claim_folder, forget_refused
     from trailforge.evaluation.grid import plan_grid
-    from trailforge.evaluation.report import write_report
+    from trailforge.inspector.terminal import report_evaluation
     from trailforge.pipelines.audited import write_set_aside
     from trailforge.pipelines.engine.files import exclusive
     from trailforge.pipelines.engine.progress import show_parts
@@ -243,8 +243,7 @@ def _run(request: _Request, served: _Served, out: Path, *, redo_refused: bool) -
             typer.echo(f"asking again for the refused prompts of {forget_refused(out):,} episodes", err=True)
         if grid.missing:
             asyncio.run(work(grid))
-        for path in write_report(out):
-            print(path)
+        report_evaluation(out)
 
 
 @contextlib.asynccontextmanager

@@ -40,7 +40,7 @@ app = typer.Typer(
 
 _Set = Annotated[Path, typer.Argument(help="Folder of a training set.", metavar="DIR")]
 _Preset = Annotated[
-    str, typer.Option(help="msearcher, r-search, dynasearcher, ragsearch, abstention (ours), or a file.")
+    str, typer.Option(help="msearcher, r-search, dynasearcher, ragsearch, abstention and demo (ours), or a file.")
 ]
 _Base = Annotated[
     str | None,
@@ -120,7 +120,7 @@ _Print = Annotated[bool, typer.Option("--print", help="With --launcher or verl: 
     trailforge train sft sets/musique --preset msearcher --base-model models/qwen2.5-7b --out trained/sft\n
     trailforge train sft sets/musique --preset msearcher --out trained/sft \\\n
         --launcher slurm --launch cluster.yaml --print\n
-    trailforge train sft sets/demo --preset my_training.yaml --base-model smollm2 --max-steps 3 --out trained/try\n
+    trailforge train sft sets/demo --preset demo --max-steps 3 --out trained/demo     the packaged model, on a CPU\n
     trailforge train sft … --resume                    goes on from the last whole checkpoint""",
 )
 def train_offline(

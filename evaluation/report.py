@@ -22,6 +22,7 @@ from trailforge.evaluation.table import (
     TagShare,
     measure_stability,
     read_table,
+    tell_malformed,
 )
 from trailforge.pipelines.cards.licences import plain
 from trailforge.pipelines.cards.plots import COLOURS, DARK, GREY, figure_of, png_of, write_figure
@@ -64,6 +65,7 @@ def describe_table(table: EvaluationTable, plots: Sequence[str] = ()) -> str:
         f"# Evaluation on {plain(given.questions)}\n",
         f"{_origin(table)}\n",
         *_missing_lines(table.missing),
+        *(f"\n**{plain(line)}**\n" for line in tell_malformed(table.rows)),
     ]
     if not rows:
         return "\n".join([*sections, "There are no episodes yet.\n"])

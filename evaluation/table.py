@@ -225,6 +225,16 @@ def make_table(evaluation: Evaluation, episodes: Iterable[AgentEpisode]) -> Eval
     return EvaluationTable(evaluation=evaluation, rows=tuple(rows), missing=tuple(_missing(evaluation, rows)))
 
 
+def tell_malformed(rows: Iterable[TableRow]) -> list[str]:
+    """A line for each cell most of whose episodes end in what cannot be read: its scores measure the format alone."""
+    shares = [(row, each.share) for row in rows for each in row.stops if each.name == "malformed" and each.share > 0.5]
+    return [
+        f"{row.name} ({row.model}): {round(share * row.episodes):,} of {row.episodes:,} episodes are malformed: these "
+        "scores tell whether the model keeps the agent's format. See --kind format; take another agent, or model"
+        for row, share in shares
+    ]
+
+
 def measure_stability(rows: Sequence[TableRow]) -> list[Stability]:
     """Of each back end, the best rank first. Only over agents and models whose cells are finished over all of them."""
     ranks = _ranks(rows, by_agent=False)

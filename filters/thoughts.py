@@ -72,6 +72,11 @@ _SAID_OF_SEARCHES = frozenset(
 _FEWEST_LETTERS = 4
 """Of a word that may say something of the world."""
 _LETTERS_OF_STEM = 5
+_COMPARED = frozenset(
+    "big broad close deep early fast few great heavy high large late light long low near new old poor rich short slow "
+    "small strong tall warm cold weak wide young".split()
+)
+"""What is said of things to compare them; its comparatives and superlatives are no names where a sentence begins."""
 _WHAT_NAMES_DO = frozenset("is was are were has had did does became lies of".split())
 
 
@@ -219,8 +224,10 @@ def find_unseen_facts(thought: str, known: Sequence[str]) -> Iterator[str]:
 
 
 def _is_plain(word: str, following: str) -> bool:
-    """No name, as sentences begin: a participle or adverb ("Having", "Fortunately"), or what searches are said of
-    ("Words such as …")."""
+    """No name, as sentences begin: a participle or adverb ("Having", "Fortunately"), what searches are said of
+    ("Words such as …"), or what compares ("Older of the two is …")."""
+    if word[1:].islower() and not _COMPARED.isdisjoint(_uncompared(word.lower())):
+        return following == following.lower()  # "Greater Manchester" is a name
     is_search_word = not _SAID_OF_SEARCHES.isdisjoint((word.lower(), word.lower().removesuffix("s")))
     has_ending = (word.lower().endswith(("ing", "ed", "ly")) or is_search_word) and word[1:].islower()
     return has_ending and following == following.lower() and following not in _WHAT_NAMES_DO

@@ -96,6 +96,8 @@ class RunRequest:
     """Folders of curated runs, or their logs: what people rejected there is left out."""
     audited: Path | None = None
     """Folder of an audit of its questions: what cannot be answered is left out."""
+    has_card: bool = True
+    """Whether a card is written, which can cost more than a few rows."""
     replace_run: bool = False
     """Drop the rows of a run with other settings in this folder, keep its ledger."""
     redo_truncated: bool = False
@@ -183,7 +185,8 @@ def execute(request: RunRequest, driver: Driver | None = None) -> Manifest:
                             config = serving.enter_context(embedded_model(config))
                         driver.run_stage(StageToRun(stage, dataset, out, settings, config, request.preset, arguments))
             own.remove_orphans(settings)
-            manifest = finish_run(out, settings, dataset, seconds=time.monotonic() - started)
+            seconds = time.monotonic() - started
+            manifest = finish_run(out, settings, dataset, seconds=seconds, has_card=request.has_card)
             log.end(manifest, time.monotonic() - started)
     driver.publish(manifest)
     return manifest

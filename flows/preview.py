@@ -74,7 +74,8 @@ def _limit_request(request: RunRequest, dataset: DataSet, folder: Path) -> RunRe
     few = dict(dataset.preview)
     limits = [limit for limit in (few.pop("limit", None), request.limit) if limit is not None]
     options = {**request.options, **few}
-    return replace(request, out=folder, limit=min(limits, default=None), options=options, replace_run=False)
+    limit = min(limits, default=None)
+    return replace(request, out=folder, limit=limit, options=options, replace_run=False, has_card=False)
 
 
 @contextlib.contextmanager

@@ -89,10 +89,15 @@ def bars(counts: Mapping[str, int], colour: str = GONE) -> go.Figure:
 
 
 def draw_stacked(parts: Mapping[str, tuple[str, Mapping[str, int]]]) -> go.Figure:
-    """Counts by name, each bar made of named parts: part -> its colour and its counts by name."""
+    """Counts by name, each bar made of named parts: part -> its colour and its counts by name.
+
+    A bar's `customdata` is its name.
+    """
     names = sorted({name for _, counts in parts.values() for name in counts})
     bars = [
-        _bars_of_part(part, colour, [*map(label, names)], [counts.get(name, 0) for name in names], "%{x:,}")
+        _bars_of_part(part, colour, [*map(label, names)], [counts.get(name, 0) for name in names], "%{x:,}").update(
+            customdata=names
+        )
         for part, (colour, counts) in parts.items()
     ]
     return _stacked(bars, len(names))
@@ -117,20 +122,27 @@ def _stacked(bars: Sequence[go.Bar], rows: int) -> go.Figure:
 
 
 def histogram(values: np.ndarray, unit: str, bins: int = 30) -> go.Figure:
-    """How often which value; few whole numbers get a bar each. Rows without a value do not count."""
+    """How often which value; few whole numbers get a bar each. Rows without a value do not count.
+
+    A bar's `customdata`: its least value, its end, and whether that belongs to it, as only to the last bar (else 0).
+    Least value and end are the same where the bar is of one number.
+    """
     values = values[~np.isnan(values)]
     whole = bool(len(values)) and bool(np.all(values == np.round(values))) and np.ptp(values) < bins
     try:
         counts, edges = np.histogram(values, bins=np.arange(values.min(), values.max() + 2) - 0.5 if whole else bins)
     except ValueError:  # they are too near to each other for so many bars
         counts, edges = np.histogram(values, bins=1, range=(values.min() - 0.5, values.max() + 0.5))
+    middles, is_last = (edges[:-1] + edges[1:]) / 2, np.arange(len(counts)) == len(counts) - 1
     figure = go.Figure(
         go.Bar(
-            x=(edges[:-1] + edges[1:]) / 2,
+            x=middles,
             y=counts,
             width=np.diff(edges) * 0.95,
             marker_color=MENDED,
-            customdata=np.stack([edges[:-1], edges[1:]], axis=1),
+            customdata=np.stack(
+                [*((middles, middles) if whole else (edges[:-1], edges[1:])), is_last], axis=1
+            ).tolist(),
             hovertemplate=("%{x}" if whole else "%{customdata[0]:.4g} to %{customdata[1]:.4g}")
             + ": %{y:,} rows<extra></extra>",
         )

@@ -27,7 +27,9 @@ from trailforge.curation.sources import tell_sources
 from trailforge.pipelines.curated import value_at
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.runs.table_index import FILTERS
-from trailforge.schemas import Decision, InvalidInput, Ruling
+from trailforge.pipelines.search.query import like_of
+from trailforge.pipelines.search.rows import search_rows
+from trailforge.schemas import Decision, InvalidInput, Ruling, TrailforgeError
 
 Check = Callable[[Mapping[str, Any], Ruling], None]
 """Raises `InvalidInput` when people cannot decide this on a row, or when a fix leaves no valid row."""
@@ -187,7 +189,9 @@ def queue(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], dec
     if wanted.kind is not None:
         order = order[_among(run, table, run.table(table).matching(wanted.kind.column, wanted.kind.value))[order]]
     if wanted.words.strip():
-        order = order[_among(run, table, _found(run, wanted))[order]]
+        found = np.array(_found(run, wanted), np.int64)
+        is_by_likeness = like_of(wanted.words) and wanted.mode == IN_ORDER
+        order = found[_among(run, table, order)[found]] if is_by_likeness else order[_among(run, table, found)[order]]
     if wanted.hide_decided and wanted.mode not in (PEOPLE_DIFFER, DECIDED):
         mine = {each.uid for each in stances if each.table == table and each.who == who}
         if mine:
@@ -198,8 +202,8 @@ def queue(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], dec
 def _found(run: OpenRun, wanted: Wanted) -> Sequence[int]:
     """Rows that were searched for, none where the search cannot be read: the page says why."""
     try:
-        return run.search(wanted.table, wanted.words).rows
-    except InvalidInput:
+        return search_rows(run, wanted.table, wanted.words).rows
+    except TrailforgeError:
         return ()
 
 

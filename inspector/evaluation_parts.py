@@ -10,7 +10,7 @@ from typing import Any
 from trailforge.evaluation.compare import Comparison
 from trailforge.evaluation.failures import TAGS, is_right
 from trailforge.evaluation.folder import Evaluation
-from trailforge.evaluation.table import LEGEND, CellEstimate, EvaluationTable, TableRow
+from trailforge.evaluation.table import LEGEND, CellEstimate, EvaluationTable, TableRow, tell_malformed
 from trailforge.inspector.evaluations import verdict_of
 from trailforge.pipelines.show.common import answers, values
 from trailforge.pipelines.show.parts import (
@@ -49,6 +49,7 @@ def describe_results(table: EvaluationTable, *, is_brief: bool = False) -> Parts
     if more := len(table.missing) - len(missing):
         missing.append(f"{more} more")
     notes = [Note(f"Not all is there. {line}", "warn") for line in missing]
+    notes += [Note(line, "warn") for line in tell_malformed(table.rows)]
     chips = Chips(
         [
             StyledText(f"{given.num_questions:,} questions of {given.dataset or given.questions}"),
@@ -209,7 +210,7 @@ def episode_cells(episode: AgentEpisode) -> dict[str, Any]:
 
 def describe_episode(episode: AgentEpisode, *, is_beside: bool = False) -> Parts:
     """What it did and what that is worth. `is_beside`: another one on the question stands beside it."""
-    own = [tab("Transcript", lambda: [Conversation(episode.messages, is_for_training=False)])]
+    own = [tab("Transcript", lambda: [Conversation(episode.messages, golds=episode.golds, is_for_training=False)])]
     own.append(tab("Searches", lambda: [_describe_searches(episode)]))
     if episode.calls:
         own.append(tab(f"Other calls ({len(episode.calls)})", lambda: _describe_calls(episode)))

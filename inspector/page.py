@@ -23,8 +23,8 @@ from trailforge.pipelines.curated import check_row, decidable, products_of
 from trailforge.pipelines.datasets import is_curated
 from trailforge.pipelines.runs.finished import OpenRun, open_run, stamp_of
 from trailforge.pipelines.runs.intake import read_settings
-from trailforge.pipelines.runs.row_search import texts_of
 from trailforge.pipelines.runs.status import books_so_far
+from trailforge.pipelines.search.query import texts_of
 from trailforge.pipelines.show.parts import Show, ShownTable
 from trailforge.schemas import InvalidInput
 
@@ -36,8 +36,10 @@ def show_page(run: OpenRun, curation: Curation) -> None:
     shown, decisions = show_of(run.dataset), partial(decide.show, run, curation)
     deciding = page_of("decide", "Decide", ":material/gavel:", decisions)
     pages = [page_of("overview", "Overview", ":material/monitoring:", partial(overview.show, run)), deciding]
-    if any(table.columns and table.name in run.tables for table in shown.tables):
+    listed = [table.name for table in shown.tables if table.columns and table.name in run.tables]
+    if listed:
         pages.insert(1, page_of(shown.path, shown.title, shown.icon, partial(show_rows, run, shown)))
+        picking.offer_list(pages[1], listed)
     picking.offer(deciding, curation.tables)
     chosen = st.navigation(pages, position="top")
     if chosen.url_path != "decide":

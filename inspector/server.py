@@ -33,10 +33,12 @@ _OPTIONS = {
     "server.fileWatcherType": "none",
     "server.headless": True,
     "server.maxUploadSize": 1,
-    "theme.primaryColor": "#2e9e5b",
+    "theme.light.primaryColor": "#2e9e5b",
+    "theme.dark.primaryColor": "#2e9e5b",
 }
 """Nothing reports home, no widget takes files, errors go to the terminal and not to the browser. With fast reruns a
-press would be lost where another one follows before it is heard."""
+press would be lost where another one follows before it is heard. Light or dark is as the browser prefers: a colour of
+both themes at once would make all pages light."""
 _UNFRAMED = ((b"x-frame-options", b"DENY"), (b"content-security-policy", b"frame-ancestors 'none'"))
 """On every reply: a page elsewhere that shows this one under its own could have people press what they do not see."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -16,6 +15,7 @@ import numpy as np
 from trailforge.pipelines.dataset import INPUTS, DataSet, resolve
 from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.search.rows import all_rows
 from trailforge.pipelines.show.common import values
 from trailforge.pipelines.show.parts import Note, Parts, Show, ShownTable, StyledText
 from trailforge.schemas import InvalidInput, RejectedRow, from_payload, to_dict
@@ -125,7 +125,7 @@ def find_rows(
     """The first `count` rows that match: of a table, else of the first one in which any does.
 
     `id` is a row's own or that of what it belongs to: a question, a bundle. It may be of any table; without one, the
-    table that the run is for is searched and ordered. `search`: as `pipelines.runs.row_search` reads it. `lowest`: a
+    table that the run is for is searched and ordered. `search`: as `pipelines.search` reads it. `lowest`: a
     number of the rows, as `reward.total`, by which they are ordered; rows without it come not at all.
 
     Raises `InvalidInput` when no row matches, for a number that no table has, and for a search that cannot be read.
@@ -211,9 +211,9 @@ def _matching(
 ) -> Iterator[int]:
     numbers: Any = ordered(run, table, lowest) if lowest else range(run.size(table.name))
     if search:
-        known = run.table(table.name)
-        searched = set(known.search(search, count=max(len(known), 1), seconds=math.inf).rows)
-        numbers = [number for number in numbers if number in searched]
+        found = all_rows(run, table.name, search)  # in the order of likeness where that is what is searched for
+        searched = set(found)
+        numbers = [number for number in numbers if number in searched] if lowest else found
     if id is not None:
         having = _having(run, table, id)
         if not having and (question := _find_question(run, id)):

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 
-from trailforge.evaluation.report import REPORT
+from trailforge.evaluation.report import REPORT, write_report
 from trailforge.inspector.evaluation_parts import describe_episode, describe_results, describe_steps
 from trailforge.inspector.evaluations import OpenEpisodes, find_episodes, open_evaluation, open_training
 from trailforge.inspector.showing import count_kinds, describe, find_rows, hints_of, kinds_of, product_of, show_of
@@ -50,6 +50,13 @@ def show_evaluation(folder: Path, *, id: str | None = None, kind: str | None = N
             console.print(text_of((f"All of it: {folder / REPORT}", "dim")), soft_wrap=True)
         return
     _show_episodes(opened, console, id=id, kind=kind, count=count)
+
+
+def report_evaluation(folder: Path) -> None:
+    """Write the report of an evaluation, print its table, and name the files."""
+    written = write_report(folder)
+    show_evaluation(folder)
+    print(*written, sep="\n")
 
 
 def show_training(folder: Path, *, id: str | None = None, kind: str | None = None, count: int = 1) -> None:

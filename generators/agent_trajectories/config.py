@@ -215,6 +215,11 @@ class AgentRunConfig(RunConfig):
         return self.retrieval.encoder_name
 
     @property
+    def passage_prefix(self) -> str:
+        """What that encoder wants before a passage."""
+        return self.retrieval.passage_prefix
+
+    @property
     def call_style(self) -> Literal["chat", "completion"]:
         """How the model is asked."""
         return self.generator.style

@@ -51,7 +51,7 @@ def agent_trajectory(run: OpenRun, row: AgentTrajectory) -> Parts:
     """A row of `agent_trajectories`."""
     pairs = run.table("pairs").matching("good_uid", row.uid) if "pairs" in run.tables else ()
     tabs = [
-        tab("Conversation", lambda: [Conversation(row.episode.messages)]),
+        tab("Conversation", lambda: [Conversation(row.episode.messages, golds=row.episode.golds)]),
         tab("Searches", lambda: _searches(row)),
         tab("Why it is kept", lambda: _reasons(row)),
     ]

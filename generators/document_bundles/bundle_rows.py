@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.runs.row_search import quote
+from trailforge.pipelines.search.query import quote
+from trailforge.pipelines.search.rows import search_rows
 from trailforge.pipelines.show.parts import DataTable, Fold, Parts, ShortLine, StyledText
 from trailforge.schemas import (
     Bundle,
@@ -77,7 +78,7 @@ def rejections_of(run: OpenRun, bundle_id: str) -> list[RejectedRow]:
     """Rejected rows that name a bundle, itself and its questions, as far as they are searched: `OpenRun.search_on`."""
     if "rejected" not in run.tables:
         return []
-    return [run.record("rejected", number) for number in run.search("rejected", quote(bundle_id)).rows]
+    return [run.record("rejected", number) for number in search_rows(run, "rejected", quote(bundle_id)).rows]
 
 
 def question_in(rejected: RejectedRow) -> BundleQuestion | None:

@@ -153,6 +153,11 @@ class BundleRunConfig(RunConfig):
         return self.encoder.name
 
     @property
+    def passage_prefix(self) -> str:
+        """What that encoder wants before a passage."""
+        return self.encoder.passage_prefix
+
+    @property
     def call_style(self) -> Literal["chat", "completion"]:
         """How the model is asked."""
         return "chat" if self.writer.kind == "model" else "completion"

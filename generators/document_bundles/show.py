@@ -19,7 +19,7 @@ from trailforge.generators.document_bundles.bundle_rows import (
 )
 from trailforge.generators.document_bundles.maps import document_map
 from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.runs.row_search import quote
+from trailforge.pipelines.search.query import quote
 from trailforge.pipelines.show import common
 from trailforge.pipelines.show.common import ORIGINS, head, measured, passages, provenance
 from trailforge.pipelines.show.marks import Marked, cut_out, find_quote, find_shared
@@ -149,7 +149,7 @@ def episode(run: OpenRun, row: SearchEpisode) -> Parts:
     ]
     tabs = [
         Tab("Plan and searches", lambda: _searches(row)),
-        tab("Conversation", lambda: [Conversation(row.messages)]),
+        tab("Conversation", lambda: [Conversation(row.messages, golds=(row.answer, *row.answer_aliases))]),
         tab("Reward and provenance", lambda: _reward(row)),
     ]
     shown = head(row.question, row.answer, row.answer_aliases, row.final_answer, row.reward.answer > 0, chips)

@@ -62,7 +62,7 @@ def kg_trajectory(run: OpenRun, row: KgTrajectory) -> Parts:
     pairs = run.table("pairs").matching("good_uid", row.uid) if "pairs" in run.tables else ()
     tabs = [
         Tab("Searches", lambda: _searches(row), lambda: [_line(step) for step in row.steps]),
-        tab("Conversation", lambda: [Conversation(row.messages)]),
+        tab("Conversation", lambda: [Conversation(row.messages, golds=(row.answer, *row.answer_aliases))]),
         tab(f"Reward {row.reward.total:.2f}", lambda: _reward(row)),
     ]
     if pairs:

@@ -49,6 +49,7 @@ DATASET = DataSet(
     own_options=SEARCHED,
     hints=QUESTION_HINTS,
     demo="demo",
+    preview={"limit": 2},
     examples=(
         "mcts-trajectories --preset demo --questions sample_data/musique_style_questions.jsonl --out out/demo",
         "mcts-trajectories --documents indexes/wiki --questions train.jsonl.gz --model URL --out out/musique",

@@ -65,7 +65,7 @@ def trajectory(run: OpenRun, row: Trajectory) -> Parts:
     tree = _tree_of(run, row.question_id)
     gold = Marked(kind="gold", answers=(row.answer, *row.answer_aliases))
     tabs = [
-        tab("Conversation", lambda: [Conversation(row.messages, turns_of_mistake(row))]),
+        tab("Conversation", lambda: [Conversation(row.messages, turns_of_mistake(row), golds=gold.answers)]),
         Tab("Steps", lambda: [steps(row.steps, gold, _kinds(row))]),
         tab("Reward and provenance", lambda: reward(row)),
     ]

@@ -19,11 +19,12 @@ from trailforge.inspector.views.desk import Desk, button, desk_of_session
 from trailforge.inspector.views.drawing import Canvas, draw
 from trailforge.inspector.views.fixing import Fixing, show_fix
 from trailforge.inspector.views.overview import show_agreement
-from trailforge.inspector.views.picking import ARRIVED, ROW, TABLE, ask_search, search_table
+from trailforge.inspector.views.picking import ARRIVED, ROW, TABLE, ask_search, offer_like, search_table
 from trailforge.inspector.visible_text import escape_text, visible
 from trailforge.pipelines.dataset import Place
 from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.runs.row_search import texts_of
+from trailforge.pipelines.search.alike import can_compare
+from trailforge.pipelines.search.query import texts_of
 from trailforge.schemas import Decision, InvalidInput, TrailforgeError
 
 REASONS = (
@@ -127,6 +128,8 @@ def _show_seat(seat: _Seat, count: int, decisions: Sequence[Decision]) -> None:
     st.query_params.update({TABLE: seat.wanted.table, ROW: seat.uid})
     desks.listen()
     left, right = st.columns([3, 1.15], gap="medium")
+    where = "Shown again" if seat.desk.again else f"Row {seat.desk.place + 1:,} of {count:,} in this list"
+    left.caption(f"{where} · {escape_text(seat.uid)}")
     change = left.container()
     with left, st.container(height=_HEIGHT, key="decide_row"):
         desks.mark(seat.desk, "from")
@@ -141,6 +144,8 @@ def _show_seat(seat: _Seat, count: int, decisions: Sequence[Decision]) -> None:
         _show_back(seat)
         _show_choices(seat)
         _show_fix(seat, change)
+        if can_compare(seat.run, seat.wanted.table):
+            offer_like("decide.words", seat.uid, partial(_go, seat.desk, 0))
         _show_decisions(decisions)
 
 

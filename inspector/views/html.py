@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trailforge.inspector.visible_text import escape_text, mark_spans
-from trailforge.pipelines.show.marks import clip
+from trailforge.pipelines.show.marks import Marked, clip, spans
 from trailforge.pipelines.show.parts import (
     Chips,
     Code,
@@ -65,6 +65,12 @@ mark.hop2 {{ background: rgba(214,158,0,.42); }} mark.hop3 {{ background: rgba(1
 .turn .head .is-trained {{ background: rgba({_GREEN},.45); border-radius: 1rem; padding: 0 .5rem; }}
 .text {{ white-space: pre-wrap; overflow-wrap: anywhere; font-size: .92rem; }}
 .turn.folded .text {{ max-height: 14rem; overflow-y: auto; }}
+.turn .tag {{ opacity: .5; font-size: .8rem; }} .said.thought {{ opacity: .82; }}
+.said.query {{ background: rgba({_BLUE},.18); border-radius: 3px; padding: 0 .15rem; }}
+.said.answered {{ background: rgba({_GREEN},.30); border-radius: 3px; padding: 0 .15rem; font-weight: 600; }}
+.turn > summary {{ cursor: pointer; }} .turn > summary::before {{ content: "▸"; }}
+.turn[open] > summary::before {{ content: "▾"; }} .turn[open] > summary .begin {{ display: none; }}
+.turn .begin {{ flex: 1; min-width: 0; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }}
 .papers {{ display: grid; grid-auto-flow: column; grid-auto-columns: minmax(0, 1fr); gap: .7rem; }}
 .paper {{ border: 1px solid rgba({_GREY},.3); border-radius: 6px; padding: .5rem .7rem; min-width: 0; }}
 .paper .title {{ font-weight: 600; line-height: 1.25; overflow-wrap: anywhere; max-height: 3.9em; overflow-y: auto; }}
@@ -96,6 +102,15 @@ mark.hop2 {{ background: rgba(214,158,0,.42); }} mark.hop3 {{ background: rgba(1
 .check .why {{ grid-column: 2 / 4; overflow-wrap: anywhere; }}
 """
 _TAG = re.compile(r"(<[^>]*>)")
+_SAID = {
+    **dict.fromkeys(("think", "reasoning", "reflection"), "thought"),
+    **dict.fromkeys(("search", "query", "tool_call", "plan", "dag"), "query"),
+    **dict.fromkeys(("information", "tool_response", "result", "documents", "observation"), ""),
+    "answer": "answered",
+}
+"""What agents write between which tags, and tools; as classes."""
+_OWN_TAG = re.compile(rf"(&lt;/?(?:{'|'.join(_SAID)})&gt;)")
+_LONGEST_BEGIN = 160
 _ROLES = {"system": "system", "user": "user", "assistant": "agent", "tool": "tool"}
 
 
@@ -187,8 +202,27 @@ def _turn(number: int, message: Message, part: Conversation) -> str:
     classes = " ".join(filter(None, ("turn", "trained" if message.train else "folded", note.kind)))
     word = f"<span>{escape_text(note.text)}</span>" if note.text else ""
     head = f"<b>{number} · {_ROLES[message.role]}</b>{trained}{word}"
-    text = escape_text(message.content)
+    is_prompt = message.role == "system" or (message.role == "user" and number <= 1)
+    gold = [] if is_prompt or message.role == "assistant" else [Marked(kind="gold", answers=(*part.golds,))]
+    text = _colour_tags(mark_spans(message.content, spans(message.content, gold)))
+    if is_prompt:
+        begin = escape_text(" ".join(message.content.split())[:_LONGEST_BEGIN])
+        head = f'<summary class="head">{head}<span class="begin">{begin}</span></summary>'
+        return f'<details class="{classes}">{head}<div class="text">{text}</div></details>'
     return f'<div class="{classes}"><div class="head">{head}</div><div class="text">{text}</div></div>'
+
+
+def _colour_tags(html: str) -> str:
+    """The HTML of a turn with its tags quiet, and what stands between two of them coloured by what it is."""
+    shown: list[str] = []
+    kind = ""
+    for number, piece in enumerate(_OWN_TAG.split(html)):
+        if number % 2:  # text and tags take turns
+            kind = "" if piece.startswith("&lt;/") else _SAID[piece.removeprefix("&lt;").removesuffix("&gt;")]
+            shown.append(f'<span class="tag">{piece}</span>')
+        else:
+            shown.append(f'<span class="said {kind}">{piece}</span>' if kind else piece)
+    return "".join(shown)
 
 
 def _documents(part: DocumentPanes) -> str:

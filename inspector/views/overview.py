@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -14,9 +15,10 @@ from trailforge.curation.decisions import Merged, Stance
 from trailforge.inspector import charts
 from trailforge.inspector.showing import describe, kinds_of, product_of, show_of
 from trailforge.inspector.views.drawing import Canvas, draw
-from trailforge.inspector.views.picking import pick
+from trailforge.inspector.views.picking import list_rows, pick
 from trailforge.inspector.visible_text import escape_text, visible
 from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.search.query import Term
 
 _KINDS = ("origin",)
 """Columns of kinds that any table may have."""
@@ -81,11 +83,7 @@ def _show_rejections(run: OpenRun) -> str | None:
     if not by_reason:
         st.info("Nothing was rejected.")
         return None
-    event = st.plotly_chart(
-        charts.bars(by_reason), config=_CONFIG, key="rejections", on_select="rerun", selection_mode="points"
-    )
-    points = event["selection"]["points"]
-    return points[0]["customdata"] if points else None
+    return _click(charts.bars(by_reason), "rejections")
 
 
 def _show_rejected(run: OpenRun, reason: str) -> None:
@@ -106,7 +104,11 @@ def _show_kinds(run: OpenRun, table: str, kinds: Sequence[str]) -> None:
     columns = [name for name in dict.fromkeys((*reversed(kinds), *_KINDS)) if name in run.table(table).schema.names]
     if not columns:
         return
-    st.subheader("Yield by kind", help="What passed all filters, and what the filters rejected, where that is told.")
+    st.subheader(
+        "Yield by kind",
+        help="What passed all filters, and what the filters rejected, where that is told. A click on a bar lists the "
+        "rows that passed.",
+    )
     counts = run.table(table).counts(columns)
     for place, (name, kept) in zip(st.columns(len(columns)), counts.items(), strict=True):
         with place:
@@ -114,12 +116,14 @@ def _show_kinds(run: OpenRun, table: str, kinds: Sequence[str]) -> None:
             parts: dict[str, tuple[str, Mapping[str, int]]] = {"kept": (charts.KEPT, kept)}
             if 0 < run.size("rejected") <= _MOST_PAYLOADS:
                 parts["rejected"] = (charts.GONE, run.count_rejected(table, name))
-            st.plotly_chart(charts.draw_stacked(parts), config=_CONFIG, key=f"kind.{name}")
+            value = _click(charts.draw_stacked(parts), f"kind.{name}")
+            if isinstance(value, str):
+                list_rows(table, Term(value, name, "="))
 
 
 def _show_numbers(run: OpenRun, table: str, units: Mapping[str, str]) -> None:
     found = {path: unit for path, unit in units.items() if path in run.table(table).numbers()}
-    st.subheader("Distributions")
+    st.subheader("Distributions", help="A click on a bar lists its rows.")
     places = st.columns(3)
     for number, (path, unit) in enumerate(found.items()):
         values = run.table(table).values(path)
@@ -127,7 +131,23 @@ def _show_numbers(run: OpenRun, table: str, units: Mapping[str, str]) -> None:
             if np.isnan(values).all():
                 continue
             st.caption(f"{unit}: median {np.nanmedian(values):.4g}, {np.nanmin(values):.4g} to {np.nanmax(values):.4g}")
-            st.plotly_chart(charts.histogram(values, unit), config=_CONFIG, key=f"number.{path}")
+            clicked = _click(charts.histogram(values, unit), f"number.{path}")
+            if clicked is not None:
+                list_rows(table, *terms_between(path, *clicked))
+
+
+def terms_between(path: str, low: float, end: float, has_end: float) -> tuple[Term, ...]:
+    """The search for the rows of a bar, by what `charts.histogram` tells of it."""
+    if low == end:
+        return (Term(f"{low:.0f}", path, "="),)
+    return Term(repr(low), path, ">="), Term(repr(end), path, "<=" if has_end else "<")
+
+
+def _click(figure: Any, key: str) -> Any:
+    """The chart, and the `customdata` of the bar that a person clicked."""
+    event: Any = st.plotly_chart(figure, config=_CONFIG, key=key, on_select="rerun", selection_mode="points")
+    points = event["selection"]["points"]
+    return points[0]["customdata"] if points else None
 
 
 def _show_origin(run: OpenRun) -> None:

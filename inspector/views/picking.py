@@ -17,16 +17,18 @@ from streamlit.delta_generator import DeltaGenerator
 from trailforge.inspector.showing import more_of, ordered
 from trailforge.inspector.visible_text import visible
 from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.runs.row_search import HELP
 from trailforge.pipelines.runs.table_index import Found
+from trailforge.pipelines.search.alike import can_compare
+from trailforge.pipelines.search.query import HELP, LIKE, Term, add_term, write_search
+from trailforge.pipelines.search.rows import search_on, search_rows
 from trailforge.pipelines.show.parts import ShownTable
-from trailforge.schemas import InvalidInput
+from trailforge.schemas import TrailforgeError
 
 TABLE, ROW, SEARCH = "table", "row", "search"
 """In the page's address: what is shown."""
 ARRIVED = "decide.arrived"
 """In the session: the row that the address asked for has been found; what the address says from then on is our own."""
-_TO = "page.decide"
+_TO, _LIST = "page.decide", "page.list"
 PAGE = 25
 """Rows in the list at a time."""
 _LONGEST_CELL = 160
@@ -57,6 +59,7 @@ def pick(
         table, numbers, lambda number: run.row(table, number) | {name: more[name][number] for name in more}, columns,
         line, find=partial(run.find, table), key=run.key_of(table), height=height,
         meanings=shown.meanings(run) if shown and shown.meanings else {},
+        search=f"{table}.words" if can_compare(run, table) else "",
     )  # fmt: skip
 
 
@@ -71,11 +74,13 @@ def pick_among(
     key: str = "uid",
     height: int = 260,
     meanings: Mapping[str, str] = _NO_MEANINGS,
+    search: str = "",
 ) -> int | None:
     """Let a person choose one of some rows; its number, or None when there is none.
 
     `line`: where the buttons are. `find`: number of the row that an address asks for. `key`: field that names a row.
-    `meanings`: of columns.
+    `meanings`: of columns. `search`: in the session, the name of what is searched for, where rows like the chosen one
+    can be found by it.
     """
     if not numbers:
         st.info("No row matches.")
@@ -91,6 +96,8 @@ def pick_among(
     rows = [row_of(number) for number in numbers[first : first + PAGE]]
     _show_list(table, cells(rows, columns), meanings, first, place, height)
     uid = str(rows[place - first][key])
+    if search:
+        offer_like(search, uid, partial(to_top, table), line)
     show_link(table, uid, line)
     st.query_params[ROW] = uid
     return numbers[place]
@@ -255,20 +262,34 @@ def ask_search(table: str, key: str, on_change: Callable[[], None], place: Any =
     return words
 
 
+def offer_like(key: str, uid: str, then: Callable[[], None], place: Any = st) -> None:
+    """A button that searches for rows like one; `key`: of the search in the session."""
+
+    def look() -> None:
+        st.session_state[key] = write_search([Term(uid, LIKE, ":")])
+        then()
+
+    place.button(
+        "More like this", icon=":material/join_inner:", key=f"{key}.like", on_click=look,
+        help="The rows that are nearest to this one, by the encoder that made the run; without one, by shared words.",
+    )  # fmt: skip
+
+
 def search_table(run: OpenRun, table: str, words: str, place: Any = st) -> Found:
     """What was found so far; where the table is not searched to its end, a button in `place` says so and goes on.
 
     Of a search that cannot be read nothing is found, and a line says why.
     """
     try:
-        found = run.search(table, words)
-    except InvalidInput as error:
-        place.error(error.problem)
+        with st.spinner("Searching …", show_time=True):
+            found = search_rows(run, table, words)
+    except TrailforgeError as error:
+        place.error(getattr(error, "problem", str(error)))
         return Found(rows=(), searched=run.size(table), is_complete=True)
     if not found.is_complete:
         place.button(
             f"Search on: {found.searched:,} of {run.size(table):,} rows so far",
-            key=f"{table}.search_on", on_click=run.search_on, args=(table, words),
+            key=f"{table}.search_on", on_click=search_on, args=(run, table, words),
             help="Rows with this text further on are not shown yet.",
         )  # fmt: skip
     return found
@@ -277,6 +298,22 @@ def search_table(run: OpenRun, table: str, words: str, place: Any = st) -> Found
 def offer(page: Any, tables: Sequence[str]) -> None:
     """To which page the links lead, and for rows of which tables."""
     st.session_state[_TO] = page, frozenset(tables)
+
+
+def offer_list(page: Any, tables: Sequence[str]) -> None:
+    """On which page rows are listed, and of which tables."""
+    st.session_state[_LIST] = page, frozenset(tables)
+
+
+def list_rows(table: str, *terms: Term) -> None:
+    """Go where the rows of a table are listed, with a search for these; nowhere where they are listed on no page."""
+    page, tables = st.session_state.get(_LIST, (None, frozenset()))
+    if table not in tables:
+        return
+    key = f"{table}.words"
+    st.session_state[key] = add_term(st.session_state.get(key, ""), *terms)
+    to_top(table)
+    st.switch_page(page, query_params={TABLE: table, f"{table}.{SEARCH}": st.session_state[key]})
 
 
 def show_link(table: str, uid: str, place: Any = st, *, what: str = "row") -> None:

@@ -239,6 +239,11 @@ class RunConfig(ABC):
         return None
 
     @property
+    def passage_prefix(self) -> str:
+        """What that encoder wants before a passage."""
+        return ""
+
+    @property
     def call_style(self) -> Literal["chat", "completion"]:
         """How the model is asked."""
         return "chat"

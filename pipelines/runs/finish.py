@@ -45,20 +45,26 @@ _HINTS = {
 """What to try against reasons that any data set has."""
 
 
-def finish_run(folder: Path, settings: Settings, dataset: DataSet, *, seconds: float) -> Manifest:
-    """Write card and manifest once all shards are done. Raises `CountMismatch` when the books do not balance."""
+def finish_run(
+    folder: Path, settings: Settings, dataset: DataSet, *, seconds: float, has_card: bool = True
+) -> Manifest:
+    """Write card and manifest once all shards are done. Raises `CountMismatch` when the books do not balance.
+
+    `has_card`: without one nothing is drawn, and the manifest names none.
+    """
     manifest = manifest_of(folder, settings, dataset, seconds=seconds)
     check_balance(manifest.stages)
-    return write_end(folder, manifest, dataset, resolve(dataset.card)(folder, manifest, settings))
+    return write_end(folder, manifest, dataset, resolve(dataset.card)(folder, manifest, settings) if has_card else "")
 
 
 def write_end(folder: Path, manifest: Manifest, dataset: DataSet, card: str) -> Manifest:
-    """Write the card, and then the manifest, which knows it and its figures."""
-    write_text(folder / CARD, card)
+    """Write the card, where there is one, and then the manifest, which knows it and its figures."""
+    if card:
+        write_text(folder / CARD, card)
     known = {entry.path for entry in manifest.files}
     beside = ((path, names) for inner, names in dataset.beside.items() for path in plain_files(folder / inner))
     figures = [path for path, names in beside if re.fullmatch(names, path.name)]
-    entries = (file_entry(folder, path, 0) for path in (folder / CARD, *figures))
+    entries = (file_entry(folder, path, 0) for path in (*([folder / CARD] if card else ()), *figures))
     manifest = replace(manifest, card=tuple(entry for entry in entries if entry.path not in known))
     write_text(folder / MANIFEST, json.dumps(to_dict(manifest), indent=1))
     return manifest

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from trailforge import schemas
 from trailforge.pipelines.datasets import load_dataset, with_roles
-from trailforge.pipelines.runs.table_index import Found, TableIndex, tables_of
+from trailforge.pipelines.runs.table_index import TableIndex, tables_of
 from trailforge.schemas import (
     CountMismatch,
     FileEntry,
@@ -35,8 +35,6 @@ RUN = "run.json"
 MANIFEST = "manifest.json"
 RECORD = b"trailforge.record"
 """In the metadata of a Parquet file: the name of its record in `schemas`."""
-_MOST_FOUND = 1000
-"""Rows that a search comes to before it asks whether to go on."""
 
 
 @dataclass(kw_only=True)
@@ -130,19 +128,6 @@ class OpenRun:
 
         return self.once(("count_rejected", name, column), read)
 
-    def search(self, name: str, words: str) -> Found:
-        """The first rows with a text; see `TableIndex.search`. It may have ended before the table did: `search_on`."""
-        return self.once(("search", name, words), lambda: self.table(name).search(words, count=_MOST_FOUND))
-
-    def search_on(self, name: str, words: str) -> None:
-        """Go on with a search where it ended."""
-        so_far = self.search(name, words)
-        found = self.table(name).search(words, first=so_far.searched, count=_MOST_FOUND)
-        rows = (*so_far.rows, *found.rows)
-        with self._lock:
-            whole = Found(rows=rows, searched=found.searched, is_complete=found.is_complete)
-            self._read["search", name, words] = whole
-
     def once(self, key: tuple[str, ...], read: Callable[[], Any]) -> Any:
         """What `read` gives, read at the first call for a key alone. Nobody waits for what another reads."""
         with self._lock:
@@ -151,6 +136,11 @@ class OpenRun:
         value = read()
         with self._lock:
             return self._read.setdefault(key, value)
+
+    def keep(self, key: tuple[str, ...], value: Any) -> None:
+        """What `once` gives for a key from now on."""
+        with self._lock:
+            self._read[key] = value
 
     def key_of(self, name: str) -> str:
         """Column that names a row: `uid`, else `id`, `document_id` or `question_id`; each table has one of them."""

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
-from trailforge.pipelines.runs.row_search import as_mask, bind_search
+from trailforge.pipelines.search.evaluate import as_mask, bind_search
 from trailforge.schemas import InvalidInput, parse_json
 
 pc: Any = pyarrow.compute
@@ -220,13 +220,15 @@ class TableIndex:
             parts.append((batch if mask is None else batch.filter(mask)).select(list(columns)))
         return pa.Table.from_batches(parts, pa.schema([self.schema.field(name) for name in columns]))
 
-    def search(self, text: str, *, first: int = 0, count: int = 100, seconds: float = 2.0) -> Found:
-        """Rows of which all that `row_search` reads in a text holds.
+    def search(
+        self, text: str, *, first: int = 0, count: int = 100, seconds: float = 2.0, near: Sequence[int] = ()
+    ) -> Found:
+        """Rows of which all that `pipelines.search` reads in a text holds. `near`: as in `bind_search`.
 
         Ends with `count` rows, or once `seconds` have passed; `Found.searched` is then the next call's `first`. Raises
-        `InvalidInput` as `row_search.bind_search`.
+        `InvalidInput` as `bind_search`.
         """
-        wanted = bind_search(text, self.schema, self.numbers(), self.values)
+        wanted = bind_search(text, self.schema, self.numbers(), self.values, near)
         rows: list[int] = []
         until = time.monotonic() + seconds
         for begin, batch in self._batches(wanted.columns, first):

@@ -176,7 +176,7 @@ def sft_row(run: OpenRun, row: SftRow, notes: Mapping[int, StyledText] | None = 
         for message, train in zip(row.messages, row.train, strict=True)
     ]
     tabs = [
-        tab("Conversation", lambda: [Conversation(messages, notes or {})]),
+        tab("Conversation", lambda: [Conversation(messages, notes or {}, golds=(row.answer, *row.answer_aliases))]),
         tab("Reward and provenance", lambda: reward(row)),
     ]
     final = _final_answer(run, row.trajectory_uid)

@@ -91,9 +91,10 @@ class Code(Part):
 
 @dataclass(frozen=True, slots=True)
 class Conversation(Part):
-    """Turns as a trainer sees them."""
+    """Turns as a trainer sees them; the gold answers are marked in what was found."""
 
     messages: Sequence[Message]
+    golds: Sequence[str] = field(default=(), kw_only=True)
     notes: Mapping[int, StyledText] = field(default_factory=dict)
     """By number of a turn: a word on it, and its kind."""
     first: int = 0

@@ -62,7 +62,8 @@ def test_two_evaluations_are_made_added_to_and_compared(url: str, questions: Pat
     )
     assert not out.exists()
     common = ("evaluate", questions, *served, "--out", out, "--limit", 4, "--top-k", 2)
-    run(*common, *CELL, "--prices", "1,2")
+    told = run(*common, *CELL, "--prices", "1,2")
+    assert "react over bm25" in told and told.index("contain-EM") < told.index("report.md")  # it ends with its table
     paid = stats(url)["calls"]
     run(*common, *CELL)
     assert stats(url)["calls"] == paid

@@ -160,9 +160,11 @@ def test_what_is_said_goes_over_the_presets_retrieval() -> None:
 
 
 def test_help_has_examples() -> None:
-    """Of each command."""
+    """Of each command, and each names the preset that runs on any machine."""
     for command in ("sft", "rl"):
-        assert "trailforge train" in run("train", command, "--help")
+        told = run("train", command, "--help")
+        assert "trailforge train" in told and "abstention and demo (ours)" in " ".join(told.replace("│", " ").split())
+    assert "train sft sets/demo --preset demo" in run("train", "sft", "--help")
 
 
 def test_what_is_searched(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from tests.support.evaluations import evaluation, play_cell, whole_folder, write_folder
 from trailforge.evaluation.report import describe_table, draw_plots, write_report
-from trailforge.evaluation.table import TableRow, make_table, read_table
+from trailforge.evaluation.table import TableRow, make_table, read_table, tell_malformed
+from trailforge.inspector.terminal import show_evaluation
 from trailforge.schemas import InvalidInput, read_parquet
 
 PLOTS = ("accuracy_by_online_cost", "accuracy_by_offline_cost", "accuracy_by_recall")
@@ -103,3 +104,20 @@ def test_questions_of_an_own_file_are_of_no_data_set(tmp_path: Path, dataset: st
     folder = write_folder(tmp_path / "own", evaluation(dataset=dataset, questions="q.jsonl"), cells)
     write_report(folder)
     assert says in (folder / "report.md").read_text()
+
+
+def test_a_cell_whose_episodes_are_mostly_malformed_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fine = play_cell("search_o1", "dense")
+    bad = [replace(each, stop="malformed", answer="") for each in play_cell("single_shot", "dense")[:21]]
+    table = make_table(evaluation(), [*fine, *bad, *play_cell("single_shot", "dense")[21:]])
+    (told,) = tell_malformed(table.rows)
+    assert told.startswith("single_shot over dense (m): 21 of 40 episodes are malformed") and told in describe_table(
+        table
+    )
+    half = [*bad[:20], *play_cell("single_shot", "dense")[20:]]
+    assert tell_malformed(make_table(evaluation(), [*fine, *half]).rows) == []
+    grid = {("single_shot", "dense"): [*bad, *play_cell("single_shot", "dense")[21:]]}
+    show_evaluation(write_folder(tmp_path / "ev", evaluation(seeds=(0, 1)), grid))
+    assert "21 of 40 episodes are malformed" in " ".join(capsys.readouterr().out.split())

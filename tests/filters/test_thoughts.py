@@ -58,6 +58,7 @@ def test_what_a_strong_model_writes_passes(name: str) -> None:
         ("director", 2, "claim", "Fritz Lang: he is described as its director in the four words that follow."),
         ("director", 1, "plan", "I split it into three parts and take the third part last, of four passages."),
         ("director", 1, "plan", "I need three things: the film, its director, and where he was born."),
+        ("director", 2, "claim", "Older or newer, it is one film. Newest of them or not, Fritz Lang made it."),
         ("networks", 3, "claim", "Apart from ABC and NBC, only CBS is left of the three."),
     ],
 )  # fmt: skip
@@ -72,6 +73,8 @@ def test_ordinary_wordings_pass(name: str, turn: int, field: str, text: str) -> 
         ("director", 1, "plan", "The director was born in Wien, I guess.", "'Wien' stands in nothing"),
         ("director", 1, "next", "Boston is where I would begin.", "'Boston' stands in nothing"),
         ("director", 2, "claim", "Fritz Lang made it together with Thea von Harbou.", "'Thea' stands in nothing"),
+        ("director", 2, "claim", "Greater Boston saw it. Fritz Lang directed it.", "'Greater' stands in nothing"),
+        ("director", 2, "claim", "Foster is another one. Fritz Lang directed it.", "'Foster' stands in nothing"),
         ("director", 2, "claim", "Fritz Lang directed it in 1926.", "the number 1926"),
         ("director", 2, "claim", "Fritz Lang directed it. He was 37 by then.", "the number 37"),
         ("director", 2, "next", "Fritz Lang was born in Vienna, I look that up.", "'Vienna'"),

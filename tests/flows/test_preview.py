@@ -46,11 +46,13 @@ def test_rows_are_shown_and_the_run_pays_for_no_reply_again(request_of_run: RunR
 
     def show(manifest: Manifest, folder: Path) -> None:
         seen.append(len(list((folder / "mcts_trajectories").glob("*.parquet"))))
+        assert manifest.card == () and not (folder / "README.md").exists()  # nobody reads it: it is not made
 
     preview(request_of_run, execute, show)
     assert seen == [1] and left_in(request_of_run.out) == ["ledger", "ledger/calls.sqlite"]
     before = stats(url)
-    assert execute(request_of_run).calls > 0
+    made = execute(request_of_run)
+    assert made.calls > 0 and [each.path for each in made.card if each.path.endswith(".md")] == ["README.md"]
     assert stats(url)["calls"] == before["calls"] > 0
 
 

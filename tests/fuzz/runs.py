@@ -17,7 +17,8 @@ from trailforge.inference.wire import pack, unpack
 from trailforge.pipelines.engine.shards import Receipt, Shard, load_receipt
 from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.pipelines.runs.intake import read_settings
-from trailforge.pipelines.runs.row_search import bind_search, parse_search, quote, texts_of
+from trailforge.pipelines.search.evaluate import bind_search
+from trailforge.pipelines.search.query import parse_search, quote, texts_of, write_search
 from trailforge.schemas import FileEntry, InvalidInput, Manifest, OutputError, to_dict, version_of
 
 _TOKENS = (
@@ -64,9 +65,9 @@ _NUMBERS = {"num_hops": np.array([2, np.nan]), "reward.total": np.array([1.0, np
 def _row_search(case: bytes, _: Path) -> None:
     """A search that can be read is made, and what is marked in rows is what it looks for; quoted, a text is itself."""
     text = text_of(case)
-    plain = text.replace('"', "")
-    assert texts_of(quote(plain)) in ([plain], [])
+    assert texts_of(quote(text)) in ([text], [])
     terms = parse_search(text)
+    assert parse_search(write_search(terms)) == terms
     found = bind_search(text, _ROWS.schema, tuple(_NUMBERS), _NUMBERS.__getitem__).rows(0, _ROWS)
     assert found in ([], [0], [1], [0, 1]) and set(texts_of(text)) <= {term.value for term in terms}
 

@@ -6,11 +6,15 @@ import re
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from trailforge.inspector.charts import bars, dot, draw_stacked, funnel, histogram, point_map
+from trailforge.inspector.views.overview import terms_between
+from trailforge.pipelines.search.evaluate import bind_search
+from trailforge.pipelines.search.query import write_search
 from trailforge.pipelines.show.parts import Diagram, DiagramEdge, DiagramNode, MapPoint
 from trailforge.schemas import Count, StageCount
 
@@ -52,6 +56,16 @@ def test_parts_of_a_bar_are_counted_by_name() -> None:
 def test_every_value_is_in_one_bar(values: np.ndarray, missing: int) -> None:
     (bar,) = traces(histogram(np.append(values, [np.nan] * missing), "tokens"))
     assert sum(bar.y) == len(values)
+
+
+@given(arrays.arrays(np.float64, st.integers(1, 50), elements=st.floats(-1e6, 1e6)))
+def test_the_search_of_a_bar_finds_its_rows(values: np.ndarray) -> None:
+    (bar,) = traces(histogram(values, "tokens"))
+    schema = pa.schema([("n", pa.float64())])
+    batch = pa.RecordBatch.from_arrays([pa.array(values)], schema=schema)
+    for between, count in zip(bar.customdata, bar.y, strict=True):
+        search = write_search(terms_between("n", *between))
+        assert len(bind_search(search, schema, ["n"], lambda _: values).rows(0, batch)) == count
 
 
 def test_few_whole_numbers_get_a_bar_each() -> None:

@@ -16,8 +16,9 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -53,6 +54,7 @@ def trainer_arguments(config: TrainerConfig, out: Path, accumulated: int, *, max
     """Keyword arguments of a trainer's configuration. Raises `InvalidInput` for a log without its package."""
     import torch
 
+    silence_trl()
     if config.liger and importlib.util.find_spec("liger_kernel") is None:
         raise InvalidInput("the package liger-kernel is not installed; install it, or leave liger out", field="liger")
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(out / "logs")  # the trainer has no argument for it
@@ -70,7 +72,7 @@ def trainer_arguments(config: TrainerConfig, out: Path, accumulated: int, *, max
         "max_grad_norm": config.max_grad_norm,
         "bf16": config.precision == "bfloat16" and has_gpu and torch.cuda.is_bf16_supported(),
         "use_cpu": not has_gpu,
-        "gradient_checkpointing": config.gradient_checkpointing,
+        _checkpointing(): config.gradient_checkpointing,
         "use_liger_kernel": config.liger,
         "ddp_find_unused_parameters": False,  # every weight takes part in every step
         "seed": config.seed,
@@ -82,6 +84,20 @@ def trainer_arguments(config: TrainerConfig, out: Path, accumulated: int, *, max
         "report_to": _reports(config.logging),
         "disable_tqdm": not is_main_process(),
     }
+
+
+def silence_trl() -> None:
+    """Say nothing of names that TRL uses and transformers has given up: whoever trains can mend neither."""
+    of_trl = r"`(is_)?gradient_checkpointing(_enable|_disable|_kwargs)?` is deprecated|`use_liger_kernel=True` is depre"
+    warnings.filterwarnings("ignore", of_trl, FutureWarning)
+
+
+def _checkpointing() -> str:
+    """What transformers calls it: the new name where it has one, for it warns of the old one."""
+    from transformers import TrainingArguments
+
+    known = {each.name for each in fields(TrainingArguments)}
+    return "activation_checkpointing" if "activation_checkpointing" in known else "gradient_checkpointing"
 
 
 def deciding(config: TrainerConfig) -> dict[str, Any]:

@@ -10,7 +10,8 @@ import pytest
 
 from tests.support.rows import trajectory
 from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.schemas import RejectedRow, to_dict, write_parquet
+from trailforge.pipelines.show.parts import Conversation
+from trailforge.schemas import Message, RejectedRow, to_dict, write_parquet
 
 pytest.importorskip("streamlit")
 from streamlit.testing.v1 import AppTest
@@ -77,3 +78,23 @@ def test_what_is_searched_for_is_marked_in_the_text_alone(html: str, sought: lis
     from trailforge.inspector.views.html import mark_found
 
     assert mark_found(html, sought).replace('<mark class="found">', "[").replace("</mark>", "]") == shown
+
+
+def test_a_conversation_begins_with_what_the_agent_did() -> None:
+    """Prompts are folded, tags are quiet, what is searched and answered is coloured, gold answers found are marked."""
+    from trailforge.inspector.views.html import html_of
+
+    said = [
+        Message(role="system", content="Search with <search>.", train=False),
+        Message(role="user", content="Where is Bob of Paris?", train=False),
+        Message(role="assistant", content="<think>Hm. Paris?</think><search>Bob & co</search>", train=True),
+        Message(role="tool", content="<tool_response>\nBob lives in Paris.\n</tool_response>", train=False),
+        Message(role="assistant", content="<answer>Paris</answer> <b>so", train=True),
+    ]
+    system, user, search, found, answer = html_of(Conversation(said, golds=("paris",))).split('class="turn ')[1:]
+    assert all(each.count("<summary") == 1 and "</details>" in each for each in (system, user))
+    assert not any("<details" in each.rpartition("</div>")[0] for each in (search, found, answer))
+    assert '<span class="said thought">Hm. Paris?</span>' in search
+    assert '<span class="said query">Bob &amp; co</span>' in search
+    assert 'lives in <mark class="gold">Paris</mark>' in found and "<mark" not in user + search + answer
+    assert '<span class="said answered">Paris</span>' in answer and answer.rstrip("</div>").endswith(" &lt;b&gt;so")

@@ -11,8 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.pipelines.runs.row_search import parse_search, quote, texts_of
 from trailforge.pipelines.runs.table_index import TableIndex
+from trailforge.pipelines.search.query import (
+    COMPARISONS,
+    LIKE,
+    Term,
+    add_term,
+    like_of,
+    parse_search,
+    quote,
+    texts_of,
+    write_search,
+)
 from trailforge.schemas import InvalidInput
 
 ROWS: list[dict[str, Any]] = [
@@ -74,6 +84,13 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> TableIndex:
         ("kind:correct", "a c"),
         ("-kind:correct", "b:1"),
         ("kind:corr -tags:geo", "c"),
+        ("kind=correct", "a c"),
+        ("kind=corr", ""),
+        ("kind!=Correct", "b:1"),
+        ("-kind!=correct", "a c"),
+        ("tags=easy", "a"),
+        ("is_bridge=true", "a"),
+        ('"says ""Hi"""', ""),
         ("turns.text:danube", "a"),
         ("text:danube", "a"),
         ('turns:"flows there"', "a"),
@@ -111,11 +128,16 @@ def test_a_search_finds_the_rows_of_which_all_of_it_holds(table: TableIndex, sea
         ('"flows through', "has no second one"),
         ("kind:", "what is kind: to be"),
         ("hops>", "what is hops> to be"),
+        ("hops=three", "'three' is no number"),
         ("hops>three", 'no number; to search for the text itself, write "hops>three"'),
         ("kinds:correct", 'no field kinds here; there is kind.* write "kinds:correct"'),
         ("uids<3", "no number uids here"),
         ("rewrd<1", "there is reward"),
         ("kind<3", "no number kind here"),
+        ('"""', "has no second one"),
+        ("like:", "what is like: to be"),
+        ("-like:a", "leave the minus out"),
+        ("like:a like:b", "leave one `like:` out"),
         ("b:1", "no field b here"),
         ("vienna\udcff", "holds bytes that are no UTF-8"),
     ],
@@ -134,7 +156,7 @@ def test_a_name_of_several_fields_is_asked_back(tmp_path: Path) -> None:
         TableIndex(tmp_path, "rows").search("score>1")
 
 
-@given(st.text().filter(lambda text: '"' not in text and text.strip()))
+@given(st.text(min_size=1))
 def test_a_quoted_text_is_one_condition(text: str) -> None:
     (term,) = parse_search(quote(text))
     assert (term.value, term.name, term.is_negated) == (text, "", False)
@@ -151,3 +173,34 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 def test_what_is_marked_is_what_the_row_has_to_show() -> None:
     assert texts_of('river "flows through" -danube kind:correct reward<0.5') == ["river", "flows through", "correct"]
+
+
+WORDS = st.text(min_size=1)
+FIELDS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]{0,8}", fullmatch=True).filter(lambda name: name != LIKE)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False).map(str)
+TERMS = st.one_of(
+    st.builds(Term, WORDS, is_negated=st.booleans()),
+    st.builds(Term, WORDS, FIELDS, st.sampled_from((":", "=", "!=")), st.booleans()),
+    st.builds(Term, NUMBERS, FIELDS, st.sampled_from(COMPARISONS), st.booleans()),
+)
+
+
+@given(st.lists(TERMS, min_size=1, max_size=5, unique=True), st.none() | WORDS)
+def test_what_is_written_is_read_as_the_same_conditions(terms: list[Term], uid: str | None) -> None:
+    whole = terms if uid is None else [*terms, Term(uid, LIKE, ":")]
+    text = write_search(whole)
+    assert parse_search(text) == whole and write_search(parse_search(text)) == text
+    assert like_of(text) == (uid or "")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "hops>=2 hops<3"),
+        ("river", "river hops>=2 hops<3"),
+        ("hops>=1 -danube hops<2", "-danube hops>=2 hops<3"),
+        ('"never ended', "hops>=2 hops<3"),
+    ],
+)
+def test_a_new_condition_takes_the_place_of_those_on_its_field(before: str, after: str) -> None:
+    assert add_term(before, Term("2", "hops", ">="), Term("3", "hops", "<")) == after

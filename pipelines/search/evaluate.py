@@ -1,12 +1,8 @@
-"""What a person types to find rows: words, `field:value`, `reward<0.5`, "an exact phrase", - before what must not be.
-
-All of it has to hold of a row. Upper and lower case are alike.
-"""
+"""A search over the columns of a table: which rows of a batch all its conditions hold of."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -15,20 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from trailforge.pipelines.search.query import COMPARISONS, FIELD, Term, hint_quotes, parse_search, read_number
 from trailforge.schemas import InvalidInput
 
 pc: Any = pyarrow.compute
 """Its functions are made at import, so type checkers know none of them."""
-HELP = (
-    'All words have to be in the row; `"two words"` in this order; `-word` must not be. `reason:near` searches one '
-    "field; `reward<0.5`, `hops>=3`, `seed=7` compare a number."
-)
-_FIELD = "search"
-_TERM = re.compile(
-    r'(?P<minus>-(?=\S))?(?:(?P<name>[A-Za-z_][\w.]*)(?P<by>:(?!//)|<=|>=|!=|<|>|=))?(?P<value>"[^"]*"?|\S*)\s*'
-)
-_HALF = re.compile(r"[\ud800-\udfff]")
-"""What the command line makes of bytes that are no text, and a form of half an emoji; Arrow takes neither."""
 _COMPARE: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
     "<": np.less,
     "<=": np.less_equal,
@@ -37,6 +24,10 @@ _COMPARE: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
     "=": np.equal,
     "!=": np.not_equal,
 }
+Mask = Callable[[int, pa.RecordBatch], np.ndarray]
+"""Of each row of a batch, whose first row has this number, whether a condition holds."""
+_WHOLE = ("=", "!=")
+"""Signs that compare all that a field of text says."""
 _PARTS = ("total",)
 """Of a record of numbers, the one that is meant where only the record is named."""
 _COUNTS = ("num_", "n_")
@@ -45,81 +36,11 @@ _TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
-    """One condition of a search."""
-
-    value: str
-    name: str = ""
-    """The field that it is about; empty: any text."""
-    by: str = ""
-    """`:` or a comparison, where a field is named."""
-    is_negated: bool = False
-
-
-def quote(text: str) -> str:
-    """A search for exactly this text."""
-    return f'"{text}"'
-
-
-def parse_search(text: str) -> list[Term]:
-    """The conditions of a search in the order in which they were typed, each once.
-
-    Raises `InvalidInput` for an empty search, what is no text, a quotation mark without its second one, a field without
-    a value, and a comparison with what is no number.
-    """
-    terms, at = [], 0
-    text = text.strip()
-    if _HALF.search(text):
-        raise InvalidInput("holds bytes that are no UTF-8, or half a surrogate pair: no row has them", field=_FIELD)
-    while at < len(text):
-        match = _TERM.match(text, at)
-        if match is None or match.end() == at:  # cannot be: the value takes anything
-            raise InvalidInput(f"cannot be read from {text[at:]!r} on", field=_FIELD)
-        terms.append(_read_term(match))
-        at = match.end()
-    if not any(term.value for term in terms):
-        raise InvalidInput("nothing to search for", field=_FIELD)
-    return list(dict.fromkeys(terms))
-
-
-def _read_term(match: re.Match[str]) -> Term:
-    name, by, value = match["name"] or "", match["by"] or "", match["value"]
-    if value.startswith('"'):
-        if len(value) < 2 or not value.endswith('"'):
-            raise InvalidInput(f"the quotation mark of {value} has no second one", field=_FIELD)
-        value = value[1:-1]
-    if name and not value:
-        raise InvalidInput(f"what is {name}{by} to be? say a value behind it", field=_FIELD)
-    if by in _COMPARE:
-        _read_number(name, by, value)
-    return Term(value, name, by, bool(match["minus"]))
-
-
-def _read_number(name: str, by: str, value: str) -> float:
-    try:
-        return float(value.replace(",", ""))
-    except ValueError:
-        whole = f"{name}{by}{value}"
-        raise InvalidInput(
-            f'{value!r} is no number; to search for the text itself, write "{whole}"', field=_FIELD
-        ) from None
-
-
-def texts_of(text: str) -> list[str]:
-    """What a search wants to see in a row: to be marked where it stands. Empty for a search that cannot be read."""
-    try:
-        terms = parse_search(text)
-    except InvalidInput:
-        return []
-    return [term.value for term in terms if term.by in ("", ":") and not term.is_negated and term.value]
-
-
-@dataclass(frozen=True, slots=True)
 class RowSearch:
     """Conditions, bound to a table: which columns they read, and which rows of a batch they hold of."""
 
     columns: tuple[str, ...]
-    masks: tuple[Callable[[int, pa.RecordBatch], np.ndarray], ...]
+    masks: tuple[Mask, ...]
 
     def rows(self, first: int, batch: pa.RecordBatch) -> list[int]:
         """Places in a batch, whose first row has the number `first`, of the rows of which all conditions hold."""
@@ -129,36 +50,46 @@ class RowSearch:
         return np.flatnonzero(holds).tolist()
 
 
-def bind_search(text: str, schema: pa.Schema, numbers: Sequence[str], values: Callable[[str], np.ndarray]) -> RowSearch:
+def bind_search(
+    text: str, schema: pa.Schema, numbers: Sequence[str], values: Callable[[str], np.ndarray],
+    near: Collection[int] = (),
+) -> RowSearch:  # fmt: skip
     """A search of a table with this schema.
 
-    `numbers`: the paths of its numbers; `values`: a number of each row, by its path. Raises `InvalidInput` as
-    `parse_search`, and for a field that the table has not, or several of.
+    `numbers`: the paths of its numbers; `values`: a number of each row, by its path; `near`: the rows that are like the
+    one which the search names. Raises `InvalidInput` as `parse_search`, for a field that the table has not, or several
+    of, and where a number is compared with what is none.
     """
     anywhere = tuple(name for name in schema.names if _has_text(schema.field(name).type))
     columns: dict[str, None] = {}
-    masks: list[Callable[[int, pa.RecordBatch], np.ndarray]] = []
+    masks: list[Mask] = []
     for term in parse_search(text):
+        if term.is_like:
+            masks.append(_among(np.fromiter(near, np.int64, len(near))))
+            continue
         if not term.name:
             columns |= dict.fromkeys(anywhere)
-            masks.append(_negate(term, _anywhere(term.value, anywhere)))
+            masks.append(_negate(term.is_negated, _anywhere(term.value, anywhere)))
             continue
         path = _find_path(term, schema, numbers)
         if path in numbers:
-            masks.append(_negate(term, _by_number(term, values(path))))
+            masks.append(_negate(term.is_negated, _by_number(term, values(path))))
         else:
             columns[path.partition(".")[0]] = None
-            masks.append(_negate(term, _by_field(term.value, path)))
+            mask = _by_field(term.value, path, is_whole=term.by in _WHOLE)
+            masks.append(_negate(term.is_negated != (term.by == "!="), mask))
     return RowSearch(tuple(columns) or (schema.names[0],), tuple(masks))
 
 
-def _negate(
-    term: Term, mask: Callable[[int, pa.RecordBatch], np.ndarray]
-) -> Callable[[int, pa.RecordBatch], np.ndarray]:
-    return (lambda first, batch: ~mask(first, batch)) if term.is_negated else mask
+def _negate(is_negated: bool, mask: Mask) -> Mask:
+    return (lambda first, batch: ~mask(first, batch)) if is_negated else mask
 
 
-def _anywhere(text: str, names: Sequence[str]) -> Callable[[int, pa.RecordBatch], np.ndarray]:
+def _among(numbers: np.ndarray) -> Mask:
+    return lambda first, batch: np.isin(np.arange(first, first + batch.num_rows), numbers)
+
+
+def _anywhere(text: str, names: Sequence[str]) -> Mask:
     def mask(first: int, batch: pa.RecordBatch) -> np.ndarray:
         holds = np.zeros(batch.num_rows, bool)
         for name in names:
@@ -168,21 +99,22 @@ def _anywhere(text: str, names: Sequence[str]) -> Callable[[int, pa.RecordBatch]
     return mask
 
 
-def _by_field(text: str, path: str) -> Callable[[int, pa.RecordBatch], np.ndarray]:
+def _by_field(text: str, path: str, *, is_whole: bool) -> Mask:
     name, *parts = path.split(".")
-    return lambda first, batch: _has(batch.column(name), parts, text)
+    return lambda first, batch: _has(batch.column(name), parts, text, is_whole=is_whole)
 
 
-def _by_number(term: Term, known: np.ndarray) -> Callable[[int, pa.RecordBatch], np.ndarray]:
+def _by_number(term: Term, known: np.ndarray) -> Mask:
     """Rows without the number are in no relation to it."""
     by = "=" if term.by == ":" else term.by
-    holds = _COMPARE[by](known, _read_number(term.name, by, term.value)) & ~np.isnan(known)
+    holds = _COMPARE[by](known, read_number(term)) & ~np.isnan(known)
     return lambda first, batch: holds[first : first + batch.num_rows]
 
 
 def _find_path(term: Term, schema: pa.Schema, numbers: Sequence[str]) -> str:
     """The path of the field that is meant: by its name, its last part, or that of a count without what is before."""
-    texts = [] if term.by in _COMPARE else [path for path, kind in _paths(schema) if _is_read(kind)]
+    is_order = term.by in COMPARISONS and term.by not in _WHOLE
+    texts = [] if is_order else [path for path, kind in _paths(schema) if _is_read(kind)]
     known = [*texts, *numbers]
     tails = [path for path in known if path.rpartition(".")[2] == term.name]
     for found in (
@@ -194,14 +126,13 @@ def _find_path(term: Term, schema: pa.Schema, numbers: Sequence[str]) -> str:
         if len(set(found)) == 1:
             return found[0]
         if found:
-            raise InvalidInput(f"{term.name} may be {' or '.join(sorted(set(found)))}: write one of them", field=_FIELD)
-    what = "number" if term.by in _COMPARE else "field"
+            raise InvalidInput(f"{term.name} may be {' or '.join(sorted(set(found)))}: write one of them", field=FIELD)
+    what = "number" if is_order else "field"
     names = {part for path in known for part in (path, path.partition(".")[0], path.rpartition(".")[2])}
     near = get_close_matches(term.name, sorted(names), n=3) or sorted(path for path in known if "." not in path)[:8]
     raise InvalidInput(
-        f"no {what} {term.name} here; there is {', '.join(near) or 'none'}. To search for the text itself, write "
-        f'"{term.name}{term.by}{term.value}"',
-        field=_FIELD,
+        f"no {what} {term.name} here; there is {', '.join(near) or 'none'}; {hint_quotes(term)}",
+        field=FIELD,
     )
 
 
@@ -234,8 +165,11 @@ def _has_text(kind: pa.DataType) -> bool:
     return bool(_texts_within(kind)) if pa.types.is_struct(kind) else pa.types.is_string(kind)
 
 
-def _has(array: pa.Array, parts: Sequence[str], text: str) -> np.ndarray:
-    """Rows that have a text in a column, or in a part of it, however deep; of a part that is yes or no, this word."""
+def _has(array: pa.Array, parts: Sequence[str], text: str, *, is_whole: bool = False) -> np.ndarray:
+    """Rows that have a text in a column, or in a part of it, however deep; of a part that is yes or no, this word.
+
+    `is_whole`: the text has to be all that is there.
+    """
     found = np.zeros(len(array), bool)
 
     def look(array: pa.Array, parts: Sequence[str], row_of: Callable[[np.ndarray], np.ndarray]) -> None:
@@ -246,7 +180,10 @@ def _has(array: pa.Array, parts: Sequence[str], text: str) -> np.ndarray:
             for name in [parts[0]] if parts else _texts_within(array.type):
                 look(pc.struct_field(array, name), parts[1:], row_of)
         elif pa.types.is_string(array.type):
-            mask = pc.match_substring(array, text, ignore_case=True)
+            if is_whole:
+                mask = pc.equal(pc.utf8_lower(array), text.lower())
+            else:
+                mask = pc.match_substring(array, text, ignore_case=True)
             found[row_of(np.flatnonzero(as_mask(mask)))] = True
         elif pa.types.is_boolean(array.type) and text.lower() in _TRUTHS:
             found[row_of(np.flatnonzero(as_mask(pc.equal(array, _TRUTHS[text.lower()]))))] = True

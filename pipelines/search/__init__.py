@@ -1,0 +1,1 @@
+"""Finding rows of a run's tables by what a person types."""
