@@ -232,7 +232,7 @@ async def test_an_edited_run_of_a_strong_model(data_dir: Path) -> None:
     documents = read_abstracts(data_dir) | read_news(data_dir)
     model = StrongModel(recording["questions"], what_is_asked)
     config = production_config()
-    config = replace(config, writer=replace(config.writer, mends=0))
+    config = replace(config, writer=replace(config.writer, questions_per_bundle=3, mends=0))
     results = await questions_by(model, recording, documents, config)
     assert model.check_all_used() == {"write": 26, "review": 19, "closed_book": 12, "read": 25, "grade": 2}
     accepted, rejected = rows_of(results, "candidates"), rows_of(results, "rejected")
