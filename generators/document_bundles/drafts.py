@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from trailforge.generators.document_bundles.bundling.figures import ToldFigures, choices, comparisons
+from trailforge.generators.document_bundles.bundling.joints import ToldNames, joints
 from trailforge.generators.document_bundles.search_thoughts import join_phrases
 from trailforge.inference.structured import object_schema
 from trailforge.protocols.nl_dag import SearchPlan, render
@@ -31,10 +31,9 @@ TOOLS: dict[SourceKind, str] = {"news": "News", "academic": "Academic", "general
 TYPES = ("factual", "single_choice", "causal", "multiple_choice")
 _MOST = {"hops": 6, "needs": 5, "options": 7, "correct": 5, "aliases": 6, "key_facts": 4}
 """Items of a list. A model that repeats itself fills any list that has no end."""
-_MOST_NAMES, _MOST_FIGURES = 5, 4
-_MOST_FOUND = 2
-"""Kinds of figures of a pair, to choose among from either side, or to compare."""
-_MOST_LINES = 12
+_MOST_NAMES, _MOST_JOINTS = 5, 6
+_LONGEST_TOLD = 260
+"""Characters of a sentence that a joint shows."""
 _LETTERED = re.compile(r"\s*\(?([A-Ha-h])[.):]\s+")
 
 
@@ -65,44 +64,33 @@ def describe_sources(documents: Sequence[SourceDocument]) -> str:
 
 
 def render_quotes(row: BundleQuestion, documents: Sequence[SourceDocument]) -> str:
-    """The evidence of each hop, with the number of its document."""
-    numbers = {document.id: number for number, document in enumerate(documents, start=1)}
-    return "\n".join(f"- [{numbers[hop.document_id]}] {hop.evidence}" for hop in row.hops)
+    """The evidence of each hop, with the number of its document; of a document that is not there, as the draft says."""
+    numbers = {document.id: str(number) for number, document in enumerate(documents, start=1)}
+    return "\n".join(f"- [{numbers.get(hop.document_id, hop.document_id)}] {hop.evidence}" for hop in row.hops)
 
 
 def describe_finds(bundle: Bundle, documents: Sequence[SourceDocument], longest: int) -> str:
     """What a rule finds that may join two documents, for the writer to look at first; empty where it finds nothing.
 
-    Of each two the names that both have, figures of which a name of both picks one out, and figures that both have
-    beside one name. The pairs of which most is found come first.
+    Of each two the names that both have; then names of which either one of two tells what the other does not, with a
+    sentence of each. No sentence stands twice.
     """
     numbers = {document.id: number for number, document in enumerate(documents, start=1)}
-    figures = {each.id: ToldFigures.of(each.title, shown_text(each, longest)) for each in documents}
-    found = [
-        list(
-            _finds((numbers[link.first], numbers[link.second]), (figures[link.first], figures[link.second]), link.names)
-        )
-        for link in bundle.links
-        if link.names
+    told = {each.id: ToldNames.of(each.title, shown_text(each, longest)) for each in documents}
+    linked = [link for link in bundle.links if link.names]
+    found = [(joint, link) for link in linked for joint in joints(told[link.first], told[link.second], link.names)]
+    lines = [
+        f"[{numbers[link.first]}] and [{numbers[link.second]}] both name {join_phrases(link.names[:_MOST_NAMES])}."
+        for link in linked
     ]
-    lines = [line for pair in sorted(found, key=len, reverse=True) for line in pair][:_MOST_LINES]
+    seen: set[str] = set()
+    for joint, link in sorted(found, key=lambda each: -each[0].weight):
+        if len(seen) < 2 * _MOST_JOINTS and seen.isdisjoint((joint.first, joint.second)):
+            seen |= {joint.first, joint.second}
+            sides = ((numbers[link.first], joint.first), (numbers[link.second], joint.second))
+            said = (f"[{number}] {cut_text(text, _LONGEST_TOLD)}" for number, text in sides)
+            lines.append(f"Of {joint.name}: {' '.join(said)}")
     return "".join(f"- {line}\n" for line in lines)
-
-
-def _finds(numbers: tuple[int, int], figures: tuple[ToldFigures, ToldFigures], names: Sequence[str]) -> Iterator[str]:
-    one, other = numbers
-    yield f"[{one}] and [{other}] both name {join_phrases(names[:_MOST_NAMES])}."
-    for first, second in ((0, 1), (1, 0)):
-        kinds = {choice.kind: choice for choice in reversed(choices(figures[first], figures[second], names))}
-        for choice in list(kinds.values())[-_MOST_FOUND:]:
-            yield (
-                f"[{numbers[second]}] has several {choice.kind}: {choice.figure} beside {choice.name}, which "
-                f"[{numbers[first]}] names, too; elsewhere {join_phrases(choice.others[:_MOST_FIGURES])}."
-            )
-    both = {each.kind: each for each in reversed(comparisons(*figures, names))}
-    for each in list(both.values())[-_MOST_FOUND:]:
-        sides = (join_phrases(side[:_MOST_FIGURES]) for side in (each.first, each.second))
-        yield f"Both have {each.kind} beside {each.name}: {next(sides)} in [{one}], {next(sides)} in [{other}]."
 
 
 def reply_schema(count: int, *, is_bounded: bool = True) -> dict[str, Any]:

@@ -69,10 +69,22 @@ _KINDS = {
     "multiple_choice": "several options are right",
 }
 MEND = "mend_question"
-MENDABLE = ("poor_question", "fewer_documents_suffice", "unsupported_quote")
-"""Reasons that say how another question over the same documents would be better."""
+_SLIPS = {
+    "unsupported_quote": "A quote is not there",
+    "answer_in_question": "It gives its answer away",
+    "bad_options": "Its answer or options have not the form that is asked for",
+    "no_key_facts": "Its key facts will not do",
+    "calculated": "Its answer is calculated",
+    "named_by_score": "It names a thing by a figure",
+    "single_source": "It rests on one source",
+    "not_answerable": "A reader of all documents that it quotes has another answer",
+}
+MENDABLE = ("poor_question", "fewer_documents_suffice", *_SLIPS)
+"""Reasons that say how another question over the same documents would be better. What is known is known: a question
+that is answered from memory is left."""
 _NO_VERDICT = "no verdict"
-_FINDS = "What a rule found in them; it knows words alone, and much of it leads nowhere\n"
+_FINDS = "What a rule found in them, by words alone: what both name, and what only one of them tells of it\n"
+_FURTHER = "Up to {{count}} are wanted, the best one first; each further one rests on other facts. "
 MODEL_PROMPTS = ("bundle_questions", MEND, REVIEW, "read_documents", "answer_from_memory")
 STEP_PROMPTS = ("embedded_kind", "embedded_answer", "embedded_closed_book")
 """Of plug-ins that write by small steps."""
@@ -207,7 +219,7 @@ class BundleWork:
         finds = describe_finds(item.bundle, item.documents, config.longest_document)
         return fill(
             PROMPTS.text("bundle_questions"),
-            count=str(config.questions_per_bundle),
+            further=fill(_FURTHER, count=str(count)) if (count := config.questions_per_bundle) > 1 else "",
             sources=describe_sources(item.documents),
             finds=f"{_FINDS}{finds}\n" if finds else "",
             documents=render_documents(item.documents, config.longest_document),
@@ -262,7 +274,7 @@ def told_reason(row: BundleQuestion, against: Verdict, documents: Sequence[Sourc
         return f"An editor, whose document {join_phrases(names)} here, finds: {against.detail}"
     told, count = _number_documents(against.detail, numbers)
     if against.reason != "fewer_documents_suffice":
-        return f"A quote is not there: {told}"
+        return f"{_SLIPS[against.reason]}: {told}"
     read = "one document" if count == 1 else f"{count} documents"
     return f"A reader of {read} alone has the answer: {told}"
 

@@ -164,15 +164,14 @@ def test_only_documents_that_share_a_source_are_said_to() -> None:
 
 LINK = BundleLink(first=STREET.id, second=PAPER.id, cosine=0.5, names=("mara lind", "orkney"))
 GRANTS = replace(STREET, text="Mara Lind got $3 million. The yard got $2 million.\nOrkney waits.")
-STUDY = replace(PAPER, text="Mara Lind asked for $5 million in 2 letters.")
+STUDY = replace(PAPER, text="Mara Lind asked for $5 million in 2 letters. Orkney has rain.")
 
 
 def test_what_a_rule_finds_in_two_documents_is_said_by_their_numbers() -> None:
     found = describe_finds(replace(BUNDLE, links=(LINK,)), [GRANTS, STUDY], 6000)
     assert found.splitlines() == [
         "- [1] and [2] both name mara lind and orkney.",
-        "- [1] has several sums: $3 million beside mara lind, which [2] names, too; elsewhere $2 million.",
-        "- Both have sums beside mara lind: $3 million in [1], $5 million in [2].",
+        "- Of mara lind: [1] Mara Lind got $3 million. [2] Mara Lind asked for $5 million in 2 letters.",
     ]
     unnamed = replace(LINK, names=())
     assert describe_finds(BUNDLE, [GRANTS, STUDY], 6000) == ""
@@ -181,7 +180,19 @@ def test_what_a_rule_finds_in_two_documents_is_said_by_their_numbers() -> None:
 
 def test_of_what_is_not_shown_nothing_is_said() -> None:
     found = describe_finds(replace(BUNDLE, links=(LINK,)), [GRANTS, STUDY], 20)
-    assert "sums" not in found and "both name" in found
+    assert found == "- [1] and [2] both name mara lind and orkney.\n"
+
+
+def test_no_sentence_is_shown_twice_and_the_names_of_which_most_is_told_come_first() -> None:
+    grants = replace(GRANTS, text="Mara Lind and Ada Moe met. Ada Moe sold 3 mills in Turku in 1911.")
+    study = replace(STUDY, text="Mara Lind has 5 mills. Ada Moe has 7 yards in Lund and 2 in Visby.")
+    link = replace(LINK, names=("mara lind", "ada moe"))
+    third = replace(STUDY, id="third", text="Mara Lind has 6 cars. Ada Moe has 8 boats.")
+    links = (link, replace(link, second="third"))
+    found = describe_finds(replace(BUNDLE, links=links), [grants, study, third], 6000).splitlines()
+    assert found[2:] == [
+        "- Of ada moe: [1] Ada Moe sold 3 mills in Turku in 1911. [2] Ada Moe has 7 yards in Lund and 2 in Visby.",
+    ]
 
 
 async def test_the_writer_is_shown_what_a_rule_finds_before_the_documents() -> None:
@@ -194,6 +205,18 @@ async def test_the_writer_is_shown_what_a_rule_finds_before_the_documents() -> N
     found = (await shown(links=(LINK,))).partition("What a rule found in them")[2]
     assert found.index("both name mara lind") < found.index("\nDocuments\n")
     assert "What a rule found" not in await shown()
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, None), (3, "Up to 3 are wanted")])
+async def test_further_questions_are_spoken_of_only_where_some_are_wanted(count: int, said: str | None) -> None:
+    model = ScriptedModel(lambda _: json.dumps({"questions": []}))
+    asked = context(model)
+    await BundleWork(
+        item=ITEM, context=replace(asked, config=replace(asked.config, questions_per_bundle=count))
+    ).write()
+    shown = prompt_text(model.requests[0])
+    assert said in shown if said else "are wanted" not in shown
+    assert "{{" not in shown
 
 
 async def test_the_writer_sees_where_documents_are_from_and_not_what_they_are_called_here() -> None:

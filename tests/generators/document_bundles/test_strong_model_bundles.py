@@ -8,6 +8,10 @@ none of the questions. The plans of the episodes search all documents of the run
 - `strong_model_edited`: 26 bundles by lot of those that the preset makes of 1,831 abstracts, 362 posts and 217 reports,
   with an editor. Who wrote, who edited, who read and who answered from memory of before 2019 were four. The writers'
   replies are of a run whose prompt told them less of wording.
+- `bundle_questions` (`tests/recorded`): eight bundles of releases of the US Congress of April 2026, those of two runs
+  that a draft came of. Whoever replied judged the rows later, too: all four accepted questions need both documents and
+  have one answer, two are natural and two fairly so; all four rejections are right. A fifth, the same as one of them
+  with options, is left out.
 """
 
 from __future__ import annotations
@@ -37,6 +41,8 @@ from trailforge.retrieval import open_tools
 from trailforge.schemas import Bundle, BundleInput, BundleQuestion, SourceDocument
 
 FOLDER = Path(__file__).parent
+RELEASES = Path(__file__).parents[2] / "recorded" / "bundle_questions.json.gz"
+"""{"runs": [{"documents": {id: fields}, "bundles" and "questions" as below}, …]}"""
 RECORDING = FOLDER / "strong_model_bundles.json.gz"
 """{"documents": ids in the data set, "bundles": {uid: ids}, "questions" and "episodes": [[purpose, what was asked,
 number of the draw, reply, thoughts], …]}"""
@@ -226,7 +232,7 @@ async def test_an_edited_run_of_a_strong_model(data_dir: Path) -> None:
     documents = read_abstracts(data_dir) | read_news(data_dir)
     model = StrongModel(recording["questions"], what_is_asked)
     config = production_config()
-    config = replace(config, writer=replace(config.writer, mends=0))
+    config = replace(config, writer=replace(config.writer, questions_per_bundle=3, mends=0))
     results = await questions_by(model, recording, documents, config)
     assert model.check_all_used() == {"write": 26, "review": 19, "closed_book": 12, "read": 25, "grade": 2}
     accepted, rejected = rows_of(results, "candidates"), rows_of(results, "rejected")
@@ -234,3 +240,27 @@ async def test_an_edited_run_of_a_strong_model(data_dir: Path) -> None:
     assert Counter(row.reason for row in rejected) == {"no_question": 10, "poor_question": 10, "closed_book": 1}
     written = "".join(reply for purpose, _, _, reply, *_ in recording["questions"] if purpose == "write")
     assert sum(row.question not in written for row in accepted) == 7, "all but one in the editor's words"
+
+
+async def test_questions_over_releases_are_taken_and_turned_away_as_a_reader_judged_them() -> None:
+    config = production_config()
+    config = replace(config, writer=replace(config.writer, mends=0))
+    accepted, rejected, calls = [], [], Counter[str]()
+    for run in read_recording(RELEASES)["runs"]:
+        documents = {id: SourceDocument(id=id, kind="news", **fields) for id, fields in run["documents"].items()}
+        model = StrongModel(run["questions"], what_is_asked)
+        results = await questions_by(model, run, documents, config)
+        calls += model.check_all_used()
+        accepted += rows_of(results, "candidates")
+        rejected += [(row.reason, row.detail) for row in rows_of(results, "rejected")]
+    assert calls == {"write": 8, "review": 8, "closed_book": 9, "read": 16, "grade": 2}
+    assert [row.answer for row in accepted] == [
+        "John Curtis",
+        "Chris Coons and Jack Reed",  # a reader's "Chris Coons, Jack Reed" is right without a judge
+        "Critical Connections: Preserving Mobility for Rural Economies",
+        "Chuck Schumer",
+    ]
+    whys = ["Klobuchar, Kaine and Warnock", "one_document: Document 2", "outdated data", "personal defense lawyer"]
+    reasons = ["fewer_documents_suffice", "poor_question", "fewer_documents_suffice", "closed_book"]
+    assert [reason for reason, _ in rejected] == reasons
+    assert [why in detail for why, (_, detail) in zip(whys, rejected, strict=True)] == [True] * 4

@@ -172,7 +172,7 @@ async def test_a_mended_draft_is_not_mended_again_and_no_more_drafts_are_than_th
     assert await reasons(SOUND, mends=2) == ["poor_question"], "none is a good answer"
 
 
-async def test_readers_and_quotes_tell_what_to_mend_and_memory_does_not() -> None:
+async def test_readers_and_rules_tell_what_to_mend_and_memory_does_not() -> None:
     async def told(draft: dict[str, Any], **how: Any) -> str:
         model = ScriptedModel(script([draft], **how))
         await mended(model, CONFIG)
@@ -183,7 +183,11 @@ async def test_readers_and_quotes_tell_what_to_mend_and_memory_does_not() -> Non
         SOUND, needs=["Bergen"]
     )
     assert "A quote is not there: [1] does not say 'the turbine that Mara Lind invented'" in await told(MADE_UP)
-    assert not await told(SOUND, knows=True) and not await told(LEAK)
+    assert "It gives its answer away: 'University of Bergen' stands in " in await told(LEAK)
+    assert not await told(SOUND, knows=True)
+    strange = {**SOUND, "hops": [SOUND["hops"][0], {**SOUND["hops"][1], "document": 9}]}
+    asked = await told(strange)
+    assert "A quote is not there: document 9 does not say" in asked and "- [document 9] " in asked
 
 
 async def test_a_mend_without_the_form_mends_nothing_and_loses_no_other_row() -> None:

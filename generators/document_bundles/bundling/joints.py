@@ -1,0 +1,79 @@
+"""What two documents tell of a name that both have: the joints at which a question leads from one to the other.
+
+A question calls a thing by what one document says of it, and asks for what the other one says. So a joint is a name
+with a sentence of each document that has it and says what the other document does not: figures, and words with a
+capital. All is told by rule, from words alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from trailforge.retrieval.sentences import split_sentences
+from trailforge.retrieval.words import words_of
+
+_MARKED = re.compile(r"(?<![\w-])(?:[^\W\d_a-z]\w|\d)[\w.,-]*")
+"""A word with a capital, or a figure."""
+_MOST_MARKS = 8
+"""Marks of a sentence that count: a list of names tells no more for being long."""
+
+
+class Joint(NamedTuple):
+    """A name of two documents, with what each of them tells of it and the other does not."""
+
+    weight: int
+    """How many figures and words with a capital the poorer of the two sentences has for itself."""
+    name: str
+    """Case-folded."""
+    first: str
+    """A sentence of the first document."""
+    second: str
+    """A sentence of the second document."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToldNames:
+    """A document as it is looked through for what it tells of names."""
+
+    sentences: tuple[tuple[str, str, frozenset[str]], ...]
+    """Each as it stands, case-folded, and the words of its marked ones."""
+    words: frozenset[str]
+    """Of the whole, its title included."""
+
+    @classmethod
+    def of(cls, title: str, text: str) -> ToldNames:
+        """Of a document's title and text."""
+        told = tuple(
+            (
+                shown := " ".join(sentence.split()),
+                shown.casefold(),
+                frozenset(words_of(" ".join(_MARKED.findall(shown)))),
+            )
+            for sentence in split_sentences(text)
+        )
+        return cls(told, frozenset(words_of(f"{title} {text}")))
+
+    def best(self, name: str, other: ToldNames) -> tuple[int, str]:
+        """How many marked words the sentence around a name has that the other document lacks, and that sentence.
+
+        Of equals the earlier one; 0 and nothing where there is none. The words of the name are not counted.
+        """
+        pattern = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
+        named = frozenset(words_of(name))
+        found = [
+            (min(len(marks - other.words - named), _MOST_MARKS), shown)
+            for shown, folded, marks in self.sentences
+            if pattern.search(folded)
+        ]
+        return max(found, key=lambda each: each[0], default=(0, ""))
+
+
+def joints(first: ToldNames, second: ToldNames, names: Iterable[str]) -> list[Joint]:
+    """A joint for each name of which both documents tell something of their own, in the order of the names."""
+    found = ((name, first.best(name, second), second.best(name, first)) for name in names)
+    return [
+        Joint(min(one, other), name, told, answered) for name, (one, told), (other, answered) in found if one and other
+    ]
