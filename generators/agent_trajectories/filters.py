@@ -15,6 +15,7 @@ from trailforge.filters.base import count_faults, names_of_answer
 from trailforge.filters.guesses import Bridges, guarded_facts, unread_answer
 from trailforge.filters.questions import doubtful_gold
 from trailforge.filters.readings import count_rivals, count_unstated
+from trailforge.filters.ways.ranking import describe_early, find_early_requests
 from trailforge.generators.agent_trajectories.evidence import (
     admission_of,
     facts_to_read,
@@ -25,6 +26,7 @@ from trailforge.generators.agent_trajectories.evidence import (
     is_stated,
     requests_of,
     text_given,
+    way_of,
 )
 from trailforge.generators.agent_trajectories.rows import weigh_known
 from trailforge.protocols import PROTOCOLS
@@ -92,6 +94,7 @@ def judge_episode(row: AgentTrajectory, config: AgentFilterConfig) -> list[Verdi
         answer_leaked(row, bridges=config.bridges),
         speaks_of_data_set(row),
         repeated_search(row),
+        early_relation(row),
         right_by_chance(row, least=config.min_right_share),
         too_long(row, most=config.max_tokens),
     ]
@@ -262,6 +265,12 @@ def repeated_search(row: AgentTrajectory) -> Verdict:
     asked = requests_of(own)
     again = [request for place, request in enumerate(asked) if request in asked[:place]]
     return count_faults("repeated_search", again, lambda request: f"{request[0]!r} was searched for before")
+
+
+def early_relation(row: AgentTrajectory) -> Verdict:
+    """A request asks a graph for a later hop's relation while it names only what an earlier hop is of: a film for a
+    place of birth. Score: how many relations."""
+    return count_faults("early_relation", find_early_requests(way_of(row)), describe_early)
 
 
 def right_by_chance(row: AgentTrajectory, *, least: float) -> Verdict:
