@@ -17,6 +17,8 @@ from trailforge.filters.gold_hops import (
     unfound_hops,
 )
 from trailforge.filters.grounding import CHOICE, given_answers, is_computed, is_grounded, says, supports, why_ungrounded
+from trailforge.filters.ways.silent import judge_silence
+from trailforge.filters.ways.way import way_of_trajectory
 from trailforge.mcts.plan import normalized, references
 from trailforge.protocols import REACT
 from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer
@@ -66,6 +68,7 @@ def judge_trajectory(
         circular_step(row),
         same_twice(row),
         redundant_search(row, question),
+        *judge_silence(way_of_trajectory(row)),
         duplicate_trajectory(row, earlier),
         too_long(row, max_tokens=config.max_tokens, max_tool_calls=config.max_tool_calls),
     ]

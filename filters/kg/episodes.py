@@ -22,6 +22,7 @@ from trailforge.filters.kg.searches import bears_out, passages_of, redundant_ste
 from trailforge.filters.questions import doubtful_gold
 from trailforge.filters.readings import count_rivals, count_unstated
 from trailforge.filters.ways.ranking import describe_early, find_early_requests
+from trailforge.filters.ways.silent import judge_silence
 from trailforge.protocols import KG_SEARCH
 from trailforge.rewards import (
     is_never_quoted,
@@ -65,6 +66,7 @@ def judge_kg_episode(row: KgTrajectory, config: KgEpisodeFilterConfig) -> list[V
         answer_leaked(row, bridges=config.bridges),
         unfitting_relation(row),
         early_relation(row),
+        *judge_silence(way_of(row)),
         redundant_search(row),
         *([] if config.min_reward is None else [low_reward(row, least=config.min_reward)]),
     ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trailforge.schemas import Hop, Passage
+from trailforge.protocols import REACT
+from trailforge.schemas import Hop, Passage, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,3 +44,21 @@ class Way:
     """What it wrote before its answer."""
     told: str = ""
     """What it was told beside the question: the rules of its protocol."""
+
+
+def way_of_trajectory(row: Trajectory) -> Way:
+    """A trajectory, told in its turns, as a way. Its thoughts are those of its turns, in their order."""
+    turns = [REACT.read_turn(message) for message in row.messages if message.role == "assistant"]
+    thoughts = [turn.thought for turn in turns[:-1] if turn is not None]
+    thoughts = [*thoughts, *[""] * (len(row.steps) - len(thoughts))]
+    searches = (
+        AskedSearch(thought=thought, query=f"{step.sub_question} {step.query}", passages=step.passages)
+        for thought, step in zip(thoughts, row.steps, strict=False)
+    )
+    last = turns[-1] if turns else None
+    return Way(
+        question=row.question,
+        answer=row.final_answer,
+        searches=tuple(searches),
+        last_thought=" ".join([*(thoughts[len(row.steps) :]), last.thought if last is not None else ""]),
+    )

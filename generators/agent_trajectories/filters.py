@@ -16,6 +16,7 @@ from trailforge.filters.guesses import Bridges, guarded_facts, unread_answer
 from trailforge.filters.questions import doubtful_gold
 from trailforge.filters.readings import count_rivals, count_unstated
 from trailforge.filters.ways.ranking import describe_early, find_early_requests
+from trailforge.filters.ways.silent import judge_silence
 from trailforge.generators.agent_trajectories.evidence import (
     admission_of,
     facts_to_read,
@@ -95,6 +96,7 @@ def judge_episode(row: AgentTrajectory, config: AgentFilterConfig) -> list[Verdi
         speaks_of_data_set(row),
         repeated_search(row),
         early_relation(row),
+        *judge_silence(way_of(row)),
         right_by_chance(row, least=config.min_right_share),
         too_long(row, most=config.max_tokens),
     ]
