@@ -21,6 +21,9 @@ from trailforge.rewards.names import is_people
 from trailforge.schemas import Verdict
 
 _CLAUSE = re.compile(r"[,;:]|\b(?:who|whom|whose|which|that|where|when|and|or|but)\b", re.IGNORECASE)
+_AT = r"(?:in|of|from|at|by|to)"
+_ALTERNATIVES = re.compile(rf"\b{_AT} [^,;?]+? or {_AT} [^,;?]+")
+"""What an answer is chosen from, "in Graz or in Linz": the one that is not, need not be heeded."""
 _QUOTED = re.compile(r"“([^“”]+)”|\"([^\"]+)\"")
 _YEAR = re.compile(r"(?:1\d|20)\d\d")
 _QUALIFIED = re.compile(r"(?P<stem>.*\S)\s+\((?P<told>[^()]*)\)\s*")
@@ -64,7 +67,7 @@ def find_dropped(way: Way) -> Iterator[str]:
     said = _said(way)
     texts = [*said, *_read(way)]
     quoted = [first or second for first, second in _QUOTED.findall(way.question)]
-    for clause in _CLAUSE.split(_QUOTED.sub(" ", way.question)):
+    for clause in _CLAUSE.split(_ALTERNATIVES.sub(" ", _QUOTED.sub(" ", way.question))):
         names = [each for each in names_asked(clause) if _is_telling(each)]
         found = {name: _is_heeded(name, texts) for name in names}
         is_told = any(is_there and not _is_beside(name) for name, is_there in found.items())

@@ -128,8 +128,8 @@ def ambiguous_answer(row: AgentTrajectory) -> Verdict:
 
 
 def near_miss(row: AgentTrajectory) -> Verdict:
-    """By the matcher it is wrong, but it is part of a gold answer's name: a judge could find it right, and none is
-    asked. Score: 1 for one.
+    """By the matcher it is wrong, but it is part of a gold answer's name: a judge could find it right, and none was
+    asked, or it did not. Score: 1 for one.
     """
     answer = row.episode.answer
     is_part = any(mentions(gold, answer) for gold in row.golds)
@@ -139,10 +139,21 @@ def near_miss(row: AgentTrajectory) -> Verdict:
 
 
 def wrong_answer(row: AgentTrajectory) -> Verdict:
-    """The answer is not right by the one matcher (`rewards.matching`). Score: 1 or 0."""
+    """The answer is not right by the one matcher (`rewards.matching`), by no title that was read, and by no judge.
+
+    Score: 1 or 0.
+    """
     score = row.episode.scores.right
     detail = "" if score >= 1.0 else f"{row.episode.answer!r} instead of {row.golds[0]!r}"
     return Verdict(keep=score >= 1.0, reason="wrong_answer", score=score, detail=detail)
+
+
+def may_be_right(row: AgentTrajectory) -> bool:
+    """Is its answer worth a judge's look: not right so far, but near, of a sound episode on a sound question?"""
+    is_sound = all(verdict.keep for verdict in (unfinished(row), malformed(row), no_search(row), ambiguous_answer(row)))
+    is_sound = is_sound and doubtful_gold(row.episode.question, row.golds).keep and not admission_of(row)
+    is_free = not (row.episode.options or row.episode.answer_set)
+    return is_sound and is_free and row.episode.scores.right < 1.0 and is_near_miss(row.episode.answer, row.golds)
 
 
 def no_search(row: AgentTrajectory) -> Verdict:

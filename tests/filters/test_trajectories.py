@@ -40,7 +40,7 @@ from trailforge.schemas import Hop, Message, Origin, Question, Trajectory
 def test_good_rows_pass_every_filter(row) -> None:
     verdicts = judge_trajectory(row, QUESTION, [], FilterConfig())
     assert first_rejection(verdicts) is None
-    assert len({v.reason for v in verdicts}) == len(verdicts) == 14
+    assert len({v.reason for v in verdicts}) == len(verdicts) == 16
 
 
 def test_wrong_answer() -> None:

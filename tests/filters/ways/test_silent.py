@@ -33,6 +33,7 @@ HEEDED = [
     "Where was the CEO Ida Marr born?",
     "Whiich is the town where Ida Marr was born?",
     'Where was the maker of "Sunken Bells" born?',
+    "Was Ida Marr born in Tarvik or in Osk?",
     "Where was she born?",
 ]
 

@@ -112,7 +112,7 @@ def test_what_the_question_says_is_no_leak_nor_is_what_was_read_before() -> None
 
 GUESS = run_of(thoughts=["It must be Fritz Lang."])
 ASKED_FOR = run_of([("Where was Fritz Lang born?", "1"), FIRST])
-UNCHECKED = run_of([("Where was Fritz Lang born?", "1")], question=NO_DOCUMENTS)
+UNCHECKED = run_of(FOUND[1:], question=NO_DOCUMENTS, thoughts=["Who directed Metropolis, was born where?"])
 
 
 @pytest.mark.parametrize(
