@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from trailforge.filters.base import first_rejection, scores_of
-from trailforge.filters.facts import names_asked
 from trailforge.filters.guesses import count_remembering
 from trailforge.filters.questions import DOUBTFUL
 from trailforge.filters.ways.ranking import rank_way
+from trailforge.filters.ways.twins import ask_about_the_same
 from trailforge.generators.agent_trajectories.evidence import (
     facts_to_read,
     find_hops,
@@ -28,7 +28,7 @@ from trailforge.generators.agent_trajectories.filters import (
 from trailforge.generators.pairs import best_pair, common_prefix, distinct_pairs, make_pair
 from trailforge.pipelines.life import Chosen
 from trailforge.protocols.transcripts import make_truth, read_transcript
-from trailforge.rewards import is_near_miss, mentions
+from trailforge.rewards import is_near_miss
 from trailforge.rewards.episode import is_stated, knows_that_unknown
 from trailforge.schemas import ContrastivePair, GroundTruth, Verdict
 from trailforge.schemas.agent_episode import AgentTrajectory
@@ -103,23 +103,10 @@ def is_same_route(one: AgentTrajectory, other: AgentTrajectory) -> bool:
     documents?"""
     if set(requests_of(one.episode.searches)) & set(requests_of(other.episode.searches)):
         return True
-    if _ask_about_the_same(_names_asked(one), _names_asked(other)):
+    if ask_about_the_same(way_of(one), way_of(other)):
         return True
     read = [{key for search in row.episode.searches for key in search.document_ids} for row in (one, other)]
     return len(read[0] & read[1]) > _MOST_SHARED * min(map(len, read))
-
-
-def _names_asked(row: AgentTrajectory) -> list[str]:
-    return [name for search in row.episode.searches for name in (*names_asked(search.query), *search.entities)]
-
-
-def _ask_about_the_same(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Is each name of either one of the other's, or part of one or with more to it: "Lang" for "Fritz Lang"?"""
-
-    def has(names: Sequence[str], name: str) -> bool:
-        return any(mentions(each, name) or mentions(name, each) for each in names)
-
-    return bool(one) and all(has(other, name) for name in one) and all(has(one, name) for name in other)
 
 
 def preference_pairs(good: Sequence[AgentTrajectory], rejected: Sequence[Rejected], most: int) -> list[ContrastivePair]:

@@ -41,6 +41,7 @@ from trailforge.filters.kg.searches import (
 )
 from trailforge.filters.questions import DOUBTFUL
 from trailforge.filters.ways.ranking import rank_way
+from trailforge.filters.ways.twins import ask_about_the_same
 from trailforge.generators.pairs import best_pair, common_prefix, distinct_pairs, make_pair
 from trailforge.pipelines.life import Chosen
 from trailforge.protocols import KG_SEARCH
@@ -109,10 +110,12 @@ def unread_rows(chosen: Chosen[KgTrajectory]) -> list[KgTrajectory]:
 def similarity(first: KgTrajectory, second: KgTrajectory) -> float:
     """How alike two episodes are, 0 to 1: the share of requests and results that both have, among all of either.
 
-    1 where both ask the graph about the same entities, in one search or in several: then they go one way, and other
-    words for it bring other documents by the way.
+    1 where both ask the graph about the same entities, or anything about the same names, in one search or in several:
+    then they go one way, and other words for it bring other documents by the way.
     """
     if (asked := _asked_of_graph(first)) and asked == _asked_of_graph(second):
+        return 1.0
+    if ask_about_the_same(way_of(first), way_of(second)):
         return 1.0
     one, other = (
         {item for step in row.steps for item in (request_of(step), *results_of(step))} for row in (first, second)

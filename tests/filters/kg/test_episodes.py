@@ -553,7 +553,9 @@ def test_episodes_that_ask_the_graph_for_the_same_are_alike_whatever_their_words
     assert similarity(one, in_other_words) == 1.0
     no_graph = [replace(each, entities=(), relations=()) for each in (FIRST, SECOND)]
     words_alone = episode(no_graph[0], replace(no_graph[1], query="Lang born where", documents=()))
-    assert similarity(episode(*no_graph), words_alone) < 1
+    assert similarity(episode(*no_graph), words_alone) == 1.0, "of the same names"
+    elsewhere = episode(no_graph[0], replace(no_graph[1], query="who lived in Vienna", documents=()))
+    assert similarity(episode(*no_graph), elsewhere) < 1
 
 
 def test_selection_prefers_what_asked_the_graph_for_something_it_has() -> None:
