@@ -68,8 +68,8 @@ def judge_trajectory(
         evidence_was_there(row),
         circular_step(row),
         same_twice(row),
-        redundant_search(row, question),
         *judge_silence(way_of_trajectory(row)),
+        redundant_search(row, question),
         duplicate_trajectory(row, earlier),
         too_long(row, max_tokens=config.max_tokens, max_tool_calls=config.max_tool_calls),
     ]
