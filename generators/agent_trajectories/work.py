@@ -15,6 +15,7 @@ from pathlib import Path
 from trailforge.evaluation.agents import AgentRun, AgentTools
 from trailforge.evaluation.failures import read_texts
 from trailforge.evaluation.metrics import EpisodeSetting, make_episode
+from trailforge.filters.questions import answer_in_question
 from trailforge.generators.agent_trajectories import DRAW, EPISODE, FILTER, NAME
 from trailforge.generators.agent_trajectories.choice import preference_pairs, select, unread_rows
 from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS, READ_FACT, AgentRunConfig
@@ -28,7 +29,7 @@ from trailforge.generators.agent_trajectories.rows import (
     with_verdict,
 )
 from trailforge.generators.answer_reading import PURPOSE, choose_read, read_facts, read_passages
-from trailforge.generators.searched import count_support
+from trailforge.generators.searched import count_support, unlike_named
 from trailforge.inference import Meter, ModelClient, Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.inference.judge import Judged, grade
@@ -93,7 +94,11 @@ def backend_of(retrieval: Retrieval) -> str:
 
 
 async def draw(question: Question, context: AgentContext, config: AgentRunConfig) -> Draws[AgentTrajectory]:
-    """The episodes of a question; none on one that the model knows: a few answers cost less than episodes."""
+    """The episodes of a question; none on one that names its answer, nor on one that the model knows: a few answers
+    cost less than episodes."""
+    named = answer_in_question(question)
+    if not named.keep:
+        return Draws(against=named)
     work = _Work(question, context, _environment(question, context))
     memory, asked = await work.ask_from_memory()
     verdict = known_from_memory(memory, most=config.filters.max_known_share)
@@ -181,7 +186,7 @@ def problems_of(row: AgentTrajectory, question: Question, checks: RowChecks) -> 
 def unlike_memory(row: RejectedRow, question: Question, config: AgentRunConfig) -> str:
     """What is wrong with leaving a question out as known; empty where it is, or was left out for an error."""
     if row.reason != KNOWN:
-        return ""
+        return unlike_named(row, question)
     try:
         memory = from_dict(FromMemory, json.loads(row.payload))
     except (ValueError, TypeError, InvalidInput) as error:
