@@ -181,8 +181,8 @@ def answer_in_question(question: Question) -> Verdict:
     """It names its answer: nothing has to be found. Score: 1.0 if it does.
 
     "The third season" names "season three", and "which centre in Ost has shops" all words of "Ost Centre". Where a
-    choice is asked for, it has to name what is chosen from: "A and B
-    were founded in the same year. Which served it first?".
+    choice is asked for, it has to name what is chosen from: "A and B were founded in the same year. Which served it
+    first?".
     """
     text, answer = question.question, question.answer
     named = [answer] if mentions_any(text, [answer]) or says_turned(text, answer) else []
