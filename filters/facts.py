@@ -215,6 +215,13 @@ def _relation_of(words: Sequence[str], question: str) -> tuple[str, ...]:
     return next((tuple(sorted(form)) for form in _FORMS if form.issuperset(words) or said in form), (said,))
 
 
+def forms_of(relation: str) -> frozenset[str]:
+    """The words of a relation, and those by which a question or a thought may name it: "born" of "place of birth"."""
+    words = _relation_words(relation)
+    said = [form for form in _FORMS if not form.isdisjoint(words)]
+    return frozenset(words).union(*said)
+
+
 def names_in(question: str) -> list[str]:
     """The names and numbers of a question behind its first word, each with the small words within it."""
     names: list[str] = []

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from difflib import get_close_matches
 
+from trailforge.filters.answers import content_stems
 from trailforge.filters.base import mentions_any, names_of_answer
 from trailforge.filters.gold_hops import golds_of_hops
 from trailforge.filters.grounding import CHOICE, is_computed, says, says_turned, supports
@@ -179,15 +180,23 @@ def follows_from_hops(question: Question) -> bool:
 def answer_in_question(question: Question) -> Verdict:
     """It names its answer: nothing has to be found. Score: 1.0 if it does.
 
-    "The third season" names "season three". Where a choice is asked for, it has to name what is chosen from: "A and B
-    were founded in the same year. Which served it first?".
+    "The third season" names "season three", and "which centre in Ost has shops" all words of "Ost Centre". Where a
+    choice is asked for, it has to name what is chosen from: "A and B were founded in the same year. Which served it
+    first?".
     """
     text, answer = question.question, question.answer
     named = [answer] if mentions_any(text, [answer]) or says_turned(text, answer) else []
+    named = named or ([answer] if _has_all_words(text, answer) else [])
     if follows_from_hops(question) or mentions_any(text, [f"{answer} and", f"and {answer}"]):
         named = []
     detail = f"{named[0]!r} stands in {text!r}" if named else ""
     return Verdict(keep=not named, reason="answer_in_question", score=float(len(named)), detail=detail)
+
+
+def _has_all_words(text: str, answer: str) -> bool:
+    """Of an answer of several words, which say something."""
+    words = content_stems(answer)
+    return len(words) > 1 and words <= content_stems(text)
 
 
 def gold_not_stated(question: Question, passages: _TEXTS) -> Verdict:

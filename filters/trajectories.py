@@ -17,6 +17,9 @@ from trailforge.filters.gold_hops import (
     unfound_hops,
 )
 from trailforge.filters.grounding import CHOICE, given_answers, is_computed, is_grounded, says, supports, why_ungrounded
+from trailforge.filters.ways.silent import judge_silence
+from trailforge.filters.ways.twins import is_reworded
+from trailforge.filters.ways.way import way_of_trajectory
 from trailforge.mcts.plan import normalized, references
 from trailforge.protocols import REACT
 from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer
@@ -65,6 +68,7 @@ def judge_trajectory(
         evidence_was_there(row),
         circular_step(row),
         same_twice(row),
+        *judge_silence(way_of_trajectory(row)),
         redundant_search(row, question),
         duplicate_trajectory(row, earlier),
         too_long(row, max_tokens=config.max_tokens, max_tool_calls=config.max_tool_calls),
@@ -341,13 +345,15 @@ def _shows_the_same(step: Step, other: Step, error: ErrorType | None) -> bool:
 
 
 def _finds_the_same(step: Step, other: Step) -> bool:
-    """The same passages, or those that say the answer are the same, by either's words for it."""
+    """The same passages, or those that say the answer are the same, by either's words for it. Of a query in other words
+    one of these suffices."""
     if step.is_mistake != other.is_mistake:
         return False
     one, two = (
         _ids(p for p in each.passages if says(p, step.answer) or says(p, other.answer)) for each in (step, other)
     )
-    return _ids(step.passages) == _ids(other.passages) or (bool(one) and one == two)
+    is_one_find = _ids(step.passages) == _ids(other.passages) or (bool(one) and one == two)
+    return is_one_find or (bool(one & two) and is_reworded(step.query, other.query))
 
 
 def _ids(passages: Iterable[Passage]) -> frozenset[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trailforge.pipelines.runs.intake import RunInputs, Settings
     from trailforge.retrieval import RetrievalConfig
     from trailforge.rewards.dynasearcher import TitledText
-    from trailforge.schemas import Question
+    from trailforge.schemas import Question, RejectedRow
 
 QUESTION_HINTS = {
     **dict.fromkeys(
@@ -131,6 +131,18 @@ def search_given(config: RetrievalConfig, options: Mapping[str, Any]) -> Retriev
         where = "the web" if config.kind == WEB else "a server"
         raise InvalidInput(f"{where} is searched, whatever --scope and --documents say; leave them out")
     return (replace(config, scope=scope) if scope else config).over(documents)
+
+
+def unlike_named(row: RejectedRow, question: Question) -> str:
+    """What is wrong with leaving a question out because it names its answer; empty where it does, and of a question
+    that was left out for something else."""
+    from trailforge.filters.questions import answer_in_question
+    from trailforge.schemas import Verdict
+
+    named = answer_in_question(question)
+    told = Verdict(keep=False, reason=row.reason, score=row.score, detail=row.detail)
+    is_told = row.reason != named.reason or told == named
+    return "" if is_told else "it was left out for an answer that it does not name so"
 
 
 def count_support(

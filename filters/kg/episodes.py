@@ -18,9 +18,11 @@ from trailforge.filters.guesses import (
     guarded_facts,
     unread_answer,
 )
-from trailforge.filters.kg.searches import bears_out, redundant_steps, request_of, texts_of
+from trailforge.filters.kg.searches import bears_out, passages_of, redundant_steps, request_of, texts_of, way_of
 from trailforge.filters.questions import doubtful_gold
 from trailforge.filters.readings import count_rivals, count_unstated
+from trailforge.filters.ways.ranking import describe_early, find_early_requests
+from trailforge.filters.ways.silent import judge_silence
 from trailforge.protocols import KG_SEARCH
 from trailforge.rewards import (
     is_never_quoted,
@@ -63,6 +65,8 @@ def judge_kg_episode(row: KgTrajectory, config: KgEpisodeFilterConfig) -> list[V
         unread_query(row, bridges=config.bridges),
         answer_leaked(row, bridges=config.bridges),
         unfitting_relation(row),
+        early_relation(row),
+        *judge_silence(way_of(row)),
         redundant_search(row),
         *([] if config.min_reward is None else [low_reward(row, least=config.min_reward)]),
     ]
@@ -180,6 +184,23 @@ def unfitting_relation(row: KgTrajectory) -> Verdict:
     return count_faults("unfitting_relation", unfitting_steps(row), describe)
 
 
+def early_relation(row: KgTrajectory) -> Verdict:
+    """A request asks for a later hop's relation while it names only what an earlier hop is of.
+
+    "The False Step | place of birth" asks a film for what its director has: a graph has no such triple, and the request
+    would be learned. Score: how many relations. An episode that is led asks as the gold hops do.
+    """
+    early = [] if row.plan else find_early_requests(way_of(row))
+    return count_faults("early_relation", early, describe_early)
+
+
+def early_turns(row: KgTrajectory) -> set[int]:
+    """The searches, by number, that `early_relation` speaks of."""
+    way = way_of(row)
+    asking = [search for search, _ in find_early_requests(way)] if not row.plan else []
+    return {number for number, search in enumerate(way.searches) if search in asking}
+
+
 def redundant_search(row: KgTrajectory) -> Verdict:
     """It searches for what it has: asks again, or brings nothing that is used when all that is used was read before.
 
@@ -271,12 +292,6 @@ def unread_requests(row: KgTrajectory) -> dict[int, str]:
         if unread := find_unread_name(asked, row.question, facts, read, place, years=False):
             found[step.index] = f"{step.query!r}: {unread}"
     return found
-
-
-def passages_of(step: KgStep) -> list[Passage]:
-    """What a search shows; a triple under the name of its head, of which it is said."""
-    triples = (Passage(id="", title=each.head_label, text=each.text, score=0.0) for each in step.triples_kept)
-    return [*step.documents, *triples]
 
 
 def unfitting_steps(row: KgTrajectory) -> list[tuple[KgStep, KgTriple]]:

@@ -1,4 +1,4 @@
-"""What the searches of an episode ask and show, and which of them it makes use of."""
+"""What the searches of an episode ask and show, which of them it makes use of, and how they lead to its answer."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import re
 from collections.abc import Sequence
 
 from trailforge.filters.base import mentions_any
+from trailforge.filters.ways.way import AskedSearch, Way
 from trailforge.mcts.plan import resolve
+from trailforge.protocols import KG_SEARCH
 from trailforge.rewards import is_never_quoted, mentions, normalize_answer, other_names, states
-from trailforge.schemas import KgStep, KgTrajectory
+from trailforge.schemas import KgStep, KgTrajectory, Passage
 
 _TELLING = re.compile(r"(?<=[a-z,] )[A-Z][^\W_]+|\b\d(?:[\d,.]*\d)?\b")
 """What a turn names: a capital within a sentence, or a number."""
@@ -61,6 +63,47 @@ def first_used(row: KgTrajectory) -> list[frozenset[tuple[str, str]]]:
         found.append(frozenset(used - seen))
         seen |= used
     return found
+
+
+def way_of(row: KgTrajectory) -> Way:
+    """How the episode came to its answer; a turn that cannot be read has no thought."""
+    turns = [KG_SEARCH.read_turn(message) for message in row.messages if message.role == "assistant"]
+    asking = [turn for turn in turns if turn is not None and turn.search is not None]
+    thoughts = [turn.thought for turn in asking]
+    thoughts += [""] * (len(row.steps) - len(thoughts))
+    last = turns[-1] if turns else None
+    searches = (
+        AskedSearch(
+            thought=thought,
+            query=step.query,
+            entities=step.mentions,
+            relations=step.phrases,
+            passages=tuple(passages_of(step)),
+            unused=count_unused(step),
+            is_needless=not used,
+        )
+        for step, thought, used in zip(row.steps, thoughts, first_used(row), strict=False)
+    )
+    return Way(
+        question=row.question,
+        answer=row.final_answer,
+        hops=row.gold_hops,
+        searches=tuple(searches),
+        last_thought=last.thought if last is not None else "",
+        told=KG_SEARCH.system_prompt,
+    )
+
+
+def count_unused(step: KgStep) -> int:
+    """The relations that a search asked the graph for and that no kept triple has."""
+    kept = {triple.relation for triple in step.triples_kept}
+    return sum(link.relation_id not in kept for link in step.relations)
+
+
+def passages_of(step: KgStep) -> list[Passage]:
+    """What a search shows; a triple under the name of its head, of which it is said."""
+    triples = (Passage(id="", title=each.head_label, text=each.text, score=0.0) for each in step.triples_kept)
+    return [*step.documents, *triples]
 
 
 def texts_of(step: KgStep) -> list[str]:

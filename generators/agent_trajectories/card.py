@@ -89,6 +89,11 @@ def describe_tables(generator: AgentGeneratorConfig, *, has_rows: bool, has_pair
             "model; nothing of episodes in which a search was refused or repeated. They are in no protocol of ours, so "
             "their `protocol` is empty."
         )
+    if has_rows and generator.judge.near_misses:
+        lines.append(
+            "An answer that says a gold one in other words was judged by a model; its row of `sft` says "
+            "`right_by: judge`."
+        )
     if has_pairs:
         lines.append(
             "`pairs` holds two episodes of one question: a kept one, and one whose answer is wrong or that searched "

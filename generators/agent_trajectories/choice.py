@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from trailforge.filters.base import first_rejection, scores_of
-from trailforge.filters.facts import names_asked
 from trailforge.filters.guesses import count_remembering
 from trailforge.filters.questions import DOUBTFUL
+from trailforge.filters.ways.ranking import rank_way
+from trailforge.filters.ways.twins import ask_about_the_same
 from trailforge.generators.agent_trajectories.evidence import (
     facts_to_read,
     find_hops,
     find_unread,
     requests_of,
     unread_turns,
+    way_of,
 )
 from trailforge.generators.agent_trajectories.filters import (
     LACKING,
@@ -26,11 +28,10 @@ from trailforge.generators.agent_trajectories.filters import (
 from trailforge.generators.pairs import best_pair, common_prefix, distinct_pairs, make_pair
 from trailforge.pipelines.life import Chosen
 from trailforge.protocols.transcripts import make_truth, read_transcript
-from trailforge.rewards import is_near_miss, mentions
+from trailforge.rewards import is_near_miss
 from trailforge.rewards.episode import is_stated, knows_that_unknown
 from trailforge.schemas import ContrastivePair, GroundTruth, Verdict
 from trailforge.schemas.agent_episode import AgentTrajectory
-from trailforge.schemas.text import count_tokens
 
 SURPLUS, SAME_ROUTE, WRONG = "surplus", "same_route", "wrong_answer"
 _MOST_SHARED = 0.5
@@ -76,15 +77,25 @@ def unread_rows(taken: Sequence[AgentTrajectory], rejected: Sequence[Rejected]) 
 
 
 def _rank(row: AgentTrajectory) -> tuple[float, ...]:
-    """Best first: nothing unread in a query, nothing guessed or remembered in a thought, the gold answer's own form,
-    each hop found by a search of its own, and of equals the one whose agent needs the fewest words. What was retrieved
-    is no matter."""
-    scores, hops = row.episode.scores, find_hops(row)
+    """Best first: nothing unread in a query, nothing guessed or remembered in a thought, then what its way tells
+    (`ways.ranking`). Behind what that finds grave count the gold answer's own form, and each hop found by a search of
+    its own; its words count last. What was retrieved is no matter."""
+    scores, hops, way = row.episode.scores, find_hops(row), rank_way(way_of(row))
     shared = len(hops) - len(set(hops))
     own = [message.content for message in row.episode.messages if message.role == "assistant"]
     guesses = answer_leaked(row, bridges="read_first").score + count_remembering(own[:-1])
-    words = sum(map(count_tokens, own))
-    return (len(find_unread(row)), guesses, -scores.exact_match, -scores.contain_em, shared, words, row.sample)
+    form = -scores.exact_match, -scores.contain_em, shared
+    return (
+        len(find_unread(row)),
+        guesses,
+        way.leaps,
+        way.unseen,
+        *form,
+        way.unused,
+        way.needless,
+        way.words,
+        row.sample,
+    )
 
 
 def is_same_route(one: AgentTrajectory, other: AgentTrajectory) -> bool:
@@ -92,23 +103,10 @@ def is_same_route(one: AgentTrajectory, other: AgentTrajectory) -> bool:
     documents?"""
     if set(requests_of(one.episode.searches)) & set(requests_of(other.episode.searches)):
         return True
-    if _ask_about_the_same(_names_asked(one), _names_asked(other)):
+    if ask_about_the_same(way_of(one), way_of(other)):
         return True
     read = [{key for search in row.episode.searches for key in search.document_ids} for row in (one, other)]
     return len(read[0] & read[1]) > _MOST_SHARED * min(map(len, read))
-
-
-def _names_asked(row: AgentTrajectory) -> list[str]:
-    return [name for search in row.episode.searches for name in (*names_asked(search.query), *search.entities)]
-
-
-def _ask_about_the_same(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Is each name of either one of the other's, or part of one or with more to it: "Lang" for "Fritz Lang"?"""
-
-    def has(names: Sequence[str], name: str) -> bool:
-        return any(mentions(each, name) or mentions(name, each) for each in names)
-
-    return bool(one) and all(has(other, name) for name in one) and all(has(one, name) for name in other)
 
 
 def preference_pairs(good: Sequence[AgentTrajectory], rejected: Sequence[Rejected], most: int) -> list[ContrastivePair]:

@@ -15,6 +15,7 @@ from trailforge.generators.agent_trajectories.filters import AgentFilterConfig
 from trailforge.generators.answer_reading import PROMPT as READ_FACT
 from trailforge.generators.answer_reading import AnswerCheck
 from trailforge.generators.searched import filter_given, search_given
+from trailforge.inference.judge import JudgeOptions
 from trailforge.inference.prompts import Prompts
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.config import OutputConfig, RunConfig
@@ -79,12 +80,16 @@ class AgentGeneratorConfig:
     """Read once more, of episodes that are taken, what the answer rests on: what is not stated rejects them."""
     answer_check_max_tokens: int = 8192
     """Of such a reading; room for a reasoning model's thoughts."""
+    judge: JudgeOptions = field(default_factory=JudgeOptions)
+    """Of answers that neither the matcher nor a title finds right: may they be right in other words?"""
+    max_judged: int = 2
+    """Different answers to a question of which the judge is asked; a wrong one is mostly wrong again."""
     max_pairs: int = 2
     """Pairs of a question."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for an agent that there is not, and for numbers that it does not have."""
-        check_least(self, 1, "draws", "top_k", must="must be")
+        check_least(self, 1, "draws", "top_k", "max_judged", must="must be")
         if self.memory.draws < 0:
             raise InvalidInput("must be 0 or more", field="memory.draws")
         if self.draws > 1 and self.temperature <= 0:
@@ -199,6 +204,8 @@ class AgentRunConfig(RunConfig):
             limits["generator.memory.max_tokens"] = self.generator.memory.max_tokens
         if self.generator.answer_check != "off":
             limits["generator.answer_check_max_tokens"] = self.generator.answer_check_max_tokens
+        if self.generator.judge.near_misses:
+            limits["generator.judge.max_tokens"] = self.generator.judge.max_tokens
         if "model" in (self.generator.document_filter, self.generator.kg_filter if self.kg else ""):
             limits["generator.filter_max_tokens"] = self.generator.filter_max_tokens
         return limits

@@ -7,6 +7,7 @@ from typing import Any
 from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS, AgentGeneratorConfig, AgentRunConfig
 from trailforge.generators.answer_reading import PROMPT as READ_FACT
 from trailforge.generators.answer_reading import PURPOSE, most_facts
+from trailforge.inference.judge import default_rubric
 from trailforge.pipelines.estimate import (
     Estimate,
     count_tokens,
@@ -39,6 +40,11 @@ def estimate(inputs: RunInputs, config: AgentRunConfig) -> Estimate:
         facts = total * generator.draws * most_facts(questions)
         given = prompt + count_tokens(PROMPTS.text(READ_FACT))
         stages.append(stage_estimate(PURPOSE, facts, given, generator.answer_check_max_tokens, prices))
+    if generator.judge.near_misses:
+        judged = total * min(generator.draws, generator.max_judged)
+        stages.append(
+            stage_estimate("grade", judged, asked + count_tokens(default_rubric()), generator.judge.max_tokens, prices)
+        )
     if "model" in (generator.document_filter, generator.kg_filter if config.kg else ""):
         stages.append(stage_estimate("keep", 2 * calls, read, generator.filter_max_tokens, prices))
     return Estimate(

@@ -9,6 +9,8 @@ from trailforge.filters.base import names_of_answer
 from trailforge.filters.facts import SoughtFact, answering_facts, unsettled_facts
 from trailforge.filters.grounding import supports
 from trailforge.filters.guesses import find_admission, find_unread_name
+from trailforge.filters.ways.ranking import names_relation
+from trailforge.filters.ways.way import AskedSearch, Way
 from trailforge.mcts.plan import references, resolve
 from trailforge.protocols import PROTOCOLS
 from trailforge.rewards import is_never_quoted, mentions, normalize_answer, states
@@ -108,6 +110,39 @@ def find_hops(row: AgentTrajectory) -> tuple[int | None, ...]:
         )
         places.append(min((place for place in (document, next(told, None)) if place is not None), default=None))
     return tuple(places)
+
+
+def way_of(row: AgentTrajectory) -> Way:
+    """How the agent came to its answer. A search that no turn of its own asks for follows from no thought."""
+    episode, used = row.episode, find_hops(row)
+    messages, read = episode.messages, _read_by_search(row)
+    searches = (
+        AskedSearch(
+            thought=_thought_of(messages[place], row, search.query) if place is not None else "",
+            query=search.query,
+            entities=search.entities if place is not None else (),
+            relations=search.relations if place is not None else (),
+            passages=tuple(read[number]),
+            unused=sum(not any(names_relation(text, each) for text in search.triples) for each in search.relations),
+            is_needless=bool(used) and number not in used,
+        )
+        for number, (place, search) in enumerate(zip(asked_at(episode), episode.searches, strict=True))
+    )
+    last = messages[-1] if messages and messages[-1].role == "assistant" else None
+    return Way(
+        question=episode.question,
+        answer=episode.answer,
+        hops=row.gold_hops,
+        searches=tuple(searches),
+        last_thought=_thought_of(last, row, "") if last is not None else "",
+        told=" ".join(message.content for message in messages if message.role == "system"),
+    )
+
+
+def _thought_of(message: Message, row: AgentTrajectory, query: str) -> str:
+    """What a turn says beside its query or answer."""
+    turn = PROTOCOLS[row.sft_protocol].read_turn(message) if row.sft_protocol else None
+    return turn.thought if turn is not None else message.content.replace(query, " ") if query else message.content
 
 
 def read_by(row: AgentTrajectory) -> list[Passage]:

@@ -15,6 +15,8 @@ from trailforge.filters.base import count_faults, names_of_answer
 from trailforge.filters.guesses import Bridges, guarded_facts, unread_answer
 from trailforge.filters.questions import doubtful_gold
 from trailforge.filters.readings import count_rivals, count_unstated
+from trailforge.filters.ways.ranking import describe_early, find_early_requests
+from trailforge.filters.ways.silent import judge_silence
 from trailforge.generators.agent_trajectories.evidence import (
     admission_of,
     facts_to_read,
@@ -25,6 +27,7 @@ from trailforge.generators.agent_trajectories.evidence import (
     is_stated,
     requests_of,
     text_given,
+    way_of,
 )
 from trailforge.generators.agent_trajectories.rows import weigh_known
 from trailforge.protocols import PROTOCOLS
@@ -92,6 +95,8 @@ def judge_episode(row: AgentTrajectory, config: AgentFilterConfig) -> list[Verdi
         answer_leaked(row, bridges=config.bridges),
         speaks_of_data_set(row),
         repeated_search(row),
+        early_relation(row),
+        *judge_silence(way_of(row)),
         right_by_chance(row, least=config.min_right_share),
         too_long(row, most=config.max_tokens),
     ]
@@ -123,8 +128,8 @@ def ambiguous_answer(row: AgentTrajectory) -> Verdict:
 
 
 def near_miss(row: AgentTrajectory) -> Verdict:
-    """By the matcher it is wrong, but it is part of a gold answer's name: a judge could find it right, and none is
-    asked. Score: 1 for one.
+    """By the matcher it is wrong, but it is part of a gold answer's name: a judge could find it right, and none was
+    asked, or it did not. Score: 1 for one.
     """
     answer = row.episode.answer
     is_part = any(mentions(gold, answer) for gold in row.golds)
@@ -134,10 +139,21 @@ def near_miss(row: AgentTrajectory) -> Verdict:
 
 
 def wrong_answer(row: AgentTrajectory) -> Verdict:
-    """The answer is not right by the one matcher (`rewards.matching`). Score: 1 or 0."""
+    """The answer is not right by the one matcher (`rewards.matching`), by no title that was read, and by no judge.
+
+    Score: 1 or 0.
+    """
     score = row.episode.scores.right
     detail = "" if score >= 1.0 else f"{row.episode.answer!r} instead of {row.golds[0]!r}"
     return Verdict(keep=score >= 1.0, reason="wrong_answer", score=score, detail=detail)
+
+
+def may_be_right(row: AgentTrajectory) -> bool:
+    """Is its answer worth a judge's look: not right so far, but near, of a sound episode on a sound question?"""
+    is_sound = all(verdict.keep for verdict in (unfinished(row), malformed(row), no_search(row), ambiguous_answer(row)))
+    is_sound = is_sound and doubtful_gold(row.episode.question, row.golds).keep and not admission_of(row)
+    is_free = not (row.episode.options or row.episode.answer_set)
+    return is_sound and is_free and row.episode.scores.right < 1.0 and is_near_miss(row.episode.answer, row.golds)
 
 
 def no_search(row: AgentTrajectory) -> Verdict:
@@ -262,6 +278,12 @@ def repeated_search(row: AgentTrajectory) -> Verdict:
     asked = requests_of(own)
     again = [request for place, request in enumerate(asked) if request in asked[:place]]
     return count_faults("repeated_search", again, lambda request: f"{request[0]!r} was searched for before")
+
+
+def early_relation(row: AgentTrajectory) -> Verdict:
+    """A request asks a graph for a later hop's relation while it names only what an earlier hop is of: a film for a
+    place of birth. Score: how many relations."""
+    return count_faults("early_relation", find_early_requests(way_of(row)), describe_early)
 
 
 def right_by_chance(row: AgentTrajectory, *, least: float) -> Verdict:

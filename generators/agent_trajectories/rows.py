@@ -16,6 +16,7 @@ from trailforge.evaluation.failures import tag_failures
 from trailforge.evaluation.metrics import score_run
 from trailforge.filters.grounding import is_title_of_gold
 from trailforge.generators.agent_trajectories.evidence import admission_of, read_by
+from trailforge.inference.judge import JudgeOptions
 from trailforge.protocols import PROTOCOLS, REACT
 from trailforge.protocols.transcripts import find_right_by, make_truth
 from trailforge.rewards import (
@@ -72,18 +73,21 @@ def is_spelt_otherwise(first: Sequence[str], second: Sequence[str]) -> bool:
     return is_word and SequenceMatcher(None, one, other).ratio() >= _ALIKE
 
 
-def made_of(row: AgentTrajectory, question: Question) -> dict[str, Any]:
-    """The fields of a row that follow from its question and its transcript.
+def made_of(row: AgentTrajectory, question: Question, judge: JudgeOptions | None = None) -> dict[str, Any]:
+    """The fields of a row that follow from its question, its transcript and what a judge said of its answer.
 
-    Right is also what a passage that it has read calls the gold answer in its title.
+    Right is also what a passage that it has read calls the gold answer in its title, and what the judge accepts.
     """
     old = row.episode
     run = AgentRun(answer=old.answer, stop=old.stop, messages=old.messages, searches=old.searches, calls=old.calls)
     asked = {"question_id": question.id, "dataset": question.dataset, "question": question.question}
     episode = replace(old, **asked, golds=question.golds, scores=score_run(question, run))
-    if is_title_of_gold(old.answer, read_by(replace(row, episode=episode)), question.golds):
+    is_titled = is_title_of_gold(old.answer, read_by(replace(row, episode=episode)), question.golds)
+    if is_titled or (judge is not None and judge.accepts(old.scores.judge)):
         episode = replace(episode, scores=replace(episode.scores, right=1.0))
     episode = replace(episode, failures=tag_failures(episode))
+    # By `right` alone: an answer that half satisfies a judge is none of ours.
+    episode = replace(episode, scores=replace(episode.scores, judge=old.scores.judge))
     return {
         "uid": hashlib.sha256(f"{old.uid}\0{row.sample}".encode()).hexdigest()[:16],
         "question_id": question.id,
@@ -99,6 +103,16 @@ def with_shares(rows: Sequence[AgentTrajectory]) -> list[AgentTrajectory]:
     """All draws on a question, told how many there are and how many of them are right, and no guesses by own word."""
     right = sum(row.episode.scores.right >= 1.0 and not admission_of(row) for row in rows)
     return [replace(row, draws=len(rows), right_draws=right) for row in rows]
+
+
+def with_verdict(row: AgentTrajectory, score: float | None, keys: Sequence[str]) -> AgentTrajectory:
+    """The row with what a judge said of its answer, and the calls that this rests on."""
+    if score is None:
+        return row
+    scores = replace(row.episode.scores, judge=score)
+    calls = tuple(dict.fromkeys((*row.provenance.call_keys, *keys)))
+    episode, provenance = replace(row.episode, scores=scores), replace(row.provenance, call_keys=calls)
+    return replace(row, episode=episode, provenance=provenance)
 
 
 def searches_match(row: AgentTrajectory) -> bool:
@@ -150,6 +164,7 @@ def _sft_row(row: AgentTrajectory, messages: Sequence[Message], uid: str, data_s
     """A row of turns of it: of those that the agent wrote all are learnt."""
     episode, said = row.episode, tuple(ChatMessage(role=m.role, content=m.content) for m in messages)
     truth = make_truth(row.golds, protocol=row.sft_protocol or REACT.name)
+    is_titled = is_title_of_gold(episode.answer, read_by(row), row.golds)
     return SftRow(
         uid=uid,
         trajectory_uid=row.uid,
@@ -171,5 +186,5 @@ def _sft_row(row: AgentTrajectory, messages: Sequence[Message], uid: str, data_s
         token_estimate=row.token_estimate if uid == row.uid else count_conversation(said),
         reward=score_by_target(episode.answer, row.golds),
         provenance=row.provenance,
-        right_by=find_right_by(episode.answer, truth, "title"),
+        right_by=find_right_by(episode.answer, truth, "title" if is_titled else "judge"),
     )

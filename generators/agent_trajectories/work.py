@@ -15,16 +15,24 @@ from pathlib import Path
 from trailforge.evaluation.agents import AgentRun, AgentTools
 from trailforge.evaluation.failures import read_texts
 from trailforge.evaluation.metrics import EpisodeSetting, make_episode
+from trailforge.filters.questions import answer_in_question
 from trailforge.generators.agent_trajectories import DRAW, EPISODE, FILTER, NAME
 from trailforge.generators.agent_trajectories.choice import preference_pairs, select, unread_rows
 from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS, READ_FACT, AgentRunConfig
 from trailforge.generators.agent_trajectories.evidence import facts_to_read, read_by
-from trailforge.generators.agent_trajectories.filters import KNOWN, known_from_memory
-from trailforge.generators.agent_trajectories.rows import made_of, searches_match, sft_rows, with_shares
+from trailforge.generators.agent_trajectories.filters import KNOWN, known_from_memory, may_be_right
+from trailforge.generators.agent_trajectories.rows import (
+    made_of,
+    searches_match,
+    sft_rows,
+    with_shares,
+    with_verdict,
+)
 from trailforge.generators.answer_reading import PURPOSE, choose_read, read_facts, read_passages
-from trailforge.generators.searched import count_support
+from trailforge.generators.searched import count_support, unlike_named
 from trailforge.inference import Meter, ModelClient, Sampling
 from trailforge.inference.asker import Asker, fill
+from trailforge.inference.judge import Judged, grade
 from trailforge.pipelines.engine.model_stage import ModelWork, RunContext
 from trailforge.pipelines.engine.shards import SupportCount
 from trailforge.pipelines.life import Chosen, Draws, Life, draw_all
@@ -35,6 +43,7 @@ from trailforge.retrieval import Encoder, LazyRetriever, Retrieval, Tools, local
 from trailforge.retrieval.kg import KgStore, KgTool
 from trailforge.retrieval.plan_tools import web_tools
 from trailforge.retrieval.retrievers import WEB, open_encoder
+from trailforge.rewards import normalize_answer
 from trailforge.rewards.answers import read_short_answer
 from trailforge.schemas import (
     ContrastivePair,
@@ -85,17 +94,22 @@ def backend_of(retrieval: Retrieval) -> str:
 
 
 async def draw(question: Question, context: AgentContext, config: AgentRunConfig) -> Draws[AgentTrajectory]:
-    """The episodes of a question; none on one that the model knows: a few answers cost less than episodes."""
+    """The episodes of a question; none on one that names its answer, nor on one that the model knows: a few answers
+    cost less than episodes."""
+    named = answer_in_question(question)
+    if not named.keep:
+        return Draws(against=named)
     work = _Work(question, context, _environment(question, context))
     memory, asked = await work.ask_from_memory()
     verdict = known_from_memory(memory, most=config.filters.max_known_share)
     if memory.draws and not verdict.keep:
         return Draws(against=verdict, payload=to_dict(memory), meter=asked)
     drawn = await draw_all(work.draw, config.generator.draws)
+    rows, of_judge = await work.judge(drawn.rows)
     return replace(
         drawn,
-        rows=[replace(row, memory_answers=memory.answers) for row in drawn.rows],
-        meter=asked + drawn.meter,
+        rows=[replace(row, memory_answers=memory.answers) for row in rows],
+        meter=asked + drawn.meter + of_judge,
         support=_support_of(question, [row.episode for row in drawn.rows], config),
     )
 
@@ -139,7 +153,7 @@ def derive(rows: Sequence[AgentTrajectory], question: Question, config: AgentRun
         "memory_draws": generator.memory.draws,
         "memory_answers": rows[0].memory_answers if rows else (),
     }
-    return with_shares([replace(row, **made_of(row, question), **of_run) for row in rows])
+    return with_shares([replace(row, **made_of(row, question, generator.judge), **of_run) for row in rows])
 
 
 def choose(rows: Sequence[AgentTrajectory], question: Question, config: AgentRunConfig) -> Chosen[AgentTrajectory]:
@@ -172,7 +186,7 @@ def problems_of(row: AgentTrajectory, question: Question, checks: RowChecks) -> 
 def unlike_memory(row: RejectedRow, question: Question, config: AgentRunConfig) -> str:
     """What is wrong with leaving a question out as known; empty where it is, or was left out for an error."""
     if row.reason != KNOWN:
-        return ""
+        return unlike_named(row, question)
     try:
         memory = from_dict(FromMemory, json.loads(row.payload))
     except (ValueError, TypeError, InvalidInput) as error:
@@ -243,6 +257,29 @@ class _Work:
             answers=said,
         )
         return found, meter
+
+    async def judge(self, rows: Sequence[AgentTrajectory]) -> tuple[list[AgentTrajectory], Meter]:
+        """The rows with the judge's scores of the answers that may be right in other words, and the calls.
+
+        Of each answer it is asked once, of the first so many of them; draws that answer alike share its score.
+        """
+        generator, question = self.context.config.generator, self.question
+        near = [
+            normalize_answer(row.episode.answer)
+            for row in rows
+            if generator.judge.near_misses and may_be_right(replace(row, **made_of(row, question)))
+        ]
+        told = {normalize_answer(row.episode.answer): row.episode.answer for row in reversed(rows)}
+        asked = list(dict.fromkeys(near))[: generator.max_judged]
+        meters = [Meter() for _ in asked]
+        judged = (Judged(question=question.question, answer=told[each], golds=question.golds) for each in asked)
+        scores = await asyncio.gather(
+            *(grade(one, generator.judge, self._asker(meter)) for one, meter in zip(judged, meters, strict=True))
+        )
+        found = {each: (score, meter.keys) for each, score, meter in zip(asked, scores, meters, strict=True)}
+        return [with_verdict(row, *found.get(normalize_answer(row.episode.answer), (None, ()))) for row in rows], sum(
+            meters, Meter()
+        )
 
     async def read_again(self, row: AgentTrajectory, meter: Meter) -> AgentTrajectory:
         """The row with readings of what its answer rests on."""

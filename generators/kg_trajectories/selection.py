@@ -21,6 +21,7 @@ from trailforge.filters.kg.episodes import (
     KgEpisodeFilterConfig,
     count_guesses,
     duplicate_episode,
+    early_turns,
     facts_to_read,
     judge_kg_episode,
     leaking_turns,
@@ -36,8 +37,11 @@ from trailforge.filters.kg.searches import (
     request_of,
     results_of,
     texts_of,
+    way_of,
 )
 from trailforge.filters.questions import DOUBTFUL
+from trailforge.filters.ways.ranking import rank_way
+from trailforge.filters.ways.twins import ask_about_the_same
 from trailforge.generators.pairs import best_pair, common_prefix, distinct_pairs, make_pair
 from trailforge.pipelines.life import Chosen
 from trailforge.protocols import KG_SEARCH
@@ -106,10 +110,12 @@ def unread_rows(chosen: Chosen[KgTrajectory]) -> list[KgTrajectory]:
 def similarity(first: KgTrajectory, second: KgTrajectory) -> float:
     """How alike two episodes are, 0 to 1: the share of requests and results that both have, among all of either.
 
-    1 where both ask the graph about the same entities, in one search or in several: then they go one way, and other
-    words for it bring other documents by the way.
+    1 where both ask the graph about the same entities, or anything about the same names, in one search or in several:
+    then they go one way, and other words for it bring other documents by the way.
     """
     if (asked := _asked_of_graph(first)) and asked == _asked_of_graph(second):
+        return 1.0
+    if ask_about_the_same(way_of(first), way_of(second)):
         return 1.0
     one, other = (
         {item for step in row.steps for item in (request_of(step), *results_of(step))} for row in (first, second)
@@ -128,19 +134,13 @@ def _asked_of_graph(row: KgTrajectory) -> frozenset[str]:
     )
 
 
-def count_vain_searches(row: KgTrajectory) -> int:
-    """How many searches asked the graph for relations that no kept triple has."""
-    asked = ((step, {link.relation_id for link in step.relations}) for step in row.steps if step.relations)
-    return sum(not any(triple.relation in ids for triple in step.triples_kept) for step, ids in asked)
-
-
 def _rank(row: KgTrajectory, likeness: float, config: EpisodeSelectionConfig) -> tuple[float | int, ...]:
-    """Of two that guess as often: first what is right without a judge, then by gain and unlikeness, fewer searches of
-    the graph in vain, fewer searches, and shorter."""
+    """Of two that guess as often first what is right without a judge, then what their ways tell (`ways.ranking`): gain
+    and unlikeness count before their words alone, as a gain is paid for leaps, too."""
     # All of them are right: what tells them apart is the gain, not how many words of a short gold answer they have.
     price = config.diversity * likeness - row.reward.r_gain
-    is_judged = row.judge_score is not None
-    return is_judged, price, count_vain_searches(row), row.num_tool_calls, row.token_estimate
+    way = rank_way(way_of(row))
+    return row.judge_score is not None, *way[:-1], round(price, 6), way.words, row.token_estimate
 
 
 def _not_taken(taken: int, likeness: float, config: EpisodeSelectionConfig) -> Verdict | None:
@@ -298,6 +298,7 @@ def _faulty_turns(row: KgTrajectory) -> set[int]:
     faulty = {step.index + 1 for step, _ in wrong_steps(row)}
     faulty |= {step.index for step, _ in redundant_steps(row)}
     faulty |= {step.index for step, _ in unfitting_steps(row)}
+    faulty |= early_turns(row)
     faulty |= {number for number, holds in enumerate(KG_SEARCH.well_formed_turns(row.messages)) if not holds}
     return faulty | leaking_turns(row).keys()
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from trailforge.filters.kg.episodes import facts_to_read
+from trailforge.filters.questions import answer_in_question
 from trailforge.generators.answer_reading import choose_read
 from trailforge.generators.kg_trajectories import EPISODE, FILTER, NAME, SEARCH
 from trailforge.generators.kg_trajectories.config import (
@@ -32,7 +33,7 @@ from trailforge.generators.kg_trajectories.rows import (
     steps_of,
 )
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select, unread_rows
-from trailforge.generators.searched import count_support
+from trailforge.generators.searched import count_support, unlike_named
 from trailforge.inference import Meter, ModelClient
 from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judged, grade
@@ -50,6 +51,7 @@ from trailforge.schemas import (
     InvalidInput,
     KgTrajectory,
     Question,
+    RejectedRow,
     SftRow,
 )
 from trailforge.schemas.plugins import load_plugin
@@ -80,7 +82,10 @@ class Leader(Protocol):
 
 
 async def draw(question: Question, context: KgContext, config: KgRunConfig) -> Draws[KgTrajectory]:
-    """As `generate`, with whether searches brought what the answer rests on."""
+    """As `generate`, with whether searches brought what the answer rests on; nothing on one that names its answer."""
+    named = answer_in_question(question)
+    if not named.keep:
+        return Draws(against=named)
     drawn = await generate(question, context)
     steps = [step for row in drawn.rows for step in row.steps]
     brought = [document for step in steps for document in step.documents]
@@ -263,6 +268,12 @@ def sft_rows(row: KgTrajectory, config: KgRunConfig) -> list[SftRow]:
     return [kg_sft_row(row)]
 
 
+def unlike_question(row: RejectedRow, question: Question, config: KgRunConfig) -> str:
+    """What is wrong with leaving a question out; empty where it names its answer."""
+    del config
+    return unlike_named(row, question)
+
+
 LIFE = Life(
     name=SEARCH,
     item=Question,
@@ -278,4 +289,5 @@ LIFE = Life(
     choice=FILTER,
     place=attrgetter("sample"),
     problems=problems_of,
+    refusal=unlike_question,
 )

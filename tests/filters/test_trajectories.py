@@ -40,7 +40,7 @@ from trailforge.schemas import Hop, Message, Origin, Question, Trajectory
 def test_good_rows_pass_every_filter(row) -> None:
     verdicts = judge_trajectory(row, QUESTION, [], FilterConfig())
     assert first_rejection(verdicts) is None
-    assert len({v.reason for v in verdicts}) == len(verdicts) == 14
+    assert len({v.reason for v in verdicts}) == len(verdicts) == 16
 
 
 def test_wrong_answer() -> None:
@@ -96,8 +96,11 @@ def test_other_words_that_find_the_same_tell_nothing_new() -> None:
     assert rejected is not None and rejected.reason == "duplicate_trajectory"
     idle = replace(AGAIN, passages=AGAIN.passages[:1])
     assert not duplicate_trajectory(trajectory(FIRST, idle), [row]).keep
-    other_page = replace(AGAIN, passages=(replace(AGAIN.passages[0], id="9"), *AGAIN.passages))
-    assert duplicate_trajectory(trajectory(FIRST, other_page), [row]).keep
+    another = replace(SECOND.passages[0], id="9", text="It is Vienna where Fritz Lang was born.")
+    and_it = replace(AGAIN, passages=(another, *SECOND.passages))
+    assert not duplicate_trajectory(trajectory(FIRST, and_it), [row]).keep, "reworded, and one find is the same"
+    assert duplicate_trajectory(trajectory(FIRST, replace(and_it, query="Who comes from Graz?")), [row]).keep
+    assert duplicate_trajectory(trajectory(FIRST, replace(and_it, passages=(another,))), [row]).keep
 
 
 def test_a_misreading_is_its_answer_and_a_blamed_search_its_passages() -> None:

@@ -17,6 +17,7 @@ from trailforge.filters.kg.episodes import (
     admitted_guess,
     answer_leaked,
     duplicate_episode,
+    early_relation,
     judge_kg_episode,
     low_reward,
     malformed,
@@ -28,10 +29,9 @@ from trailforge.filters.kg.episodes import (
     wrong_answer,
     wrong_intermediate,
 )
-from trailforge.filters.kg.searches import first_used
+from trailforge.filters.kg.searches import count_unused, first_used
 from trailforge.generators.kg_trajectories.selection import (
     EpisodeSelectionConfig,
-    count_vain_searches,
     select,
     similarity,
 )
@@ -140,6 +140,9 @@ def test_a_sound_episode_is_kept_by_all() -> None:
             "unread_query",
             "answer_leaked",
             "unfitting_relation",
+            "early_relation",
+            "dropped_clause",
+            "untold_namesakes",
             "redundant_search",
         )
     ]
@@ -211,6 +214,33 @@ def test_unfitting_relation_is_rejected_for_itself_alone() -> None:
     assert unfitting_relation(asked_amiss(by_other, plan=())).keep, "free episodes follow no hops"
     of_itself = replace(SECOND, triples_offered=(replace(by_other, tail="e"),))
     assert unfitting_relation(episode(FIRST, of_itself)).keep, "what was searched for is no answer"
+
+
+def asking_for(relation: str, of: str, *others: str) -> KgTrajectory:
+    """A free episode whose first search asks so."""
+    links = tuple(replace(FIRST.entities[0], mention=name, label=name) for name in (of, *others))
+    asked = replace(FIRST.relations[0], phrase=relation, label=relation)
+    return episode(replace(FIRST, entities=links, relations=(*FIRST.relations, asked)), SECOND, plan=())
+
+
+def test_a_film_is_not_asked_where_it_was_born() -> None:
+    verdict = early_relation(asking_for("place of birth", "Metropolis"))
+    assert (verdict.keep, verdict.score) == (False, 1.0)
+    assert "asks Metropolis for 'place of birth'" in verdict.detail
+    assert (
+        first_rejection(judge_kg_episode(asking_for("place of birth", "Metropolis"), KgEpisodeFilterConfig()))
+        is not None
+    )
+    assert early_relation(asking_for("director", "Metropolis")).keep, "its own relation"
+    assert early_relation(asking_for("place of birth", "Metropolis", "Fritz Lang")).keep, "it names whom, too"
+    assert early_relation(asking_for("country", "Metropolis")).keep, "no hop asks for it"
+    assert early_relation(replace(asking_for("place of birth", "Metropolis"), plan=("?", "?"))).keep, "it is led"
+
+
+def test_of_twins_the_better_one_is_taken_though_it_was_drawn_later() -> None:
+    plan = ("Who directed Metropolis? I ask N for r.",)
+    twins = [episode(thoughts=(*plan, each), uid=each) for each in ("Wasn't it Otto Fenn?", "Well.")]
+    assert [row.uid for row in select(twins, EpisodeSelectionConfig(most=1)).kept] == ["Well."]
 
 
 OF_METROPOLIS = (replace(FIRST.entities[0], mention="Metropolis", label="Metropolis"),)
@@ -477,14 +507,16 @@ def rewarded(row: KgTrajectory, gain: float) -> KgTrajectory:
 
 
 def test_selection_takes_the_best_and_then_the_unlike() -> None:
-    best = rewarded(episode(), 0.5)
+    plan = ("I ask N, Metropolis and Lang for r, and for a home.",)
+    best = rewarded(episode(thoughts=plan), 0.5)
     asked = replace(SECOND.relations[0], phrase="home")
     his = (replace(SECOND.entities[0], entity_id="his"),)
-    alike = rewarded(episode(FIRST, replace(SECOND, query="Where was he born?", relations=(asked,), entities=his)), 0.4)
+    where = replace(SECOND, query="Where was he born?", relations=(asked,), entities=his)
+    alike = rewarded(episode(FIRST, where, thoughts=plan), 0.4)
     other_way = (step("Metropolis film", "0", name="Metropolis"), replace(OF_LANG, query="Fritz Lang birth"))
     ids = [tuple(replace(link, entity_id=link.mention) for link in each.entities) for each in other_way]
     others = [replace(each, answer=None, entities=links) for each, links in zip(other_way, ids, strict=True)]
-    unlike = rewarded(episode(*others, plan=()), 0.3)
+    unlike = rewarded(episode(*others, plan=(), thoughts=plan), 0.3)
     config = EpisodeSelectionConfig(most=2, diversity=0.5, max_similarity=1.0)
     chosen = select([alike, unlike, best], config)
     assert chosen.kept == (best, unlike)
@@ -521,14 +553,16 @@ def test_episodes_that_ask_the_graph_for_the_same_are_alike_whatever_their_words
     assert similarity(one, in_other_words) == 1.0
     no_graph = [replace(each, entities=(), relations=()) for each in (FIRST, SECOND)]
     words_alone = episode(no_graph[0], replace(no_graph[1], query="Lang born where", documents=()))
-    assert similarity(episode(*no_graph), words_alone) < 1
+    assert similarity(episode(*no_graph), words_alone) == 1.0, "of the same names"
+    elsewhere = episode(no_graph[0], replace(no_graph[1], query="who lived in Vienna", documents=()))
+    assert similarity(episode(*no_graph), elsewhere) < 1
 
 
 def test_selection_prefers_what_asked_the_graph_for_something_it_has() -> None:
     born = (triple("Fritz Lang", "r", "Vienna"),)
     fruitful = episode(FIRST, replace(SECOND, triples_kept=born))
     in_vain = episode(FIRST, replace(SECOND, relations=(replace(SECOND.relations[0], phrase="x", relation_id="x"),)))
-    assert (count_vain_searches(fruitful), count_vain_searches(in_vain)) == (1, 2)
+    assert [sum(map(count_unused, row.steps)) for row in (fruitful, in_vain)] == [1, 2]
     assert select([in_vain, fruitful], EpisodeSelectionConfig(most=1)).kept == (fruitful,)
 
 

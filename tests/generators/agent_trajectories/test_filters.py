@@ -112,7 +112,7 @@ def test_what_the_question_says_is_no_leak_nor_is_what_was_read_before() -> None
 
 GUESS = run_of(thoughts=["It must be Fritz Lang."])
 ASKED_FOR = run_of([("Where was Fritz Lang born?", "1"), FIRST])
-UNCHECKED = run_of([("Where was Fritz Lang born?", "1")], question=NO_DOCUMENTS)
+UNCHECKED = run_of(FOUND[1:], question=NO_DOCUMENTS, thoughts=["Who directed Metropolis, was born where?"])
 
 
 @pytest.mark.parametrize(
@@ -407,9 +407,9 @@ def test_a_second_one_goes_another_way_or_is_left() -> None:
     elsewhere = run_of([("Film Metropolis: director?", "10"), ("Lang: born?", "11")], question=ELSEWHERE)
     other_way = run_of([("where was its director born", "10"), ("Lang: born?", "11")], question=ELSEWHERE)
     taken, rejected = select(drawn(run_of(question=ELSEWHERE), again, reworded, elsewhere, other_way), CONFIG)
-    assert [row.sample for row in taken] == [2, 4]
+    assert [row.sample for row in taken] == [0, 4]
     assert [(row.sample, verdict.reason) for row, verdict in rejected] == [
-        (0, SAME_ROUTE), (1, SAME_ROUTE), (3, SAME_ROUTE),
+        (1, SAME_ROUTE), (2, SAME_ROUTE), (3, SAME_ROUTE),
     ]  # fmt: skip
 
 
@@ -421,6 +421,20 @@ def test_the_one_that_guesses_less_is_the_better_one() -> None:
     assert best.sample == 1 and [verdict.reason for _, verdict in rejected] == [SAME_ROUTE]
 
 
+@pytest.mark.parametrize(
+    "thoughts",
+    [
+        ["Is it Otto Fenn? I look it up.", "I look it up.", "So."],  # a name that nothing has
+        ["I look it up.", "I look it up.", "It was in the year of 1890."],
+        ["I look it up, as I was asked to do it.", "I look it up.", "I look it up."],
+    ],
+)
+def test_of_twins_the_better_one_is_taken_though_it_was_drawn_later(thoughts: list[str]) -> None:
+    twin, better = run_of(thoughts=thoughts, question=ELSEWHERE), run_of(question=ELSEWHERE)
+    (best,), rejected = select(drawn(twin, better), CONFIG)
+    assert best.sample == 1 and [verdict.reason for _, verdict in rejected] == [SAME_ROUTE]
+
+
 def test_the_cap_comes_last() -> None:
     other_way = run_of([("where was its director born", "10"), ("Lang: born?", "11")], question=ELSEWHERE)
     wordy = run_of(thoughts=["Hm, let me see now.", "Aha, so it is.", "Good, I know."], question=ELSEWHERE)
@@ -428,9 +442,9 @@ def test_the_cap_comes_last() -> None:
         drawn(wordy, run_of(answer="Linz", question=ELSEWHERE), run_of(question=ELSEWHERE), other_way),
         replace(CONFIG, most=1),
     )
-    assert first.sample == 3
+    assert first.sample == 2
     assert [(row.sample, verdict.reason) for row, verdict in rejected] == [
-        (0, SURPLUS), (1, "wrong_answer"), (2, SURPLUS),
+        (0, SAME_ROUTE), (1, "wrong_answer"), (3, SURPLUS),
     ]  # fmt: skip
     wrong = rejected[1][0]
     assert all({each.name for each in row.filters} >= {"wrong_answer", "right_by_chance"} for row in (first, wrong))

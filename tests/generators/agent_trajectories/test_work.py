@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.generators.agent_trajectories.made_rows import FOUND
 from tests.generators.agent_trajectories.made_rows import QUESTION as MADE
 from tests.pipelines.kg_support import searched_graph
 from tests.support import kg_agent, world
@@ -25,12 +26,15 @@ from trailforge.generators.agent_trajectories.config import (
 )
 from trailforge.generators.agent_trajectories.estimate import calls_of, estimate
 from trailforge.generators.agent_trajectories.work import LIFE, AgentContext, open_context
+from trailforge.generators.answer_reading import PURPOSE
 from trailforge.inference import Request
+from trailforge.inference.judge import JudgeOptions
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.config import ModelConfig
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.protocols import KG_SEARCH, PROTOCOLS, R_SEARCH, REACT, SEARCH_R1
+from trailforge.protocols.turns import Search, Turn
 from trailforge.retrieval import RetrievalConfig
 from trailforge.schemas import ContextOverflow, InvalidInput, Question, to_dict
 
@@ -291,3 +295,58 @@ def test_the_bound_of_an_estimate_holds(tmp_path: Path) -> None:
         assert bound.is_bound and len(client.requests) <= bound.usage.calls
     assert calls_of(AgentGeneratorConfig(agent="single_shot")) == 1
     assert calls_of(AgentGeneratorConfig(agent=R_SEARCH.name)) == 2
+
+
+# Right answers in other words
+
+
+VIENNA = "the Vienna of the emperors and their long court"
+"""That it is the gold answer, only a judge sees."""
+
+
+def judged(answers: Sequence[str], score: float, **generator: Any) -> tuple[ItemResult, list[Request]]:
+    """What becomes of draws on the made question that answer so, where the judge gives this score; and its calls."""
+    turns = [SEARCH_R1.render_turn(Turn(thought="I look it up.", search=Search(query=query))) for query, _ in FOUND]
+
+    def reply(request: Request) -> str:
+        if request.purpose == "grade":
+            return json.dumps({"score": score})
+        if request.purpose == "from_memory":
+            return "unknown"
+        if request.purpose == PURPOSE:
+            return answers[0]
+        told = sum(chat.role == "assistant" for chat in request.prompt if not isinstance(chat, str))
+        return [*turns, SEARCH_R1.render_turn(Turn(thought="So it is.", answer=answers[request.sample]))][told]
+
+    paragraphs = (*MADE.paragraphs[:1], replace(MADE.paragraphs[1], text=f"Fritz Lang was born in {VIENNA}."))
+    question = replace(MADE, paragraphs=paragraphs, answer="Vienna city", answer_aliases=())
+    judge = JudgeOptions(near_misses=True)
+    config = config_of(draws=len(answers), **{"judge": judge, **generator})
+    result, client = draw(config, replace(question, decomposition=()), reply)
+    return result, [request for request in client.requests if request.purpose == "grade"]
+
+
+def test_a_right_answer_in_other_words_is_judged_once_and_its_row_says_so() -> None:
+    result, calls = judged([VIENNA, VIENNA], 1.0)
+    (row,), (sft,) = result.rows["agent_trajectories"], result.rows["sft"]
+    assert (row.episode.scores.right, row.episode.scores.judge, row.right_draws) == (1.0, 1.0, 2)
+    assert (sft.right_by, sft.reward.total, len(calls)) == ("judge", 0.0, 1)
+    assert calls[0].key in row.provenance.call_keys
+
+
+@pytest.mark.parametrize(
+    ("answers", "score", "generator", "asked"),
+    [
+        ([VIENNA, VIENNA], 0.7, {}, 1),  # a detail is missing
+        ([VIENNA, VIENNA], 1.0, {"judge": JudgeOptions()}, 0),
+        (["Graz", "Linz"], 1.0, {}, 0),  # nothing in common
+        ([f"Vienna and {each}" for each in ("Graz", "Linz", "Rust")], 0.0, {}, 2),
+        ([f"Vienna and {each}" for each in ("Graz", "Linz", "Rust")], 0.0, {"max_judged": 1}, 1),
+    ],
+)
+def test_a_judge_is_asked_of_near_misses_alone_and_no_more_than_the_cap(
+    answers: list[str], score: float, generator: dict[str, Any], asked: int
+) -> None:
+    result, calls = judged(answers, score, **generator)
+    assert len(calls) == asked and not result.rows["agent_trajectories"]
+    assert {row.reason for row in result.rows["rejected"]} <= {"wrong_answer", "near_miss"}

@@ -1,0 +1,139 @@
+"""Which of two ways to one answer is better to learn from, as far as their words tell.
+
+Draws on one question often differ in nothing that a filter rejects. The better one asks a graph for what it has just
+said that it needs, and for a hop only where it knows what the hop is of; it names nobody whom it has not read of; it
+asks for no relation and makes no search that comes to nothing; and it says so in few words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from trailforge.filters.answers import content_stems
+from trailforge.filters.facts import SoughtFact, answering_facts, forms_of, subjects_of
+from trailforge.filters.thoughts import find_unseen_names
+from trailforge.filters.ways.way import AskedSearch, Way
+
+_KIN = tuple(
+    frozenset(line.split())
+    for line in (
+        "father mother parent parents grandfather grandmother grandparent",
+        "child children son sons daughter daughters",
+        "sibling siblings brother sister",
+        "spouse husband wife father-in-law mother-in-law",
+    )
+)
+"""Words by which an agent thinks of what a graph calls otherwise."""
+_CITED = re.compile(
+    r"\b(?:Doc(?:ument)?|Passage|Result|Triple)s?\b(?:\s+#?\d{1,2}(?:(?:\s*,|\s+and|\s+or)\s+\d{1,2})*)?", re.IGNORECASE
+)
+_HALF = 0.5
+"""Of the words of a name: "Harry Pollard" is more of "Harry A. Pollard", two who are "of Salerno" share no more."""
+_ALIKE = 6
+"""Letters that two forms of a word begin with: "country", "countries"."""
+
+
+class WayRank(NamedTuple):
+    """What speaks against a way, the gravest first; the least is the best."""
+
+    leaps: int
+    """Requests for what no thought has named, or for a hop of what is not known yet."""
+    unseen: int
+    """Names and numbers in thoughts that neither the question nor anything read before has."""
+    unused: int
+    """Relations asked for that nothing given has."""
+    needless: int
+    """Searches that brought nothing of use."""
+    words: int
+    """Of all thoughts and of the answer."""
+
+
+def rank_way(way: Way) -> WayRank:
+    """What speaks against a way."""
+    thoughts = [*(search.thought for search in way.searches), way.last_thought]
+    return WayRank(
+        leaps=len(list(find_leaps(way))) + len(find_early_requests(way)),
+        unseen=sum(1 for _ in find_unseen(way)),
+        unused=sum(search.unused for search in way.searches),
+        needless=sum(search.is_needless for search in way.searches),
+        words=sum(len(text.split()) for text in (*thoughts, way.answer)),
+    )
+
+
+def find_leaps(way: Way) -> Iterator[str]:
+    """Relations and entities of requests to a graph that no thought up to then has named; the question names entities,
+    too."""
+    said = ""
+    for search in way.searches:
+        said = f"{said} {search.thought}"
+        yield from (f"relation {each!r}" for each in search.relations if not names_relation(said, each))
+        known = f"{way.question} {said}"
+        yield from (f"entity {each!r}" for each in search.entities if _share_of(each, known) < _HALF)
+
+
+def find_early_requests(way: Way) -> list[tuple[AskedSearch, str]]:
+    """Searches that ask a graph for a later hop's relation while they name what an earlier hop is of, each with it.
+
+    "The False Step | place of birth" asks a film for what only its director has. What the request names beside it may
+    be what the relation is of; a relation that an earlier hop has, too ("the father of the father"), is that one's.
+    """
+    facts = answering_facts(way.question, (way.answer,), way.hops) if way.hops else ()
+    return [
+        (search, phrase)
+        for search in way.searches
+        for phrase in (search.relations if search.entities else ())
+        if _is_early(phrase, search.entities, facts)
+    ]
+
+
+def describe_early(found: tuple[AskedSearch, str]) -> str:
+    """What is wrong with a search of `find_early_requests`, in one clause."""
+    search, phrase = found
+    return f"{search.query!r} asks {', '.join(search.entities)} for {phrase!r}, a relation of what it has yet to find"
+
+
+def _is_early(phrase: str, entities: Sequence[str], facts: Sequence[SoughtFact]) -> bool:
+    asking = [fact for fact in facts if names_relation(_without_subjects(fact), phrase)]
+    is_of_these = any(_name_one(entities, subjects_of(fact)) for fact in asking)
+    return bool(asking) and not is_of_these and all(fact.given for fact in asking)
+
+
+def _without_subjects(fact: SoughtFact) -> str:
+    text = fact.question
+    for subject in subjects_of(fact):
+        text = text.replace(subject, " ")
+    return text
+
+
+def _name_one(entities: Sequence[str], subjects: Sequence[str]) -> bool:
+    return any(max(_share_of(a, b), _share_of(b, a)) > _HALF for a in entities for b in subjects)
+
+
+def find_unseen(way: Way) -> Iterator[str]:
+    """Names and numbers of thoughts that stand in nothing that was read before them, nor in the question.
+
+    What stands in the answer, other filters judge; "Doc 2" is no name.
+    """
+    known = [way.question, way.told]
+    for search in way.searches:
+        yield from find_unseen_names(_CITED.sub(" ", search.thought), known)
+        known += [search.query, *search.entities]
+        known += [f"{each.title}. {each.text}" for each in search.passages]
+    yield from find_unseen_names(_CITED.sub(" ", way.last_thought), [*known, way.answer])
+
+
+def names_relation(text: str, relation: str) -> bool:
+    """Does a text name a relation, in its own words or in a form that says the same ("born" for "place of birth")?"""
+    words = forms_of(relation)
+    words |= {word for kin in _KIN if not kin.isdisjoint(words) for word in kin}
+    stems = content_stems(text)
+    begun = {stem[:_ALIKE] for stem in stems if len(stem) >= _ALIKE}
+    return not words or any(content_stems(word) <= stems or word[:_ALIKE] in begun for word in words)
+
+
+def _share_of(name: str, text: str) -> float:
+    """How much of a name a text has, by its words: all of "Lang" for "Fritz Lang"."""
+    words = content_stems(name)
+    return len(words & content_stems(text)) / (len(words) or 1)
