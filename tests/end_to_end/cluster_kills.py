@@ -86,7 +86,7 @@ class Round:
         until = time.monotonic() + _LONGEST_S
         while process.poll() is None:
             now = self.site.moment(self.out)
-            if now.calls and (moment is None or (now.calls >= moment.calls and now.receipts >= moment.receipts)):
+            if now.calls if moment is None else now.calls >= moment.calls and now.receipts >= moment.receipts:
                 return True
             assert time.monotonic() < until, self.site.log(self.out)
             time.sleep(_POLL_S)
