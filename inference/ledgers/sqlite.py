@@ -349,6 +349,9 @@ def _output_error(path: Path, error: BaseException) -> OutputError:
     elif isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.OperationalError):
         mend = f"put a copy of it in its place, or move {path.parent} away: its calls are then paid again"
         return OutputError(f"the ledger {path} is damaged ({text}): {mend}")
+    elif "locked" in text:
+        seconds = f"{_BUSY_MS / 1000:g}"
+        mend = f"a process has kept it for {seconds} s: end the one that stands still, then run the same command again"
     elif isinstance(error, sqlite3.Error | OSError):
         mend = "give another --out"
     else:  # nothing is wrong with the disk

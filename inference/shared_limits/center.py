@@ -94,6 +94,14 @@ class Center:
             self._throttle.dropped(permit)
         self._orphans += [(member.heard_at + LEASE_S, held) for held in member.held.values()]
 
+    def close(self) -> None:
+        """The limits end with the run: whoever waits is answered no more."""
+        for member in self._members.values():
+            for task in member.waiting.values():
+                task.cancel()
+        for _, held in self._orphans:
+            held.ended.set()
+
     def orphans(self) -> list[str]:
         """Keys of the calls that lost processes had set aside something for, and can keep no more."""
         now = asyncio.get_running_loop().time()

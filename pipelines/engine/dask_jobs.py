@@ -210,7 +210,8 @@ class _Centers:
 
     def end(self, run: str) -> None:
         """A run has ended."""
-        self.by_run.pop(run, None)
+        if (center := self.by_run.pop(run, None)) is not None:
+            center.close()
         self._clients.pop(run, None)
 
     def handle(self, worker: str, run: str, messages: Sequence[Mapping[str, Any]]) -> None:

@@ -11,12 +11,15 @@ cluster the same command goes on.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import signal
+import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,14 +44,18 @@ from tests.end_to_end.kills import (
 from tests.support import dask_cluster
 from tests.support.dask_cluster import DaskCluster
 from tests.support.warm import Running
+from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import ClusterError
 
 Say = Callable[[str], None]
 FAULTS = ("worker", "stopped", "scheduler")
 SILENCE_S = 3.0
+_LOOKED_FOR = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s"}
+"""How long a lost scheduler is looked for each time, by Dask's own configuration: else half a minute, three times."""
 _LONGEST_S = 300
 _POLL_S = 0.02
+_COMMIT_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ class Round:
         until = time.monotonic() + _LONGEST_S
         while process.poll() is None:
             now = self.site.moment(self.out)
-            if now.calls and (moment is None or (now.calls >= moment.calls and now.receipts >= moment.receipts)):
+            if now.calls if moment is None else now.calls >= moment.calls and now.receipts >= moment.receipts:
                 return True
             assert time.monotonic() < until, self.site.log(self.out)
             time.sleep(_POLL_S)
@@ -94,32 +101,52 @@ class Round:
         return Kill(stage_of(self.out, self.site.case.dataset), True, in_flight, finished_files(self.out))
 
     def _kill_worker(self, process: Running) -> Kill:
-        victim = self.rng.choice(self.cluster.alive())
-        victim.send_signal(signal.SIGKILL)
-        self.cluster.add_worker()
+        self.cluster.retire(self.rng.choice(self.cluster.alive()))
         return self._seen()
 
     def _stop_worker(self, process: Running) -> Kill:
-        victim = self.rng.choice(self.cluster.alive())
-        victim.send_signal(signal.SIGSTOP)
+        victim = self._stop_one()
         kill = self._seen()
-        process.wait(_LONGEST_S)
-        ended = everything(self.out)
+        assert process.wait(_LONGEST_S) == 0, f"{self.site.log(self.out)}\n{self.cluster.log()}"
+        ended, asked = everything(self.out), len(self.site.asked())
         victim.send_signal(signal.SIGCONT)
         time.sleep(2.0)
+        late = len(self.site.asked()) - asked  # by leave that came while it stood still, for less long than its lease
         assert not (changed := changed_files(self.out, ended)), f"the worker that woke up wrote {changed}"
-        assert everything(self.out).keys() == ended.keys(), "the worker that woke up wrote more"
+        assert not (other := everything(self.out).keys() ^ ended.keys()), f"the worker that woke up changed {other}"
         self.cluster.retire(victim)
-        return kill
+        return replace(kill, in_flight=kill.in_flight + late)
+
+    def _stop_one(self) -> Running:
+        """Not while it keeps a reply: then SQLite's file is locked for all others, and the run ends after a minute."""
+        while True:
+            victim = self.rng.choice(self.cluster.alive())
+            victim.send_signal(signal.SIGSTOP)
+            if not is_locked(self.out / LEDGER):
+                return victim
+            victim.send_signal(signal.SIGCONT)
+            time.sleep(_POLL_S)
 
     def _kill_scheduler(self, process: Running) -> Kill | None:
         """None: the command needed it no more."""
         assert self.cluster.scheduler is not None
-        self.cluster.scheduler.send_signal(signal.SIGKILL)
+        self.cluster.scheduler.end_group()
         kill, code = self._seen(), process.wait(_LONGEST_S)
         assert code in (0, ClusterError.exit_code), f"{code}: {self.site.log(self.out)}"
         self.cluster.renew()
         return kill if code else None
+
+
+def is_locked(ledger: Path) -> bool:
+    """Whether a process keeps others from writing, and for longer than a commit takes."""
+    if not ledger.exists():
+        return False
+    with closing(sqlite3.connect(ledger, timeout=_COMMIT_S, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE").execute("ROLLBACK")
+        except sqlite3.OperationalError:
+            return True
+    return False
 
 
 def everything(out: Path) -> Stamps:
@@ -166,6 +193,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     options = parser.parse_args()
     began, tallies = time.monotonic(), []
+    os.environ.update(_LOOKED_FOR)
 
     def say(text: str) -> None:
         print(f"{time.monotonic() - began:5.0f} s  {text}", flush=True)

@@ -464,7 +464,7 @@ def row_of(tally: Tally) -> str:
 def main() -> int:
     """The long form; 1 when anything was found."""
     parser = argparse.ArgumentParser(prog="make kills ARGS=…", description="Kill -9 at random moments, then go on.")
-    parser.add_argument("dataset", nargs="*", choices=[*CASES, []], help="default: all four")
+    parser.add_argument("dataset", nargs="*", choices=[*CASES, []], help="default: all")
     parser.add_argument("--kills", type=int, default=20, help="of each data set")
     parser.add_argument("--per-run", type=int, default=5, help="kills of a run before it may end")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")

@@ -5,6 +5,7 @@ What was finished stays as it is, nothing is lost, doubled or paid twice, and th
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import time
@@ -15,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.kills import CASES, Moment, Site, draw_moments, kill_runs, site_of
+from tests.support import model_server
+from tests.support.warm import Running
 from trailforge.pipelines.runs.finish import read_manifest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -28,6 +31,18 @@ SIZES = {
     "agent-trajectories": 10,
 }
 """Five shards or more, so that some are finished and some under way at a kill."""
+
+
+def test_who_has_the_number_of_what_ended_long_ago_is_left_alone(tmp_path: Path) -> None:
+    """Numbers of processes come round again within minutes where many are started."""
+    stranger, url = model_server.start()
+    ended = Running(["--version"], os.environ, tmp_path / "out", tmp_path / "err")
+    ended.wait(300)
+    ended.pid = stranger.pid
+    ended.end_group()
+    assert model_server.stats(url)["limited"] == 0, "it answers"
+    stranger.end_group()
+    assert stranger.returncode == -signal.SIGKILL
 
 
 @pytest.fixture(params=SIZES)

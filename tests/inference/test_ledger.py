@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from tests.inference.support import chat, check_families, completion, reply_to
 from trailforge.inference import SqliteLedger
+from trailforge.inference.ledgers import sqlite
 from trailforge.schemas import InvalidInput, OutputError
 
 ROOT = Path(__file__).parents[2]
@@ -254,6 +255,18 @@ async def test_a_ledger_whose_writer_cannot_open_it_says_so_and_does_not_wait_fo
             with pytest.raises(OutputError, match="cannot use the ledger"):
                 await asyncio.wait_for(ledger.put(request, reply_to(request)), 60)
         path.rmdir()
+
+
+async def test_who_keeps_the_file_to_himself_is_to_be_ended(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a process that stands still in the middle of a commit does."""
+    monkeypatch.setattr(sqlite, "_BUSY_MS", 50)
+    with opened(path) as ledger:
+        assert ledger.entries() == 0
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(OutputError, match=r"is locked.*end the one that stands still, then run the same"):
+                await ledger.put(completion(), reply_to(completion()))
+        assert await ledger.put(completion(), reply_to(completion()))
 
 
 async def test_who_reads_does_not_wait_for_who_writes(path: Path) -> None:

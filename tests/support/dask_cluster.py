@@ -6,11 +6,10 @@ They begin with all libraries loaded, and without the nannies that restart worke
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.warm import Running
@@ -77,9 +76,7 @@ class DaskCluster:
 
     def end(self) -> None:
         """All of it."""
-        for process in (*self.workers, *([self.scheduler] if self.scheduler else [])):
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGCONT)
+        for process in (*self.alive(), *([self.scheduler] if self.scheduler else [])):
             process.end_group()
 
     def log(self) -> str:

@@ -99,9 +99,10 @@ class Running:
         return code
 
     def end_group(self) -> None:
-        """`kill -9` of it and of all that it has started."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        """`kill -9` of it and of all that it has started. Where it ended long ago its number may be a stranger's."""
+        if self.poll() is None or not Path(f"/proc/{self.pid}").exists():
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
         self.wait()
 
     def send_signal(self, sent: int) -> None:

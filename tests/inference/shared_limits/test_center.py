@@ -91,6 +91,21 @@ async def test_no_more_calls_are_under_way_than_all_may_have_together() -> None:
     assert site.seen["acquire"] == site.seen["replied"] == 60
 
 
+async def test_a_center_that_ends_leaves_nobody_behind_who_waits() -> None:
+    """For leave to send, for leave to spend, or, of a process that is lost, for what became of a call."""
+    before, site = asyncio.all_tasks(), Site(replace(LIMITS, caps=Caps(max_calls=9)))
+    site.join("a").tell(op="reserve", id=1, key="kept", worst={"calls": 1})
+    site.join("b").tell(op="reserve", id=1, key="lost", worst={"calls": 1})
+    for number in range(5):
+        site.links["a"].tell(op="acquire", id=2 + number, priority=0)
+    await settled()
+    site.center.lose("b")
+    assert len(asyncio.all_tasks() - before) == 2 + 2
+    site.center.close()
+    await settled()
+    assert asyncio.all_tasks() == before
+
+
 async def test_what_one_learns_of_a_server_holds_for_all() -> None:
     """After a refusal with a pause nobody sends before it is over."""
     site = Site()
