@@ -51,6 +51,7 @@ from trailforge.schemas.errors import CountMismatch as CountMismatch
 from trailforge.schemas.errors import HubError as HubError
 from trailforge.schemas.errors import InvalidInput as InvalidInput
 from trailforge.schemas.errors import MalformedReply as MalformedReply
+from trailforge.schemas.errors import NoSuchPage as NoSuchPage
 from trailforge.schemas.errors import NothingKept as NothingKept
 from trailforge.schemas.errors import NothingLeft as NothingLeft
 from trailforge.schemas.errors import NotReady as NotReady

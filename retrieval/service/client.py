@@ -26,8 +26,9 @@ from trailforge.inference.wire import first_line
 from trailforge.retrieval.backends.declaration import FoundPassage, attach_sources
 from trailforge.retrieval.base import Passing
 from trailforge.retrieval.kg import KgResult
+from trailforge.retrieval.page_tools import PagePart
 from trailforge.retrieval.service import wire
-from trailforge.retrieval.service.pages import FoundWords, PagePart
+from trailforge.retrieval.service.pages import FoundWords
 from trailforge.schemas import InvalidInput, Passage, RetrievalError, SearchFailed, from_dict, parse_json
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from trailforge.retrieval.page_tools import PagePart
 from trailforge.schemas import Document
 
 PART_WORDS = 1000
@@ -32,18 +33,6 @@ class Spot:
     """Of the page, from 1."""
     text: str
     """The words with what is around them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PagePart:
-    """What `/open` gives."""
-
-    id: str
-    title: str
-    part: int
-    """From 1."""
-    parts: int
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

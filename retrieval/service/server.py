@@ -26,8 +26,9 @@ from aiohttp import web
 from trailforge.retrieval.backends.declaration import FoundPassage
 from trailforge.retrieval.base import Remembered
 from trailforge.retrieval.kg import KgTool
+from trailforge.retrieval.page_tools import PagePart
 from trailforge.retrieval.service import wire
-from trailforge.retrieval.service.pages import PART_WORDS, CorpusPages, OpenedPage, PagePart
+from trailforge.retrieval.service.pages import PART_WORDS, CorpusPages, OpenedPage
 from trailforge.retrieval.service.searching import AT_ONCE, ServedIndex, ServerFigures, Times
 from trailforge.retrieval.service.wire import MOST_K, Asked, Callers
 from trailforge.retrieval.web.http import site_of
