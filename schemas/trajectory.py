@@ -34,6 +34,31 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call of a tool by a model, as OpenAI-compatible servers give and take it."""
+
+    id: str
+    """The id that the tool's message answers."""
+    name: str
+    arguments: str
+    """The JSON object of its arguments as text, as the model wrote it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeMessage:
+    """One turn of a conversation with native tool calls; without any it is an ordinary turn."""
+
+    role: Role
+    content: str
+    reasoning: str = ""
+    """The thought that the server delivers beside the content, and is sent back as `reasoning_content`."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """What the turn calls; only the assistant's turns call tools."""
+    tool_call_id: str = ""
+    """Which call a tool's turn answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TextSpan:
     """A part of one turn that does one thing."""
 
