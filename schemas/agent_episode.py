@@ -76,6 +76,8 @@ class AgentCosts:
     """Of all that was retrieved and shown."""
     others: tuple[ModelUsage, ...] = ()
     """What of it is of other models than the agent's, as of searches that ask one. Rows of before do not say."""
+    cached_tokens: int | None = None
+    """So many of the agent's prompt tokens its server had in its prefix cache; None where it never said any."""
     seconds: float | None
     """From question to end, waiting for model and tools; None: not known, for the ledger had some of its replies."""
 
@@ -233,8 +235,10 @@ class AgentEpisode:
     """One episode of an agent, one question over one back end: a row of `episodes/` of an evaluation or a training."""
 
     STORED_AS: ClassVar[str] = "AgentEpisode"
-    SCHEMA_VERSION: ClassVar[str] = "1.3"
-    EARLIER: ClassVar[Earlier] = {"1.0": rename_back_end, "1.1": rename_back_end, "1.2": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.4"
+    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1"), rename_back_end) | dict.fromkeys(
+        ("1.2", "1.3"), migration()
+    )
 
     uid: str
     """Hash of question, agent with its settings, back end with its index, model and seed."""
@@ -274,6 +278,8 @@ class AgentEpisode:
     """Tags of what went wrong, from `evaluation.failures`; empty for a right answer that its searches bear out."""
     training: TrainingStep | None = None
     """None: an evaluation's."""
+    browse: BrowseRecord | None = None
+    """The whole episode of an agent with several tools, in its native form; None for agents of one tool."""
     schema_version: str = SCHEMA_VERSION
 
 
@@ -299,8 +305,10 @@ class AgentTrajectory:
     """A verified episode: one row of `agent_trajectories/`."""
 
     STORED_AS: ClassVar[str] = "AgentTrajectory"
-    SCHEMA_VERSION: ClassVar[str] = "1.4"
-    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2"), _rename_in_episode) | {"1.3": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.5"
+    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2"), _rename_in_episode) | dict.fromkeys(
+        ("1.3", "1.4"), migration()
+    )
 
     uid: str
     """Hash of the episode's and of the draw."""

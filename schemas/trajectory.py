@@ -59,6 +59,16 @@ class NativeMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NativeConversation:
+    """A conversation with native tool calls, and the tools that its model was offered."""
+
+    tools: str
+    """The tools, a JSON list in OpenAI's form."""
+    messages: tuple[NativeMessage, ...]
+    """All turns, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TextSpan:
     """A part of one turn that does one thing."""
 
@@ -178,8 +188,8 @@ class SftRow:
     """One supervised example: a whole conversation, or one assistant turn with its prefix."""
 
     STORED_AS: ClassVar[str] = "SftRow"
-    SCHEMA_VERSION: ClassVar[str] = "1.4"
-    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2", "1.3"), migration())
+    SCHEMA_VERSION: ClassVar[str] = "1.5"
+    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2", "1.3", "1.4"), migration())
 
     uid: str
     trajectory_uid: str
@@ -211,6 +221,8 @@ class SftRow:
     """As in the trajectory; None where the data set does not say."""
     right_by: RightBy | None = None
     """What finds its final answer right; None in rows of earlier versions."""
+    native: NativeConversation | None = None
+    """The same conversation with native tool calls, turn by turn as in `messages`; None where it has none."""
     schema_version: str = SCHEMA_VERSION
 
 

@@ -1,7 +1,7 @@
 """Which of its messages the model is shown at each turn, by a stated rule, and the windows that follow from it.
 
 `all` shows everything. `newest:5` shows the newest five results, and a mark in the place of each older one. `summary:N`
-lets the model write a summary once the conversation is N tokens long, and goes on from that alone.
+lets the model write a summary once what follows the opening is N tokens long, and goes on from that alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ContextRule:
 
     kind: Literal["all", "newest", "summary"] = "all"
     number: int = 0
-    """Of `newest` the results that stay, of `summary` the tokens at which one is written."""
+    """Of `newest` the results that stay; of `summary` the tokens behind the opening at which one is written."""
     at_once: int = 1
     """How many results `newest` replaces together. More keep a server's prefix cache, and make longer windows."""
 
@@ -80,7 +80,7 @@ class Windows:
                 self._turn_over(marked_before=shown[-self._rule.number])
 
     def wants_summary(self, tokens: int) -> bool:
-        """Whether a summary is due at this length."""
+        """Whether a summary is due after so many tokens."""
         has_more = any(message.role == "assistant" for message in self.messages[self._view.start :])
         return self._rule.kind == "summary" and tokens >= self._rule.number and has_more
 

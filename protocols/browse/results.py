@@ -12,6 +12,7 @@ from trailforge.schemas import NoSuchPage
 
 NO_CALLS_LEFT = "No calls are left: give the answer now."
 NO_ROOM_LEFT = "There is no room for this result: give the answer now."
+NO_ROOM_NOW = "This result is too long to be shown now; make the call again."
 ANSWER_NOW = "There is room for one more turn: give the answer now."
 TOO_MANY_AT_ONCE = "too many calls in one turn; make this call again in the next"
 LEFT_OUT = "(This result was shown before and is left out here. Make the call again to read it again.)"
