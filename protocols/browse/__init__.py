@@ -2,7 +2,7 @@
 
 from trailforge.protocols.browse.actions import BROWSE
 from trailforge.protocols.browse.context import read_rule, windows_of
-from trailforge.protocols.browse.figures import Gold
+from trailforge.protocols.browse.figures import Gold, with_gold
 from trailforge.protocols.browse.loop import BrowseConfig, BrowseRun, run_browse_episode
 from trailforge.protocols.browse.native import read_native, write_native
 from trailforge.protocols.browse.results import result_text
@@ -21,6 +21,7 @@ __all__ = [
     "result_text",
     "run_browse_episode",
     "windows_of",
+    "with_gold",
     "write_native",
     "write_tags",
     "writing_of",

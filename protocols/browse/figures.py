@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
-from trailforge.protocols.browse.actions import BrowseTurn, Citation
-from trailforge.schemas import NativeMessage
-from trailforge.schemas.agent_episode import BrowseCall, BrowseFigures
+from trailforge.protocols.browse.actions import Citation
+from trailforge.protocols.browse.writings import writing_of
+from trailforge.schemas import MalformedReply, NativeMessage
+from trailforge.schemas.agent_episode import BrowseCall, BrowseFigures, BrowseRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,21 +22,20 @@ class Gold:
 
     def is_among(self, shown: Collection[tuple[str, str]]) -> bool:
         """Whether it is one of these pages, given by id and title."""
-        if self.page:
-            return any(page == self.page for page, _ in shown)
+        if self.page:  # by the id of one of its passages, too
+            return any(self.page in (page, page.rpartition("#")[0]) for page, _ in shown)
         return any(_folded(title) == _folded(self.title) for _, title in shown)
 
 
 def count_figures(
     calls: Sequence[BrowseCall],
     messages: Sequence[NativeMessage],
-    turns: Sequence[BrowseTurn],
+    cited: Sequence[Citation],
     gold: Sequence[Gold] | None,
 ) -> BrowseFigures:
-    """The figures of an episode. `gold`: None where the pages that the answer rests on are not known."""
+    """The figures of an episode. `cited`: what its answer names. `gold`: the pages that it rests on, if known."""
     found = {named for call in calls if call.tool in ("search", "find") for named in _named(call)}
     opened = {named for call in calls if call.tool == "open" for named in _named(call)}
-    cited = turns[-1].answer.citations if turns and turns[-1].answer is not None else ()
     places = {(page, part) for call in calls for page, part in zip(call.pages, call.parts, strict=True)}
     titles = dict(found | opened)
     borne = {each.page for each in cited if is_shown(each, places)}
@@ -60,6 +61,16 @@ def count_figures(
         gold_opened=share(opened),
         gold_cited=share(shown_cited),
     )
+
+
+def with_gold(record: BrowseRecord, gold: Sequence[Gold] | None) -> BrowseRecord:
+    """The record with its figures counted again, by these pages."""
+    cited: tuple[Citation, ...] = ()
+    if record.messages and record.messages[-1].role == "assistant":
+        with suppress(MalformedReply):
+            answer = writing_of(record.writing).read(record.messages[-1], 0).answer
+            cited = answer.citations if answer is not None else ()
+    return replace(record, figures=count_figures(record.calls, record.messages, cited, gold))
 
 
 def is_shown(citation: Citation, places: Collection[tuple[str, int]]) -> bool:

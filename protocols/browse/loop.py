@@ -19,6 +19,7 @@ from trailforge.protocols.browse.actions import (
     BROWSE,
     BrowseTurn,
     Call,
+    Citation,
     FindAction,
     OpenAction,
     SearchAction,
@@ -165,6 +166,7 @@ class _Episode:
         self._is_last = False
         """The agent was told that it can only answer."""
         self._answer = ""
+        self._citations: tuple[Citation, ...] = ()
         self._made: set[Call] = set()
 
     @property
@@ -218,7 +220,7 @@ class _Episode:
         if reply.is_cut:
             self.stop = "too_long"
         elif turn is not None and turn.answer is not None:
-            self.stop, self._answer = "answered", turn.answer.text
+            self.stop, self._answer, self._citations = "answered", turn.answer.text, turn.answer.citations
         elif self._is_last:
             self.stop = "too_many_turns" if len(self._calls) >= self._config.max_calls else "too_long"
         elif turn is None:
@@ -256,7 +258,7 @@ class _Episode:
             messages=tuple(self._windows.messages),
             views=views,
             calls=tuple(self._calls),
-            figures=count_figures(self._calls, self._windows.messages, self._turns, gold),
+            figures=count_figures(self._calls, self._windows.messages, self._citations, gold),
         )
         return BrowseRun(
             record=record,
