@@ -26,6 +26,13 @@ class PageHit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PageHits:
+    """What a search of pages finds, as a server gives it."""
+
+    hits: tuple[PageHit, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PagePart:
     """One part of a page, as it is opened."""
 
