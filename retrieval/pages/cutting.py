@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from trailforge.retrieval.corpus import Chunking, CountTokens, cut
 from trailforge.retrieval.pages.text import PART_WORDS, part_starts
 from trailforge.schemas import Document, InvalidInput
+from trailforge.schemas.text import count_tokens
 
 PASSAGE_TOKENS = 200
 """Of a passage where nobody says how many: encoders read 256 to 512 with the title."""
@@ -46,6 +47,11 @@ def passages_of(
     if paging is not None:
         return cut_pages(documents, paging, chunking or Chunking(tokens=PASSAGE_TOKENS), count)
     return cut(documents, chunking, count) if chunking else documents
+
+
+def count_all(texts: Sequence[str]) -> list[int]:
+    """Tokens of each text where no encoder has a tokenizer for them."""
+    return [count_tokens(text) for text in texts]
 
 
 def place_of(passage: str) -> tuple[str, int] | None:

@@ -13,13 +13,12 @@ from trailforge.retrieval.corpus import Chunking, read_corpus
 from trailforge.retrieval.indexes.store import OpenIndex
 from trailforge.retrieval.page_tools import PageHit, PagePart, PageTools
 from trailforge.retrieval.pages.corpus import Pages, WholePages, hits_of
-from trailforge.retrieval.pages.cutting import PASSAGE_TOKENS, Paging, cut_pages
+from trailforge.retrieval.pages.cutting import PASSAGE_TOKENS, Paging, count_all, cut_pages
 from trailforge.retrieval.pages.text import FoundWords
 from trailforge.retrieval.retrievers import WEB, RetrieverConfig
 from trailforge.retrieval.scope import Retrieval, open_retrieval
 from trailforge.retrieval.service.client import SearchClient
 from trailforge.schemas import Document, InvalidInput
-from trailforge.schemas.text import count_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,11 +103,6 @@ def open_pages(
     opened = open_retrieval(config, passages, asker)
     assert opened.corpus is not None
     return PageCorpus(tools=CorpusPageTools(opened.corpus, WholePages(corpus, paging)), retrieval=opened)
-
-
-def count_all(texts: Sequence[str]) -> list[int]:
-    """Tokens of each text where no encoder has a tokenizer for them."""
-    return [count_tokens(text) for text in texts]
 
 
 def _tools_of(opened: Retrieval) -> PageTools:

@@ -14,8 +14,8 @@ from trailforge.retrieval.indexes.manifest import PAGES, describe_content, read_
 from trailforge.retrieval.indexes.store import add_to_index
 from trailforge.retrieval.page_tools import PageHit, PageTools
 from trailforge.retrieval.pages.corpus import JoinedPages, WholePages, hits_of
-from trailforge.retrieval.pages.cutting import Paging, cut_pages
-from trailforge.retrieval.pages.tools import ServedPageTools, count_all, open_pages
+from trailforge.retrieval.pages.cutting import Paging, count_all, cut_pages
+from trailforge.retrieval.pages.tools import ServedPageTools, open_pages
 from trailforge.retrieval.scope import corpus_hash
 from trailforge.retrieval.service.client import connect
 from trailforge.retrieval.service.searching import ServedIndex
