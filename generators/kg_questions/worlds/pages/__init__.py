@@ -81,6 +81,8 @@ def make_page_world(kg: Path, out: Path, config: PageWorldConfig, *, shows_progr
         chosen = world.questions[: config.questions]
         if len(chosen) < config.questions:
             _LOG.log(NOTICE, "%s: %d of %d questions; the graph gives no more", kg, len(chosen), config.questions)
+        if missing := sorted(set(config.facts) - {each.question.num_facts for each in chosen}):
+            _LOG.log(NOTICE, "%s: no question of %s facts", kg, " or ".join(map(str, missing)))
         hops = [hop for each in chosen for hop in world.hops[each.question.id]]
         write_lines(folder / "questions.jsonl", (to_dict(_record(each, world)) for each in chosen))
         documents = ({"id": each.id, "title": each.title, "text": each.text} for each in world.documents)

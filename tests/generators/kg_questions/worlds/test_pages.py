@@ -156,6 +156,12 @@ def test_the_same_seed_gives_the_same_bytes(kg: Path, world: Path, tmp_path: Pat
         assert (tmp_path / "again" / name).read_bytes() == (world / name).read_bytes()
 
 
+def test_what_the_graph_has_not_is_said(kg: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of how many facts no question is there."""
+    make_page_world(kg, tmp_path / "some", PageWorldConfig(questions=1, facts=(2, 3), pages=1, words=20))
+    assert "no question of 3 facts" in caplog.text
+
+
 def test_what_a_world_of_pages_has_not_is_refused(kg: Path, tmp_path: Path) -> None:
     """In a line, before the graph is read."""
     with pytest.raises(InvalidInput, match="facts"):
