@@ -96,8 +96,9 @@ def judge_question(evidence: Evidence) -> AuditVerdict:
 def kind_of(question: Question) -> AskedKind:
     """What a question asks for, by its answer, its hops and its words."""
     hops = question.decomposition
-    if question.answer_set:
-        return "set"
+    counts = counted_noun(question.question)
+    if question.answer_set and not (counts and all(map(str.isdigit, question.answer_set))):
+        return "set"  # and none of numbers, one for each of those who are counted for
     if question.correct_options:
         return "comparison"
     compares = _works_out(question)
@@ -107,7 +108,7 @@ def kind_of(question: Question) -> AskedKind:
         return "reckoned"
     if compares or (CHOICE.search(question.question) and mentions(question.question, question.answer)):
         return "comparison"
-    if counted_noun(question.question) and any(any(map(str.isdigit, gold)) for gold in question.golds):
+    if counts and any(any(map(str.isdigit, gold)) for gold in question.golds):
         return "count"
     return "reckoned" if hops and follows_from_hops(question) and not CHOICE.search(question.question) else "fact"
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gzip
 import json
 import random
 import tempfile
@@ -98,11 +97,7 @@ def _sets(place: Path, data: Path, only: str, lots: Path | None, seed: int) -> N
     print("| questions | searched | rows | can be answered | reasons | s |\n|---|---|---:|---:|---|---:|")
     by_reason: dict[str, list[tuple[str, AuditedQuestion]]] = defaultdict(list)
     for number, (name, corpus) in enumerate(each for each in _SETS if only in each[0]):
-        file = data / name
-        if "phantom" in name:
-            file = place / "phantom.jsonl"
-            file.write_text("".join(f"{json.dumps(to_dict(each))}\n" for each in _read_phantom(data / name)))
-        manifest, rows, seconds = audit(file, data / corpus if corpus else None, place / str(number))
+        manifest, rows, seconds = audit(data / name, data / corpus if corpus else None, place / str(number))
         reasons = ", ".join(f"{each.reason} {each.count:,}" for each in manifest.counts)
         answered = sum(row.can_be_answered for row in rows)
         where = Path(corpus).name if corpus else "own paragraphs"
@@ -142,20 +137,6 @@ def _without_a_hop(question: Question, dice: random.Random) -> Question | None:
         return None
     gone = dice.choice(ids)
     return replace(question, paragraphs=tuple(each for each in question.paragraphs if each.id != gone))
-
-
-def _read_phantom(path: Path) -> Iterator[Question]:
-    """Its questions in our own form, those with several answers as sets."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for row in map(json.loads, lines):
-            yield Question(
-                id=row["id"],
-                question=row["question"],
-                answer=", ".join(map(str, row["answers"])),
-                answer_set=() if row["aggregation"] else tuple(row["answers"]),
-                num_hops=row["hops"],
-                supporting=tuple(SupportingDocument(title=title) for title in row["supporting_titles"]),
-            )
 
 
 def _lot(reason: str, rows: list[tuple[str, AuditedQuestion]], dice: random.Random) -> str:

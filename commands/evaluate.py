@@ -321,11 +321,7 @@ def _configure(config: EvaluationConfig, top_k: int | None, judge: str | None, p
         usual = config.judge or JudgeConfig(url=url, model=name)
         config = dataclasses.replace(config, judge=dataclasses.replace(usual, url=url, model=name))
     if prices:
-        prompt, completion = read_prices(prices)
-        priced = dataclasses.replace(
-            config.model, prompt_price_per_million=prompt, completion_price_per_million=completion
-        )
-        config = dataclasses.replace(config, model=priced)
+        config = dataclasses.replace(config, model=dataclasses.replace(config.model, **read_prices(prices)))
     return config
 
 

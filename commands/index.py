@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from trailforge.retrieval.backends import Backend, FoundPassage
     from trailforge.retrieval.corpus import Chunking
     from trailforge.retrieval.indexes.manifest import IndexManifest
+    from trailforge.retrieval.pages.cutting import Paging
     from trailforge.schemas import Document
 
 app = typer.Typer(
@@ -106,6 +107,13 @@ _ChunkTokens = Annotated[
     typer.Option(min=1, help="Split documents into passages of at most N tokens. Default: the preset's, else whole."),
 ]
 _ChunkOverlap = Annotated[int | None, typer.Option(min=0, help="Tokens that neighbouring passages share.")]
+_Pages = Annotated[
+    bool,
+    typer.Option("--pages", help="Documents are pages that agents search, open and read in (/pages, /open, /find)."),
+]
+_PageWords = Annotated[
+    int | None, typer.Option(min=1, help="Split pages into parts of at most N words, for --pages. Default: 1000.")
+]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost.")]
 
 
@@ -116,6 +124,7 @@ _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only estimate calls, t
         --passage-prefix "passage: " --query-prefix "query: "          for preset dynasearcher\n
     trailforge index build handbook/ --backend linear_rag --chunk-tokens 200 --chunk-overlap 40 --out indexes/handbook\n
     trailforge index build musique_dev.jsonl --backend bm25 --set k1=1.2 --out indexes/musique\n
+    trailforge index build papers.jsonl --pages --backend bm25 --out indexes/papers\n
     trailforge index build corpus.jsonl --preset hippo_rag --model http://127.0.0.1:8000/v1 --model-name my-model \\\n
         --max-cost 5 --prices 0.15,0.6 --out indexes/hippo             with --dry-run: what it would ask\n
     A build that was stopped or killed goes on by the same line, and pays no call twice: replies are kept in\n
@@ -134,6 +143,8 @@ def build(
     query_prefix: _QueryPrefix = None,
     chunk_tokens: _ChunkTokens = None,
     chunk_overlap: _ChunkOverlap = None,
+    pages: _Pages = False,
+    page_words: _PageWords = None,
     model: ServerUrl = None,
     model_name: PresetModel = None,
     reasoning: PresetThoughts = None,
@@ -151,13 +162,14 @@ def build(
 
     config = choose_index(preset, backend, _read_settings(settings or ()))
     config = config.with_encoder(encoder_name, query_prefix, passage_prefix).with_chunks(chunk_tokens, chunk_overlap)
+    config = config.with_pages(pages, page_words)
     caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
     server = ModelServer.of(
         model, model_name, reasoning, prices, seed=seed, caps=caps, parameters=parameters, preset=config.model
     )
     documents = documents_of(corpus, columns)
     if dry_run:
-        _show_estimate(config.declared, config.numbers(), documents, config.chunking, server)
+        _show_estimate(config.declared, config.numbers(), documents, (config.chunking, config.pages), server)
         return
     _build(config, documents, out, corpus.name, device, server)
 
@@ -184,7 +196,8 @@ def _build(
         declared.check_model(numbers, None, "build")
 
     async def make() -> IndexManifest:
-        options: dict[str, Any] = {"chunking": config.chunking, "corpus_name": name, "prices": prices_of(server)}
+        options: dict[str, Any] = {"chunking": config.chunking, "pages": config.pages}
+        options |= {"corpus_name": name, "prices": prices_of(server)}
         async with ask_server(server, out) as asker:
             if declared.needs_encoder:
                 prefixes = {"query_prefix": config.query_prefix, "passage_prefix": config.passage_prefix}
@@ -228,8 +241,9 @@ def add(
     server = ModelServer.of(model, model_name, reasoning, prices, seed=seed, caps=caps, parameters=parameters)
     documents = documents_of(corpus, columns)
     if dry_run:
-        declared, config, chunking = plan_addition(folder, documents)
-        _show_estimate(declared, config, documents_of(corpus, columns), chunking, server)
+        declared, config, manifest = plan_addition(folder, documents)
+        documents, cuts = documents_of(corpus, columns), (manifest.chunking, manifest.pages)
+        _show_estimate(declared, config, documents, cuts, server)
         return
 
     async def make() -> IndexManifest:
@@ -343,17 +357,21 @@ def _read_settings(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def _show_estimate(
-    backend: Backend, config: Any, documents: Iterable[Document], chunking: Chunking | None, server: ModelServer | None
+    backend: Backend,
+    config: Any,
+    documents: Iterable[Document],
+    cuts: tuple[Chunking | None, Paging | None],
+    server: ModelServer | None,
 ) -> None:
     """Print what a build would ask."""
     from trailforge.flows.preview import show_build_estimate
     from trailforge.inference import Caps
     from trailforge.pipelines.runs.config import ModelConfig
-    from trailforge.retrieval.corpus import cut
+    from trailforge.retrieval.pages.cutting import passages_of
     from trailforge.schemas.text import count_tokens
 
     texts = list(documents)
-    passages = list(cut(texts, chunking, lambda some: [count_tokens(each) for each in some])) if chunking else texts
+    passages = list(passages_of(texts, *cuts, lambda some: [count_tokens(each) for each in some]))
     tokens = sum(count_tokens(each.title) + count_tokens(each.text) for each in passages)
     print(f"{len(texts):,} documents, {len(passages):,} passages, about {tokens:,} tokens")
     model, caps = (server.config, server.caps) if server else (ModelConfig(), Caps())
@@ -362,28 +380,9 @@ def _show_estimate(
 
 def _print_figures(folder: Path, manifest: IndexManifest) -> None:
     """What an index is and took, a line each."""
-    corpus, figures = manifest.corpus, manifest.figures
-    settings = ", ".join(f"{name}={value}" for name, value in manifest.config.items())
-    cut_from = f", cut from {corpus.documents:,} documents" if manifest.chunking else ""
-    per_million = f"{manifest.hours_per_million:.3g} h"
-    if manifest.cost_per_million is not None:
-        per_million += f", {manifest.cost_per_million:.4g} to pay"
-    if manifest.stats:
-        settings += "; " if settings else ""
-        settings += ", ".join(f"{name}: {value}" for name, value in manifest.stats.items())
-    rows = [
-        ("index", f"{manifest.documents:,} passages{cut_from}, {corpus.tokens:,} tokens, in {folder}"),
-        ("back end", f"{manifest.backend} ({settings})" if settings else manifest.backend),
-        ("encoder", f"{manifest.encoder}, {manifest.dimension} dimensions" if manifest.encoder else "none"),
-        ("model", f"{manifest.model}: {figures.calls:,} calls" if manifest.model else "none"),
-        ("size", f"{manifest.bytes / 1e6:,.3g} MB"),
-        ("build", f"{figures.seconds:,.1f} s, {figures.peak_memory_bytes / 1e6:,.0f} MB of memory at most"),
-        ("per million tokens", per_million),
-    ]
-    if figures.calls:
-        tokens = f"{figures.prompt_tokens:,} of prompts, {figures.completion_tokens:,} of completions"
-        rows.insert(4, ("model's tokens", tokens))
-    for name, text in rows:
+    from trailforge.retrieval.indexes.manifest import describe_figures
+
+    for name, text in describe_figures(folder, manifest):
         print(visible(f"{name + ':':<20}{text}"))
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -108,63 +108,104 @@ WORLD_EPILOG = """Examples:\n
     trailforge world --kg kgs/sample --out worlds/first --questions 100\n
     trailforge world --kg kgs/sample --out worlds/unread --names invented --hops 1,2,3 --seed 7\n
     trailforge world --kg kgs/sample --out worlds/apart --questions 600 --test-questions 420 --look-alikes 0.5\n
+    trailforge world --kg kgs/sample --out worlds/long --questions 40 --pages 500       for agents that open pages\n
     trailforge kg-trajectories --questions worlds/first/questions.jsonl --documents worlds/first/corpus.jsonl …\n
     The folder: corpus.jsonl, questions.jsonl, test.jsonl, searches.jsonl (each hop with its document, its rank and\n
-    the query that finds it), kg/ (what is stated, for `kg build`), retrieval.yaml (for a preset), world.json."""
+    the query that finds it), kg/ (what is stated, for `kg build`), retrieval.yaml (for a preset), world.json. With\n
+    --pages hops.jsonl: each hop with its page, parts and names, and what who believes its look-alike answers."""
+
+
+_Kg = Annotated[Path, typer.Option(help="Folder that `kg build` made.")]
+_WorldOut = Annotated[Path, typer.Option(help="Folder of the world; must not exist.")]
+_TestQuestions = Annotated[
+    int, typer.Option(min=0, help="Additional test questions (test.jsonl) about entities that no other question uses.")
+]
+_Hops = Annotated[
+    str | None,
+    typer.Option(
+        help="Hops per question, each equally frequent. Default: 1,2; with --pages 5,6,7,8,9 (facts).",
+        show_default=False,
+    ),
+]
+_Comparisons = Annotated[
+    float, typer.Option(min=0, max=1, help="Share of questions that compare the years of two things.")
+]
+_Intersections = Annotated[
+    float, typer.Option(min=0, max=1, help="Share of intersections among paths of two or more hops.")
+]
+_LookAlikes = Annotated[
+    float,
+    typer.Option(min=0, max=1, help="Share of questions whose first search finds a look-alike unless it is reworded."),
+]
+_FoundAtOnce = Annotated[
+    float, typer.Option(min=0, max=1, help="Maximum share of multi-hop questions that a single search answers.")
+]
+_Distractors = Annotated[int, typer.Option(min=0, help="Minimum number of documents that no question needs.")]
+_MaxFacts = Annotated[int, typer.Option(min=1, help="Approximate number of facts per document.")]
+_Passages = Annotated[
+    int, typer.Option(min=1, help="Passages per search when searches are measured; with --pages at least 10.")
+]
+_Pages = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Write N long pages of entities with several names, with look-alikes on top, and questions of 5 to 9 "
+        "facts that name nobody on the way, for agents that open pages.",
+        metavar="N",
+    ),
+]
+_PageWords = Annotated[int, typer.Option(min=1, help="With --pages: words of a page, at least.")]
+_Names = Annotated[Names, typer.Option(help="The graph's own names, or invented ones that no model knows.")]
+_Seed = Annotated[int, typer.Option(help="The same seed and graph give the same bytes.")]
+_LEAST_PASSAGES = 10
+"""Of a search over pages, which have several passages each."""
 
 
 def world(
-    kg: Annotated[Path, typer.Option(help="Folder that `kg build` made.")],
-    out: Annotated[Path, typer.Option(help="Folder of the world; must not exist.")],
+    kg: _Kg,
+    out: _WorldOut,
     questions: Annotated[int, typer.Option(min=1, help="Number of questions.")] = 1000,
-    test_questions: Annotated[
-        int,
-        typer.Option(min=0, help="Additional test questions (test.jsonl) about entities that no other question uses."),
-    ] = 0,
-    hops: Annotated[str, typer.Option(help="Hops per question, e.g. 1,2; each equally frequent.")] = "1,2",
-    comparisons: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of questions that compare the years of two things.")
-    ] = 0.0,
-    intersections: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of intersections among paths of two or more hops.")
-    ] = 0.1,
-    look_alikes: Annotated[
-        float,
-        typer.Option(
-            min=0, max=1, help="Share of questions whose first search finds a look-alike unless it is reworded."
-        ),
-    ] = 0.5,
-    found_at_once: Annotated[
-        float, typer.Option(min=0, max=1, help="Maximum share of multi-hop questions that a single search answers.")
-    ] = 0.25,
-    distractors: Annotated[int, typer.Option(min=0, help="Minimum number of documents that no question needs.")] = 500,
-    max_facts: Annotated[int, typer.Option(min=1, help="Approximate number of facts per document.")] = 4,
-    passages: Annotated[int, typer.Option(min=1, help="Passages per search when searches are measured.")] = 5,
-    names: Annotated[
-        Names, typer.Option(help="The graph's own names, or invented ones that no model knows.")
-    ] = Names.REAL,
-    seed: Annotated[int, typer.Option(help="The same seed and graph give the same bytes.")] = 0,
+    test_questions: _TestQuestions = 0,
+    hops: _Hops = None,
+    comparisons: _Comparisons = 0.0,
+    intersections: _Intersections = 0.1,
+    look_alikes: _LookAlikes = 0.5,
+    found_at_once: _FoundAtOnce = 0.25,
+    distractors: _Distractors = 500,
+    max_facts: _MaxFacts = 4,
+    passages: _Passages = 5,
+    pages: _Pages = None,
+    page_words: _PageWords = 1000,
+    names: _Names = Names.REAL,
+    seed: _Seed = 0,
 ) -> None:
     """Write documents that state a graph's facts, and questions they answer: a test bed (beyond the papers)."""
     from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
+    from trailforge.generators.kg_questions.worlds.pages import PageWorldConfig, make_page_world
     from trailforge.generators.kg_questions.worlds.searches import describe
 
-    config = WorldConfig(
-        questions=questions,
-        test_questions=test_questions,
-        hops=_numbers(hops),
-        comparisons=comparisons,
-        intersections=intersections,
-        look_alikes=look_alikes,
-        found_at_once=found_at_once,
-        distractors=distractors,
-        max_facts=max_facts,
-        passages=passages,
-        names=names.value,
-        seed=seed,
-    )
-    figures = make_world(kg, out, config, shows_progress=True)
-    print(describe(figures))
+    shared: dict[str, Any] = {"questions": questions, "names": names.value, "seed": seed}
+    if pages is not None:
+        if test_questions or comparisons:
+            problem = "a world of pages has neither test questions nor comparisons"
+            raise typer.BadParameter(problem, param_hint="--pages")
+        shared |= {"facts": _numbers(hops or "5,6,7,8,9"), "passages": max(passages, _LEAST_PASSAGES)}
+        paged = PageWorldConfig(pages=pages, words=page_words, **shared)
+        print(json.dumps(make_page_world(kg, out, paged, shows_progress=True), indent=1))
+    else:
+        config = WorldConfig(
+            test_questions=test_questions,
+            hops=_numbers(hops or "1,2"),
+            comparisons=comparisons,
+            intersections=intersections,
+            look_alikes=look_alikes,
+            found_at_once=found_at_once,
+            distractors=distractors,
+            max_facts=max_facts,
+            passages=passages,
+            **shared,
+        )
+        print(describe(make_world(kg, out, config, shows_progress=True)))
     print(f"In {out}")
 
 

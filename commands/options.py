@@ -202,7 +202,7 @@ class ModelServer:
         check_server_url(url or base.url, "--model")
         said: dict[str, Any] = {"url": url, "name": name, "reasoning": reasoning and reasoning.value}
         if prices:
-            said["prompt_price_per_million"], said["completion_price_per_million"] = read_prices(prices)
+            said |= read_prices(prices)
         if parameters:
             said["parameters"] = _read_parameters(parameters)
         config = replace(base, **{field: value for field, value in said.items() if value is not None})
@@ -233,13 +233,17 @@ def check_training_set(folder: Path) -> None:
     open_set(folder)
 
 
-def read_prices(text: str) -> tuple[float, float]:
-    """Of a million tokens of prompts and of completions."""
+def read_prices(text: str) -> dict[str, Any]:
+    """Of a million tokens of prompts, of completions and, where it is said, of cached prompts: fields of a model."""
+    names = ("prompt_price_per_million", "completion_price_per_million", "cached_price_per_million")
     try:
-        prompt, completion = (float(each) for each in text.split(","))
+        numbers = [float(each) for each in text.split(",")]
     except ValueError:
-        raise typer.BadParameter(f"{text!r}: expected two numbers, as 0.15,0.6", param_hint="--prices") from None
-    return prompt, completion
+        numbers = []
+    if len(numbers) not in (2, 3):
+        problem = f"{text!r}: expected two numbers, as 0.15,0.6, and a third one for tokens in a server's prefix cache"
+        raise typer.BadParameter(problem, param_hint="--prices")
+    return dict(zip(names, numbers, strict=False))
 
 
 def prices_of(server: ModelServer | None) -> Prices | None:

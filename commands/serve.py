@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
@@ -29,10 +29,8 @@ from trailforge.schemas import InvalidInput
 if TYPE_CHECKING:
     from trailforge.inference.asker import Asker
     from trailforge.retrieval.kg import KgTool
-    from trailforge.retrieval.seals import HeldFiles
-    from trailforge.retrieval.service.searching import Searchable, ServedIndex
+    from trailforge.retrieval.service.searching import ServedIndex
     from trailforge.retrieval.web.pages import PageReader
-    from trailforge.schemas import Document
 
 _WEB_AT_ONCE = 16
 """Searches of the web, which wait for others' servers."""
@@ -144,11 +142,11 @@ def _open_corpus(name: str, what: str, asker: Asker | None, options: Mapping[str
 
     began = time.monotonic()
     _print_line(f"opening {name}: {what}")
-    index, documents, backend, files = _open(what, asker)
+    served = _open(what, asker)
     content_hash = "" if is_address(what) else corpus_hash(Path(what))
-    _print_line(f"opened {name}: {backend}, {len(documents):,} passages, {time.monotonic() - began:.1f} s")
-    described: dict[str, Any] = {"backend": backend, "content_hash": content_hash, "files": files}
-    return ServedIndex(name, index, documents, **described, **options)
+    number = len(served.get("documents", ()))
+    _print_line(f"opened {name}: {served['backend']}, {number:,} passages, {time.monotonic() - began:.1f} s")
+    return ServedIndex(name, content_hash=content_hash, **served, **options)
 
 
 def _by_name(indexes: list[str]) -> dict[str, str]:
@@ -176,8 +174,8 @@ def _by_name(indexes: list[str]) -> dict[str, str]:
     return found
 
 
-def _open(what: str, asker: Asker | None) -> tuple[Searchable, Sequence[Document], str, HeldFiles | None]:
-    """An index, its documents, how it searches, and its files."""
+def _open(what: str, asker: Asker | None) -> dict[str, Any]:
+    """An index, its documents, how it searches, its pages and its files, as `ServedIndex` takes them."""
     from trailforge.retrieval.backends.bm25 import Bm25Retriever
     from trailforge.retrieval.corpus import read_corpus
     from trailforge.retrieval.indexes.store import open_index
@@ -185,14 +183,15 @@ def _open(what: str, asker: Asker | None) -> tuple[Searchable, Sequence[Document
     from trailforge.schemas import InvalidInput
 
     if is_address(what):
-        return connect(what), (), "server", None
+        return {"index": connect(what), "backend": "server"}
     if Path(what).is_dir():
         opened = open_index(Path(what), asker=asker)
-        return opened.index, opened.documents, opened.manifest.backend, opened.files
+        found = {"index": opened.index, "documents": opened.documents, "backend": opened.manifest.backend}
+        return {**found, "pages": opened.pages, "files": opened.files}
     documents = list(read_corpus(Path(what)))
     if not documents:
         raise InvalidInput("holds no passages", file=what)
-    return Bm25Retriever(documents), documents, "bm25", None
+    return {"index": Bm25Retriever(documents), "documents": documents, "backend": "bm25"}
 
 
 def _open_graph(folder: Path) -> KgTool:

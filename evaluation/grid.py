@@ -379,7 +379,8 @@ async def run_cell_episode(
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
         others=usage_of_others(meter, model.name),
-        context_tokens=sum(search.context_tokens for search in run.searches),
+        context_tokens=run.context_tokens,
+        cached_tokens=usage.cached_tokens or None,
         seconds=None if meter.is_from_ledger else round(time.perf_counter() - began, 6),
     )
     judge = await _judge(question, run, model.judge)

@@ -19,6 +19,7 @@ from typing import Literal, TypeVar, get_args
 
 from trailforge.evaluation.agents import AgentRun
 from trailforge.evaluation.failures import asked_at, is_right, read_texts, tag_failures
+from trailforge.protocols.browse import Gold, with_gold
 from trailforge.rewards import (
     chance_of_choice,
     normalize_answer,
@@ -81,6 +82,7 @@ def make_episode(
         messages=run.messages,
         searches=run.searches,
         calls=run.calls,
+        browse=None if run.browse is None else with_gold(run.browse, gold_pages(question)),
         answer=run.answer,
         stop=run.stop,
         error=error,
@@ -88,6 +90,17 @@ def make_episode(
         scores=score_run(question, run, judge=judge),
     )
     return replace(episode, failures=tag_failures(episode))
+
+
+def gold_pages(question: Question) -> list[Gold] | None:
+    """The pages that the answer rests on: by ids of the corpus, or by titles where ids are those of the question's own
+    paragraphs. None where they are not known."""
+    own = {each.id for each in question.paragraphs}
+    named = [
+        Gold(page=each.id) if each.id and each.id not in own else Gold(title=each.title)
+        for each in order_supporting(question)
+    ]
+    return named or None
 
 
 def hash_episode(question: Question, setting: EpisodeSetting) -> str:
@@ -202,6 +215,12 @@ def _is_document(question: Question, document: SupportingDocument, id: str, titl
 
 # Many episodes
 
+
+def _share_of_gold(episode: AgentEpisode, figure: str) -> float | None:
+    figures = episode.browse and episode.browse.figures
+    return getattr(figures, figure) / figures.gold_pages if figures and figures.gold_pages else None
+
+
 Measure = Callable[[AgentEpisode], float | None]
 """A number of an episode; None: it says nothing of this one."""
 
@@ -224,9 +243,16 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
         "completion_tokens": lambda episode: episode.costs.completion_tokens,
         "seconds": lambda episode: episode.costs.seconds,
         "search_seconds": lambda episode: sum(search.seconds for search in episode.searches),
+        "tool_calls": lambda episode: episode.browse and episode.browse.figures.calls,
+        "repeated_calls": lambda episode: episode.browse and episode.browse.figures.repeated_calls,
+        "pages_opened": lambda episode: episode.browse and episode.browse.figures.pages_opened,
+        "pages_unused": lambda episode: episode.browse and episode.browse.figures.pages_unused,
+        "gold_opened": lambda episode: _share_of_gold(episode, "gold_opened"),
+        "gold_cited": lambda episode: _share_of_gold(episode, "gold_cited"),
     }
 )
-"""By name. `answer_words` is that of answers that were given: contain-EM pays for long ones. `turns`: of the agent."""
+"""By name. From `tool_calls` on of agents that open pages alone; the last two are shares of the pages that the answer
+rests on. `answer_words` is that of answers that were given: contain-EM pays for long ones. `turns`: of the agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

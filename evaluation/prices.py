@@ -19,13 +19,20 @@ class ModelPrice:
     model: str
     prompt: float
     completion: float
+    cached: float | None = None
+    """Of tokens of prompts in a server's prefix cache; None: as others of the prompt."""
 
 
 def prices_of(models: Iterable[ModelConfig]) -> tuple[ModelPrice, ...]:
     """Of those whose prices are known, each once; of two of one name the last one's."""
     known = {each.name: each.prices for each in models if each.prices != Prices()}
     return tuple(
-        ModelPrice(model=name, prompt=each.prompt_per_million, completion=each.completion_per_million)
+        ModelPrice(
+            model=name,
+            prompt=each.prompt_per_million,
+            completion=each.completion_per_million,
+            cached=each.cached_per_million,
+        )
         for name, each in sorted(known.items())
     )
 
@@ -35,6 +42,9 @@ def dearest(*prices: Prices) -> Prices:
     return Prices(
         prompt_per_million=max(each.prompt_per_million for each in prices),
         completion_per_million=max(each.completion_per_million for each in prices),
+        cached_per_million=None
+        if any(each.cached_per_million is None for each in prices)
+        else max(each.cached_per_million or 0.0 for each in prices),
     )
 
 
@@ -69,7 +79,16 @@ def mean_cost(known: Sequence[ModelPrice], episodes: Sequence[AgentEpisode]) -> 
     asked = [[_own_usage(each.model, each.costs), *each.costs.others] for each in episodes]
     if not {usage.model for usages in asked for usage in usages} <= prices.keys():
         return None
-    return fmean(sum(_cost(prices[usage.model], usage) for usage in usages) for usages in asked)
+    saved = (_saved(prices[each.model], each.costs.cached_tokens or 0) for each in episodes)
+    return fmean(
+        sum(_cost(prices[usage.model], usage) for usage in usages) - less
+        for usages, less in zip(asked, saved, strict=True)
+    )
+
+
+def _saved(price: ModelPrice, cached_tokens: int) -> float:
+    """What tokens of the prefix cache cost less."""
+    return 0.0 if price.cached is None else cached_tokens * (price.prompt - price.cached) / 1e6
 
 
 def _own_usage(model: str, costs: AgentCosts) -> ModelUsage:

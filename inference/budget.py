@@ -51,8 +51,9 @@ class Reservation:
 
     def settle(self, reply: Reply) -> None:
         """It was answered. More than the worst case counts as it is; less than nothing gives no other call room."""
-        tokens = max(0, reply.prompt_tokens), max(0, reply.completion_tokens)
-        self.usage = Usage(calls=1, prompt_tokens=tokens[0], completion_tokens=tokens[1])
+        prompt, completion = max(0, reply.prompt_tokens), max(0, reply.completion_tokens)
+        cached = min(prompt, reply.cached_tokens)
+        self.usage = Usage(calls=1, prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached)
         self.is_settled = True
 
 
@@ -128,7 +129,9 @@ def worst_case(request: Request) -> Usage:
 
 
 def _prompt_texts(request: Request) -> list[str]:
-    return [request.prompt] if isinstance(request.prompt, str) else [turn.content for turn in request.prompt]
+    if isinstance(request.prompt, str):
+        return [request.prompt]
+    return [*(text for turn in request.prompt for text in turn.words), *([request.tools] if request.tools else ())]
 
 
 MOST_REPORTED = 2**20
@@ -155,6 +158,17 @@ def charged_tokens(usage: Any, request: Request, reply: Reply) -> tuple[int, int
         charged_completion = completion if is_completion else max(completion, own_completion)
     charged_completion = max(charged_completion, _count(reported, "total_tokens") - charged_prompt)
     return charged_prompt, charged_completion, (charged_prompt, charged_completion) == (prompt, completion)
+
+
+def cached_tokens(usage: Any) -> int:
+    """How many tokens of the prompt a server had in its prefix cache, by a reply's `usage`; 0 where it does not say.
+
+    OpenAI and vLLM say it in `prompt_tokens_details`, DeepSeek beside it.
+    """
+    reported = usage if isinstance(usage, dict) else {}
+    details = reported.get("prompt_tokens_details")
+    said = _count(details, "cached_tokens") if isinstance(details, dict) else -1
+    return max(0, said, _count(reported, "prompt_cache_hit_tokens"))
 
 
 def _count(reported: dict[str, Any], name: str) -> int:
@@ -184,7 +198,8 @@ def own_tokens(request: Request, reply: Reply) -> tuple[int, int]:
 
 
 def _reply_bytes(reply: Reply) -> int:
-    return _size(reply.text) + _size(reply.reasoning)
+    called = sum(_size(call.name) + _size(call.arguments) for call in reply.tool_calls)
+    return _size(reply.text) + _size(reply.reasoning) + called
 
 
 def _size(text: str) -> int:
@@ -202,11 +217,16 @@ class Prices:
 
     prompt_per_million: float = 0.0
     completion_per_million: float = 0.0
+    cached_per_million: float | None = None
+    """Of the prompt's tokens that a server has in its prefix cache; None: as others of the prompt."""
 
     def cost(self, usage: Usage) -> float:
         """Of so many tokens."""
+        cached = self.prompt_per_million if self.cached_per_million is None else self.cached_per_million
         return (
-            usage.prompt_tokens * self.prompt_per_million + usage.completion_tokens * self.completion_per_million
+            (usage.prompt_tokens - usage.cached_tokens) * self.prompt_per_million
+            + usage.cached_tokens * cached
+            + usage.completion_tokens * self.completion_per_million
         ) / 1e6
 
 
@@ -217,6 +237,8 @@ class Usage:
     calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cached_tokens: int = 0
+    """So many of the prompts' tokens servers had in their prefix caches."""
     cut_replies: int = 0
     """Replies that ended at `max_tokens` or at the end of the model's window."""
     cost: float = 0.0
@@ -233,10 +255,21 @@ class Usage:
             calls=self.calls + other.calls,
             prompt_tokens=self.prompt_tokens + other.prompt_tokens,
             completion_tokens=self.completion_tokens + other.completion_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
             cut_replies=self.cut_replies + other.cut_replies,
             cost=self.cost + other.cost,
             by_purpose=_add_up((*self.by_purpose, *other.by_purpose)),
         )
+
+
+def usage_of(reply: Reply) -> Usage:
+    """What one call used."""
+    return Usage(
+        calls=1,
+        prompt_tokens=reply.prompt_tokens,
+        completion_tokens=reply.completion_tokens,
+        cached_tokens=reply.cached_tokens,
+    )
 
 
 def _add_up(counts: Iterable[CallCount]) -> tuple[CallCount, ...]:
@@ -289,8 +322,7 @@ class Meter:
         """The sums of each model's calls, by its name; under no name those of which it is not known."""
         found: dict[str, Usage] = {}
         for key, reply in self._replies.items():
-            usage = Usage(calls=1, prompt_tokens=reply.prompt_tokens, completion_tokens=reply.completion_tokens)
-            found[self._models[key]] = found.get(self._models[key], Usage()) + usage
+            found[self._models[key]] = found.get(self._models[key], Usage()) + usage_of(reply)
         return found
 
     def usage(self, prices: Prices) -> Usage:
@@ -300,6 +332,7 @@ class Meter:
             calls=self.calls,
             prompt_tokens=sum(reply.prompt_tokens for reply in replies),
             completion_tokens=sum(reply.completion_tokens for reply in replies),
+            cached_tokens=sum(reply.cached_tokens for reply in replies),
             cut_replies=sum(reply.is_cut for reply in replies),
             by_purpose=_add_up(CallCount(purpose=each, calls=1) for each in self._purposes.values()),
         )

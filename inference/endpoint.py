@@ -10,15 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from trailforge.inference.budget import charged_tokens
+from trailforge.inference.budget import cached_tokens, charged_tokens
 from trailforge.inference.provider.endings import read_ending
 from trailforge.inference.provider.errors import ServerError, read_error, read_page
 from trailforge.inference.provider.parameters import Parameters
 from trailforge.inference.provider.replies import find_error, read_body, read_models, read_reply
-from trailforge.inference.request import Reply, Request
+from trailforge.inference.request import ChatTurn, Reply, Request
 from trailforge.inference.structured import strict_schema
 from trailforge.inference.wire import KEY_VARIABLES, Unanswered, Untaken, Wire, first_line
-from trailforge.schemas import ContextOverflow, OutOfCredit, ProviderError, ServerUnavailable, parse_json
+from trailforge.schemas import (
+    ContextOverflow,
+    NativeMessage,
+    OutOfCredit,
+    ProviderError,
+    ServerUnavailable,
+    parse_json,
+)
 
 Dialect = Literal["openai", "llama_cpp", "vllm"]
 """How a server takes grammars, and schemas for raw completions."""
@@ -98,10 +105,12 @@ class Endpoint:
             prompt_tokens=0,
             completion_tokens=0,
             key=request.key,
+            tool_calls=read.tool_calls,
         )
         prompt, completion, is_said = charged_tokens(read.usage, request, reply)
         self.disbelieved += not is_said
-        return replace(reply, prompt_tokens=prompt, completion_tokens=completion)
+        cached = min(prompt, cached_tokens(read.usage))
+        return replace(reply, prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached)
 
     async def models(self) -> list[str]:
         """Ids of the models that are served, in whatever form they are listed; empty where they are not.
@@ -187,7 +196,9 @@ class Endpoint:
         if isinstance(request.prompt, str):
             body["prompt"] = request.prompt
         else:
-            body["messages"] = [{"role": turn.role, "content": turn.content} for turn in request.prompt]
+            body["messages"] = [chat_message(turn) for turn in request.prompt]
+            if request.tools:
+                body["tools"] = json.loads(request.tools)
         extra: dict[str, Any] = json.loads(request.extra_body) if request.extra_body else {}
         self._constrain(request, body, extra)
         sent = self._parameters.shape(body | extra)
@@ -254,6 +265,21 @@ class Endpoint:
             f"{self._where}: what it sends is no OpenAI-compatible reply; "
             f"check the URL (it ends in /v1){why and f' ({why})'}"
         )
+
+
+def chat_message(turn: ChatTurn | NativeMessage) -> dict[str, Any]:
+    """A turn in OpenAI's form; what has no tools is role and content alone."""
+    message: dict[str, Any] = {"role": turn.role, "content": turn.content}
+    if turn.reasoning:
+        message["reasoning_content"] = turn.reasoning
+    if turn.tool_calls:
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in turn.tool_calls
+        ]
+    if turn.tool_call_id:
+        message["tool_call_id"] = turn.tool_call_id
+    return message
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

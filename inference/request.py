@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from trailforge.inference.provider.endings import read_ending
+from trailforge.schemas import ToolCall
 
 CONTROL = "control"
 """The purpose of a call that only shows whether a server answers calls of a form."""
@@ -26,6 +27,28 @@ class ChatTurn:
 
     role: str
     content: str
+    reasoning: str = ""
+    """The thought that an assistant's turn had beside its content, sent back to the model."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """The calls of an assistant's turn."""
+    tool_call_id: str = ""
+    """Which call the turn of a tool answers."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """All texts that the model reads of it."""
+        called = (text for call in self.tool_calls for text in (call.name, call.arguments))
+        return (self.content, *filter(None, (self.reasoning, *called)))
+
+    @property
+    def identity(self) -> list[Any]:
+        """What of it decides a reply; of a turn without tools its role and content, as in earlier keys."""
+        more: dict[str, Any] = {"reasoning": self.reasoning} if self.reasoning else {}
+        if self.tool_calls:
+            more["tool_calls"] = [[call.id, call.name, call.arguments] for call in self.tool_calls]
+        if self.tool_call_id:
+            more["tool_call_id"] = self.tool_call_id
+        return [self.role, self.content, more] if more else [self.role, self.content]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +83,8 @@ class Request:
     """JSON schema that the reply has to follow, as JSON text."""
     grammar: str | None = None
     """Grammar (GBNF) that the reply has to follow."""
+    tools: str = ""
+    """The tools that the model may call, as a JSON list; a chat's alone."""
     sample: int = 0
     """Number of the draw: tells repeated draws of one prompt apart."""
     seed: int = 0
@@ -83,13 +108,15 @@ class Request:
         prompt = self.prompt
         redo = {"redo": self.redo} if self.redo else {}
         omit = {"omit": list(self.omit)} if self.omit else {}  # named when there are any: earlier keys stay
+        tools = {"tools": self.tools} if self.tools else {}
         return (
             redo
             | omit
+            | tools
             | self.sampling.rare
             | {
                 "model": self.model,
-                "prompt": prompt if isinstance(prompt, str) else [[turn.role, turn.content] for turn in prompt],
+                "prompt": prompt if isinstance(prompt, str) else [turn.identity for turn in prompt],
                 "temperature": float(self.sampling.temperature),  # 0 is 0.0
                 "top_p": float(self.sampling.top_p),
                 "max_tokens": self.sampling.max_tokens,
@@ -128,7 +155,9 @@ class Request:
         if good is not None:
             return replace(good, sample=number, purpose=CONTROL, priority=_FIRST)
         turns = self.prompt if not isinstance(self.prompt, str) else ()
-        harmless = tuple(ChatTurn(role=turn.role, content=_HARMLESS.get(turn.role, _HARMLESS_TURN)) for turn in turns)
+        harmless = tuple(  # with its calls: what answers a call has to follow it
+            replace(turn, content=_HARMLESS.get(turn.role, _HARMLESS_TURN), reasoning="") for turn in turns
+        )
         prompt = harmless or _HARMLESS_TEXT
         return replace(self, prompt=prompt, sample=number, purpose=CONTROL, priority=_FIRST)
 
@@ -150,6 +179,10 @@ class Reply:
     completion_tokens: int
     key: str
     from_ledger: bool = False
+    tool_calls: tuple[ToolCall, ...] = ()
+    """The tools that it calls, in order, where the request offered any."""
+    cached_tokens: int = 0
+    """So many of the prompt's tokens the server had in its prefix cache, as it says; 0 where it says nothing."""
 
     @property
     def is_cut(self) -> bool:

@@ -72,7 +72,7 @@ class ThoughtReader:
         )
 
     def _note_text(self, request: Request, reply: Reply) -> None:
-        if reply.text.strip():
+        if reply.text.strip() or (request.tools and reply.tool_calls):
             self._has_spoken = True
         elif not reply.is_cut and (reply.reasoning.strip() or reply.finish_reason in _CALLS):
             self._silent[request.key] = reply

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from trailforge.inference.budget import estimated_tokens
+from trailforge.inference.provider.endings import TOOL_CALLS
 from trailforge.inference.request import Reply, Request, family_of
-from trailforge.schemas import InvalidInput, OutputError, ProviderError, missing_package, parse_json
+from trailforge.schemas import InvalidInput, OutputError, ProviderError, ToolCall, missing_package, parse_json
 from trailforge.schemas.text import visible
 
 PATHS = ("/chat/completions", "/completions", "/embeddings", "/models")
@@ -219,10 +220,14 @@ def pack(request: Request, reply: Reply) -> bytes:
     """Request and reply as they are kept. Raises `OutputError` for token counts that no ledger takes."""
     import zstandard
 
-    for name in _COUNTS:
+    for name in (*_COUNTS, "cached_tokens"):
         if not _is_count(count := getattr(reply, name)):
             raise OutputError(f"the ledger takes no reply whose {name} is {count!r:.40}: report this as a defect")
     content = {"request": request.content, "reply": {name: getattr(reply, name) for name in _TEXTS + _COUNTS}}
+    if reply.tool_calls:
+        content["reply"]["tool_calls"] = [[call.id, call.name, call.arguments] for call in reply.tool_calls]
+    if reply.cached_tokens:
+        content["reply"]["cached_tokens"] = reply.cached_tokens
     if not hasattr(_compressors, "one"):
         _compressors.one = zstandard.ZstdCompressor(level=3)
     return _compressors.one.compress(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass"))
@@ -240,7 +245,14 @@ def unpack(key: str, blob: object) -> LedgerEntry | None:
         if not all(isinstance(text, str) for text in fields.values()):
             return None
         fields["prompt_tokens"] = _count(reply["prompt_tokens"], *_prompt_texts(request["prompt"]))
-        fields["completion_tokens"] = _count(reply["completion_tokens"], fields["text"], fields["reasoning"])
+        calls = tuple(ToolCall(id=id, name=name, arguments=text) for id, name, text in reply.get("tool_calls", ()))
+        texts = [text for call in calls for text in (call.id, call.name, call.arguments)]
+        if not all(isinstance(text, str) for text in texts):
+            return None
+        fields["tool_calls"] = calls
+        fields["completion_tokens"] = _count(reply["completion_tokens"], fields["text"], fields["reasoning"], *texts)
+        cached = reply.get("cached_tokens", 0)
+        fields["cached_tokens"] = cached if _is_count(cached) else 0
         found, longest = Reply(key=key, from_ledger=True, **fields), request.get("max_tokens")
         length = least_length(found, longest) if _is_count(longest) else found.completion_tokens
         return LedgerEntry(found, family_of(request), length)
@@ -251,6 +263,8 @@ def unpack(key: str, blob: object) -> LedgerEntry | None:
 def is_complete(reply: Reply) -> bool:
     """The model ended it, and a longer `max_tokens` would not have changed it. What says nothing beside its thoughts is
     not complete: whoever asks anew for cut replies, once the server is mended, wants that one, too."""
+    if reply.tool_calls:
+        return reply.finish_reason in ("stop", TOOL_CALLS)
     return reply.finish_reason == "stop" and bool(reply.text.strip() or not reply.reasoning.strip())
 
 
@@ -274,7 +288,7 @@ def _content(blob: object) -> Any:
 
 
 def _prompt_texts(prompt: Any) -> list[str]:
-    return [prompt] if isinstance(prompt, str) else [text for _, text in prompt]
+    return [prompt] if isinstance(prompt, str) else [str(part) for turn in prompt for part in turn[1:]]
 
 
 def _is_count(value: object) -> bool:

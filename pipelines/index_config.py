@@ -13,6 +13,8 @@ from trailforge.pipelines.runs.config import ModelConfig
 from trailforge.presets import load_index_preset
 from trailforge.retrieval.backends import Backend, load_backend
 from trailforge.retrieval.corpus import Chunking
+from trailforge.retrieval.pages.cutting import Paging
+from trailforge.retrieval.pages.text import PART_WORDS
 from trailforge.schemas import InvalidInput, from_dict, located
 
 
@@ -31,12 +33,14 @@ class IndexConfig:
     """Documents are cut into passages of at most so many tokens; None: they are not."""
     chunk_overlap: int = 0
     """Tokens that neighbouring passages share."""
+    page_words: int | None = None
+    """Documents are pages, opened in parts of at most so many words; None: they are not."""
     model: ModelConfig = field(default_factory=lambda: ModelConfig(url=""))
     """Who writes what a model writes. Without a URL it has to be said who."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for a back end that there is not, numbers that it does not have, and odd lengths."""
-        _ = self.chunking
+        _ = self.chunking, self.pages
         with located(section="options"):
             self.declared.read_numbers(self.options)
 
@@ -49,6 +53,16 @@ class IndexConfig:
     def chunking(self) -> Chunking | None:
         """How documents are cut; None: not at all."""
         return Chunking(tokens=self.chunk_tokens, overlap=self.chunk_overlap) if self.chunk_tokens else None
+
+    @property
+    def pages(self) -> Paging | None:
+        """How documents are made pages; None: not at all."""
+        return None if self.page_words is None else Paging(words=self.page_words)
+
+    def with_pages(self, are_pages: bool, words: int | None) -> IndexConfig:
+        """With what is said of pages: that documents are such, or the words of a part."""
+        said = words or (PART_WORDS if are_pages else None)
+        return self if said is None else replace(self, page_words=said)
 
     def with_encoder(
         self, encoder: str | None, query_prefix: str | None = None, passage_prefix: str | None = None

@@ -26,6 +26,7 @@ from trailforge.retrieval.backends import BACKENDS
 from trailforge.retrieval.base import FailureCount, PatientRetriever, SearchPatience
 from trailforge.retrieval.embeddings import encoder_model
 from trailforge.retrieval.kg import KgResult, KgStore, KgTool, KgToolConfig
+from trailforge.retrieval.page_tools import PageTools
 from trailforge.retrieval.retrievers import WEB
 from trailforge.retrieval.sentences import first_sentences
 from trailforge.retrieval.service.client import SearchClient, connect, is_address
@@ -96,6 +97,8 @@ class Environment:
     """Of what a search found, for all but those that plan."""
     plan_tools: Tools | None = None
     """For those that plan."""
+    pages: PageTools | None = None
+    """For those that open pages and find words in them."""
     top_k: int = 5
     """Passages of a search; in plans, of each node."""
     retriever: str = ""

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from trailforge.retrieval.sentences import split_sentences
+from trailforge.retrieval.sentences import sentence_spans
 from trailforge.rows import InvalidRow, open_file, read_rows
 from trailforge.rows.fields import Asides, Fields, flattened, split_contents
 from trailforge.rows.files import head_of
@@ -93,11 +93,7 @@ _Span = tuple[int, int, int]
 
 def _spans(text: str, chunking: Chunking, count: CountTokens) -> list[_Span]:
     """Sentences, and the words of those that are too long by themselves."""
-    sentences, start = [], 0
-    for sentence in split_sentences(text):
-        start = text.index(sentence, start)
-        sentences.append((start, start := start + len(sentence)))
-    spans: list[_Span] = []
+    sentences, spans = sentence_spans(text), list[_Span]()
     for (start, end), size in zip(sentences, count([text[start:end] for start, end in sentences]), strict=True):
         if size <= chunking.tokens:
             spans.append((start, end, size))

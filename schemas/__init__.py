@@ -51,6 +51,7 @@ from trailforge.schemas.errors import CountMismatch as CountMismatch
 from trailforge.schemas.errors import HubError as HubError
 from trailforge.schemas.errors import InvalidInput as InvalidInput
 from trailforge.schemas.errors import MalformedReply as MalformedReply
+from trailforge.schemas.errors import NoSuchPage as NoSuchPage
 from trailforge.schemas.errors import NothingKept as NothingKept
 from trailforge.schemas.errors import NothingLeft as NothingLeft
 from trailforge.schemas.errors import NotReady as NotReady
@@ -115,6 +116,7 @@ from trailforge.schemas.trajectory import ChatMessage as ChatMessage
 from trailforge.schemas.trajectory import ErrorType as ErrorType
 from trailforge.schemas.trajectory import GroundTruth as GroundTruth
 from trailforge.schemas.trajectory import Message as Message
+from trailforge.schemas.trajectory import NativeMessage as NativeMessage
 from trailforge.schemas.trajectory import PreferenceRow as PreferenceRow
 from trailforge.schemas.trajectory import RewardModel as RewardModel
 from trailforge.schemas.trajectory import RlRow as RlRow
@@ -124,6 +126,7 @@ from trailforge.schemas.trajectory import SpanKind as SpanKind
 from trailforge.schemas.trajectory import StepPair as StepPair
 from trailforge.schemas.trajectory import TextSpan as TextSpan
 from trailforge.schemas.trajectory import ThoughtSource as ThoughtSource
+from trailforge.schemas.trajectory import ToolCall as ToolCall
 from trailforge.schemas.trajectory import Trajectory as Trajectory
 from trailforge.schemas.trajectory import TrajectoryReward as TrajectoryReward
 from trailforge.schemas.versions import is_read as is_read

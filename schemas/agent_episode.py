@@ -9,7 +9,7 @@ from trailforge.schemas.bundle import FilterScore
 from trailforge.schemas.episode import FactReading
 from trailforge.schemas.provenance import Provenance
 from trailforge.schemas.question import Hop
-from trailforge.schemas.trajectory import Message
+from trailforge.schemas.trajectory import Message, NativeMessage
 from trailforge.schemas.versions import Earlier, Row, migration, rename_back_end
 
 AgentStop = Literal["answered", "too_many_turns", "malformed", "too_long", "failed"]
@@ -76,6 +76,8 @@ class AgentCosts:
     """Of all that was retrieved and shown."""
     others: tuple[ModelUsage, ...] = ()
     """What of it is of other models than the agent's, as of searches that ask one. Rows of before do not say."""
+    cached_tokens: int | None = None
+    """So many of the agent's prompt tokens its server had in its prefix cache; None where it never said any."""
     seconds: float | None
     """From question to end, waiting for model and tools; None: not known, for the ledger had some of its replies."""
 
@@ -122,13 +124,121 @@ class TrainingStep:
     parts: tuple[RewardPart, ...] = ()
 
 
+Writing = Literal["tags", "native"]
+"""How a research agent writes its calls: as tags in text, or as native tool calls."""
+PageTool = Literal["search", "open", "find", ""]
+"""The tools of a research agent; empty: it called one that there is not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrowseCall:
+    """One call of a research agent, and what it was shown."""
+
+    turn: int
+    """Position in the record's messages of the turn that makes the call."""
+    result: int
+    """Position of the message with its result."""
+    tool: PageTool
+    query: str = ""
+    """What was searched for, or the words to find."""
+    page: str = ""
+    """The page to open or to find words in, as the agent named it."""
+    part: int = 0
+    """The part to open; 0 where the agent named none."""
+    problem: str = ""
+    """Why the call was not carried out; empty where it was."""
+    pages: tuple[str, ...] = ()
+    """Ids of the pages that it shows, best first."""
+    parts: tuple[int, ...] = ()
+    """Which part of each page it shows; 0 where that is not known."""
+    titles: tuple[str, ...] = ()
+    """Titles of the same pages."""
+    tokens: int = 0
+    """How long its result is."""
+    seconds: float = 0.0
+    """How long it took; 0 where a row must not follow from a clock."""
+    is_repeat: bool = False
+    """Whether the same call was made before in the episode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrowseView:
+    """What the model saw in a run of turns, each of whose prompts begins with the one before: one window to train on.
+
+    The prompt of a turn is the opening, the summary if there is one, then the messages from `start` up to the turn.
+    """
+
+    first: int
+    """Position of the first message that is new in this window."""
+    end: int
+    """Position behind its last one."""
+    start: int
+    """Position of the first message after the opening that was shown; those before it were not."""
+    marked_before: int
+    """Results before this position were replaced by a mark."""
+    summary: int | None = None
+    """Position of the message whose text stood in the opening as a summary of what came before `start`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrowseFigures:
+    """How a long episode went, counted from its calls and its words alone."""
+
+    calls: int
+    """How many calls were made."""
+    searches: int
+    opens: int
+    finds: int
+    refused_calls: int
+    """Calls that could not be carried out."""
+    repeated_calls: int
+    """Calls that were made before in the same words."""
+    pages_found: int
+    """Different pages that a search or a find showed."""
+    pages_opened: int
+    """Different pages that were opened."""
+    pages_unused: int
+    """Opened pages that no later thought, call or answer names by id or title."""
+    pages_cited: int
+    """Different pages that the last turn cites and that were shown."""
+    made_up_citations: int
+    """Citations of the last turn that name a page or a part that was never shown."""
+    gold_pages: int | None = None
+    """How many pages the answer rests on; None where that is not known, as in the next three."""
+    gold_found: int | None = None
+    """How many of them a search or a find showed."""
+    gold_opened: int | None = None
+    gold_cited: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrowseRecord:
+    """An episode of a research agent in full: every message as it was sent and written, and what each turn saw."""
+
+    writing: Writing
+    tools: str
+    """The tools as they were offered, a JSON list; empty where calls are tags."""
+    context: str
+    """The rule by which context was kept: `all`, `newest:K`, or `summary:TOKENS`."""
+    sends_thoughts: bool
+    """Whether earlier thoughts were sent back to the model."""
+    messages: tuple[NativeMessage, ...]
+    """The whole conversation, in order: nothing is left out that some turn did not see."""
+    views: tuple[BrowseView, ...]
+    """The windows, in order; every turn of the model is new in one of them."""
+    calls: tuple[BrowseCall, ...]
+    figures: BrowseFigures
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentEpisode:
     """One episode of an agent, one question over one back end: a row of `episodes/` of an evaluation or a training."""
 
     STORED_AS: ClassVar[str] = "AgentEpisode"
-    SCHEMA_VERSION: ClassVar[str] = "1.3"
-    EARLIER: ClassVar[Earlier] = {"1.0": rename_back_end, "1.1": rename_back_end, "1.2": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.4"
+    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1"), rename_back_end) | dict.fromkeys(
+        ("1.2", "1.3"), migration()
+    )
 
     uid: str
     """Hash of question, agent with its settings, back end with its index, model and seed."""
@@ -168,6 +278,8 @@ class AgentEpisode:
     """Tags of what went wrong, from `evaluation.failures`; empty for a right answer that its searches bear out."""
     training: TrainingStep | None = None
     """None: an evaluation's."""
+    browse: BrowseRecord | None = None
+    """The whole episode of an agent with several tools, in its native form; None for agents of one tool."""
     schema_version: str = SCHEMA_VERSION
 
 
@@ -193,8 +305,10 @@ class AgentTrajectory:
     """A verified episode: one row of `agent_trajectories/`."""
 
     STORED_AS: ClassVar[str] = "AgentTrajectory"
-    SCHEMA_VERSION: ClassVar[str] = "1.4"
-    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2"), _rename_in_episode) | {"1.3": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.5"
+    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2"), _rename_in_episode) | dict.fromkeys(
+        ("1.3", "1.4"), migration()
+    )
 
     uid: str
     """Hash of the episode's and of the draw."""

@@ -13,7 +13,8 @@
     │   └── ContextOverflow the prompt is longer than the model's window
     ├── MalformedReply      the reply broke its schema or grammar, and the repair try did too
     ├── RetrievalError      an index is missing, damaged or of another encoder
-    │   └── SearchFailed    searches or their server fail; another try may pass
+    │   ├── SearchFailed    searches or their server fail; another try may pass
+    │   └── NoSuchPage      an agent asked for a page or a part that is not there; it reads why
     ├── BudgetExceeded      a hard cap was reached
     ├── CountMismatch       inputs != accepted + rejected + failed, or a file is not what the manifest says
     ├── ClusterError        a job of a distributed runner failed, or lost a worker
@@ -195,6 +196,12 @@ class SearchFailed(RetrievalError):
     """A search failed each time that it was tried, or its server does not answer. Another try may pass."""
 
     reason = "search_failed"
+
+
+class NoSuchPage(RetrievalError):
+    """An agent asked for a page or a part that is not there. The message is what the agent reads."""
+
+    reason = "no_such_page"
 
 
 class BudgetExceeded(TrailforgeError):

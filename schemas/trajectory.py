@@ -34,6 +34,41 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call of a tool by a model, as OpenAI-compatible servers give and take it."""
+
+    id: str
+    """The id that the tool's message answers."""
+    name: str
+    arguments: str
+    """The JSON object of its arguments as text, as the model wrote it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeMessage:
+    """One turn of a conversation with native tool calls; without any it is an ordinary turn."""
+
+    role: Role
+    content: str
+    reasoning: str = ""
+    """The thought that the server delivers beside the content, and is sent back as `reasoning_content`."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """What the turn calls; only the assistant's turns call tools."""
+    tool_call_id: str = ""
+    """Which call a tool's turn answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeConversation:
+    """A conversation with native tool calls, and the tools that its model was offered."""
+
+    tools: str
+    """The tools, a JSON list in OpenAI's form."""
+    messages: tuple[NativeMessage, ...]
+    """All turns, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TextSpan:
     """A part of one turn that does one thing."""
 
@@ -153,8 +188,8 @@ class SftRow:
     """One supervised example: a whole conversation, or one assistant turn with its prefix."""
 
     STORED_AS: ClassVar[str] = "SftRow"
-    SCHEMA_VERSION: ClassVar[str] = "1.4"
-    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2", "1.3"), migration())
+    SCHEMA_VERSION: ClassVar[str] = "1.5"
+    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2", "1.3", "1.4"), migration())
 
     uid: str
     trajectory_uid: str
@@ -186,6 +221,8 @@ class SftRow:
     """As in the trajectory; None where the data set does not say."""
     right_by: RightBy | None = None
     """What finds its final answer right; None in rows of earlier versions."""
+    native: NativeConversation | None = None
+    """The same conversation with native tool calls, turn by turn as in `messages`; None where it has none."""
     schema_version: str = SCHEMA_VERSION
 
 

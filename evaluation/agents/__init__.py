@@ -17,9 +17,9 @@ from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.environment import Environment
 from trailforge.protocols.grammar import Searched
 from trailforge.schemas import InvalidInput, Message, Question
-from trailforge.schemas.agent_episode import AgentCall, AgentSearch, AgentStop
+from trailforge.schemas.agent_episode import AgentCall, AgentSearch, AgentStop, BrowseRecord
 
-AGENTS = ("single_shot", "search_o1", "graph_search")
+AGENTS = ("single_shot", "search_o1", "graph_search", "browse")
 """Those that have a file of their own; the protocols of `protocols` are agents too (`protocol_agents`)."""
 _CHOOSE = "Answer with the letters of all correct options, as `A, C`, or with the one letter where one is correct."
 _LIST = "Several answers are asked for: give all of them, with semicolons between them, and nothing else."
@@ -52,6 +52,15 @@ class AgentRun:
     """Beside the conversation, in the order in which they were made."""
     shown: tuple[str, ...] = ()
     """What each search gave to read, as a model was given it; empty: not known, as of stored runs."""
+    browse: BrowseRecord | None = None
+    """The whole episode of an agent with several tools; None for others."""
+
+    @property
+    def context_tokens(self) -> int:
+        """How long all is together that it was given to read."""
+        if self.browse is not None:
+            return sum(call.tokens for call in self.browse.calls)
+        return sum(search.context_tokens for search in self.searches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,7 +133,8 @@ class SqliteLedger:
         """See `Ledger`. A file belongs to one run: of what other processes pay, all that is in the file."""
         with self._reading() as connection:
             calls, prompt, completion = connection.execute("SELECT * FROM spent").fetchone()
-        return Usage(calls=calls, prompt_tokens=prompt, completion_tokens=completion)
+            (cached,) = connection.execute("SELECT min(cached_tokens, ?) FROM spent_cached", (prompt,)).fetchone()
+        return Usage(calls=calls, prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached)
 
     def damage(self) -> str | None:
         """What SQLite finds wrong with the file, in a line; None when it is sound. Reads all of it."""
@@ -273,6 +274,9 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("CREATE TABLE IF NOT EXISTS meta (format INTEGER NOT NULL)")
     connection.execute("INSERT INTO meta SELECT ? WHERE NOT EXISTS (SELECT 1 FROM meta)", (FORMAT,))
     _check_format(connection, path)
+    # A table of its own, so that earlier versions read the others: what they pay for counts as not cached.
+    connection.execute("CREATE TABLE IF NOT EXISTS spent_cached (cached_tokens INTEGER NOT NULL)")
+    connection.execute("INSERT INTO spent_cached SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM spent_cached)")
     if not _has_sound_books(connection):
         _make_books(connection)
 
@@ -300,6 +304,7 @@ def _make_books(connection: sqlite3.Connection) -> None:
             "(calls INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL)"
         )
         connection.execute("INSERT INTO spent SELECT count(*), 0, 0 FROM calls")
+        connection.execute("UPDATE spent_cached SET cached_tokens = 0")
         for key, blob in connection.execute(_ENTRY):
             if entry := unpack(key, blob):
                 _add_complete(connection, [entry])
@@ -320,6 +325,8 @@ def _add_spent(connection: sqlite3.Connection, replies: list[Reply], calls: int 
         f"completion_tokens = min(completion_tokens + ?, {_MOST_SPENT})",
         (len(replies) if calls is None else calls, *sums),
     )
+    if cached := sum(reply.cached_tokens for reply in replies):
+        connection.execute(f"UPDATE spent_cached SET cached_tokens = min(cached_tokens + ?, {_MOST_SPENT})", (cached,))
 
 
 def _check_format(connection: sqlite3.Connection, path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from trailforge.inference.provider.endings import TOOL_CALLS
 from trailforge.inference.provider.errors import has_words
-from trailforge.schemas import parse_json
+from trailforge.schemas import ToolCall, parse_json
 
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking", "thinking_blocks", "thoughts")
 """Where thoughts stand beside a reply, the first that holds any: DeepSeek and vLLM; newer vLLM, Groq and OpenRouter;
@@ -35,6 +35,8 @@ class ReadReply:
     finish_reason: str
     usage: Any
     """As it came."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """The tools that it calls."""
     error: Any = None
     """An error that came beside the reply, or in the middle of it."""
 
@@ -76,21 +78,22 @@ def read_reply(body: Any, *, is_text: bool) -> ReadReply:
     Raises `ValueError`, `KeyError`, `IndexError`, `TypeError` or `AttributeError` for what is none.
     """
     choice = body["choices"][0]
-    called = False
+    calls: tuple[ToolCall, ...] = ()
     if is_text:
         text, reasoning = _text(choice["text"]), _first_thoughts(choice)
     else:
         message = choice["message"] if choice.get("message") is not None else choice["delta"]
         text, reasoning = _text(message.get("content")), _first_thoughts(message)
         text = text or _text(message.get("refusal"))
-        called = bool(message.get("tool_calls") or message.get("function_call"))
+        calls = _calls(message)
     reason = choice.get("finish_reason")
     reason = _plain(reason.get("type") if isinstance(reason, dict) else reason)  # SGLang's own form is an object
     return ReadReply(
         text=text,
         reasoning=reasoning,
-        finish_reason=TOOL_CALLS if called and not text and reason in ("", "stop") else reason,
+        finish_reason=TOOL_CALLS if calls and not text and reason in ("", "stop") else reason,
         usage=body.get("usage"),
+        tool_calls=calls,
         error=choice.get("error"),
     )
 
@@ -115,6 +118,24 @@ def _model_name(listed: Any) -> str:
     if isinstance(listed, dict):
         listed = next((listed[name] for name in _NAMES if listed.get(name)), "")
     return _plain(listed) if isinstance(listed, str) else ""
+
+
+def _calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    """The tools that a message calls, in OpenAI's form now or of before. Raises `TypeError` for what is no call."""
+    listed = message.get("tool_calls") or []
+    if not listed and message.get("function_call"):
+        listed = [{"function": message["function_call"]}]
+    return tuple(map(_call, listed if isinstance(listed, list) else [listed]))
+
+
+def _call(listed: Any) -> ToolCall:
+    if not isinstance(listed, dict):
+        raise TypeError(f"expected a tool call, got {type(listed).__name__}")
+    function = listed["function"] if isinstance(listed.get("function"), dict) else listed
+    arguments = function.get("arguments", function.get("input"))
+    if not isinstance(arguments, str):  # parsed by the server, as Ollama does
+        arguments = "" if arguments is None else json.dumps(arguments, ensure_ascii=False)
+    return ToolCall(id=_plain(listed.get("id")), name=_plain(function.get("name")), arguments=_plain(arguments))
 
 
 def _first_thoughts(message: Mapping[str, Any]) -> str:
@@ -212,6 +233,21 @@ def _read_line(line: str) -> Any:
         return {"error": {"message": _BROKE_OFF}} if line.startswith(("{", "[")) else None
 
 
+def _add_calls(calls: dict[int, dict[str, str]], part: Mapping[str, Any]) -> None:
+    """Add what an event brings of tool calls: its id and name once, its arguments piece by piece."""
+    listed = part.get("tool_calls") or ()
+    if not listed and part.get("function_call"):
+        listed = [{"index": 0, "function": part["function_call"]}]
+    for number, piece in enumerate(listed if isinstance(listed, list) else ()):
+        if not isinstance(piece, dict):
+            continue
+        index = piece.get("index")
+        call, read = calls.setdefault(index if type(index) is int else number, {}), _call(piece)
+        call["id"] = call.get("id") or read.id
+        call["name"] = call.get("name") or read.name
+        call["arguments"] = call.get("arguments", "") + read.arguments
+
+
 def _join(events: Iterable[Any]) -> dict[str, Any]:
     """The one reply that a stream's events are the parts of. One that did not come to its end holds an error.
 
@@ -220,7 +256,8 @@ def _join(events: Iterable[Any]) -> dict[str, Any]:
     text: list[str] = []
     reasoning: list[str] = []
     reason, usage, error, said = None, None, None, None
-    ended = called = has_choice = False
+    ended = has_choice = False
+    calls: dict[int, dict[str, str]] = {}
     for event in events:
         if event is None:
             ended = True
@@ -238,7 +275,7 @@ def _join(events: Iterable[Any]) -> dict[str, Any]:
                 part = choice.get("message") or {}
             text.append(_text(part.get("content")) or _text(part.get("refusal")) or _text(choice.get("text")))
             reasoning.append(_first_thoughts(part))
-            called = called or bool(part.get("tool_calls") or part.get("function_call"))
+            _add_calls(calls, part)
             reason, error = choice.get("finish_reason") or reason, error or choice.get("error")
     if not (ended or reason):
         error = error or said or {"message": _BROKE_OFF}
@@ -246,6 +283,10 @@ def _join(events: Iterable[Any]) -> dict[str, Any]:
     if not (has_choice or said or error) or (error == {"message": _BROKE_OFF} and not has_choice):
         raise ValueError("a stream without a choice")
     joined = "".join(text)
-    message = {"content": joined, "reasoning_content": "".join(reasoning), "tool_calls": [{}] if called else None}
+    message = {
+        "content": joined,
+        "reasoning_content": "".join(reasoning),
+        "tool_calls": [calls[index] for index in sorted(calls)],
+    }
     choice = {"index": 0, "message": message, "text": joined, "finish_reason": reason, "error": error}
     return {"choices": [choice], "usage": usage, "error": error if not joined else None}

@@ -248,4 +248,5 @@ def _plain(usage: Usage) -> dict[str, int]:
         "calls": usage.calls,
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
+        "cached_tokens": usage.cached_tokens,
     }

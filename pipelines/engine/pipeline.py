@@ -25,6 +25,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
 from trailforge.inference import ClientConfig, ModelClient, Usage, metering
+from trailforge.inference.budget import usage_of
 from trailforge.inference.shared_limits.link import LimitsLink
 from trailforge.inference.threads import LoopThread, all_or_error
 from trailforge.pipelines.curated import uid_of
@@ -124,10 +125,7 @@ async def _look_up(work: ModelWork, keys: Sequence[str]) -> dict[str, Usage | No
     """What calls have used, of those that are in the ledger."""
     async with aclosing(work.ledger()) as ledger:
         found = {key: await ledger.find(key) for key in keys}
-    return {
-        key: reply and Usage(calls=1, prompt_tokens=reply.prompt_tokens, completion_tokens=reply.completion_tokens)
-        for key, reply in found.items()
-    }
+    return {key: reply and usage_of(reply) for key, reply in found.items()}
 
 
 def _run_elsewhere(pipeline: beam.Pipeline, folder: Path, patience: Patience) -> None:

@@ -58,11 +58,13 @@ class ModelConfig:
     """How requests are written for servers that want another form: `{omit: [seed]}`, `{stream: true}`, …"""
     prompt_price_per_million: float = 0.0
     completion_price_per_million: float = 0.0
+    cached_price_per_million: float | None = None
+    """Of the prompt's tokens that the server says it had in its prefix cache; None: as others of the prompt."""
 
     def __post_init__(self) -> None:
         check_server_url(self.url, "url")
-        for name in ("prompt_price_per_million", "completion_price_per_million"):
-            if not 0 <= getattr(self, name) < math.inf:  # or a cap on cost would cap nothing
+        for name in ("prompt_price_per_million", "completion_price_per_million", "cached_price_per_million"):
+            if not 0 <= (getattr(self, name) or 0) < math.inf:  # or a cap on cost would cap nothing
                 raise InvalidInput("has to be a number from 0 on", field=name)
         if not 0 < self.backoff_s < math.inf:
             raise InvalidInput("has to be a number above 0", field="backoff_s")
@@ -73,6 +75,7 @@ class ModelConfig:
         return Prices(
             prompt_per_million=self.prompt_price_per_million,
             completion_per_million=self.completion_price_per_million,
+            cached_per_million=self.cached_price_per_million,
         )
 
     @property

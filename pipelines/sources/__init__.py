@@ -34,7 +34,10 @@ class _Reader(Protocol):
         ...
 
 
-_PUBLISHED = ("gaia", "musique", "twowiki", "hotpotqa", "morehopqa", "flashrag", "bamboogle", "frames", "fanoutqa")
+_PUBLISHED = (
+    *("gaia", "musique", "twowiki", "hotpotqa", "morehopqa", "flashrag", "bamboogle", "frames", "fanoutqa"),
+    "phantomwiki",
+)
 """In the order in which they are tried: what a later one needs, an earlier one may have too."""
 _READERS = (
     *(cast(_Reader, import_module(f"{__name__}.published.{name}")) for name in _PUBLISHED),

@@ -11,11 +11,12 @@ from typing import Any
 from trailforge.retrieval.backends import BACKENDS, PLAIN, Backend, load_backend, name_of_earlier
 from trailforge.retrieval.corpus import Chunking
 from trailforge.retrieval.indexes.texts import MappedDocuments
+from trailforge.retrieval.pages.cutting import Paging
 from trailforge.retrieval.seals import SEAL, SealedFile, check_sizes, unsealed, write_sealed
 from trailforge.retrieval.words import WORDS_VERSION
 from trailforge.schemas import Document, InvalidInput, RetrievalError, from_dict, parse_json, to_dict
 
-MANIFEST, TEXTS = "index.json", "texts.arrow"
+MANIFEST, TEXTS, PAGES = "index.json", "texts.arrow", "pages.arrow"
 FORMAT = 3
 EARLIER = 2
 """Still read. In it a paper's name says nothing of who built it; what asks no model is read as it is called now."""
@@ -82,6 +83,8 @@ class IndexManifest:
     """Passages, as they are searched."""
     chunking: Chunking | None = None
     """How the documents of the corpus were cut into them; None: not at all."""
+    pages: Paging | None = None
+    """How the documents were made pages to open, which the index keeps whole; None: it has passages alone."""
     corpus: CorpusFigures = CorpusFigures()
     figures: BuildFigures = BuildFigures()
     stats: dict[str, Any] = field(default_factory=dict)
@@ -163,7 +166,7 @@ def describe_content(manifest: IndexManifest) -> dict[str, Any]:
 
     In the words of its own format, so that an index has one hash for as long as it lies there.
     """
-    content = to_dict(manifest)
+    content = without_unsaid(to_dict(manifest))
     for name in ("figures", SEAL):
         del content[name]
     del content["corpus"]["name"]
@@ -173,15 +176,48 @@ def describe_content(manifest: IndexManifest) -> dict[str, Any]:
     return content
 
 
+def without_unsaid(content: dict[str, Any]) -> dict[str, Any]:
+    """A manifest's content without what joined it later and is not said: indexes of before are what they were."""
+    return {name: value for name, value in content.items() if name != "pages" or value is not None}
+
+
 def write_manifest(folder: Path, manifest: IndexManifest) -> None:
     """Seal and write it. Raises `OSError`."""
-    content = to_dict(manifest)
+    content = without_unsaid(to_dict(manifest))
     del content[SEAL]
     write_sealed(folder / MANIFEST, content)
 
 
-def plan_addition(folder: Path, documents: Iterable[Document]) -> tuple[Backend, Any, Chunking | None]:
-    """How documents are added to an index: its back end, the numbers of that, and how they are cut.
+def describe_figures(folder: Path, manifest: IndexManifest) -> list[tuple[str, str]]:
+    """What an index is and took, for people: names and texts."""
+    corpus, figures = manifest.corpus, manifest.figures
+    settings = ", ".join(f"{name}={value}" for name, value in manifest.config.items())
+    cut_from = f", cut from {corpus.documents:,} documents" if manifest.chunking else ""
+    if manifest.pages:
+        cut_from = f" of {corpus.documents:,} pages in parts of {manifest.pages.words:,} words"
+    per_million = f"{manifest.hours_per_million:.3g} h"
+    if manifest.cost_per_million is not None:
+        per_million += f", {manifest.cost_per_million:.4g} to pay"
+    if manifest.stats:
+        settings += "; " if settings else ""
+        settings += ", ".join(f"{name}: {value}" for name, value in manifest.stats.items())
+    rows = [
+        ("index", f"{manifest.documents:,} passages{cut_from}, {corpus.tokens:,} tokens, in {folder}"),
+        ("back end", f"{manifest.backend} ({settings})" if settings else manifest.backend),
+        ("encoder", f"{manifest.encoder}, {manifest.dimension} dimensions" if manifest.encoder else "none"),
+        ("model", f"{manifest.model}: {figures.calls:,} calls" if manifest.model else "none"),
+        ("size", f"{manifest.bytes / 1e6:,.3g} MB"),
+        ("build", f"{figures.seconds:,.1f} s, {figures.peak_memory_bytes / 1e6:,.0f} MB of memory at most"),
+        ("per million tokens", per_million),
+    ]
+    if figures.calls:
+        tokens = f"{figures.prompt_tokens:,} of prompts, {figures.completion_tokens:,} of completions"
+        rows.insert(4, ("model's tokens", tokens))
+    return rows
+
+
+def plan_addition(folder: Path, documents: Iterable[Document]) -> tuple[Backend, Any, IndexManifest]:
+    """How documents are added to an index: its back end, the numbers of that, and what the index says of itself.
 
     Raises as `read_manifest`, and `InvalidInput` for a back end that takes none; only then are they read.
     """
@@ -190,7 +226,7 @@ def plan_addition(folder: Path, documents: Iterable[Document]) -> tuple[Backend,
     config = read_numbers(folder, manifest)
     if declared.add is None:
         raise InvalidInput(_say_rebuild(declared, config, folder, documents))
-    return declared, config, manifest.chunking
+    return declared, config, manifest
 
 
 def _say_rebuild(declared: Backend, config: Any, folder: Path, more: Iterable[Document]) -> str:

@@ -4,7 +4,8 @@ manifest = await build_index(documents, Path("indexes/wiki"), "bm25")
 index = open_index(Path("indexes/wiki"))
 found = await index.find("Who …?", 5)
 
-The folder holds `index.json` (the manifest), `texts.arrow` (the passages) and `index/` (the back end's files).
+The folder holds `index.json` (the manifest), `texts.arrow` (the passages), `index/` (the back end's files), and with
+pages `pages.arrow` (the documents whole).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,13 @@ from trailforge.inference.asker import Asker
 from trailforge.retrieval.backends import Backend, Index, Workbench, load_backend
 from trailforge.retrieval.backends.declaration import FoundPassage, attach_sources
 from trailforge.retrieval.base import Retriever
-from trailforge.retrieval.corpus import Chunking, CountTokens, cut, source_of
+from trailforge.retrieval.corpus import Chunking, CountTokens, source_of
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.indexes.manifest import (
     FORMAT,
     MANIFEST,
     MEND,
+    PAGES,
     TEXTS,
     BuildFigures,
     CorpusFigures,
@@ -40,10 +42,13 @@ from trailforge.retrieval.indexes.manifest import (
     plan_addition,
     read_manifest,
     read_numbers,
+    without_unsaid,
     write_manifest,
 )
 from trailforge.retrieval.indexes.shards import KeptShards, Report
 from trailforge.retrieval.indexes.texts import MappedDocuments, write_texts
+from trailforge.retrieval.pages.corpus import JoinedPages, Pages, WholePages
+from trailforge.retrieval.pages.cutting import PASSAGE_TOKENS, Paging, passages_of
 from trailforge.retrieval.seals import SEAL, HeldFiles, building, check_once, describe_files, held, refuse_existing
 from trailforge.retrieval.words import WORDS_VERSION
 from trailforge.schemas import Document, InvalidInput, OutputError, Passage, RetrievalError, sync, to_dict
@@ -65,6 +70,8 @@ class OpenIndex:
     documents: MappedDocuments
     index: Index
     encoder: Encoder | None
+    pages: Pages
+    """To open and read in."""
     files: HeldFiles = HeldFiles(Path(), (), MEND)  # noqa: RUF009 — none
     """Looked at around every search."""
     _titles: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
@@ -101,6 +108,7 @@ async def build_index(
     encoder: Encoder | None = None,
     asker: Asker | None = None,
     chunking: Chunking | None = None,
+    pages: Paging | None = None,
     corpus_name: str = "",
     prices: Prices | None = None,
     report: Report | None = None,
@@ -110,8 +118,9 @@ async def build_index(
     Until then it lies in `.NAME.building/` beside the folder, by a hash of corpus, back end, configuration, encoder and
     model: a build of anything else begins anew, and leaves it there until one of them is done. `config`: of the back
     end, None its defaults. `encoder`: None opens the packaged one for a back end that needs one. `chunking`: None
-    leaves documents as they are; tokens are the encoder's, where there is one. `prices`: of the model's tokens, for the
-    manifest. `report` is told of every shard.
+    leaves documents as they are; tokens are the encoder's, where there is one. `pages`: makes each document a page to
+    open, in parts, within which passages are cut: of `PASSAGE_TOKENS`, unless `chunking` says another length.
+    `prices`: of the model's tokens, for the manifest. `report` is told of every shard.
 
     Raises `InvalidInput` for a back end that there is not, a corpus without documents, and a configuration that asks a
     model where none is given, `RetrievalError` for an encoder that cannot be loaded, and `OutputError` when the folder
@@ -123,13 +132,14 @@ async def build_index(
     refuse_existing(folder)
     declared.check_model(config, asker, "build")
     tools = Workbench(encoder=(encoder or Encoder()) if declared.needs_encoder else None, asker=asker)
-    counted = _Counted(documents)
+    chunking = chunking or (Chunking(tokens=PASSAGE_TOKENS) if pages else None)
+    corpus = CorpusFigures(name=corpus_name)
     return await _build(
         folder=folder,
         target=folder,
-        manifest=replace(_describe(declared, config, tools), chunking=chunking, corpus=CorpusFigures(name=corpus_name)),
-        passages=cut(counted, chunking, _counter(tools.encoder)) if chunking else counted,
-        documents=counted,
+        manifest=replace(_describe(declared, config, tools), chunking=chunking, pages=pages, corpus=corpus),
+        before=None,
+        documents=_Counted(documents),
         make=lambda passages, tools: declared.build(passages, config, tools),
         tools=tools,
         prices=prices,
@@ -161,14 +171,12 @@ async def add_to_index(
     assert add is not None
     declared.check_model(config, asker, "build")
     before = open_index(folder, encoder=encoder, asker=asker)
-    counted = _Counted(_new_ones(documents, before), manifest.corpus.documents)
-    more = cut(counted, manifest.chunking, _counter(before.encoder)) if manifest.chunking else counted
     return await _build(
         folder=folder,
         target=_beside(folder, "added"),
         manifest=replace(manifest, format=FORMAT),
-        passages=chain(before.documents, more),
-        documents=counted,
+        before=before,
+        documents=_Counted(_new_ones(documents, before), manifest.corpus.documents),
         make=lambda passages, tools: add(before.index, passages, config, tools),
         tools=Workbench(encoder=before.encoder, asker=asker),
         prices=prices,
@@ -195,7 +203,9 @@ def open_index(folder: Path, *, encoder: Encoder | None = None, asker: Asker | N
     if len(documents) != manifest.documents:
         raise RetrievalError(f"{folder} holds files of several indexes: {MEND}")
     index = backend.open(folder / _INDEX, documents, config, Workbench(encoder=encoder, asker=asker))
-    return OpenIndex(folder, manifest, documents, index, encoder, held_files)
+    paging = manifest.pages
+    pages = WholePages(MappedDocuments.open(folder / PAGES), paging) if paging else JoinedPages(documents)
+    return OpenIndex(folder, manifest, documents, index, encoder, pages, held_files)
 
 
 class _Counted:
@@ -212,7 +222,7 @@ async def _build(
     folder: Path,
     target: Path,
     manifest: IndexManifest,
-    passages: Iterable[Document],
+    before: OpenIndex | None,
     documents: _Counted,
     make: Callable[[Sequence[Document], Workbench], Awaitable[Index]],
     tools: Workbench,
@@ -222,13 +232,16 @@ async def _build(
     """Build an index, and write all or nothing.
 
     `target`: what the finished folder is called at first: as the index, or beside one that is there. `manifest`: what
-    is known of it before. `documents`: from which the passages are cut.
+    is known of it before. `before`: the index to which documents are added. `documents`: from which the passages are
+    cut.
     """
     began = time.monotonic()
     with _workplace(folder) as place:
-        texts = place / f".{TEXTS}-{uuid.uuid4().hex[:8]}"
+        texts, pages = (place / f".{name}-{uuid.uuid4().hex[:8]}" for name in (TEXTS, PAGES))
         with _output_errors(place):
-            written = write_texts(passages, texts)
+            kept_pages = _keep_pages(documents, before, pages) if manifest.pages else documents
+            passages = passages_of(kept_pages, manifest.chunking, manifest.pages, _counter(tools.encoder))
+            written = write_texts(chain(before.documents if before else (), passages), texts)
         if not written.documents:
             raise InvalidInput("the corpus holds no passages", file=manifest.corpus.name or None)
         corpus = replace(manifest.corpus, sha256=written.sha256, documents=documents.count, tokens=written.tokens)
@@ -236,6 +249,8 @@ async def _build(
         kept = place / _hash_build(manifest, tools.asker)
         kept.mkdir(exist_ok=True)
         os.replace(texts, kept / TEXTS)
+        if manifest.pages:
+            os.replace(pages, kept / PAGES)
         at_once = _SHARDS_ASKING_AT_ONCE if tools.asker else _SHARDS_AT_ONCE
         shards = KeptShards(kept, began=began, at_once=at_once, report=report)
         with metering() as meter:
@@ -243,7 +258,8 @@ async def _build(
         with building(target) as unfinished:
             (unfinished / _INDEX).mkdir()
             index.save(unfinished / _INDEX)
-            shutil.copyfile(kept / TEXTS, unfinished / TEXTS)
+            for name in (TEXTS, *([PAGES] if manifest.pages else [])):
+                shutil.copyfile(kept / name, unfinished / name)
             figures = _figures(shards.spent, shards.usage + meter.usage(Prices()), prices)
             manifest = replace(
                 manifest,
@@ -255,6 +271,13 @@ async def _build(
         shutil.rmtree(place, ignore_errors=True)
     _swap(folder)
     return read_manifest(folder)
+
+
+def _keep_pages(documents: Iterable[Document], before: OpenIndex | None, file: Path) -> Iterator[Document]:
+    """The documents, when those of the index before and they are kept in a file. Raises `OSError`."""
+    earlier = MappedDocuments.open(before.folder / PAGES) if before else ()
+    write_texts(chain(earlier, documents), file)
+    yield from islice(MappedDocuments.open(file), len(earlier), None)
 
 
 def _figures(spent: BuildFigures, usage: Usage, prices: Prices | None) -> BuildFigures:
@@ -299,7 +322,7 @@ def _workplace(folder: Path) -> Iterator[Path]:
         try:
             yield place
         finally:
-            for unfinished in place.glob(f".{TEXTS}-*"):
+            for unfinished in (*place.glob(f".{TEXTS}-*"), *place.glob(f".{PAGES}-*")):
                 unfinished.unlink(missing_ok=True)
             if place.is_dir() and all(path.name.startswith(".") for path in place.iterdir()):
                 shutil.rmtree(place, ignore_errors=True)  # nothing was finished
@@ -329,7 +352,7 @@ def _describe(backend: Backend, config: Any, tools: Workbench) -> IndexManifest:
 
 def _hash_build(manifest: IndexManifest, asker: Asker | None) -> str:
     """Of what a build's shards depend on."""
-    made_of = to_dict(manifest)
+    made_of = without_unsaid(to_dict(manifest))
     for name in ("query_prefix", "figures", "stats", "files", SEAL):
         del made_of[name]
     made_of["corpus"] = manifest.corpus.sha256

@@ -26,9 +26,10 @@ from trailforge.inference.wire import first_line
 from trailforge.retrieval.backends.declaration import FoundPassage, attach_sources
 from trailforge.retrieval.base import Passing
 from trailforge.retrieval.kg import KgResult
+from trailforge.retrieval.page_tools import PageHit, PageHits, PagePart
+from trailforge.retrieval.pages.text import FoundWords
 from trailforge.retrieval.service import wire
-from trailforge.retrieval.service.pages import FoundWords, PagePart
-from trailforge.schemas import InvalidInput, Passage, RetrievalError, SearchFailed, from_dict, parse_json
+from trailforge.schemas import InvalidInput, NoSuchPage, Passage, RetrievalError, SearchFailed, from_dict, parse_json
 
 if TYPE_CHECKING:
     import aiohttp
@@ -121,12 +122,19 @@ class SearchClient:
         except ValueError as error:
             raise RetrievalError(f"{self.url}{wire.RETRIEVE}: its answer holds {error}") from None
 
+    async def search_pages(self, query: str, k: int) -> tuple[PageHit, ...]:
+        """The best `k` passages with their pages. Raises as `retrieve`."""
+        return (await self._record(PageHits, wire.PAGES, {"query": query, "topk": k})).hits if k > 0 else ()
+
     async def open_page(self, page: str, part: int | None = None) -> PagePart:
-        """A part of a page by id, title or address. Raises as `retrieve`."""
+        """A part of a page by id, title or address; None: the first, or that of a passage whose id this is.
+
+        Raises as `retrieve`, and `NoSuchPage` in the server's words.
+        """
         return await self._record(PagePart, wire.OPEN, {"page": page, "part": part})
 
     async def find_in_page(self, page: str, words: str) -> FoundWords:
-        """Where words stand in a page. Raises as `retrieve`."""
+        """Where words stand in a page. Raises as `open_page`."""
         return await self._record(FoundWords, wire.FIND, {"page": page, "text": words})
 
     async def search_kg(self, mentions: Sequence[str], relations: Sequence[str] = (), query: str = "") -> KgResult:
@@ -211,6 +219,8 @@ class _Line(LoopThread):
             raise RetrievalError(f"{url}: its answer is larger than {_LARGEST_REPLY >> 20} MiB")
         if status in _PASSING:
             raise Passing(f"status {status}{_message(content)}", wait_s)
+        if status == 404 and (said := _page_missing(content)):
+            raise NoSuchPage(said)
         if status != 200:
             raise RetrievalError(f"{url}: refused with status {status}{_message(content)}")
         try:
@@ -259,6 +269,16 @@ def _pause_s(attempt: int, failure: Passing, config: SearchClientConfig) -> floa
     if failure.wait_s is not None:
         return failure.wait_s + random.random() * config.backoff_s
     return min(_LONGEST_PAUSE_S, config.backoff_s * 2 ** min(attempt - 1, 30)) * (0.5 + random.random() / 2)
+
+
+def _page_missing(content: bytes) -> str:
+    """What a server of ours says of a page that there is not; empty where it says something else."""
+    try:
+        problem = parse_json(content)
+    except ValueError:
+        return ""
+    is_ours = isinstance(problem, dict) and problem.get("reason") == NoSuchPage.reason
+    return first_line(str(problem.get("error"))) if is_ours else ""
 
 
 def _message(content: bytes) -> str:

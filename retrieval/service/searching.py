@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from trailforge.retrieval.backends.declaration import FoundPassage
 from trailforge.retrieval.base import Remembered, Retriever
+from trailforge.retrieval.pages.corpus import JoinedPages, Pages
 from trailforge.retrieval.seals import HeldFiles
 from trailforge.schemas import Document
 
@@ -152,14 +153,18 @@ class ServedIndex:
         backend: str = "",
         content_hash: str = "",
         files: HeldFiles | None = None,
+        pages: Pages | None = None,
         cached: int = CACHED,
         at_once: int = AT_ONCE,
         is_together: bool = True,
     ) -> None:
-        """`documents`: whose pages can be opened. `backend`: how it searches. `content_hash`: by which rows know it
-        (`scope.corpus_hash`). `files`: of the index, which are looked at around every search. `cached`: bytes of
-        passages; 0 keeps none. `is_together`: whether an index that gains by it gets several queries at once.
+        """`documents`: the passages that are searched. `pages`: to open; None: the passages under each title, where
+        there are any. `backend`: how it searches. `content_hash`: by which rows know it (`scope.corpus_hash`).
+        `files`: of the index, which are looked at around every search. `cached`: bytes of passages; 0 keeps none.
+        `is_together`: whether an index that gains by it gets several queries at once.
         """
+        self.pages = pages or (JoinedPages(documents) if documents else None)
+        """None: there are none to open, but for those of the web."""
         self.name, self.documents, self.backend, self.content_hash = name, documents, backend, content_hash
         self.hits = self.searches = 0
         """Queries answered from memory, those that others were asking at that moment included; and all others."""

@@ -2,6 +2,7 @@
 
     POST /retrieve  {"queries": [...], "topk": 5, "return_scores": true}     passages, as Search-R1's server gives them
     POST /search    {"queries": [...]}                                       the same as Graph-R1's server gives them
+    POST /pages     {"query": "…", "topk": 5}                                passages with page and part
     POST /open      {"page": "an id, a title, or an address", "part": 1}     a page to read on in
     POST /find      {"page": "…", "text": "words"}                           where in a page words stand
     POST /kg        {"entities": [...], "relations": [...], "query": "…"}    triples of the knowledge graph
@@ -23,18 +24,21 @@ from typing import Any
 
 from aiohttp import web
 
-from trailforge.retrieval.backends.declaration import FoundPassage
+from trailforge.retrieval.backends.declaration import FoundPassage, attach_sources
 from trailforge.retrieval.base import Remembered
 from trailforge.retrieval.kg import KgTool
+from trailforge.retrieval.page_tools import PageHits
+from trailforge.retrieval.pages.corpus import hits_of
+from trailforge.retrieval.pages.text import PART_WORDS, OpenedPage
 from trailforge.retrieval.service import wire
-from trailforge.retrieval.service.pages import PART_WORDS, CorpusPages, OpenedPage, PagePart
 from trailforge.retrieval.service.searching import AT_ONCE, ServedIndex, ServerFigures, Times
 from trailforge.retrieval.service.wire import MOST_K, Asked, Callers
 from trailforge.retrieval.web.http import site_of
 from trailforge.retrieval.web.pages import PageReader
-from trailforge.schemas import InvalidInput, ProviderError, RetrievalError
+from trailforge.schemas import InvalidInput, NoSuchPage, ProviderError, RetrievalError
 
 _MOST_PART_WORDS = 20_000
+_MOST_PARTS = 1 << 31
 _MOST_MENTIONS = 32
 _PAGES_KEPT = 64 << 20
 """Bytes of pages of the web: an agent reads on in what it has opened."""
@@ -88,7 +92,6 @@ class SearchServer:
         """
         self.limits, self.figures = limits or ServerLimits(), ServerFigures()
         self._corpora = {each.name: each for each in corpora}
-        self._pages = {name: CorpusPages(each.documents) for name, each in self._corpora.items() if each.documents}
         self._kg, self._reader, self._callers = kg, reader, callers or Callers("127.0.0.1")
         self._kg_times = Times()
         self._kg_slots = asyncio.Semaphore(AT_ONCE)
@@ -100,6 +103,7 @@ class SearchServer:
         paths = {
             wire.RETRIEVE: self._retrieve,
             wire.SEARCH: self._search,
+            wire.PAGES: self._search_pages,
             wire.OPEN: self._open,
             wire.FIND: self._find,
             wire.KG: self._search_kg,
@@ -162,7 +166,7 @@ class SearchServer:
                 error = InvalidInput(f"the body is larger than {self.limits.largest_body} bytes")
             case web.HTTPException():
                 status, what = error.status, "refused"
-            case _NotServed():
+            case _NotServed() | NoSuchPage():
                 status, what = 404, "refused"
             case InvalidInput():
                 status, what = 400, "refused"
@@ -176,7 +180,8 @@ class SearchServer:
         line = " ".join(str(error).split()) or type(error).__name__
         if what == "failed":
             self.figures.last_error = f"{type(error).__name__}: {line}"
-        return web.json_response({"error": line}, status=status, headers=headers)
+        problem = {"error": line} | ({"reason": error.reason} if isinstance(error, NoSuchPage) else {})
+        return web.json_response(problem, status=status, headers=headers)
 
     @contextmanager
     def _admitted(self, queries: int) -> Iterator[None]:
@@ -243,31 +248,34 @@ class SearchServer:
 
     # Pages
 
+    async def _search_pages(self, asked: Asked) -> bytes:
+        query, k = asked.text("query"), asked.number("topk", self.limits.k, MOST_K)
+        served = self._corpus(asked)
+        with self._admitted(1):
+            found = attach_sources(await served.find(query, k), dict)
+            with served.files.reading():
+                hits = await asyncio.to_thread(hits_of, found, served.pages)
+        return wire.encode_json(asdict(PageHits(hits=tuple(hits))))
+
     async def _open(self, asked: Asked) -> bytes:
-        page = await self._page(asked)
-
-        def cut() -> PagePart:
-            return page.part(asked.number("part", page.part_at(page.start), page.parts))
-
-        return wire.encode_json(asdict(await asyncio.to_thread(cut)))
+        page, number = await self._page(asked), asked.said_number("part", _MOST_PARTS)
+        return wire.encode_json(asdict(await asyncio.to_thread(page.part, number)))
 
     async def _find(self, asked: Asked) -> bytes:
         page, words = await self._page(asked), asked.text("text")
         return wire.encode_json(asdict(await asyncio.to_thread(page.find, words)))
 
     async def _page(self, asked: Asked) -> OpenedPage:
-        name, words = asked.text("page"), asked.number("words", PART_WORDS, _MOST_PART_WORDS)
+        name, words = asked.text("page"), asked.said_number("words", _MOST_PART_WORDS)
         with self._admitted(1):
             if site_of(name) and self._reader is not None:
-                return OpenedPage(name, "", await self._web_text(name, self._reader), words)
+                return OpenedPage(name, "", await self._web_text(name, self._reader), words or PART_WORDS)
             served = self._corpus(asked)
-            pages = self._pages.get(served.name)
+            if served.pages is None:
+                raise NoSuchPage(f"there is no page {name[:200]!r}: {served.name} has no pages to open")
             async with served.slots:
                 with served.files.reading():
-                    page = await asyncio.to_thread(pages.find, name, words) if pages else None
-        if page is None:
-            raise _NotServed(f"no page {name[:200]!r} in {served.name}, neither by id nor by title")
-        return page
+                    return await asyncio.to_thread(served.pages.find, name, words)
 
     async def _web_text(self, url: str, reader: PageReader) -> str:
         if (text := self._web_pages.get(url)) is None:

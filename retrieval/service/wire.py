@@ -15,7 +15,7 @@ from trailforge.schemas import InvalidInput, Passage, parse_json
 
 PORT = 8990
 """Where the server listens, unless it is told otherwise."""
-RETRIEVE, SEARCH, OPEN, FIND, KG = "/retrieve", "/search", "/open", "/find", "/kg"
+RETRIEVE, SEARCH, PAGES, OPEN, FIND, KG = "/retrieve", "/search", "/pages", "/open", "/find", "/kg"
 HEALTH, STATS = "/health", "/stats"
 DETAILS = "details"
 """The field of a request that asks for title and text apart, and why a passage was found. Other servers ignore it."""
@@ -191,8 +191,13 @@ class Asked:
 
     def number(self, name: str, default: int, most: int) -> int:
         """A whole number from 1 on; the default where it is missing or null."""
-        value = self._fields.get(name)
-        value = default if value is None else value
+        said = self.said_number(name, most)
+        return default if said is None else said
+
+    def said_number(self, name: str, most: int) -> int | None:
+        """A whole number from 1 on; None where it is missing or null."""
+        if (value := self._fields.get(name)) is None:
+            return None
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
             raise InvalidInput(f"has to be a whole number from 1 to {most}", field=name)
         return value

@@ -99,6 +99,18 @@ def test_documents_are_cut_by_tokens(tmp_path: Path, corpus: Path) -> None:
         run("build", corpus, *BM25, "--chunk-overlap", 2, "--out", "x")
 
 
+def test_documents_are_made_pages(tmp_path: Path, corpus: Path) -> None:
+    """Which the index says of itself, and a dry run knows; an empty part is refused."""
+    shown = run("build", corpus, *BM25, "--page-words", 5, "--chunk-tokens", 20, "--out", tmp_path / "pages")
+    assert "5 passages of 2 pages in parts of 5 words" in shown
+    assert json.loads(run("stats", tmp_path / "pages", "--json"))["pages"] == {"words": 5}
+    assert "2 documents, 5 passages" in run(
+        "build", corpus, *BM25, "--page-words", 5, "--out", tmp_path / "other", "--dry-run"
+    )
+    run("build", corpus, *BM25, "--pages", "--out", tmp_path / "usual")
+    assert json.loads(run("stats", tmp_path / "usual", "--json"))["pages"] == {"words": 1000}
+
+
 def test_paragraphs_of_questions_are_a_corpus(tmp_path: Path) -> None:
     run("build", SAMPLE, "--backend", "bm25", "--out", tmp_path / "index")
     paragraphs = {

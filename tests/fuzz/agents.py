@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from tests.fuzz.target import Target, text_of
@@ -10,7 +11,9 @@ from trailforge.evaluation.agents.free_form import boxed_answer
 from trailforge.evaluation.agents.published import published_grammar
 from trailforge.inference import Reply
 from trailforge.protocols import GRAPH_R1, KG_SEARCH, REACT, SEARCH_R1
-from trailforge.schemas import MalformedReply
+from trailforge.protocols.browse.tags import ACTIONS
+from trailforge.protocols.browse.writings import WRITINGS
+from trailforge.schemas import MalformedReply, NativeMessage, ToolCall
 
 _MARKS = tuple(
     mark.encode() for mark in (search_o1.BEGIN_QUERY, search_o1.END_QUERY, search_o1.BEGIN_RESULT, search_o1.END_RESULT)
@@ -48,7 +51,36 @@ def _published(case: bytes, _: Path) -> None:
         assert (turn.search is None) != (turn.answer is None)
 
 
+def _browse(case: bytes, _: Path) -> None:
+    text = text_of(case)
+    for message in (
+        NativeMessage(role="assistant", content=text),
+        NativeMessage(
+            role="assistant", content="", tool_calls=(ToolCall(id="", name=text[:4].strip(), arguments=text),)
+        ),
+    ):
+        for writing in WRITINGS.values():
+            with suppress(MalformedReply):
+                turn = writing.read(message, 0)
+                assert bool(turn.calls) != (turn.answer is not None)
+
+
 TARGETS = (
+    Target(
+        name="browse",
+        run=_browse,
+        may_raise=(),
+        samples=lambda: [
+            b"<think>x</think>\n<search>who</search><open>p1\npart 2</open><find>p1\nwords</find>",
+            b'find{"page": "p1", "text": "words"}',
+            b'<tool_call>{"name": "open", "arguments": {"page": "p1", "part": 2}}</tool_call>',
+            b"[p1, part 2]\n<answer>Rome</answer>",
+        ],
+        tokens=(
+            *(f"<{slash}{name}>".encode() for slash in ("", "/") for name in ("think", *ACTIONS, "tool_call")),
+            *(b"part 2", b"p, part 3", b" | ", b"\n", b" ", b"a", b"{", b"}", b'"page": "p1"', b"[p, part 1]"),
+        ),
+    ),
     Target(
         name="search_o1",
         run=_search_o1,

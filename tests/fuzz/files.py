@@ -109,6 +109,11 @@ _FANOUT = {
     "decomposition": [{"question": "?", "evidence": {"title": "T"}, "decomposition": [{"evidence": None}]}],
 }
 
+_PHANTOM = {
+    **{"id": "p", "question": "Who?", "answers": ["a", "b"], "hops": 3, "aggregation": False, "answer_variable": "Y_2"},
+    **{"supporting_titles": ["a"], "query": ["niece(Y_4, Y_2)"]},
+}
+
 
 def _questions(name: str, row: dict[str, Any], **options: Any) -> Target:
     keys = tuple(f'"{key}": '.encode() for key in row)
@@ -346,6 +351,7 @@ TARGETS = (
     _questions("questions_options", _CHOICE),
     _questions("questions_gaia", _GAIA),
     _questions("questions_fanoutqa", _FANOUT),
+    _questions("questions_phantomwiki", _PHANTOM),
     _questions("questions_gzip", _OWN, packed=lambda case: gzip.compress(case, 1)),
     Target(
         name="documents_json",

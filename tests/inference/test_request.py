@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.inference.support import chat, completion, reply_to
 from trailforge.inference import ChatTurn, Request, Sampling
+from trailforge.schemas import ToolCall
 
 BASE = completion("Who?", sampling=Sampling(temperature=0.5))
 CHANGED: dict[str, Any] = {
@@ -28,6 +29,7 @@ CHANGED: dict[str, Any] = {
     "seed": 1,
     "extra_body": '{"top_k": 1}',
     "redo": 1,
+    "tools": "[]",
 }
 SAMPLING_CHANGED: dict[str, Any] = {
     "top_k": 20,
@@ -40,7 +42,15 @@ SAMPLING_CHANGED: dict[str, Any] = {
 
 # Few values, so that equal requests are drawn as well; some look alike, so that a key that runs them together shows.
 texts = st.sampled_from(["", "a", "b", "a b", "ü", "\ud800", '[["user", "a"]]', "0"]) | st.text(max_size=3)
-turns = st.builds(ChatTurn, role=st.sampled_from(["user", "assistant"]), content=texts)
+calls = st.builds(ToolCall, id=texts, name=texts, arguments=texts)
+turns = st.builds(ChatTurn, role=st.sampled_from(["user", "assistant"]), content=texts) | st.builds(
+    ChatTurn,
+    role=st.sampled_from(["assistant", "tool"]),
+    content=texts,
+    reasoning=texts,
+    tool_calls=st.lists(calls, max_size=2).map(tuple),
+    tool_call_id=texts,
+)
 samplings = st.builds(
     Sampling,
     temperature=st.sampled_from([0.0, 0, 1.0, 1, 0.7]),
@@ -60,6 +70,7 @@ requests = st.builds(
     extra_body=st.sampled_from(["", "{}"]),
     redo=st.integers(0, 1),
     omit=st.sampled_from([(), ("seed",)]),
+    tools=st.sampled_from(["", "[]"]),
     purpose=st.sampled_from(["", "answer", "split"]),
     priority=st.integers(0, 1),
 )
@@ -133,6 +144,35 @@ def test_the_key_of_a_known_request_never_changes() -> None:
         seed=3,
     )
     assert known.key == "cc610b99861bb64a0dafb9d927bea217bef4b18a6947003a4d74fa787bda8a4d"
+
+
+def test_the_key_of_a_request_with_tools_never_changes() -> None:
+    call = ToolCall(id="c1", name="search", arguments='{"query": "Größe"}')
+    known = chat(
+        prompt=(
+            ChatTurn(role="user", content="Who?"),
+            ChatTurn(role="assistant", content="", reasoning="I look.", tool_calls=(call,)),
+            ChatTurn(role="tool", content="1. …", tool_call_id="c1"),
+        ),
+        tools="[]",
+    )
+    assert known.key == "da5f712fc36b5a38f56c9bbb572c3caa672a6e023f43d4b72471f48c488d56f9"
+
+
+def test_what_shows_whether_a_server_answers_keeps_calls_and_their_answers_together() -> None:
+    call = ToolCall(id="c1", name="search", arguments="{}")
+    asked = chat(
+        prompt=(
+            ChatTurn(role="user", content="Who?"),
+            ChatTurn(role="assistant", content="Hm", tool_calls=(call,)),
+            ChatTurn(role="tool", content="secret", tool_call_id="c1"),
+        ),
+        tools="[]",
+    )
+    control = asked.control()
+    assert control.tools == "[]" and isinstance(control.prompt, tuple)
+    assert [(turn.tool_calls, turn.tool_call_id) for turn in control.prompt] == [((), ""), ((call,), ""), ((), "c1")]
+    assert "secret" not in str(control.prompt)
 
 
 def test_another_process_finds_the_same_key_and_seed() -> None:

@@ -79,10 +79,17 @@ def test_work_that_is_cut_in_two_costs_the_sum_of_both_parts(calls: list[tuple[s
 
 
 def test_usages_add_in_every_field() -> None:
-    one = Usage(calls=1, prompt_tokens=2, completion_tokens=3, cost=4.0)
-    assert one + Usage(calls=10, prompt_tokens=20, completion_tokens=30, cost=40.0) == Usage(
-        calls=11, prompt_tokens=22, completion_tokens=33, cost=44.0
+    one = Usage(calls=1, prompt_tokens=2, completion_tokens=3, cached_tokens=1, cost=4.0)
+    assert one + Usage(calls=10, prompt_tokens=20, completion_tokens=30, cached_tokens=10, cost=40.0) == Usage(
+        calls=11, prompt_tokens=22, completion_tokens=33, cached_tokens=11, cost=44.0
     )
+
+
+def test_tokens_of_the_prefix_cache_have_a_price_of_their_own() -> None:
+    usage = Usage(calls=1, prompt_tokens=1_000_000, completion_tokens=0, cached_tokens=750_000)
+    assert Prices(prompt_per_million=4.0, cached_per_million=0.4).cost(usage) == pytest.approx(1.3)
+    assert Prices(prompt_per_million=4.0).cost(usage) == pytest.approx(4.0)
+    assert Prices(prompt_per_million=4.0, cached_per_million=0.0).cost(usage) == pytest.approx(1.0)
 
 
 def test_calls_are_counted_by_purpose() -> None:

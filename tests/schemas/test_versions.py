@@ -328,3 +328,11 @@ def test_episodes_before_do_not_say_what_searches_asked_and_keep_their_back_end(
     (verified,) = read_parquet(BEFORE / "agenttrajectory-1.3.parquet", AgentTrajectory)
     for row in (*read_parquet(BEFORE / "agentepisode-1.2.parquet", AgentEpisode), verified.episode):
         assert (row.backend, row.index, row.costs.others) == ("hippo_rag", "i", ())
+
+
+def test_episodes_and_rows_before_have_no_tools() -> None:
+    (verified,) = read_parquet(BEFORE / "agenttrajectory-1.4.parquet", AgentTrajectory)
+    for row in (*read_parquet(BEFORE / "agentepisode-1.3.parquet", AgentEpisode), verified.episode):
+        assert row.browse is None and row.costs.cached_tokens is None and row.messages
+    (sft,) = read_parquet(BEFORE / "sftrow-1.4.parquet", SftRow)
+    assert sft.native is None and sft.messages

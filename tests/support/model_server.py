@@ -55,7 +55,7 @@ class Server:
 
     def __init__(
         self,
-        model: Callable[[str, int], str],
+        model: Callable[[str, int], Any],
         *,
         latency_s: float = 0.0,
         slots: int = 64,
@@ -203,12 +203,21 @@ class Server:
             self.log.flush()
 
 
-def _reply(body: dict[str, Any], prompt: str, text: str) -> dict[str, Any]:
-    """A word is a token: what is longer than `max_tokens` is cut."""
+def _reply(body: dict[str, Any], prompt: str, text: Any) -> dict[str, Any]:
+    """A word is a token: what is longer than `max_tokens` is cut. A turn of a research agent is never cut."""
+    if not isinstance(text, str):
+        from tests.support.browse_agent import message_of
+
+        message = message_of(text, body)
+        return _body(body, prompt, json.dumps(message), {"message": message}, is_cut=False)
     words, most = text.split(), body["max_tokens"]
     if is_cut := len(words) > most:
         text = " ".join(words[:most])
     content = {"text": text} if "prompt" in body else {"message": {"role": "assistant", "content": text}}
+    return _body(body, prompt, text, content, is_cut=is_cut)
+
+
+def _body(body: dict[str, Any], prompt: str, text: str, content: dict[str, Any], *, is_cut: bool) -> dict[str, Any]:
     usage = {"prompt_tokens": len(prompt.split()), "completion_tokens": len(text.split())}
     return {
         "id": "x", "object": "completion", "created": 0, "model": body["model"],
@@ -277,7 +286,7 @@ def reply_times(url: str) -> list[float]:
         return json.load(response)
 
 
-def _model_of(options: argparse.Namespace) -> Callable[[str, int], str]:
+def _model_of(options: argparse.Namespace) -> Callable[[str, int], Any]:
     """The scripted model that the options name. Each is imported when it is asked for."""
     if options.judge:
         return verdict
@@ -297,6 +306,10 @@ def _model_of(options: argparse.Namespace) -> Callable[[str, int], str]:
         from tests.support import search_agent
 
         return search_agent.Model()
+    if options.browse:
+        from tests.support import browse_agent
+
+        return browse_agent.Model()
     if options.evaluations:
         from tests.support import agent_model
 
@@ -318,6 +331,7 @@ async def main() -> None:
     parser.add_argument("--agents", type=int, default=0, help="1: an agent of any protocol that searches documents")
     parser.add_argument("--nightly", type=int, default=0, help="1: the model of a night, for all three data sets")
     parser.add_argument("--evaluations", type=int, default=0, help="1: the model of all agents of evaluations")
+    parser.add_argument("--browse", type=int, default=0, help="1: a research agent, in both writings")
     parser.add_argument("--judge", type=int, default=0, help="1: a judge of answers")
     parser.add_argument("--rate", type=float, help="calls a second that are permitted; 429 beyond")
     parser.add_argument("--burst", type=int, default=20, help="calls at once that are permitted")

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from trailforge.generators.kg_questions.paths.sampling import PathSampler
 from trailforge.generators.kg_questions.paths.shortage import describe_lack
 from trailforge.generators.kg_questions.worlds.config import WorldConfig
 from trailforge.generators.kg_questions.worlds.documents import Corpus, CorpusWriter
+from trailforge.generators.kg_questions.worlds.files import NAME, retrieval_lines, watched, write_graph, write_lines
 from trailforge.generators.kg_questions.worlds.names import WorldNames
 from trailforge.generators.kg_questions.worlds.questions import (
     WorldQuestion,
@@ -45,14 +46,10 @@ from trailforge.schemas.errors import NOTICE
 __all__ = ["WorldConfig", "make_world"]
 
 _LOG = logging.getLogger(__name__)
-_KIND = "instance of"
-NAME = "world"
-"""`Question.dataset` of a world's questions."""
 _SPARES = (3, 3, 4)
 """Candidates for one question that is wanted: at first, and as many more as long as too few will do."""
 _LOOKED_AT = 50
 """Paths that show whether a graph has enough of a kind."""
-Item = TypeVar("Item")
 
 
 def make_world(kg: Path, out: Path, config: WorldConfig, *, shows_progress: bool = False) -> dict[str, Any]:
@@ -77,13 +74,13 @@ def make_world(kg: Path, out: Path, config: WorldConfig, *, shows_progress: bool
             _LOG.log(NOTICE, "%s: %s; the world has the %s that there are", kg, lacks, f"{number:,}")
         figures = figures_of(chooser.chosen, corpus, chooser.config)
         for split, chosen in chooser.chosen.items():
-            _write_lines(folder / f"{split}.jsonl", (to_dict(_record(each)) for each in chosen))
+            write_lines(folder / f"{split}.jsonl", (to_dict(_record(each)) for each in chosen))
         documents = ({"id": each.id, "title": each.title, "text": each.text} for each in corpus.documents)
-        _write_lines(folder / "corpus.jsonl", documents)
+        write_lines(folder / "corpus.jsonl", documents)
         searches = (search for chosen in chooser.chosen.values() for each in chosen for search in each.searches)
-        _write_lines(folder / "searches.jsonl", map(asdict, searches))
-        _write_graph(folder / "kg", corpus)
-        (folder / "retrieval.yaml").write_text(_retrieval(out), encoding="utf-8")
+        write_lines(folder / "searches.jsonl", map(asdict, searches))
+        write_graph(folder / "kg", corpus.triples, corpus.kinds)
+        (folder / "retrieval.yaml").write_text(retrieval_lines(out), encoding="utf-8")
         about = {
             "config": asdict(chooser.config),
             "asked": asdict(config),
@@ -109,13 +106,13 @@ def _chosen(
     usable: list[SearchedQuestion] = []
     for spare in _SPARES:
         total = spare * sum(wanted for _, wanted in sources)
-        more = list(_watched(_drawn(sources, spare), "sample", total, shows_progress))
+        more = list(watched(_drawn(sources, spare), "sample", total, shows_progress))
         if not more:
             break
         candidates += more
         corpus = CorpusWriter(store, names, config).write(candidates)
-        watched = _watched(candidates, "search", len(candidates), shows_progress)
-        measured = measure(watched, corpus, Bm25Retriever(corpus.documents), config.passages)
+        searched = watched(candidates, "search", len(candidates), shows_progress)
+        measured = measure(searched, corpus, Bm25Retriever(corpus.documents), config.passages)
         usable = [each for each in measured if each is not None]
         chooser.choose(usable)
         if not chooser.is_short:
@@ -151,16 +148,6 @@ def _drawn(sources: Sequence[_Source], spare: int) -> Iterator[WorldQuestion]:
                 left.remove(questions)
 
 
-def _watched(items: Iterable[Item], what: str, total: int, shows_progress: bool) -> Iterator[Item]:
-    if not shows_progress:
-        yield from items
-        return
-    from rich.console import Console
-    from rich.progress import track
-
-    yield from track(items, description=f"{what}:", total=total, console=Console(stderr=True))
-
-
 def _record(each: SearchedQuestion) -> Question:
     """As all readers of questions take it."""
     question = each.question
@@ -173,35 +160,6 @@ def _record(each: SearchedQuestion) -> Question:
         dataset=NAME,
         num_hops=len(each.searches),
         supporting=tuple(SupportingDocument(title=search.title, facts=search.sentences) for search in each.searches),
-    )
-
-
-def _write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
-def _write_graph(folder: Path, corpus: Corpus) -> None:
-    """All that the documents state, as tables that `trailforge kg build` takes."""
-    folder.mkdir()
-    kinds = {f"kind {kind}": kind for kind in sorted(set(corpus.kinds.values()))}
-    triples = [(each.head, each.relation, each.tail) for each in corpus.triples]
-    triples += [(entity, _KIND, f"kind {kind}") for entity, kind in sorted(corpus.kinds.items())]
-    entities, relations = dict(kinds), {_KIND: _KIND}
-    for each in corpus.triples:
-        entities |= {each.head: each.head_label, each.tail: each.tail_label}
-        relations[each.relation] = each.relation_label
-    for name, rows in (("triples", triples), ("entities", entities.items()), ("relations", relations.items())):
-        text = "".join("\t".join(row) + "\n" for row in rows)
-        (folder / f"{name}.tsv").write_text(text, encoding="utf-8")
-
-
-def _retrieval(out: Path) -> str:
-    """Lines for a preset."""
-    corpus = json.dumps(str(out.absolute() / "corpus.jsonl"))
-    return (
-        "# For a preset: searches the world's documents.\n"
-        f"retrieval: {{kind: bm25, scope: corpus, corpus_index: {corpus}}}\n"
     )
 
 

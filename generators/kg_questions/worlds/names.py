@@ -101,7 +101,7 @@ class WorldNames:
             label = self._store.label_of(row)
             if self._style == "invented" and label[:1].isupper():
                 kind = self.family(row)
-                label = self._free_name(f"name {self._store.id_of(row)}", lambda draw, _: _invent(kind, draw))
+                label = self._free_name(f"name {self._store.id_of(row)}", lambda draw, _: invented_name(kind, draw))
             self._taken.add(label.casefold())
             self._labels[row] = label
         return self._labels[row]
@@ -165,7 +165,7 @@ class WorldNames:
     def made_up(self, like: KgNode, purpose: str) -> KgNode:
         """An entity of the same kind that no graph has. The same for the same purpose."""
         kind = self.family(self._store.row(like.id))
-        name = self._free_name(f"made up {purpose}", lambda draw, _: _invent(kind, draw))
+        name = self._free_name(f"made up {purpose}", lambda draw, _: invented_name(kind, draw))
         return KgNode(id=f"{purpose}~", label=name, aliases=(), kind=like.kind, role=like.role, matches=1)
 
     def _free_name(self, purpose: str, draw_one: Callable[[random.Random, int], str]) -> str:
@@ -185,7 +185,7 @@ class WorldNames:
         return name.casefold() not in self._taken and not len(self._store.namesakes(name))
 
 
-def _invent(kind: str, draw: random.Random) -> str:
+def invented_name(kind: str, draw: random.Random) -> str:
     """A name for something of this kind."""
     word, last = _word(draw), kind.split()[-1] if kind else ""
     if kind == PERSON:

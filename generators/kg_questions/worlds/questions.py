@@ -108,8 +108,8 @@ def sample_questions(
     sampler = PathSampler(store, path_config(store, config, hops, most_per_answer), config.seed * 10 + hops)
     while chains := list(sampler.sample(_BATCH)):  # in batches, each of which has all forms
         for chain in chains:
-            question = _of_chain(names.renamed(chain)) if _is_askable(store, names, chain) else None
-            if question is not None and _reads_well(question):
+            question = of_chain(names.renamed(chain)) if _is_askable(store, names, chain) else None
+            if question is not None and reads_well(question):
                 yield question
 
 
@@ -122,7 +122,8 @@ def _is_askable(store: KgStore, names: WorldNames, chain: FactChain) -> bool:
     return all(YEAR.fullmatch(store.label_of(row)) or names.is_clear(row) for row in rows.values())
 
 
-def _of_chain(chain: FactChain) -> WorldQuestion:
+def of_chain(chain: FactChain) -> WorldQuestion:
+    """The question for a path under the world's names, hop by hop."""
     wording = compose(chain)
     nodes = {node.id: node for node in (*chain.starts, *chain.found)}
     hops: list[WorldHop] = []
@@ -143,10 +144,10 @@ def _of_chain(chain: FactChain) -> WorldQuestion:
     )
 
 
-def _reads_well(question: WorldQuestion) -> bool:
+def reads_well(question: WorldQuestion, most_words: int = _MOST_WORDS) -> bool:
     """Is it of a bearable length, and does it name neither its answer nor a bridge?"""
     text = question.question
-    if len(text.split()) > _MOST_WORDS or _LEFT_OVER.search(text):
+    if len(text.split()) > most_words or _LEFT_OVER.search(text):
         return False
     if question.form == "comparison":
         return True

@@ -24,6 +24,7 @@ from trailforge.inference import Meter, Reply, Request
 from trailforge.retrieval.backends.declaration import BackendRetriever, FoundPassage
 from trailforge.retrieval.indexes.store import OpenIndex
 from trailforge.retrieval.kg import KgTool, KgToolConfig
+from trailforge.retrieval.pages.corpus import JoinedPages
 from trailforge.retrieval.service.client import SearchClient, SearchClientConfig
 from trailforge.schemas import ContextOverflow, InvalidInput, Passage, RetrievalError
 
@@ -302,7 +303,9 @@ def test_a_knowledge_graph_is_asked_for_the_triples_of_its_channel(tmp_path: Pat
 @pytest.mark.parametrize("is_kept", [False, True])
 def test_facts_by_which_a_graph_finds_passages_are_shown_in_the_channel_of_triples(is_kept: bool) -> None:
     index, manifest = build(), cast(Any, SimpleNamespace(chunking=None))
-    kept = OpenIndex(folder=Path(), manifest=manifest, documents=cast(Any, DOCUMENTS), index=index, encoder=None)
+    pages = JoinedPages(DOCUMENTS)
+    documents = cast(Any, DOCUMENTS)
+    kept = OpenIndex(folder=Path(), manifest=manifest, documents=documents, index=index, encoder=None, pages=pages)
     documents = kept if is_kept else BackendRetriever(index)
     found = run(Steps(), library=documents)
     assert all(search.document_ids == ("film", "director") for search in found.searches)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from trailforge.pipelines.sources import FORMATS, InvalidRow, read_questions
+from trailforge.retrieval import read_corpus
 from trailforge.schemas import Hop, Question, SupportingDocument
 
 Row = dict[str, Any]
@@ -367,3 +368,58 @@ def test_of_gaia_the_questions_without_a_file_are_read(tmp_path: Path) -> None:
     assert text == Question(id="g1", question="Who?", answer="Ada", dataset="gaia")
     assert isinstance(filed, InvalidRow) and filed.field == "file_name"
     assert isinstance(hidden, InvalidRow) and hidden.field == "Final answer"
+
+
+# PhantomWiki, in the form of the data folder, with a made-up world
+
+
+_PHANTOM: Row = {
+    "id": "p1",
+    "question": "Who is the niece of the person whose hobby is chess?",
+    "answers": ["Ada Roth", "Bo Roth"],
+    "type": 0,
+    "hops": 4,
+    "aggregation": False,
+    "supporting_titles": ["Ada Roth", "Bo Roth", "Cy Roth"],
+    "query": ["niece(Y_4, Y_2)", 'hobby(Y_4, "chess")'],
+    "answer_variable": "Y_2",
+}
+
+
+def test_answers_of_phantomwiki_are_sets_where_there_are_several(tmp_path: Path) -> None:
+    """One is an answer in words, and so is a number, whatever its type."""
+    one = _PHANTOM | {"id": "p2", "answers": ["Ada Roth"]}
+    number = _PHANTOM | {"id": "p3", "answers": [3], "aggregation": True, "hops": 1}
+    several, single, count = (row for row in _read_all(tmp_path, _PHANTOM, one, number) if isinstance(row, Question))
+    assert (several.kind, several.answer_set, several.answer) == ("set", ("Ada Roth", "Bo Roth"), "Ada Roth; Bo Roth")
+    assert (single.kind, single.answer, count.kind, count.answer) == ("text", "Ada Roth", "text", "3")
+    assert [each.title for each in several.supporting_documents] == ["Ada Roth", "Bo Roth", "Cy Roth"]
+    assert (several.dataset, several.hop_count, count.hop_count) == ("phantomwiki", 4, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"answers": []}, "answers"),
+        ({"answers": ["Ada Roth", " "]}, "answers"),
+        ({"question": ""}, "question"),
+        ({"hops": "many"}, "hops"),
+    ],
+)
+def test_a_row_of_phantomwiki_that_cannot_be_asked_is_invalid(tmp_path: Path, change: Row, field: str) -> None:
+    """With the field that says so."""
+    (found,) = _read_all(tmp_path, _PHANTOM | change)
+    assert isinstance(found, InvalidRow) and found.field == field
+
+
+def test_the_real_world_of_phantomwiki_is_read_whole(data_dir: Path) -> None:
+    """Its 200 questions, 91 of which have one answer; every article that one rests on is in the corpus."""
+    world = data_dir / "qa_phantomwiki"
+    found = list(read_questions(world / "questions.jsonl.gz", kinds=("text", "set")))
+    questions = [row for row in found if isinstance(row, Question)]
+    assert len(found) == len(questions) == 200 and {each.dataset for each in questions} == {"phantomwiki"}
+    hops = [each.hop_count or 0 for each in questions]
+    assert (min(hops), max(hops)) == (1, 9) and sum(each.kind == "text" for each in questions) == 91
+    titles = {document.title for document in read_corpus(world / "corpus.jsonl.gz")}
+    needed = {support.title for each in questions for support in each.supporting_documents}
+    assert len(titles) == 302 and needed <= titles

@@ -17,12 +17,12 @@ from tests.support.growth import is_linear
 from tests.support.recorded import Answer, recorded
 from trailforge.retrieval import Bm25Retriever
 from trailforge.retrieval.kg import KgTool
+from trailforge.retrieval.pages.text import OpenedPage, Spot
 from trailforge.retrieval.service.client import connect
-from trailforge.retrieval.service.pages import OpenedPage, Spot
 from trailforge.retrieval.service.searching import RankedIndex, ServedIndex
 from trailforge.retrieval.service.server import SearchServer, ServerLimits
 from trailforge.retrieval.web.pages import PageReader
-from trailforge.schemas import Document, RetrievalError
+from trailforge.schemas import Document, NoSuchPage
 
 LANG = "When was Fritz Lang born?"
 
@@ -137,8 +137,10 @@ async def test_corpora_are_told_apart_by_name() -> None:
         ("/retrieve", {"queries": ["x"], "return_scores": 1}, 400, "true or false"),
         ("/retrieve", b'{"a": ' + b"[" * 9000 + b"]" * 9000 + b"}", 400, "nested"),
         ("/retrieve", b" " * 100_000, 413, "the body is larger than 90000 bytes"),
-        ("/open", {"page": "Atlantis"}, 404, "no page 'Atlantis' in films"),
-        ("/open", {"page": "Vienna", "part": 2}, 400, "from 1 to 1"),
+        ("/open", {"page": "Atlantis"}, 404, "no page 'Atlantis', neither by id nor by title"),
+        ("/open", {"page": "Vienna", "part": 2}, 404, "no part 2: the page 'Vienna' has one part"),
+        ("/open", {"page": "Vienna", "part": 0}, 400, "from 1 to"),
+        ("/pages", {"topk": 3}, 400, "field 'query'"),
         ("/open", {"page": "http://127.0.0.1/secret"}, 404, "no page"),
         ("/find", {"page": "Vienna"}, 400, "field 'text'"),
         ("/kg", {"entities": ["x"]}, 404, "no knowledge graph is served here"),
@@ -151,7 +153,7 @@ async def test_a_wrong_request_is_told_what_is_wrong(path: str, body: Any, statu
     limits = ServerLimits(queue=20, largest_body=90_000)
     async with serving(SearchServer([films()], limits=limits)) as url:
         found, reply, _ = await post(url + path, body)
-        assert (found, list(reply)) == (status, ["error"])
+        assert (found, list(reply)) == (status, ["error", "reason"] if "no pa" in shown else ["error"])
         assert shown in reply["error"] and "\n" not in reply["error"]
         assert (await get(f"{url}/stats"))["refused"] == 1
         assert (await post(f"{url}/retrieve", {"queries": ["Lang"]}))[0] == 200
@@ -179,6 +181,7 @@ async def test_a_page_is_opened_by_title_or_by_a_passage_of_it() -> None:
             for n in range(by_title["parts"])
         ]
     assert (by_title["id"], by_title["title"], by_title["part"], by_title["parts"]) == ("a1", "Otter", 1, 5)
+    assert all(part.endswith(".") for part in parts)
     assert (by_id["id"], by_id["part"]) == ("a2", 2) and "Otters use" in by_id["text"]
     assert whole["parts"] == 1 and whole["text"] == "\n\n".join([LONG[0].text, LONG[2].text]).strip()
     assert " ".join(parts).split() == whole["text"].split()
@@ -234,7 +237,7 @@ async def test_a_retriever_is_served_as_an_index() -> None:
         ("1", "result 1 of the web"),
         ("0", "result 2 of the web"),
     ]
-    assert "no page 'Vienna' in web" in reply["error"]
+    assert "no page 'Vienna': web has no pages to open" in reply["error"]
 
 
 # The graph
@@ -260,8 +263,12 @@ async def test_pages_and_spots_come_through_our_client() -> None:
         client = connect(url, config=QUICK)
         assert (await client.open_page("Badger")).text == "It digs."
         assert (await client.find_in_page("Badger", "digs")).matches == (Spot(part=1, text="It digs."),)
-        with pytest.raises(RetrievalError, match="from 1 to 1"):
+        with pytest.raises(NoSuchPage, match="there is no part 2: the page 'Badger' has one part"):
             await client.open_page("Badger", 2)
+        with pytest.raises(NoSuchPage, match="there is no page 'Beaver'"):
+            await client.find_in_page("Beaver", "digs")
+        hits = await client.search_pages("otters use tools", 2)
+    assert [(hit.page, hit.part) for hit in hits] == [("a2", 1)]
 
 
 async def test_figures_say_what_was_asked() -> None:

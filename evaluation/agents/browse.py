@@ -1,0 +1,135 @@
+"""The research agent: it searches pages, opens them and finds words in them, over up to hundreds of calls.
+
+--agent browse            native tool calls; the preset says `agents: {browse: {writing: tags}}` for tags in text
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trailforge.evaluation.agents import Agent, AgentRun, AgentTools
+from trailforge.evaluation.agents.free_form import sampling_of
+from trailforge.protocols.browse import (
+    BROWSE,
+    BrowseConfig,
+    BrowseRun,
+    read_native,
+    read_rule,
+    run_browse_episode,
+    write_tags,
+    writing_of,
+)
+from trailforge.schemas import InvalidInput, MalformedReply, Message, NativeMessage
+from trailforge.schemas.agent_episode import AgentSearch, BrowseCall, BrowseRecord, Writing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrowseAgentConfig:
+    """How a research agent is asked, and how far it may go."""
+
+    writing: Writing = "native"
+    """`native` offers tools to a server that takes them; `tags` has calls in the text, for any server."""
+    context: str = "all"
+    """What the model is shown: `all`; `newest:K`, the newest K results; or `summary:TOKENS`, its own summary."""
+    sends_thoughts: bool = True
+    """Whether earlier thoughts are sent back, as `reasoning_content`."""
+    max_calls: int = 300
+    """Calls of tools in an episode."""
+    max_at_once: int = 8
+    """Calls of one turn."""
+    max_tokens: int = 131_072
+    """The longest prompt together with its turn."""
+    max_spent: int | None = None
+    """Tokens of all prompts and replies of an episode together; None sets no cap."""
+    turn_tokens: int = 4096
+    """Room of one turn, its thought included."""
+    max_refusals: int = 3
+    """How many turns that cannot be read are answered with what is wrong."""
+    temperature: float = 0.7
+    top_p: float = 0.95
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for numbers that leave no room, and for a rule or a writing that there is not."""
+        read_rule(self.context)
+        writing_of(self.writing)
+        for name in ("max_calls", "max_at_once", "turn_tokens"):
+            if getattr(self, name) < 1:
+                raise InvalidInput("has to be 1 or more", field=name)
+        if self.max_tokens < 2 * self.turn_tokens:
+            raise InvalidInput("has to be twice turn_tokens or more", field="max_tokens")
+
+    def episode(self, top_k: int) -> BrowseConfig:
+        """The same for the loop."""
+        return BrowseConfig(
+            writing=self.writing,
+            context=read_rule(self.context),
+            sends_thoughts=self.sends_thoughts,
+            sampling=sampling_of(self.temperature, self.top_p, self.turn_tokens),
+            max_calls=self.max_calls,
+            max_at_once=self.max_at_once,
+            max_tokens=self.max_tokens,
+            max_spent=self.max_spent,
+            max_refusals=self.max_refusals,
+            top_k=top_k,
+        )
+
+
+async def run(question: str, tools: AgentTools, config: BrowseAgentConfig) -> AgentRun:
+    """One episode. Raises `InvalidInput` where there are no pages to open, or the model is asked in one text."""
+    environment, asker = tools.environment, tools.asker
+    if environment.pages is None:
+        raise InvalidInput(f"{BROWSE} opens pages; give an index, documents or a search server (not the web itself)")
+    if asker.style != "chat":
+        raise InvalidInput(f"{BROWSE} talks in turns of a chat; set style: chat", field="style")
+    done = await run_browse_episode(
+        question,
+        environment.pages,
+        client=asker.client,
+        model=asker.model,
+        config=config.episode(environment.top_k),
+        count=tools.count,
+        meter=asker.meter,
+        seed=asker.seed,
+        sample=tools.sample,
+        priority=asker.priority,
+    )
+    return AgentRun(
+        answer=done.answer,
+        stop=done.stop,
+        messages=plain_messages(done.record),
+        searches=tuple(_search(call, done) for call in done.record.calls if call.tool == "search"),
+        shown=done.shown,
+        browse=done.record,
+    )
+
+
+def plain_messages(record: BrowseRecord) -> tuple[Message, ...]:
+    """The conversation as plain turns, for who reads texts: of native calls each turn as tags would write it."""
+    return tuple(
+        Message(role=each.role, content=_plain(each, record), train=each.role == "assistant")
+        for each in record.messages
+    )
+
+
+def _plain(message: NativeMessage, record: BrowseRecord) -> str:
+    if message.role != "assistant" or record.writing == "tags":
+        return message.content
+    try:
+        return write_tags(read_native(message))
+    except MalformedReply:
+        return message.content
+
+
+def _search(call: BrowseCall, done: BrowseRun) -> AgentSearch:
+    result = done.results[done.record.calls.index(call)]
+    return AgentSearch(
+        query=call.query,
+        document_ids=call.pages,
+        titles=call.titles,
+        scores=tuple(hit.score for hit in result.hits),
+        context_tokens=call.tokens,
+        seconds=call.seconds,
+    )
+
+
+AGENT = Agent(name=BROWSE, config=BrowseAgentConfig, run=run, protocol=BROWSE)

@@ -1,0 +1,237 @@
+"""Questions of many facts: trees grown at random from the answer down, kept where the whole graph bears them out.
+
+Each entity on the way is told by one fact that leads to it alone, or by two of which neither does and both together do.
+What stands at the bottom is told so too, rather than named, at least once in every question.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+
+from trailforge.generators.kg_questions.paths.config import KIND_RELATIONS, KgPathConfig
+from trailforge.generators.kg_questions.paths.graph import Graph, KindReader, relations_named
+from trailforge.generators.kg_questions.paths.query import Link, PathNode, answers, chain_of, left_without, links_of
+from trailforge.generators.kg_questions.worlds.documents import FactKey
+from trailforge.generators.kg_questions.worlds.names import WorldNames
+from trailforge.generators.kg_questions.worlds.questions import YEAR, WorldQuestion, of_chain, reads_well
+from trailforge.retrieval.kg import KgStore
+
+_MOST_REACHED = 60
+"""Entities that one of two facts may lead to."""
+_MOST_OPTIONS = 40
+"""Facts of an entity that are looked at."""
+_BRANCHES = 3
+"""Ways to tell one entity that are tried."""
+_PAIRED = 0.6
+"""How often two facts are tried before one."""
+_TRIES = 2000
+"""For one question, before the graph is held to have no more."""
+_MOST_WORDS = 110
+_MOST_COUNTED = 2
+_WAYS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class TreeQuestion:
+    """A question with the tree that it asks for."""
+
+    question: WorldQuestion
+    root: PathNode
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A fact by which an entity may be told."""
+
+    relation: int
+    is_forward: bool
+    """From what it is told by to the entity?"""
+    child: int
+
+
+class _DeadEnd(Exception):
+    """What is grown cannot become a question."""
+
+
+class TreeSampler:
+    """Samples questions over one graph; no answer, and no set of facts, comes twice."""
+
+    def __init__(self, store: KgStore, names: WorldNames, seed: int) -> None:
+        config = KgPathConfig()
+        self._store, self._names = store, names
+        self._random = random.Random(f"{seed} trees")
+        self._graph = Graph(store, config)
+        self._kinds = KindReader(self._graph, config)
+        self._left_out = relations_named(store, (*KIND_RELATIONS.split("|"), *config.kinds, *config.roles))
+        self._tells_role = relations_named(store, config.tells_role)
+        self._named = lru_cache(4096)(lambda row: store.namesakes(store.label_of(row)))
+        self._reached = lru_cache(1 << 18)(self._find_reached)
+        self._ways = lru_cache(1 << 16)(self._find_ways)
+        self._used: Counter[int] = Counter()
+        self._seen: set[str] = set()
+
+    def sample(self, facts: int) -> Iterator[TreeQuestion]:
+        """Questions of so many facts, until none is found for long."""
+        left = _TRIES
+        while left:
+            left -= 1
+            row = self._random.randrange(len(self._store))
+            if self._used[row] or not self.is_page(row):
+                continue
+            try:
+                found = self._proved(self._grow(row, facts, frozenset({row})))
+            except _DeadEnd:
+                continue
+            self._used[row] += 1
+            left = _TRIES
+            yield found
+
+    def is_page(self, row: int) -> bool:
+        """Has it a clear name, and so a page?"""
+        return self._names.is_clear(row) and not YEAR.fullmatch(self._store.label_of(row))
+
+    def _grow(self, row: int, facts: int, rows: frozenset[int]) -> PathNode:
+        """An entity told by so many facts in all. Raises `_DeadEnd`."""
+        ways = [way for way in self._ways(row) if way.child not in rows]
+        ways = self._random.sample(ways, min(len(ways), _MOST_OPTIONS))
+        pairs = list(islice(self._pairs(row, ways), _BRANCHES)) if facts > 1 else []
+        alone = [(way,) for way in ways if self.is_page(way.child) and self._reach(way) == 1][:_BRANCHES]
+        told = [*pairs, *alone] if self._random.random() < _PAIRED else [*alone, *pairs]
+        for each in told[:_BRANCHES]:
+            with contextlib.suppress(_DeadEnd):
+                return self._with(row, each, facts, rows | {way.child for way in each})
+        raise _DeadEnd
+
+    def _with(self, row: int, ways: tuple[_Way, ...], facts: int, rows: frozenset[int]) -> PathNode:
+        """The entity told by these, and what they lead from by the facts that are left."""
+        left = facts - len(ways)
+        pages = [way for way in ways if self.is_page(way.child)]
+        if left and not pages:
+            raise _DeadEnd
+        cut = self._random.randint(0, left) if len(pages) > 1 else left
+        shares = dict(zip((way.child for way in pages), (cut, left - cut), strict=False))
+        links: list[Link] = []
+        for way in ways:
+            share = shares.get(way.child, 0)
+            child = self._grow(way.child, share, rows) if share else PathNode(way.child)
+            rows |= {node.row for node in child.below()}
+            links.append(Link(way.relation, way.is_forward, child))
+        return PathNode(row, tuple(links))
+
+    def _pairs(self, row: int, ways: list[_Way]) -> Iterator[tuple[_Way, _Way]]:
+        """Two facts, each of which leads to others too, that together lead to this entity alone."""
+        several = [way for way in ways if 1 < self._reach(way) <= _MOST_REACHED]
+        for place, one in enumerate(several):
+            for other in several[:place]:
+                if one.relation == other.relation or one.child == other.child:
+                    continue
+                if self._reached(one) & self._reached(other) == {row}:
+                    yield other, one
+
+    def _find_reached(self, way: _Way) -> frozenset[int]:
+        return frozenset(self._graph.reached(way.child, way.relation, way.is_forward).tolist())
+
+    def _reach(self, way: _Way) -> int:
+        return len(self._reached(way))
+
+    def _find_ways(self, row: int) -> list[_Way]:
+        ways: list[_Way] = []
+        for is_forward, side in ((False, self._store.out), (True, self._store.into)):
+            for relation in side.relations_of(row).tolist():
+                if relation in self._left_out or relation in self._graph.symmetric:
+                    continue
+                for child in side.neighbours_of(row, relation).tolist()[:_MOST_OPTIONS]:
+                    if self.is_page(child) or YEAR.fullmatch(self._store.label_of(child)):
+                        ways.append(_Way(relation, is_forward, child))
+        return ways
+
+    def _proved(self, root: PathNode) -> TreeQuestion:
+        """The question of a tree. Raises `_DeadEnd` where the graph has another answer, or one without all facts."""
+        if not is_blurred(root):
+            raise _DeadEnd
+        matches: dict[int, int] = {}
+        for node in root.below():
+            found = answers(self._graph, node, self._named, _WAYS)
+            matches[node.row] = 0 if found is None else len(found)
+            if node.links and matches[node.row] != 1:
+                raise _DeadEnd
+        spare = {"most_counted": _MOST_COUNTED, "most": _WAYS}
+        left = [left_without(self._graph, root, link, self._named, **spare) for _, link in links_of(root)]
+        if min(left) < _MOST_COUNTED:
+            raise _DeadEnd
+        chain = chain_of(self._graph, root, self._kinds, matches, left, self._tells_role)
+        question = of_chain(self._names.renamed(chain))
+        if chain.id in self._seen or not reads_well(question, _MOST_WORDS):
+            raise _DeadEnd
+        self._seen.add(chain.id)
+        return TreeQuestion(question, root)
+
+
+class WorldFacts:
+    """The facts of a closed world, true ones and those of look-alikes: what is not here does not hold in it.
+
+    What satisfies a question is counted anew here, without the graph that the questions were drawn from.
+    """
+
+    def __init__(self, store: KgStore) -> None:
+        self._store = store
+        self._reached: defaultdict[tuple[str, str, bool], set[str]] = defaultdict(set)
+
+    def add(self, facts: Iterable[FactKey]) -> None:
+        """Head, relation and tail of each hold from now on."""
+        for head, relation, tail in facts:
+            self._reached[head, relation, True].add(tail)
+            self._reached[tail, relation, False].add(head)
+
+    def remove(self, facts: Iterable[FactKey]) -> None:
+        """They hold no more."""
+        for head, relation, tail in facts:
+            self._reached[head, relation, True].discard(tail)
+            self._reached[tail, relation, False].discard(head)
+
+    def satisfying(self, node: PathNode, believed: Mapping[int, str] | None = None) -> set[str]:
+        """Ids of all that satisfies a tree. `believed`: ids that are taken for entities of the tree, by row."""
+        if believed and node.row in believed:
+            return {believed[node.row]}
+        if not node.links:
+            return {self._store.id_of(node.row)}
+        ends = [
+            set().union(
+                *(
+                    self._reached.get((known, self._store.relation_id(link.relation), link.is_forward), set())
+                    for known in self.satisfying(link.child, believed)
+                )
+            )
+            for link in node.links
+        ]
+        return set.intersection(*ends)
+
+    def bears_out(self, root: PathNode) -> bool:
+        """Is each entity of a tree the only one that satisfies what is below it?"""
+        return all(self.satisfying(node) == {self._store.id_of(node.row)} for node in root.below())
+
+
+def is_blurred(root: PathNode) -> bool:
+    """Is an entity at the bottom told by two facts in place of its name?"""
+    return any(len(node.links) == 2 and not any(link.child.links for link in node.links) for node in root.below())
+
+
+def describe_tree(store: KgStore, root: PathNode) -> list[dict[str, object]]:
+    """A tree as JSON: each entity by its id, after those that it is found from; these by place, relation and way."""
+    nodes = list(root.below())
+    return [
+        {
+            "id": store.id_of(node.row),
+            "from": [
+                (nodes.index(link.child), store.relation_id(link.relation), "forward" if link.is_forward else "back")
+                for link in node.links
+            ],
+        }
+        for node in nodes
+    ]

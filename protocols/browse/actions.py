@@ -1,0 +1,153 @@
+"""What a research agent does in a turn: it thinks, and searches, opens, finds or answers.
+
+A turn holds one or several calls, or the answer. It has two writings, as tags in text (`tags.py`) and as native tool
+calls (`native.py`); both read into the same `BrowseTurn`. A slip whose meaning is plain is mended and named in
+`BrowseTurn.mends`. A call that cannot be carried out is a `BadCall`, to which the agent reads what is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+BROWSE = "browse"
+"""The protocol's name, as it stands in a row's `protocol`."""
+
+Mend = Literal[
+    "tag_spelling",
+    "closing_tag",
+    "opening_think",
+    "closing_think",
+    "untagged_thought",
+    "surplus_thought",
+    "missing_thought",
+    "loose_text",
+    "joined_lines",
+    "untagged_answer",
+    "call_in_text",
+    "call_id",
+    "tool_name",
+    "arguments",
+    "unknown_key",
+    "text_for_number",
+    "list_for_text",
+]
+"""What is mended: the first eight in a turn's tags, the next in the lines of a call, the others in native calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchAction:
+    """The agent searches all pages for passages."""
+
+    query: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAction:
+    """The agent opens a part of a page."""
+
+    page: str
+    """The id of the page, as a result shows it."""
+    part: int = 0
+    """Which part, from 1; 0 opens the page where it begins, or where the passage stands by whose id it is opened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindAction:
+    """The agent looks for words in a page."""
+
+    page: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadCall:
+    """A call that cannot be carried out as it is written."""
+
+    name: str
+    """The tool as it was called."""
+    written: str
+    """What the agent wrote for its arguments."""
+    problem: str
+    """What is wrong with it, in words for the agent."""
+
+
+Call = SearchAction | OpenAction | FindAction | BadCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Citation:
+    """A part of a page that the agent names for what it says."""
+
+    page: str
+    part: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerAction:
+    """The agent ends with an answer."""
+
+    text: str
+    citations: tuple[Citation, ...] = ()
+    """The parts that the last turn names, in order, each once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrowseTurn:
+    """A turn of the agent taken apart: either it calls tools, or it answers."""
+
+    thought: str = ""
+    said: str = ""
+    """What stands beside native calls, or before the answer, for everybody to read; tags have none."""
+    calls: tuple[Call, ...] = ()
+    answer: AnswerAction | None = None
+    call_ids: tuple[str, ...] = ()
+    """The ids of the calls in the same order; those of tags are numbered by the episode."""
+    mends: tuple[Mend, ...] = ()
+    """What was mended to read the turn, each kind once."""
+
+
+_CITATION = re.compile(r"\[([^\[\]\n]{1,300}), part (\d{1,6})\]")
+
+
+def citations_in(*texts: str) -> tuple[Citation, ...]:
+    """The citations `[page id, part 2]` in texts, each once."""
+    found = (Citation(page=page.strip(), part=int(part)) for text in texts for page, part in _CITATION.findall(text))
+    return tuple(dict.fromkeys(found))
+
+
+def call_name(call: Call) -> str:
+    """What the tool of a call is called."""
+    match call:
+        case SearchAction():
+            return "search"
+        case OpenAction():
+            return "open"
+        case FindAction():
+            return "find"
+        case BadCall():
+            return call.name
+
+
+def make_call(name: str, written: str, **given: str | int) -> Call:
+    """The call of a tool with its arguments; a `BadCall` with what is wrong where it cannot be carried out."""
+
+    def text(key: str) -> str:
+        return str(given.get(key, "")).strip()
+
+    needed = {"search": ("query",), "open": ("page",), "find": ("page", "text")}
+    if name not in needed:
+        return BadCall(
+            name=name, written=written, problem=f"there is no tool {name!r}; there are search, open and find"
+        )
+    if lacking := [key for key in needed[name] if not text(key)]:
+        return BadCall(name=name, written=written, problem=f"{name} needs {' and '.join(lacking)}")
+    if name == "search":
+        return SearchAction(query=text("query"))
+    if name == "find":
+        return FindAction(page=text("page"), text=text("text"))
+    part = given.get("part", 0)
+    if not isinstance(part, int) or part < 0:
+        return BadCall(name=name, written=written, problem="part has to be a number from 1 on")
+    return OpenAction(page=text("page"), part=part)

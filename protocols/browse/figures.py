@@ -1,0 +1,114 @@
+"""How a long episode went: calls, repeats, pages found, opened, unused and cited, by code from what was written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from trailforge.protocols.browse.actions import Citation
+from trailforge.protocols.browse.writings import writing_of
+from trailforge.schemas import MalformedReply, NativeMessage
+from trailforge.schemas.agent_episode import BrowseCall, BrowseFigures, BrowseRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gold:
+    """A page that the answer rests on: by its id, or by its title where its id is not one of the corpus."""
+
+    page: str = ""
+    title: str = ""
+
+    def is_among(self, shown: Collection[tuple[str, str]]) -> bool:
+        """Whether it is one of these pages, given by id and title."""
+        if self.page:  # by the id of one of its passages, too
+            return any(self.page in (page, page.rpartition("#")[0]) for page, _ in shown)
+        return any(_folded(title) == _folded(self.title) for _, title in shown)
+
+
+def count_figures(
+    calls: Sequence[BrowseCall],
+    messages: Sequence[NativeMessage],
+    cited: Sequence[Citation],
+    gold: Sequence[Gold] | None,
+) -> BrowseFigures:
+    """The figures of an episode. `cited`: what its answer names. `gold`: the pages that it rests on, if known."""
+    found = {named for call in calls if call.tool in ("search", "find") for named in _named(call)}
+    opened = {named for call in calls if call.tool == "open" for named in _named(call)}
+    places = {(page, part) for call in calls for page, part in zip(call.pages, call.parts, strict=True)}
+    titles = dict(found | opened)
+    borne = {each.page for each in cited if is_shown(each, places)}
+    shown_cited = {(page, titles.get(page, "")) for page in borne}
+
+    def share(of: Collection[tuple[str, str]]) -> int | None:
+        return None if gold is None else sum(each.is_among(of) for each in gold)
+
+    return BrowseFigures(
+        calls=len(calls),
+        searches=sum(call.tool == "search" for call in calls),
+        opens=sum(call.tool == "open" for call in calls),
+        finds=sum(call.tool == "find" for call in calls),
+        refused_calls=sum(bool(call.problem) for call in calls),
+        repeated_calls=sum(call.is_repeat for call in calls),
+        pages_found=len({page for page, _ in found}),
+        pages_opened=len({page for page, _ in opened}),
+        pages_unused=len(unused_pages(calls, messages)),
+        pages_cited=len(borne),
+        made_up_citations=sum(not is_shown(each, places) for each in cited),
+        gold_pages=None if gold is None else len(gold),
+        gold_found=share(found),
+        gold_opened=share(opened),
+        gold_cited=share(shown_cited),
+    )
+
+
+def with_gold(record: BrowseRecord, gold: Sequence[Gold] | None) -> BrowseRecord:
+    """The record with its figures counted again, by these pages."""
+    cited: tuple[Citation, ...] = ()
+    if record.messages and record.messages[-1].role == "assistant":
+        with suppress(MalformedReply):
+            answer = writing_of(record.writing).read(record.messages[-1], 0).answer
+            cited = answer.citations if answer is not None else ()
+    return replace(record, figures=count_figures(record.calls, record.messages, cited, gold))
+
+
+def is_shown(citation: Citation, places: Collection[tuple[str, int]]) -> bool:
+    """Whether a part was shown to the agent; where a search does not tell its part, any part of its page."""
+    return (citation.page, citation.part) in places or (citation.page, 0) in places
+
+
+def unused_pages(calls: Sequence[BrowseCall], messages: Sequence[NativeMessage]) -> list[str]:
+    """Opened pages that no later turn of the agent names by id or title, in the order in which they were opened."""
+    last: dict[str, tuple[int, str]] = {}
+    for call in calls:
+        if call.tool == "open":
+            for page, title in _named(call):
+                last.setdefault(page, (call.result, title))
+    said: list[str] = []
+    starts: list[int] = []
+    for message in messages:
+        starts.append(sum(map(len, said[-1:])) + (starts[-1] if starts else 0))
+        said.append(f" {_words(message)} " if message.role == "assistant" else "")
+    whole = "".join(said)
+    unused = []
+    for page, (result, title) in last.items():
+        start = starts[result]
+        names = [_folded(name) for name in (page, title) if name.strip()]
+        if not any(f" {name} " in whole[start:] for name in names if name):
+            unused.append(page)
+    return unused
+
+
+def _named(call: BrowseCall) -> list[tuple[str, str]]:
+    return list(zip(call.pages, call.titles, strict=True))
+
+
+def _words(message: NativeMessage) -> str:
+    called = " ".join(call.arguments for call in message.tool_calls)
+    return _folded(f"{message.content} {message.reasoning} {called}")
+
+
+def _folded(text: str) -> str:
+    """Words alone, in small letters."""
+    return " ".join(re.findall(r"\w+", text.casefold()))

@@ -1,0 +1,95 @@
+"""What a call found, and how the agent reads it, in both writings alike: retrieved text in it is harmless."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trailforge.protocols.base import NOTHING_FOUND, escape_retrieved, tag_pattern
+from trailforge.protocols.browse.actions import BadCall, Call, FindAction, OpenAction, SearchAction
+from trailforge.retrieval.page_tools import PageHit, PagePart, PageTools
+from trailforge.schemas import NoSuchPage
+
+NO_CALLS_LEFT = "No calls are left: give the answer now."
+NO_ROOM_LEFT = "There is no room for this result: give the answer now."
+NO_ROOM_NOW = "This result is too long to be shown now; make the call again."
+ANSWER_NOW = "There is room for one more turn: give the answer now."
+TOO_MANY_AT_ONCE = "too many calls in one turn; make this call again in the next"
+LEFT_OUT = "(This result was shown before and is left out here. Make the call again to read it again.)"
+"""The mark that stands in the place of an older result."""
+
+_OWN_TAGS = tag_pattern(("open", "find"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallResult:
+    """What a call found."""
+
+    hits: tuple[PageHit, ...] = ()
+    """What a search or a find shows."""
+    opened: PagePart | None = None
+    """The part that was opened."""
+    problem: str = ""
+    """Why the call was not carried out, in words that the agent reads."""
+
+    @property
+    def shown(self) -> tuple[tuple[str, int, str], ...]:
+        """Page, part and title of all that it shows, best first."""
+        if self.opened is not None:
+            return ((self.opened.id, self.opened.part, self.opened.title),)
+        return tuple((hit.page, hit.part, hit.title) for hit in self.hits)
+
+
+async def carry_out(call: Call, tools: PageTools, top_k: int) -> CallResult:
+    """What a call finds. What the agent asked for and is not there is a problem that it reads; others are raised."""
+    try:
+        match call:
+            case SearchAction():
+                return CallResult(hits=await tools.search(call.query, top_k))
+            case OpenAction():
+                return CallResult(opened=await tools.open(call.page, call.part))
+            case FindAction():
+                return CallResult(hits=await tools.find(call.page, call.text))
+            case BadCall():
+                return CallResult(problem=call.problem)
+    except NoSuchPage as error:
+        return CallResult(problem=str(error))
+
+
+def result_text(call: Call, result: CallResult) -> str:
+    """A result as the agent reads it."""
+    if result.problem:
+        return f"Not done: {one_line(result.problem)}"
+    if result.opened is not None:
+        opened = result.opened
+        head = f"{_place(opened.id, opened.title, opened.part)} of {opened.parts}"
+        return f"{head}\n{harmless(opened.text).strip()}"
+    if isinstance(call, FindAction):
+        return _found_words(call, result.hits)
+    lines = [f"{number}. {_line(hit)}" for number, hit in enumerate(result.hits, 1)]
+    return "\n".join(lines or [NOTHING_FOUND])
+
+
+def _found_words(call: FindAction, hits: Sequence[PageHit]) -> str:
+    if not hits:
+        return f"These words stand nowhere in [{one_line(call.page)}]."
+    head = f"[{one_line(hits[0].page)}] {one_line(hits[0].title)}".rstrip()
+    return "\n".join([head, *(f"part {hit.part}: … {one_line(hit.text)} …" for hit in hits)])
+
+
+def _line(hit: PageHit) -> str:
+    return f"{_place(hit.page, hit.title, hit.part)}: {one_line(hit.text)}"
+
+
+def _place(page: str, title: str, part: int) -> str:
+    return ", ".join(filter(None, (f"[{one_line(page)}] {one_line(title)}".rstrip(), f"part {part}" if part else "")))
+
+
+def harmless(text: str) -> str:
+    """Retrieved text that can neither end a result nor pose as a call; applied twice it changes nothing."""
+    return _OWN_TAGS.sub(lambda match: f"&lt;{match[0][1:]}", escape_retrieved(text))
+
+
+def one_line(text: str) -> str:
+    """Harmless, and on one line, so that it cannot pose as a line of the tool's own."""
+    return " ".join(harmless(text).split())

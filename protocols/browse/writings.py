@@ -1,0 +1,122 @@
+"""The two writings of the protocol as what an episode needs of them: rules, reading, writing, and results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trailforge.protocols.base import READ_FIRST
+from trailforge.protocols.browse.actions import BrowseTurn
+from trailforge.protocols.browse.native import TOOLS_JSON, read_native, write_native
+from trailforge.protocols.browse.results import LEFT_OUT
+from trailforge.protocols.browse.tags import STOP, read_tags, write_tags
+from trailforge.schemas import InvalidInput, NativeMessage
+from trailforge.schemas.agent_episode import Writing
+
+_RULES = (
+    "You answer a question by research in a collection of pages. You have three tools. "
+    "search shows passages, each with the id of its page and its part. open shows one part of a page. "
+    "find shows where words stand in a page. A search shows only a piece of a page: open what looks right and read it, "
+    "and find a name there instead of opening part after part. {calls} "
+    f"{READ_FIRST} "
+    "Pages may look alike: check that a page is about the one that the question means. Where a way leads to nothing, "
+    "leave it and try another. Before the answer, name the parts that bear each link of it, as [page id, part 2]. "
+    "{answer} You may make {most} calls."
+)
+_TAG_CALLS = (
+    "Begin every turn by reasoning between <think> and </think>. Then make one or several calls, and stop: "
+    "<search>what to search for</search>; <open>page id, and on a line below it part 2</open>; "
+    "<find>page id, and on a line below it the words</find>. "
+    "What each call finds comes back between <result> and </result>, in their order."
+)
+_NATIVE_CALLS = "You may call several tools in one turn."
+_TAG_ANSWER = (
+    "When you are sure, reason once more, then write the answer alone between <answer> and </answer>, no call."
+)
+_NATIVE_ANSWER = "When you are sure, call nothing and write the answer alone between <answer> and </answer>."
+SUMMARY_REQUEST = (
+    "The conversation is getting long: it goes on from a summary that you write now. Call no tool. Write down, so that "
+    "nobody needs the results again: what is asked; each fact found, with the page and part it stands in; which ways "
+    "led to nothing; what is still missing, and what to do next."
+)
+"""What asks the model for a summary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnWriting:
+    """How turns and results are written and read."""
+
+    name: Writing
+    tools: str
+    """The tools as a request offers them, a JSON list; empty where calls are tags."""
+    stop: tuple[str, ...]
+    calls: str
+    """How the rules explain calls."""
+    answer: str
+    """How they explain the end."""
+    read: Callable[[NativeMessage, int], BrowseTurn]
+    """Takes a turn apart; the number is that of its first call. Raises `MalformedReply`."""
+    write: Callable[[BrowseTurn], NativeMessage]
+    """Writes a turn that reads the same."""
+
+    def opening(self, question: str, most_calls: int) -> tuple[NativeMessage, NativeMessage]:
+        """The rules and the question."""
+        rules = _RULES.format(calls=self.calls, answer=self.answer, most=most_calls)
+        return NativeMessage(role="system", content=rules), NativeMessage(role="user", content=question)
+
+    def result(self, text: str, call_id: str = "") -> NativeMessage:
+        """The message with what a call found."""
+        if self.name == "tags":
+            return NativeMessage(role="tool", content=f"<result>\n{text}\n</result>")
+        return NativeMessage(role="tool", content=text, tool_call_id=call_id)
+
+    @property
+    def mark(self) -> str:
+        """What a result says that is left out."""
+        return self.result(LEFT_OUT).content
+
+    def refusal(self, problem: str) -> NativeMessage:
+        """What the agent reads after a turn that cannot be read."""
+        return NativeMessage(role="user", content=f"That turn cannot be read: {problem}. Write it again.")
+
+
+def _read_tags(message: NativeMessage, first_id: int) -> BrowseTurn:
+    del first_id  # tags have none
+    return read_tags(message.content)
+
+
+def _write_tags(turn: BrowseTurn) -> NativeMessage:
+    return NativeMessage(role="assistant", content=write_tags(turn))
+
+
+WRITINGS: dict[str, TurnWriting] = {
+    each.name: each
+    for each in (
+        TurnWriting(
+            name="tags",
+            tools="",
+            stop=STOP,
+            calls=_TAG_CALLS,
+            answer=_TAG_ANSWER,
+            read=_read_tags,
+            write=_write_tags,
+        ),
+        TurnWriting(
+            name="native",
+            tools=TOOLS_JSON,
+            stop=(),
+            calls=_NATIVE_CALLS,
+            answer=_NATIVE_ANSWER,
+            read=read_native,
+            write=write_native,
+        ),
+    )
+}
+"""By name."""
+
+
+def writing_of(name: str) -> TurnWriting:
+    """A writing by its name. Raises `InvalidInput` with the list when there is none."""
+    if name not in WRITINGS:
+        raise InvalidInput(f"no writing {name!r}; there are {', '.join(WRITINGS)}", field="writing")
+    return WRITINGS[name]

@@ -1,0 +1,62 @@
+"""What a research agent does with pages: searches them, opens one part of one, and finds words in one.
+
+Every source of pages offers these three tools in the same form: a corpus in this process, and a search server. What the
+agent asked for and what is not there raises `NoSuchPage`, whose words the agent reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageHit:
+    """A place in a page that a search or a find shows."""
+
+    page: str
+    """The id by which the page is opened."""
+    title: str
+    part: int
+    """The part of the page in which the text stands, from 1."""
+    text: str
+    """A passage of the page, or the words around what was found."""
+    score: float = 0.0
+    """A search's score, higher is better, rounded to 6 decimals; 0.0 for words found in a page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageHits:
+    """What a search of pages finds, as a server gives it."""
+
+    hits: tuple[PageHit, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagePart:
+    """One part of a page, as it is opened."""
+
+    id: str
+    """The id of the page."""
+    title: str
+    part: int
+    """Which part this is, from 1."""
+    parts: int
+    """How many parts the page has."""
+    text: str
+
+
+class PageTools(Protocol):
+    """Search, open and find over a corpus of pages. The same call on the same pages always gives the same result."""
+
+    async def search(self, query: str, top_k: int) -> tuple[PageHit, ...]:
+        """The best passages, best first, each with its page; fewer than `top_k` where there are not that many."""
+        ...
+
+    async def open(self, page: str, part: int) -> PagePart:
+        """One part of a page, from 1. Raises `NoSuchPage` where there is no such page or part."""
+        ...
+
+    async def find(self, page: str, text: str) -> tuple[PageHit, ...]:
+        """Where words stand in a page, in its order; empty where nowhere. Raises `NoSuchPage` for a page unknown."""
+        ...

@@ -1,0 +1,60 @@
+"""Documents as pages: cut into parts to open, and within each part into passages to search."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from trailforge.retrieval.corpus import Chunking, CountTokens, cut
+from trailforge.retrieval.pages.text import PART_WORDS, part_starts
+from trailforge.schemas import Document, InvalidInput
+from trailforge.schemas.text import count_tokens
+
+PASSAGE_TOKENS = 200
+"""Of a passage where nobody says how many: encoders read 256 to 512 with the title."""
+_PLACE = re.compile(r"(.+)#(\d+)\.\d+", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paging:
+    """How documents are made pages."""
+
+    words: int = PART_WORDS
+    """Of a part, at most. Sentences stay whole, unless one alone is longer."""
+
+    def __post_init__(self) -> None:
+        if self.words < 1:
+            raise InvalidInput("has to be 1 or more", field="page_words")
+
+
+def cut_pages(
+    documents: Iterable[Document], paging: Paging, chunking: Chunking, count: CountTokens
+) -> Iterator[Document]:
+    """The passages of pages, none across the end of a part. Their ids are `PAGE#PART.N`, both numbers from 1."""
+    for page in documents:
+        starts = part_starts(page.text, paging.words)
+        for part, (first, last) in enumerate(zip(starts, [*starts[1:], len(page.text)], strict=True), start=1):
+            whole = replace(page, text=page.text[first:last])
+            for number, passage in enumerate(cut([whole], chunking, count), start=1):
+                yield replace(passage, id=f"{page.id}#{part}.{number}")
+
+
+def passages_of(
+    documents: Iterable[Document], chunking: Chunking | None, paging: Paging | None, count: CountTokens
+) -> Iterable[Document]:
+    """What of documents is searched: themselves, their passages, or with `paging` the passages of their parts."""
+    if paging is not None:
+        return cut_pages(documents, paging, chunking or Chunking(tokens=PASSAGE_TOKENS), count)
+    return cut(documents, chunking, count) if chunking else documents
+
+
+def count_all(texts: Sequence[str]) -> list[int]:
+    """Tokens of each text where no encoder has a tokenizer for them."""
+    return [count_tokens(text) for text in texts]
+
+
+def place_of(passage: str) -> tuple[str, int] | None:
+    """Page and part of a passage's id; None for one that `cut_pages` does not make."""
+    found = _PLACE.fullmatch(passage)
+    return (found[1], int(found[2])) if found else None

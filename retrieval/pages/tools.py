@@ -1,0 +1,115 @@
+"""The tools of an agent over pages, in this process and over a server: they say the same of the same corpus."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trailforge.inference.asker import Asker
+from trailforge.retrieval.base import Retriever
+from trailforge.retrieval.corpus import Chunking, read_corpus
+from trailforge.retrieval.indexes.store import OpenIndex
+from trailforge.retrieval.page_tools import PageHit, PagePart, PageTools
+from trailforge.retrieval.pages.corpus import Pages, WholePages, hits_of
+from trailforge.retrieval.pages.cutting import PASSAGE_TOKENS, Paging, count_all, cut_pages
+from trailforge.retrieval.pages.text import FoundWords
+from trailforge.retrieval.retrievers import WEB, RetrieverConfig
+from trailforge.retrieval.scope import Retrieval, open_retrieval
+from trailforge.retrieval.service.client import SearchClient
+from trailforge.schemas import Document, InvalidInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageCorpus:
+    """Pages that agents read, with what found them."""
+
+    tools: PageTools
+    retrieval: Retrieval
+    """What searches them: its name and its configuration are those of any other search."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusPageTools:
+    """The `PageTools` of a corpus in this process."""
+
+    retriever: Retriever
+    pages: Pages
+
+    async def search(self, query: str, top_k: int) -> tuple[PageHit, ...]:
+        """See `PageTools`."""
+        found = await self.retriever.retrieve(query, top_k)
+        return tuple(await asyncio.to_thread(hits_of, found, self.pages))
+
+    async def open(self, page: str, part: int) -> PagePart:
+        """See `PageTools`."""
+        return await asyncio.to_thread(lambda: self.pages.find(page).part(part))
+
+    async def find(self, page: str, text: str) -> tuple[PageHit, ...]:
+        """See `PageTools`."""
+        return hits_of_words(await asyncio.to_thread(lambda: self.pages.find(page).find(text)))
+
+
+@dataclass(frozen=True, slots=True)
+class ServedPageTools:
+    """The `PageTools` of a corpus behind a server."""
+
+    client: SearchClient
+
+    async def search(self, query: str, top_k: int) -> tuple[PageHit, ...]:
+        """See `PageTools`. Raises as `SearchClient.retrieve`, as the others do."""
+        return await self.client.search_pages(query, top_k)
+
+    async def open(self, page: str, part: int) -> PagePart:
+        """See `PageTools`."""
+        return await self.client.open_page(page, part)
+
+    async def find(self, page: str, text: str) -> tuple[PageHit, ...]:
+        """See `PageTools`."""
+        return hits_of_words(await self.client.find_in_page(page, text))
+
+
+def hits_of_words(found: FoundWords) -> tuple[PageHit, ...]:
+    """Where words stand, as an agent is shown it."""
+    return tuple(PageHit(page=found.id, title=found.title, part=each.part, text=each.text) for each in found.matches)
+
+
+def open_pages(
+    corpus: Path | Sequence[Document] | None,
+    config: RetrieverConfig | None = None,
+    *,
+    paging: Paging | None = None,
+    asker: Asker | None = None,
+) -> PageCorpus:
+    """Pages to search, open and read, with their tools.
+
+    `corpus`: an index; a file of documents or documents, which are made pages as `paging` says (an index says it
+    itself); None: what the configuration names, as a server. An index that was made without `--pages` has as pages all
+    passages under one title. Raises as `open_retrieval`, and `InvalidInput` for the web, whose pages a server opens.
+    """
+    config = config or RetrieverConfig()
+    if config.kind == WEB:
+        mend = "start `trailforge serve-search --web`, and give its URL"
+        raise InvalidInput(f"pages of the web are opened by a server: {mend}", field="retrieval.kind")
+    corpus = config.find_corpus() if corpus is None and not config.server else corpus
+    if isinstance(corpus, Path) and corpus.is_file():
+        corpus = list(read_corpus(corpus))
+    if corpus is None or isinstance(corpus, Path):
+        opened = open_retrieval(config, corpus, asker)
+        return PageCorpus(tools=_tools_of(opened), retrieval=opened)
+    paging = paging or Paging()
+    passages = list(cut_pages(corpus, paging, Chunking(tokens=PASSAGE_TOKENS), count_all))
+    opened = open_retrieval(config, passages, asker)
+    assert opened.corpus is not None
+    return PageCorpus(tools=CorpusPageTools(opened.corpus, WholePages(corpus, paging)), retrieval=opened)
+
+
+def _tools_of(opened: Retrieval) -> PageTools:
+    match opened.corpus:
+        case SearchClient():
+            return ServedPageTools(opened.corpus)
+        case OpenIndex():
+            return CorpusPageTools(opened.corpus, opened.corpus.pages)
+        case _:
+            raise InvalidInput("which pages are read? give an index, a file of documents or a server's URL")

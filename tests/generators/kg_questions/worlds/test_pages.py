@@ -1,0 +1,171 @@
+"""Worlds of pages: every question has one answer in what the pages state, every page that it needs is known."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tests.support.page_agents import (
+    Hops,
+    PageAgent,
+    Walked,
+    believes_look_alikes,
+    hops_of,
+    never_opens,
+    perfect,
+    repeats_calls,
+    walk,
+)
+from trailforge.cli import app
+from trailforge.generators.kg_questions.worlds.pages import PageWorldConfig, make_page_world
+from trailforge.pipelines.sources import read_questions
+from trailforge.retrieval import RetrieverConfig, read_corpus
+from trailforge.retrieval.kg import build_kg, open_source
+from trailforge.retrieval.page_tools import PageTools
+from trailforge.retrieval.pages.cutting import Paging
+from trailforge.retrieval.pages.tools import open_pages
+from trailforge.rewards import exact_match, mentions
+from trailforge.schemas import InvalidInput, Question
+
+SAMPLE = Path(__file__).parents[4] / "sample_data" / "kg"
+CONFIG = PageWorldConfig(questions=4, facts=(5, 6), pages=40, seed=3)
+
+
+@pytest.fixture(scope="module")
+def kg(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample graph as a store."""
+    folder = tmp_path_factory.mktemp("kg") / "store"
+    build_kg(open_source(SAMPLE), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def world(kg: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small world of pages."""
+    folder = tmp_path_factory.mktemp("worlds") / "pages"
+    figures = make_page_world(kg, folder, CONFIG)
+    assert figures["questions"] == 4 and figures["look_alikes"] >= 8
+    return folder
+
+
+def questions_of(world: Path) -> list[Question]:
+    """As all readers read them."""
+    found = list(read_questions(world / "questions.jsonl"))
+    assert all(isinstance(each, Question) for each in found)
+    return [each for each in found if isinstance(each, Question)]
+
+
+def tools_of(world: Path) -> PageTools:
+    """Over its pages, in parts as `hops.jsonl` counts them."""
+    return open_pages(world / "corpus.jsonl", RetrieverConfig(kind="bm25"), paging=Paging(words=500)).tools
+
+
+async def walked(world: Path, script: Callable[[Hops], PageAgent]) -> dict[str, Walked]:
+    """What one scripted agent does on every question."""
+    tools, hops = tools_of(world), hops_of(world)
+    return {question.id: await walk(script(hops[question.id]), tools) for question in questions_of(world)}
+
+
+def test_pages_are_long_and_say_the_names_of_what_they_are_about(world: Path) -> None:
+    """Every name that a hop's answer goes by stands on one page alone as its own."""
+    pages = {page.id: page for page in read_corpus(world / "corpus.jsonl")}
+    assert all(len(page.text.split()) >= 1000 for page in pages.values())
+    assert len({page.title for page in pages.values()}) == len(pages)
+    known = [page.text.partition(" is a")[0] for page in pages.values()]
+    assert sum(", also known as " in first for first in known) >= 40
+    for hops in hops_of(world).values():
+        for hop in hops:
+            assert pages[hop["page"]].title == hop["title"]
+            assert all(sentence in pages[hop["page"]].text for sentence in hop["sentences"])
+
+
+def test_questions_name_nobody_on_the_way_and_every_page_that_they_need(world: Path) -> None:
+    """Of five or six facts, two of which meet at the bottom: what stands there is told, not named."""
+    hops = hops_of(world)
+    for question in questions_of(world):
+        assert question.num_hops in (5, 6)
+        assert not any(mentions(question.question, hop.answer) for hop in question.decomposition)
+        assert any(len(hop["sentences"]) == 2 for hop in hops[question.id])
+        assert [each.title for each in question.supporting] == [hop["title"] for hop in hops[question.id]]
+
+
+def test_every_question_has_one_answer_in_the_world_by_brute_force(world: Path) -> None:
+    """All assignments of entities that the stated triples allow, hop by hop: one is left, look-alikes included."""
+    labels = dict(line.split("\t")[:2] for line in (world / "kg" / "entities.tsv").read_text().splitlines())
+    stated: defaultdict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
+    for line in (world / "kg" / "triples.tsv").read_text().splitlines():
+        head, relation, tail = line.split("\t")
+        stated[labels.get(head, head), labels.get(tail, tail)].add((relation, "forward"))
+        stated[labels.get(tail, tail), labels.get(head, head)].add((relation, "back"))
+    edges: defaultdict[str, defaultdict[tuple[str, str], set[str]]] = defaultdict(lambda: defaultdict(set))
+    for (one, other), ways in stated.items():
+        for way in ways:
+            edges[one][way].add(other)
+    trees = json.loads((world / "world.json").read_text())["trees"]
+    for question in questions_of(world):
+        tree = trees[question.id]
+        names = [{each["id"]} if not each["from"] else set(labels) for each in tree]
+        for place, each in enumerate(tree):
+            if each["from"]:
+                ends = [
+                    set().union(*(edges[labels[known]][relation, way] for known in names[source]))
+                    for source, relation, way in each["from"]
+                ]
+                found = {key for key, label in labels.items() if label in set.intersection(*ends)}
+                assert found == {each["id"]}, (question.question, found)
+                names[place] = found
+        assert labels[tree[-1]["id"]] == question.answer
+
+
+async def test_who_reads_every_needed_page_answers_all(world: Path) -> None:
+    """And was shown each sentence, by pages that its searches had found."""
+    found, hops = await walked(world, perfect), hops_of(world)
+    for question in questions_of(world):
+        walk_of = found[question.id]
+        assert exact_match(walk_of.answer, question.golds)
+        hits = {hit.page for _, result in walk_of.seen if isinstance(result, tuple) for hit in result}
+        for hop in hops[question.id]:
+            assert hop["page"] in hits
+            assert all(sentence in " ".join(walk_of.text.split()) for sentence in hop["sentences"])
+
+
+async def test_other_agents_fail_as_they_must(world: Path) -> None:
+    """Who never opens a page does not answer; who believes a look-alike that leads on answers as is written down; who
+    repeats its calls makes each of them twice.
+    """
+    golds, hops = {each.id: each.golds for each in questions_of(world)}, hops_of(world)
+    closed, misled, twice = [await walked(world, each) for each in (never_opens, believes_look_alikes, repeats_calls)]
+    assert not any(exact_match(each.answer, golds[key]) for key, each in closed.items())
+    led_on = {key for key, each in hops.items() if any(hop["false_answer"] for hop in each)}
+    assert led_on and not any(exact_match(misled[key].answer, golds[key]) for key in led_on)
+    for each in twice.values():
+        calls = [call for call, _ in each.seen]
+        assert calls[::2] == calls[1::2]
+
+
+def test_the_same_seed_gives_the_same_bytes(kg: Path, world: Path, tmp_path: Path) -> None:
+    """Of every file but what names the folder."""
+    make_page_world(kg, tmp_path / "again", CONFIG)
+    for name in ("corpus.jsonl", "questions.jsonl", "hops.jsonl", "world.json", "kg/triples.tsv"):
+        assert (tmp_path / "again" / name).read_bytes() == (world / name).read_bytes()
+
+
+def test_what_the_graph_has_not_is_said(kg: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of how many facts no question is there."""
+    make_page_world(kg, tmp_path / "some", PageWorldConfig(questions=1, facts=(2, 3), pages=1, words=20))
+    assert "no question of 3 facts" in caplog.text
+
+
+def test_what_a_world_of_pages_has_not_is_refused(kg: Path, tmp_path: Path) -> None:
+    """In a line, before the graph is read."""
+    with pytest.raises(InvalidInput, match="facts"):
+        PageWorldConfig(facts=(1,))
+    options = ["--kg", str(kg), "--out", str(tmp_path / "w"), "--pages", "9", "--test-questions", "3"]
+    result = CliRunner().invoke(app, ["world", *options])
+    assert result.exit_code and isinstance(result.exception, typer.BadParameter | SystemExit)
