@@ -153,8 +153,8 @@ class SftRow:
     """One supervised example: a whole conversation, or one assistant turn with its prefix."""
 
     STORED_AS: ClassVar[str] = "SftRow"
-    SCHEMA_VERSION: ClassVar[str] = "1.4"
-    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2", "1.3"), migration())
+    SCHEMA_VERSION: ClassVar[str] = "1.5"
+    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2", "1.3", "1.4"), migration())
 
     uid: str
     trajectory_uid: str
@@ -185,7 +185,9 @@ class SftRow:
     error_source: ErrorSource | None = None
     """As in the trajectory; None where the data set does not say."""
     right_by: RightBy | None = None
-    """What finds its final answer right; None in rows of earlier versions."""
+    """What finds its final answer right; None in rows of earlier versions, and where it is wrong."""
+    is_wrong: bool = False
+    """Its final answer is wrong: the row is there for its searches, and its last turn has no loss."""
     schema_version: str = SCHEMA_VERSION
 
 

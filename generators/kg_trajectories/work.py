@@ -31,8 +31,9 @@ from trailforge.generators.kg_trajectories.rows import (
     steps_match,
     steps_of,
 )
-from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select, unread_rows
+from trailforge.generators.kg_trajectories.selection import contrastive_pairs, is_well_searched, select, unread_rows
 from trailforge.generators.searched import count_support
+from trailforge.generators.sft_rows import without_answer
 from trailforge.inference import Meter, ModelClient
 from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judged, grade
@@ -263,6 +264,11 @@ def sft_rows(row: KgTrajectory, config: KgRunConfig) -> list[SftRow]:
     return [kg_sft_row(row)]
 
 
+def wrong_sft(row: KgTrajectory) -> list[SftRow]:
+    """The SFT row of an episode that searched well and answered wrongly."""
+    return [without_answer(kg_sft_row(row))] if is_well_searched(row) else []
+
+
 LIFE = Life(
     name=SEARCH,
     item=Question,
@@ -273,6 +279,7 @@ LIFE = Life(
     choose=choose,
     after=read_and_hold,
     sft=sft_rows,
+    wrong_sft=wrong_sft,
     products={"pairs": pairs_of},
     draws=EPISODE,
     choice=FILTER,

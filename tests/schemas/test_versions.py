@@ -328,3 +328,8 @@ def test_episodes_before_do_not_say_what_searches_asked_and_keep_their_back_end(
     (verified,) = read_parquet(BEFORE / "agenttrajectory-1.3.parquet", AgentTrajectory)
     for row in (*read_parquet(BEFORE / "agentepisode-1.2.parquet", AgentEpisode), verified.episode):
         assert (row.backend, row.index, row.costs.others) == ("hippo_rag", "i", ())
+
+
+def test_conversations_before_were_all_right() -> None:
+    (row,) = read_parquet(BEFORE / "sftrow-1.4.parquet", SftRow)
+    assert row.right_by == "judge" and not row.is_wrong
