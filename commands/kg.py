@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from trailforge.commands.options import DemandFile
+
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -108,6 +110,7 @@ WORLD_EPILOG = """Examples:\n
     trailforge world --kg kgs/sample --out worlds/first --questions 100\n
     trailforge world --kg kgs/sample --out worlds/unread --names invented --hops 1,2,3 --seed 7\n
     trailforge world --kg kgs/sample --out worlds/apart --questions 600 --test-questions 420 --look-alikes 0.5\n
+    trailforge world --kg kgs/sample --out worlds/second --demand demand.yaml     what an agent failed at before\n
     trailforge kg-trajectories --questions worlds/first/questions.jsonl --documents worlds/first/corpus.jsonl …\n
     The folder: corpus.jsonl, questions.jsonl, test.jsonl, searches.jsonl (each hop with its document, its rank and\n
     the query that finds it), kg/ (what is stated, for `kg build`), retrieval.yaml (for a preset), world.json."""
@@ -143,11 +146,13 @@ def world(
     names: Annotated[
         Names, typer.Option(help="The graph's own names, or invented ones that no model knows.")
     ] = Names.REAL,
+    demand: DemandFile = None,
     seed: Annotated[int, typer.Option(help="The same seed and graph give the same bytes.")] = 0,
 ) -> None:
     """Write documents that state a graph's facts, and questions they answer: a test bed (beyond the papers)."""
     from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
     from trailforge.generators.kg_questions.worlds.searches import describe
+    from trailforge.pipelines.demand import read_demand
 
     config = WorldConfig(
         questions=questions,
@@ -162,6 +167,7 @@ def world(
         passages=passages,
         names=names.value,
         seed=seed,
+        demand=read_demand(demand),
     )
     figures = make_world(kg, out, config, shows_progress=True)
     print(describe(figures))
