@@ -14,6 +14,7 @@ from typer.models import CommandInfo, TyperInfo
 from trailforge.commands import (
     audit,
     curate,
+    demand,
     evaluate,
     export,
     index,
@@ -39,7 +40,7 @@ _MAKE = "Make data"
 _PANELS = {
     _MAKE: (),
     "Look and decide": ("show", "inspect", "verify", "status", "curate", "rewards"),
-    "Train and evaluate": ("training-set", "export", "train", "evaluate", "compare", "audit"),
+    "Train and evaluate": ("training-set", "export", "train", "evaluate", "compare", "audit", "demand"),
     "Operate": (
         "doctor",
         "launch",
@@ -71,7 +72,7 @@ def _options(
     del version
 
 
-for _each in (runs, curate, index, kg, look, training, export, evaluate, audit, operate, launch, serve):
+for _each in (runs, curate, index, kg, look, training, export, evaluate, audit, demand, operate, launch, serve):
     _each.register(app)
 
 

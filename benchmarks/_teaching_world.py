@@ -24,6 +24,7 @@ from trailforge.generators.kg_questions.worlds import WorldConfig
 from trailforge.generators.kg_questions.worlds.names import WorldNames
 from trailforge.generators.kg_questions.worlds.questions import sample_questions
 from trailforge.generators.kg_questions.worlds.searches import rewordings
+from trailforge.generators.sft_rows import without_answer
 from trailforge.inference.threads import LoopThread
 from trailforge.mcts.rollout import is_usable_query
 from trailforge.pipelines.sources import read_questions
@@ -258,6 +259,21 @@ def shuffled_observations(rows: Sequence[Any], seed: int) -> list[Any]:
         )
         for row in rows
     ]
+
+
+def wrongly_answered(rows: Sequence[Any], seed: int, share: float = 0.2) -> list[Any]:
+    """Rows of training in which a share of the questions, by lot, gets the last turn of another row: searched well and
+    answered wrongly, without loss on that, as `training-set --keep-wrong` has them."""
+    asked = sorted({row.question_id for row in rows})
+    draw = random.Random(f"wrong {seed}")
+    wrong = frozenset(draw.sample(asked, round(share * len(asked))))
+    found = []
+    for row in rows:
+        if row.question_id in wrong:
+            other = draw.choice([each for each in rows if each.answer != row.answer])
+            row = without_answer(replace(row, messages=(*row.messages[:-1], other.messages[-1])))
+        found.append(row)
+    return found
 
 
 def asked_of(world: Path) -> dict[str, list[str]]:

@@ -29,12 +29,22 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from _teaching_base import BaseConfig, make_base
 from _teaching_report import ARMS, DOCS, FIGURES, episodes_file, read_figures, write_report
-from _teaching_world import ErringModel, Lore, asked_of, asked_of_questions, serving, shuffled_observations, write_graph
+from _teaching_world import (
+    ErringModel,
+    Lore,
+    asked_of,
+    asked_of_questions,
+    serving,
+    shuffled_observations,
+    write_graph,
+    wrongly_answered,
+)
 
 from trailforge.evaluation.folder import read_episodes
 from trailforge.pipelines.engine.files import sha256_of
@@ -183,8 +193,9 @@ def make_sets(folder: Path, run: Path, seed: int) -> dict[str, Path]:
         if not sets[arm].exists():
             made = ("training-set", run, "--validation", 0, "--order", "shuffled", *own, "--out", sets[arm])
             trailforge(*made, log=folder / "log.txt")
-    if not sets["D"].exists():
-        write_changed(sets["B"], sets["D"], lambda rows: shuffled_observations(rows, seed))
+    for arm, change in {"D": shuffled_observations, "F": wrongly_answered}.items():
+        if not sets[arm].exists():
+            write_changed(sets["B"], sets[arm], partial(change, seed=seed))
     return sets
 
 

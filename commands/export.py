@@ -18,6 +18,7 @@ TRAINING_SET_EPILOG = """Examples:\n
     trailforge training-set out/musique --out sets/msearcher --segments                 a row of each turn (3.2.1)\n
     trailforge training-set out/musique --out sets/mended --mistakes mask              mends are learnt, errors not\n
     trailforge training-set out/musique --out sets/hard --measured evaluations/first --pass-rate 0.1..0.7 --calls 4..\n
+    trailforge training-set out/agents --out sets/searches --keep-wrong 0.2         well searched, wrongly answered\n
     trailforge training-set out/musique --out sets/clean --benchmark hotpot_dev.jsonl --long-rows segments"""
 EXPORT_EPILOG = """Examples:\n
     trailforge export sets/demo --to trl --out exports/trl\n
@@ -95,6 +96,16 @@ _Calls = Annotated[
     typer.Option(help="Take questions for which a right attempt of it takes so many searches.", metavar="4.."),
 ]
 
+_KeepWrong = Annotated[
+    float,
+    typer.Option(
+        min=0.0,
+        max=0.99,
+        metavar="SHARE",
+        help="Share of SFT conversations, at most, that searched well and answer wrongly; no loss on the last turn.",
+    ),
+]
+
 
 def training_set(
     out: _Out,
@@ -120,6 +131,7 @@ def training_set(
     measured_cell: _MeasuredCell = "",
     pass_rate: _PassRate = None,
     calls: _Calls = None,
+    keep_wrong: _KeepWrong = 0.0,
     benchmark: _Benchmark = None,
     ngram: Annotated[int, typer.Option(min=1, help="Words in a row that count as a benchmark match.")] = 8,
     seed: Annotated[int, typer.Option(help="Seed of the split, the mixture and the order.")] = 0,
@@ -127,7 +139,7 @@ def training_set(
     """Make a training set from finished runs: SFT, RL and preference rows, split by question, in training order."""
     from trailforge.pipelines.engine.progress import show_parts
     from trailforge.training.sets.build import make_training_set
-    from trailforge.training.sets.config import ViewConfig, WantedRange
+    from trailforge.training.sets.config import ViewConfig
 
     config = ViewConfig(
         seed=seed,
@@ -146,14 +158,14 @@ def training_set(
         errors=errors,
         max_known_share=known_share,
         unstated=unstated,
-        pass_rate=WantedRange.read(pass_rate, "--pass-rate") if pass_rate else None,
-        calls=WantedRange.read(calls, "--calls") if calls else None,
+        **_bounds(pass_rate, calls),
+        keep_wrong=keep_wrong,
         benchmarks=tuple(map(str, benchmark or ())),
         ngram=ngram,
     )
+    made_of = _given(questions, columns, measured, measured_cell)
     with show_parts() as report:
-        given = _given(questions, columns, measured, measured_cell)
-        manifest = make_training_set(runs or (), out, config, **given, progress=report)
+        manifest = make_training_set(runs or (), out, config, **made_of, progress=report)
     _show(manifest, out)
 
 
@@ -191,6 +203,14 @@ def _share(text: str) -> Any:
     except ValueError as error:
         wrong = text if equals else f"{text} (no `=`)"
         raise typer.BadParameter(f"{wrong!r}: expected DATASET=WEIGHT", param_hint="--mix") from error
+
+
+def _bounds(pass_rate: str | None, calls: str | None) -> dict[str, Any]:
+    """How hard questions are to be."""
+    from trailforge.training.sets.config import WantedRange
+
+    given = {"pass_rate": (pass_rate, "--pass-rate"), "calls": (calls, "--calls")}
+    return {name: WantedRange.read(text, option) for name, (text, option) in given.items() if text}
 
 
 def _given(questions: list[Path] | None, columns: str | None, measured: Path | None, cell: str) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from trailforge.commands.options import DemandFile
+
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -109,6 +111,7 @@ WORLD_EPILOG = """Examples:\n
     trailforge world --kg kgs/sample --out worlds/unread --names invented --hops 1,2,3 --seed 7\n
     trailforge world --kg kgs/sample --out worlds/apart --questions 600 --test-questions 420 --look-alikes 0.5\n
     trailforge world --kg kgs/sample --out worlds/long --questions 40 --pages 500       for agents that open pages\n
+    trailforge world --kg kgs/sample --out worlds/second --demand demand.yaml     what an agent failed at before\n
     trailforge kg-trajectories --questions worlds/first/questions.jsonl --documents worlds/first/corpus.jsonl …\n
     The folder: corpus.jsonl, questions.jsonl, test.jsonl, searches.jsonl (each hop with its document, its rank and\n
     the query that finds it), kg/ (what is stated, for `kg build`), retrieval.yaml (for a preset), world.json. With\n
@@ -177,17 +180,19 @@ def world(
     pages: _Pages = None,
     page_words: _PageWords = 1000,
     names: _Names = Names.REAL,
+    demand: DemandFile = None,
     seed: _Seed = 0,
 ) -> None:
     """Write documents that state a graph's facts, and questions they answer: a test bed (beyond the papers)."""
     from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
     from trailforge.generators.kg_questions.worlds.pages import PageWorldConfig, make_page_world
     from trailforge.generators.kg_questions.worlds.searches import describe
+    from trailforge.pipelines.demand import read_demand
 
     shared: dict[str, Any] = {"questions": questions, "names": names.value, "seed": seed}
     if pages is not None:
-        if test_questions or comparisons:
-            problem = "a world of pages has neither test questions nor comparisons"
+        if test_questions or comparisons or demand:
+            problem = "a world of pages has neither test questions nor comparisons, and reads no quotas"
             raise typer.BadParameter(problem, param_hint="--pages")
         shared |= {"facts": _numbers(hops or "5,6,7,8,9"), "passages": max(passages, _LEAST_PASSAGES)}
         paged = PageWorldConfig(pages=pages, words=page_words, **shared)
@@ -203,6 +208,7 @@ def world(
             distractors=distractors,
             max_facts=max_facts,
             passages=passages,
+            demand=read_demand(demand),
             **shared,
         )
         print(describe(make_world(kg, out, config, shows_progress=True)))

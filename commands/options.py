@@ -31,6 +31,13 @@ QuestionColumns = Annotated[
 """As data sets' commands take it (`pipelines.dataset.QUESTION_COLUMNS`)."""
 
 
+DemandFile = Annotated[
+    Path | None,
+    typer.Option("--demand", help="YAML file of quotas (`trailforge demand`) by which questions are taken or made."),
+]
+"""As commands take it that make or take questions."""
+
+
 class Redo(StrEnum):
     """Which replies are asked for again."""
 

@@ -17,6 +17,7 @@ from trailforge.commands.audit import AuditedFolder
 from trailforge.commands.options import (
     BeamOptions,
     Cluster,
+    DemandFile,
     Insecure,
     LogFormat,
     MaxCalls,
@@ -115,6 +116,8 @@ def _shared_parameters(dataset: DataSet) -> Iterator[inspect.Parameter]:
     for each in inspect.signature(_shared, eval_str=True).parameters.values():
         if each.name == "audited" and dataset.inputs.record is not Question:
             continue
+        if each.name == "demand" and not dataset.takes_demand:
+            continue
         is_preset = each.name == "preset"
         yield _parameter(
             each.name, preset if is_preset else each.annotation, dataset.preset if is_preset else each.default
@@ -159,6 +162,7 @@ def _shared(
     seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
     verdicts: Verdicts = None,
     audited: AuditedFolder = None,
+    demand: DemandFile = None,
     max_cost: MaxCost = None,
     max_calls: MaxCalls = None,
     max_tokens: MaxTokens = None,
@@ -212,6 +216,7 @@ def _request(dataset: DataSet, own: Mapping[str, Any], *, look: str, out: Path |
         caps=Caps(max_cost=given["max_cost"], max_calls=given["max_calls"], max_tokens=given["max_tokens"]),
         verdicts=tuple(given["verdicts"] or ()),
         audited=given.get("audited"),
+        demand=given.get("demand"),
         replace_run=given["replace"],
         redo_truncated=given["redo"] is Redo.TRUNCATED,
         redo_refused=given["redo"] is Redo.REFUSED,

@@ -88,13 +88,36 @@ def _check_model(url: str, name: str | None) -> None:
         raise InvalidInput(problem, field="--model-name")
 
 
-def leave_out(
-    config: C, inputs: RunInputs, verdicts: Sequence[Path], audited: Path | None, tell: Callable[[str], None]
-) -> tuple[C, RunInputs]:
-    """A run without what people rejected and what an audit sets aside; the configuration has the audit's hash.
+def _by_quotas(config: C, inputs: RunInputs, demand: Path) -> tuple[C, RunInputs]:
+    """A run by quotas, but for those of another back end than it searches."""
+    from trailforge.pipelines.demand import read_demand
 
-    Raises `InvalidInput` as `read_audited`, and for a data set that is not made of questions.
+    if not load_dataset(inputs.dataset).takes_demand:
+        raise InvalidInput("is of questions, and none are taken or made here; leave it out", field="demand")
+    searches, asked = getattr(config, "retrieval", None), read_demand(demand)
+    if searches is not None:
+        asked = asked.over(searches.kind)
+        if not asked.quotas:
+            raise InvalidInput(f"has no quota for the back end {searches.kind}", file=demand, field="backend")
+    return replace(config, demand=asked.hash), replace(inputs, demand=asked)
+
+
+def leave_out(
+    config: C,
+    inputs: RunInputs,
+    verdicts: Sequence[Path],
+    audited: Path | None,
+    tell: Callable[[str], None],
+    *,
+    demand: Path | None = None,
+) -> tuple[C, RunInputs]:
+    """A run without what people rejected, what an audit sets aside and what no quota of `demand` asks for; the
+    configuration has the hashes of the latter two.
+
+    Raises `InvalidInput` as `read_audited` and `read_demand`, and for a data set that is not made of questions.
     """
+    if demand is not None:
+        config, inputs = _by_quotas(config, inputs, demand)
     if audited is not None:
         from trailforge.pipelines.audited import read_audited
 

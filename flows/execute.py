@@ -98,6 +98,8 @@ class RunRequest:
     """Folder of an audit of its questions: what cannot be answered is left out."""
     has_card: bool = True
     """Whether a card is written, which can cost more than a few rows."""
+    demand: Path | None = None
+    """File of quotas by which questions are taken, or made of a graph."""
     replace_run: bool = False
     """Drop the rows of a run with other settings in this folder, keep its ledger."""
     redo_truncated: bool = False
@@ -220,7 +222,7 @@ def check_inputs(request: RunRequest, dataset: DataSet, *, is_run: bool = False)
         check_packages(needed_packages(dataset, config, inputs), f"a run of {dataset.command}")
     if dataset.configure is not None:
         config = resolve(dataset.configure)(config, inputs)
-    return leave_out(config, inputs, request.verdicts, request.audited, print_note)
+    return leave_out(config, inputs, request.verdicts, request.audited, print_note, demand=request.demand)
 
 
 def check_reachable(config: RunConfig, arguments: tuple[str, ...], *, asks_model: bool) -> None:

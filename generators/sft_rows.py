@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from trailforge.schemas import ChatMessage, KgTrajectory, SearchEpisode, SftRow, Trajectory, TrajectoryReward
 from trailforge.schemas.trajectory import RightBy
 
@@ -38,3 +40,8 @@ def whole_conversation(
         provenance=row.provenance,
         right_by=right_by,
     )
+
+
+def without_answer(row: SftRow) -> SftRow:
+    """A conversation that answers wrongly, to learn its searches from: the loss is not taken on its last turn."""
+    return replace(row, train=(*row.train[:-1], False), right_by=None, is_wrong=True)

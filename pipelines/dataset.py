@@ -195,6 +195,8 @@ class DataSet:
     files: RunOption | None = QUESTION_FILE
     """That option, where the input is files, which may be read in part (`--limit`). None: the input is one of
     `own_options`."""
+    makes_questions: bool = False
+    """Whether it makes questions of something else, which quotas may then be set for (`pipelines.demand`)."""
     takes_folder: bool = False
     """Whether that is the folder of the file that `Settings.sources` names."""
     beside: Mapping[str, str] = field(default_factory=dict)
@@ -240,6 +242,11 @@ class DataSet:
     def command(self) -> str:
         """Of the command line that makes it."""
         return self.name.replace("_", "-")
+
+    @property
+    def takes_demand(self) -> bool:
+        """Whether quotas say which questions it takes, or makes."""
+        return self.inputs.record is Question or self.makes_questions
 
     @property
     def given(self) -> dict[str, RunOption]:

@@ -125,6 +125,9 @@ class Life:
     """`(rows, chosen, item, context, config)`: the choice once a model has worded or read rows of it, and the calls."""
     sft: Callable[[Any, Any], Iterable[Any]] | None = None
     """`(row, config)`: the SFT rows of a kept row."""
+    wrong_sft: Callable[[Any], Iterable[Any]] | None = None
+    """`(rejected row)`: the SFT rows of one that searched well and answered wrongly, without loss on that answer; none
+    of any other. Only training sets that ask for such rows have them."""
     products: Mapping[str, Callable[[Chosen[Any], Any], Iterable[Any]]] = field(default_factory=dict)
     """By table, `(choice, config)`: what else is made of an item's rows."""
     gates: tuple[str, ...] = ()

@@ -220,7 +220,9 @@ class SftRow:
     error_source: ErrorSource | None = None
     """As in the trajectory; None where the data set does not say."""
     right_by: RightBy | None = None
-    """What finds its final answer right; None in rows of earlier versions."""
+    """What finds its final answer right; None in rows of earlier versions, and where it is wrong."""
+    is_wrong: bool = False
+    """Its final answer is wrong: the row is there for its searches, and its last turn has no loss."""
     native: NativeConversation | None = None
     """The same conversation with native tool calls, turn by turn as in `messages`; None where it has none."""
     schema_version: str = SCHEMA_VERSION

@@ -28,7 +28,7 @@ from trailforge.generators.agent_trajectories.filters import (
 from trailforge.generators.pairs import best_pair, common_prefix, distinct_pairs, make_pair
 from trailforge.pipelines.life import Chosen
 from trailforge.protocols.transcripts import make_truth, read_transcript
-from trailforge.rewards import is_near_miss
+from trailforge.rewards import is_near_miss, is_never_quoted
 from trailforge.rewards.episode import is_stated, knows_that_unknown
 from trailforge.schemas import ContrastivePair, GroundTruth, Verdict
 from trailforge.schemas.agent_episode import AgentTrajectory
@@ -36,6 +36,8 @@ from trailforge.schemas.agent_episode import AgentTrajectory
 SURPLUS, SAME_ROUTE, WRONG = "surplus", "same_route", "wrong_answer"
 _MOST_SHARED = 0.5
 """Of the documents that the shorter of two routes read, that the other may have read, too."""
+_OF_ANSWER = frozenset({WRONG, "ungrounded_answer", "unstated_answer", "other_answers", "right_by_chance"})
+"""Reasons that judge the answer alone, and not what was searched."""
 Rejected = tuple[AgentTrajectory, Verdict]
 """With the first verdict against it."""
 
@@ -166,6 +168,20 @@ def is_plainly_wrong(row: AgentTrajectory) -> bool:
     episode = row.episode
     is_wrong = episode.stop == "answered" and bool(episode.answer.strip()) and episode.scores.right < 1.0
     return is_wrong and not is_near_miss(episode.answer, row.golds)
+
+
+def is_well_searched(row: AgentTrajectory) -> bool:
+    """Did a rejected episode read what the right answer rests on, and does its wrong one alone speak against it?
+
+    It is in a protocol, its searches brought what each hop needs, and what they brought states the gold answer. Where
+    no text has to state that, as with yes and no, the documents have to be known.
+    """
+    failed = {each.name for each in row.filters if not each.passed}
+    if not row.sft_protocol or WRONG not in failed or failed - _OF_ANSWER:
+        return False
+    if is_never_quoted(row.golds[0]):
+        return bool(find_hops(row))
+    return is_stated(read_transcript(row.episode.messages, row.sft_protocol), _truth_of(row)) is True
 
 
 def parting(good: AgentTrajectory, bad: AgentTrajectory) -> int | None:

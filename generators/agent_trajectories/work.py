@@ -17,7 +17,7 @@ from trailforge.evaluation.failures import read_texts
 from trailforge.evaluation.metrics import EpisodeSetting, make_episode
 from trailforge.filters.questions import answer_in_question
 from trailforge.generators.agent_trajectories import DRAW, EPISODE, FILTER, NAME
-from trailforge.generators.agent_trajectories.choice import preference_pairs, select, unread_rows
+from trailforge.generators.agent_trajectories.choice import is_well_searched, preference_pairs, select, unread_rows
 from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS, READ_FACT, AgentRunConfig
 from trailforge.generators.agent_trajectories.evidence import facts_to_read, read_by
 from trailforge.generators.agent_trajectories.filters import KNOWN, known_from_memory, may_be_right
@@ -30,6 +30,7 @@ from trailforge.generators.agent_trajectories.rows import (
 )
 from trailforge.generators.answer_reading import PURPOSE, choose_read, read_facts, read_passages
 from trailforge.generators.searched import count_support, unlike_named
+from trailforge.generators.sft_rows import without_answer
 from trailforge.inference import Meter, ModelClient, Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.inference.judge import Judged, grade
@@ -199,6 +200,11 @@ def unlike_memory(row: RejectedRow, question: Question, config: AgentRunConfig) 
     return "" if is_told else "it was left out for another reason than what the model knows"
 
 
+def wrong_sft(row: AgentTrajectory) -> list[SftRow]:
+    """The SFT row of an episode in a protocol that searched well and answered wrongly."""
+    return [without_answer(each) for each in sft_rows(row, data_source=NAME)] if is_well_searched(row) else []
+
+
 LIFE = Life(
     name=DRAW,
     item=Question,
@@ -209,6 +215,7 @@ LIFE = Life(
     choose=choose,
     after=read_again,
     sft=sft_of,
+    wrong_sft=wrong_sft,
     products={"pairs": pairs_of},
     draws=EPISODE,
     choice=FILTER,

@@ -60,6 +60,7 @@ DATASET = DataSet(
     option="--kg",
     files=None,
     takes_folder=True,
+    makes_questions=True,
     beside={"plots": r"funnel\.png"},
     lists={"questions.jsonl": f"{_HERE}.select:line_of"},
     about="Make multi-hop questions from a knowledge graph's facts, each with one answer in the graph.",

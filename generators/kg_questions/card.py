@@ -93,10 +93,15 @@ def _summary(manifest: Manifest, config: KgQuestionRunConfig, figures: _Figures)
 
 def _tables(figures: _Figures, config: KgQuestionRunConfig) -> str:
     asked: Counter[tuple[str, int]] = Counter()
-    for form, number in share_out(config.paths.shares, config.count).items():
-        asked[form.shape, form.hops] += number
+    if config.demand:
+        asked = figures.paths
+    else:
+        for form, number in share_out(config.paths.shares, config.count).items():
+            asked[form.shape, form.hops] += number
+    told = f"By quotas ({config.demand}), in the place of the shares of `paths`; each path is one that they ask for.\n"
     lines = [
         "## Shapes\n",
+        *([told] if config.demand else []),
         "| shape | facts | paths asked for | paths found | questions |",
         "|---|---:|---:|---:|---:|",
     ]

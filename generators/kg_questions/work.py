@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,10 +18,13 @@ from trailforge.generators.kg_questions import FILTER, NAME, WRITE
 from trailforge.generators.kg_questions import select as selection
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.generate import KgQuestionContext, KgQuestionWork, seal
+from trailforge.generators.kg_questions.paths.config import MOST_HOPS, KgPathConfig
 from trailforge.generators.kg_questions.paths.sampling import PathSampler
 from trailforge.generators.kg_questions.paths.shortage import check_any, describe_shortage
+from trailforge.generators.kg_questions.wording import compose
 from trailforge.inference import ModelClient
 from trailforge.pipelines.dataset import StageRun
+from trailforge.pipelines.demand import Demand, Traits, relation_of, tell_shortage
 from trailforge.pipelines.engine.files import what_is_wrong
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult, Receipt, Shard
@@ -33,6 +37,10 @@ from trailforge.schemas import Count, FactChain, KgQuestion, RejectedRow, to_dic
 from trailforge.schemas.errors import NOTICE
 
 _LOG = logging.getLogger(__name__)
+_SPARE = 10
+"""Paths that are looked at for one that is wanted, at most."""
+_MEETINGS = 0.5
+"""Share of meeting chains that are looked at where a quota asks for them."""
 
 
 def take_in(inputs: RunInputs, folder: Path, config: KgQuestionRunConfig) -> Settings:
@@ -44,8 +52,10 @@ def take_in(inputs: RunInputs, folder: Path, config: KgQuestionRunConfig) -> Set
     is_same = earlier is not None and (earlier.dataset, earlier.config_hash, earlier.refusals) == asked
     if earlier is not None and is_same and not any(what_is_wrong(folder, entry) for entry in earlier.files):
         return earlier
-    sampler = PathSampler(KgStore.open(Path(config.kg)), config.paths, config.seed)
-    found = iter(inputs.shown(sampler.sample(config.count), "sample: paths", config.count))
+    paths = demanded_paths(config.paths, inputs.demand)
+    sampler = PathSampler(KgStore.open(Path(config.kg)), paths, config.seed)
+    sampled = sample_by_quota(sampler, inputs.demand, config.count)
+    found = iter(inputs.shown(sampled, "sample: paths", config.count))
     first = next(found, None)
     check_any(first, sampler, inputs.options.get("kg", config.kg))
     settings = take_in_rows(
@@ -63,6 +73,40 @@ def take_in(inputs: RunInputs, folder: Path, config: KgQuestionRunConfig) -> Set
     if books.inputs < config.count:
         _LOG.log(NOTICE, describe_shortage(books.inputs, sampler, config.count))
     return replace(settings, tries=refusals)
+
+
+def demanded_paths(config: KgPathConfig, demand: Demand) -> KgPathConfig:
+    """Paths of the lengths that quotas ask for; where one leaves that open, of those of the configuration too."""
+    if not demand.quotas:
+        return config
+    asked = {each.hops for each in demand.quotas if each.hops is not None and each.hops <= MOST_HOPS}
+    is_open = any(each.hops is None for each in demand.quotas)
+    hops = tuple(sorted({*asked, *(config.hops if is_open or not asked else ())}))
+    meet = max(config.intersections, _MEETINGS * any(each.shape == "intersection" for each in demand.quotas))
+    return replace(config, hops=hops, intersections=meet)
+
+
+def sample_by_quota(sampler: PathSampler, demand: Demand, count: int) -> Iterator[FactChain]:
+    """Up to so many paths; without quotas as the sampler has them."""
+    if not demand.quotas:
+        yield from sampler.sample(count)
+        return
+    left = demand.counts(count)
+    for chain in sampler.sample(_SPARE * count):
+        quota = demand.quota_of(traits_of_chain(chain), left)
+        if quota is not None:
+            left[quota] -= 1
+            yield chain
+        if not any(number > 0 for number in left):
+            return
+    tell_shortage(demand, left, count)
+
+
+def traits_of_chain(chain: FactChain) -> Traits:
+    """As `pipelines.demand.traits_of` has them of the question in words by rule."""
+    shape = "chain" if chain.shape == "chain" else "intersection"
+    relation = relation_of(compose(chain).sub_questions[-1])
+    return Traits(hops=len(chain.facts), shape=shape, relation=relation)
 
 
 def open_context(work: ModelWork, client: ModelClient) -> KgQuestionContext:

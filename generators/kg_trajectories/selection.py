@@ -25,6 +25,7 @@ from trailforge.filters.kg.episodes import (
     facts_to_read,
     judge_kg_episode,
     leaking_turns,
+    shows,
     unfitting_steps,
     ungrounded_answer,
     wrong_steps,
@@ -46,13 +47,15 @@ from trailforge.generators.pairs import best_pair, common_prefix, distinct_pairs
 from trailforge.pipelines.life import Chosen
 from trailforge.protocols import KG_SEARCH
 from trailforge.protocols.transcripts import make_truth, read_transcript
-from trailforge.rewards import is_near_miss, mcts_reward, mentions, normalize_answer
+from trailforge.rewards import is_near_miss, is_never_quoted, mcts_reward, mentions, normalize_answer
 from trailforge.rewards.episode import Episode, is_stated, knows_that_unknown
 from trailforge.schemas import ContrastivePair, GroundTruth, KgStep, KgTrajectory, Verdict
 
 SURPLUS = "surplus"
 TOO_SIMILAR = "too_similar"
 WRONG = "wrong_answer"
+_OF_ANSWER = frozenset({WRONG, "ungrounded_answer", "unstated_answer", "other_answers"})
+"""Reasons that judge the answer alone, and not what was searched."""
 NO_CONTRAST = frozenset({"duplicate_episode", DOUBTFUL, SURPLUS, TOO_SIMILAR})
 """Reasons that say nothing against an episode itself."""
 _SURELY_WRONG = 0.2
@@ -217,6 +220,23 @@ def rests_on_form(row: KgTrajectory) -> bool:
         return False
     is_sure = row.judge_score is not None and row.judge_score <= _SURELY_WRONG
     return not is_sure and is_near_miss(row.final_answer, row.golds)
+
+
+def is_well_searched(row: KgTrajectory) -> bool:
+    """Did a rejected episode read what the right answer rests on, and does its wrong one alone speak against it?
+
+    It did so where a search showed the answer of each hop and the gold one, or, where no text has to say that, all
+    documents that it rests on.
+    """
+    failed = {each.reason for each in judge_kg_episode(row, KgEpisodeFilterConfig()) if not each.keep}
+    if WRONG not in failed or failed - _OF_ANSWER or rests_on_form(row):
+        return False
+    wanted = [(row.golds if hop is row.gold_hops[-1] else (hop.answer,)) for hop in row.gold_hops] or [row.golds]
+    quoted = [names for names in wanted if not is_never_quoted(names[0])]
+    if is_never_quoted(row.answer):
+        found = {title.casefold() for step in row.steps for title in gold_titles(step, row)}
+        return bool(row.supporting) and found >= {each.title.casefold() for each in row.supporting}
+    return all(any(shows(step, name) for step in row.steps for name in names) for names in quoted)
 
 
 def parting(good: KgTrajectory, bad: KgTrajectory) -> int | None:

@@ -32,8 +32,9 @@ from trailforge.generators.kg_trajectories.rows import (
     steps_match,
     steps_of,
 )
-from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select, unread_rows
+from trailforge.generators.kg_trajectories.selection import contrastive_pairs, is_well_searched, select, unread_rows
 from trailforge.generators.searched import count_support, unlike_named
+from trailforge.generators.sft_rows import without_answer
 from trailforge.inference import Meter, ModelClient
 from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judged, grade
@@ -274,6 +275,11 @@ def unlike_question(row: RejectedRow, question: Question, config: KgRunConfig) -
     return unlike_named(row, question)
 
 
+def wrong_sft(row: KgTrajectory) -> list[SftRow]:
+    """The SFT row of an episode that searched well and answered wrongly."""
+    return [without_answer(kg_sft_row(row))] if is_well_searched(row) else []
+
+
 LIFE = Life(
     name=SEARCH,
     item=Question,
@@ -284,6 +290,7 @@ LIFE = Life(
     choose=choose,
     after=read_and_hold,
     sft=sft_rows,
+    wrong_sft=wrong_sft,
     products={"pairs": pairs_of},
     draws=EPISODE,
     choice=FILTER,

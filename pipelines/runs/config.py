@@ -168,6 +168,8 @@ class RunConfig(ABC):
     """How often the run has asked for cut replies anew (`--redo truncated`)."""
     audited: str = ""
     """Hash of what an audit found of its questions (`--audited`); empty: none was asked."""
+    demand: str = ""
+    """Hash of the quotas by which questions are taken or made (`--demand`); empty: there are none."""
 
     def __post_init__(self) -> None:
         check_ledger_url(self.ledger)
@@ -194,7 +196,7 @@ class RunConfig(ABC):
         for name in ("questions_in_flight", "worker_start_s", "worker_silence_s"):
             del content["schedule"][name]
         del content["ledger"]
-        for name in ("redo", "audited"):
+        for name in ("redo", "audited", "demand"):
             if not content[name]:
                 del content[name]
         content["prompt_version"] = self.prompt_version

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from trailforge.inference.provider.urls import without_keys
 from trailforge.pipelines.audited import NOT_AUDITED, Audited, check_known
 from trailforge.pipelines.dataset import INPUTS, DataSet, resolve
+from trailforge.pipelines.demand import NOT_DEMANDED, Demand, take_by_quota
 from trailforge.pipelines.engine.files import (
     output_errors,
     plain_files,
@@ -99,6 +101,8 @@ class RunInputs:
     """What people do not want."""
     audited: Audited = NOT_AUDITED
     """What cannot be answered."""
+    demand: Demand = NOT_DEMANDED
+    """Quotas by which questions are taken, or made."""
     begun_as: str = ""
     """As of `Settings`."""
     shown: Callable[[Iterable[Any], str, int], Iterable[Any]] = lambda items, what, total: items
@@ -125,13 +129,10 @@ def take_in_questions(
     a question without is an invalid row. Raises `InvalidInput` for an unreadable file or over 5 % invalid rows.
     """
     (source,) = inputs.files
-    read = read_questions(
-        source,
-        column_map=inputs.options.get("column_map"),
-        needs_paragraphs=needs_paragraphs,
-        needs_decomposition=needs_decomposition,
-    )
-    rows = [read if needs_paragraphs else say_unsearched(read, source)]
+    needs = {"needs_paragraphs": needs_paragraphs, "needs_decomposition": needs_decomposition}
+    read = partial(read_questions, source, column_map=inputs.options.get("column_map"), **needs)
+    chosen = take_by_quota(read, inputs.demand, lambda row: inputs.left_out(row) is None, inputs.limit)
+    rows = [chosen if needs_paragraphs else say_unsearched(chosen, source)]
     return _Intake(inputs, (source,), folder, Question, "questions", config).take_in(rows, shard_size, inputs.limit)
 
 

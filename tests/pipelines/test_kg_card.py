@@ -180,7 +180,9 @@ def test_runs_without_a_row_have_cards_too(finished_kg: Copies) -> None:
     assert yaml.safe_load(text.split("---\n")[1])["configs"] == [] and "One episode" not in text
     text = questions_card.card(run.folder, replace(empty, stages=()), replace(WRITTEN, as_of=""), [], [])
     assert "- Rows: 0 questions, written by model" in text and "as of a date that was not given" in text
-    assert "The most frequent of 0." in text and "One question" not in text
+    assert "The most frequent of 0." in text and "One question" not in text and "By quotas" not in text
+    text = questions_card.card(run.folder, empty, replace(WRITTEN, demand="abc"), [], [])
+    assert "By quotas (abc), in the place of the shares of `paths`" in text
 
 
 def test_an_example_cannot_close_the_block_it_is_shown_in(finished_kg: Copies) -> None:

@@ -336,3 +336,8 @@ def test_episodes_and_rows_before_have_no_tools() -> None:
         assert row.browse is None and row.costs.cached_tokens is None and row.messages
     (sft,) = read_parquet(BEFORE / "sftrow-1.4.parquet", SftRow)
     assert sft.native is None and sft.messages
+
+
+def test_conversations_before_were_all_right() -> None:
+    (row,) = read_parquet(BEFORE / "sftrow-1.4.parquet", SftRow)
+    assert row.right_by == "judge" and not row.is_wrong

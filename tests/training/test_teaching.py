@@ -65,6 +65,22 @@ def test_rows_of_every_arm_come_through_the_filters(made: tuple[Path, dict[str, 
     assert said[0] == said[1]
 
 
+def test_a_fifth_of_one_arms_questions_is_answered_wrongly_without_loss(
+    made: tuple[Path, dict[str, Path]],
+) -> None:
+    _, sets = made
+    mixed, wrong = rows_of(sets, "B"), rows_of(sets, "F")
+    assert [row.uid for row in mixed] == [row.uid for row in wrong]
+    changed = {row.question_id for row in wrong if row.is_wrong}
+    assert len(changed) == round(0.2 * len({row.question_id for row in mixed})) > 0
+    for right, row in zip(mixed, wrong, strict=True):
+        if row.question_id in changed:
+            assert row.messages[:-1] == right.messages[:-1] and row.messages[-1] != right.messages[-1]
+            assert row.train == (*right.train[:-1], False) and row.is_wrong
+        else:
+            assert row == right
+
+
 def test_arms_are_trained_on_equally_many_tokens(teaching: ModuleType, made: tuple[Path, dict[str, Path]]) -> None:
     """Within half a step's tokens, though C has fewer in each row; steps make up for it."""
     base: Any = importlib.import_module("_teaching_base")

@@ -122,6 +122,12 @@ class Export:
         return path
 
 
+def learnt(row: SftRow) -> list[tuple[ChatMessage, bool]]:
+    """The messages up to the last one that the loss is taken on, each with whether it is: nothing behind it teaches."""
+    turns = list(zip(row.messages, row.train, strict=True))
+    return turns[: max(place for place, train in enumerate(row.train) if train) + 1]
+
+
 def sft_row(row: SftRow, split: str, number: int) -> Row:
     """A conversation, as `SFT`, for trainers that train every assistant turn and know no tool turns of our kind.
 
@@ -129,17 +135,14 @@ def sft_row(row: SftRow, split: str, number: int) -> Row:
     """
     turns = [
         {"role": "past_" * (message.role == "assistant" and not train) + _role(message), "content": message.content}
-        for message, train in zip(row.messages, row.train, strict=True)
+        for message, train in learnt(row)
     ]
     return _conversation(row, turns)
 
 
 def marked_row(row: SftRow, mark: str, kind: type) -> Row:
     """A conversation for trainers that read in each message, under `mark`, whether the loss is taken on it."""
-    turns = [
-        {"role": _role(message), "content": message.content, mark: kind(train)}
-        for message, train in zip(row.messages, row.train, strict=True)
-    ]
+    turns = [{"role": _role(message), "content": message.content, mark: kind(train)} for message, train in learnt(row)]
     return _conversation(row, turns)
 
 

@@ -18,6 +18,7 @@ from trailforge.training.exports.common import (
     Row,
     fence,
     has,
+    learnt,
     one_command,
     pair_row,
     prompt,
@@ -156,7 +157,7 @@ def _conversation(row: SftRow, split: str, number: int) -> Row:
     """
     system = row.messages[0].content if row.messages[0].role == "system" else ""
     conversation: list[dict[str, str]] = []
-    for message, train in zip(row.messages, row.train, strict=True):
+    for message, train in learnt(row):
         if message.role == "system":
             continue
         if message.role == "assistant" and train:

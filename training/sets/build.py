@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -23,32 +22,24 @@ from trailforge.pipelines.engine.files import new_folder, sha256_of
 from trailforge.pipelines.runs.finished import MANIFEST, FinishedRun
 from trailforge.schemas import (
     CountMismatch,
-    FileEntry,
     InvalidInput,
     NothingLeft,
     PreferenceRow,
     Question,
-    RlRow,
-    SftRow,
-    StageCount,
-    Verdict,
     to_dict,
 )
 from trailforge.training.sets.config import TEXT_PROTOCOLS, ViewConfig
+from trailforge.training.sets.conversations import collect_sft, collect_wrong, count_wanted
 from trailforge.training.sets.difficulty import NOT_MEASURED, Measured
-from trailforge.training.sets.files import SPLITS, TABLES, SetInput, SetManifest, SplitCount, TableRows
-from trailforge.training.sets.judging import SPLIT, Row, RowJudge, segments, without_invisible
+from trailforge.training.sets.files import SPLITS, TABLES, SetInput, SetManifest, TableRows
+from trailforge.training.sets.judging import RowJudge
 from trailforge.training.sets.notes import Notes, names_in, note_of, read_notes
 from trailforge.training.sets.order import (
     Books,
-    Entry,
     RejectedRows,
     Staged,
     held_out,
-    mixed,
-    ordered,
     question_key,
-    write_parts,
 )
 from trailforge.training.sets.runs import (
     asked_rows,
@@ -59,9 +50,9 @@ from trailforge.training.sets.runs import (
     question_count,
     read_asked,
     rl_rows,
-    stage_of,
     table_of,
 )
+from trailforge.training.sets.tables import Progress, SetTable
 
 _MENDS = {
     "too_long": "--max-tokens sets the longest row, --long-rows segments cuts rows into turns",
@@ -73,10 +64,9 @@ _MENDS = {
     "not_measured": "--measured has to be an evaluation of these questions",
     "outside_pass_rate": "--pass-rate says which are taken",
     "outside_calls": "--calls says which are taken",
+    "surplus_wrong": "--keep-wrong says how many are taken",
 }
 """What to change when a reason took every row."""
-Progress = Callable[[str, int, int], None]
-"""Told what is being done, how many rows are done, and of how many."""
 
 
 def make_training_set(
@@ -116,7 +106,10 @@ def make_training_set(
             ]
             sft, rl, pairs = tables
             notes = read_notes(runs)
-            _collect_sft(runs, sft, judge, tell)
+            right = collect_sft(runs, sft, judge, tell)
+            if config.keep_wrong:
+                wanted = count_wanted(config.keep_wrong, right)
+                collect_wrong(runs, sft, judge, wanted, config.seed, staging / "wrong")
             _collect_rl(runs, asked, rl, judge, notes, measured, config, tell)
             _collect_pairs(runs, pairs, judge, notes, tell)
             _place(tables, config)
@@ -136,102 +129,6 @@ def make_training_set(
         check(folder, manifest)
         (folder / MANIFEST).write_text(json.dumps(to_dict(manifest), indent=1), encoding="utf-8")
     return manifest
-
-
-@dataclass(slots=True, kw_only=True)
-class SetTable:
-    """A table of `TABLES` in the making."""
-
-    name: str
-    record: type
-    staged: Staged[Any]
-    books: RejectedRows
-    entries: list[Entry] = field(default_factory=list)
-    """Of the rows that stay."""
-    lines: list[StageCount] = field(default_factory=list)
-    splits: dict[str, list[Entry]] = field(default_factory=dict)
-    """The rows in the order of learning."""
-    invisible: int = 0
-    """Characters that were taken out of its rows."""
-    taken: Counter[str] = field(default_factory=Counter)
-    """Rows by where they came from: the hash of a run's manifest, or of a file."""
-
-    def clean(self, row: Row) -> Row:
-        """The row as it is judged and kept: see `without_invisible`."""
-        cleaned, removed = without_invisible(row)
-        self.invisible += removed
-        return cleaned
-
-    def add(
-        self,
-        row: SftRow | RlRow | PreferenceRow,
-        source: tuple[str, str],
-        curriculum: tuple[int, float],
-        tokens: int,
-    ) -> None:
-        """Take a row. `source`: its data set, and where it came from, as in `taken`."""
-        dataset, origin = source
-        self.taken[origin] += 1
-        self.entries.append(
-            Entry(
-                number=self.staged.add(row),
-                uid=row.uid,
-                dataset=dataset,
-                key=question_key(row.question),
-                stage=curriculum[0],
-                difficulty=curriculum[1],
-                tokens=tokens,
-            )
-        )
-
-    def place(self, validation: set[str], config: ViewConfig) -> None:
-        """Split, mix and order the rows. Raises `InvalidInput` for a wanted split that would hold nothing."""
-        trained = [entry for entry in self.entries if entry.key not in validation]
-        kept, left = mixed(trained, config.mix, config.seed)
-        if config.mix:
-            books = Books(f"{self.name}_mix", self.books)
-            books.accept(len(kept))
-            for entry in left:
-                verdict = Verdict(
-                    keep=False, reason="mixture", score=1.0, detail=f"more {entry.dataset} than its share"
-                )
-                books.reject(entry.uid, self.staged.read(entry.number), verdict)
-            self.lines.append(books.line(len(trained)))
-        held = [entry for entry in self.entries if entry.key in validation]
-        self.splits = {"train": kept, "validation": held} if config.validation_share else {"train": kept}
-        for split, entries in self.splits.items():
-            if not entries and self.entries and self.name != "pairs":  # which few questions have
-                raise InvalidInput(
-                    f"{self.name}/{split} would be empty: {len(self.entries)} rows of "
-                    f"{len({entry.key for entry in self.entries})} questions; change the validation share or the mix"
-                )
-            self.splits[split] = ordered(entries, config.order, config.seed)
-
-    def write(self, folder: Path, config: ViewConfig, tell: Progress) -> Iterator[FileEntry]:
-        """The rows as files."""
-        total = sum(map(len, self.splits.values()))
-        done = 0
-        for split, entries in self.splits.items():
-            rows = (self.staged.read(entry.number) for entry in entries)
-            for file in write_parts(folder, f"{self.name}/{split}", self.record, rows, config.rows_per_file):
-                done += file.rows
-                tell(f"writing {self.name}", done, total)
-                yield file
-
-    def counts(self) -> Iterator[SplitCount]:
-        """What the splits hold."""
-        for split, entries in self.splits.items():
-            for dataset in sorted({entry.dataset for entry in entries}):
-                own = [entry for entry in entries if entry.dataset == dataset]
-                yield SplitCount(
-                    table=self.name,
-                    split=split,
-                    dataset=dataset,
-                    rows=len(own),
-                    questions=len({entry.key for entry in own}),
-                    tokens=sum(entry.tokens for entry in own),
-                    longest=max(entry.tokens for entry in own),
-                )
 
 
 def check(folder: Path, manifest: SetManifest) -> None:
@@ -257,38 +154,6 @@ def check(folder: Path, manifest: SetManifest) -> None:
             raise CountMismatch(f"{table}: {found} rows were written, {expected} were accepted")
     if both := sorted(keys["train"] & keys["validation"]):
         raise CountMismatch(f"{len(both)} questions are in both splits, as {both[0]!r}")
-
-
-def _collect_sft(runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge, tell: Progress) -> None:
-    books, of_segments = Books("sft", table.books), Books("sft_segments", table.books)
-    made = 0
-    having = [run for run in runs if run.files("sft")]
-    total = sum(run.row_count("sft") for run in having)
-    done = 0
-    for run in having:
-        known = difficulties(run)
-        for batch in run.batches("sft", SftRow):
-            for row in map(table.clean, batch):
-                curriculum = known.get(row.question_id, (stage_of(row.num_hops), float(row.num_hops)))
-                verdict, tokens = judge.conversation(row)
-                if verdict is None:
-                    books.accept()
-                    table.add(row, (run.dataset, run.manifest_sha256), curriculum, tokens)
-                    continue
-                books.reject(row.uid, row, verdict)
-                for segment in segments(row) if verdict.reason == SPLIT else ():
-                    made += 1
-                    against, tokens = judge.segment(segment)
-                    if against is None:
-                        of_segments.accept()
-                        table.add(segment, (run.dataset, run.manifest_sha256), curriculum, tokens)
-                    else:
-                        of_segments.reject(segment.uid, segment, against)
-            done += len(batch)
-            tell("reading sft", done, total)
-    table.lines.append(books.line(total))
-    if made:
-        table.lines.append(of_segments.line(made))
 
 
 def _collect_rl(

@@ -104,6 +104,9 @@ class ViewConfig:
     """Of questions, and rows made of them, that are taken: the share of a measured agent's attempts that are right."""
     calls: WantedRange | None = None
     """The same by the searches that a right attempt takes, on average."""
+    keep_wrong: float = 0.0
+    """At most such a share of the conversations: episodes that searched well and answered wrongly, without loss on
+    their last turn (`SftRow.is_wrong`). Whether they teach is disputed."""
     benchmarks: tuple[str, ...] = ()
     """Files of questions that must not be trained on."""
     ngram: int = 8
@@ -115,6 +118,8 @@ class ViewConfig:
             raise InvalidInput(f"expected 0 to below 1, got {self.validation_share}", field="validation_share")
         if not 0 <= self.max_known_share <= 1:
             raise InvalidInput(f"expected 0 to 1, got {self.max_known_share}", field="max_known_share")
+        if not 0 <= self.keep_wrong < 1:
+            raise InvalidInput(f"expected 0 to below 1, got {self.keep_wrong}", field="keep_wrong")
         for name in ("max_tokens", "ngram", "rows_per_file"):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"expected at least 1, got {getattr(self, name)}", field=name)

@@ -70,7 +70,7 @@ def held_out(trained: Collection[str], others: Collection[str], share: float, se
     """
     found: set[str] = set()
     for keys in (set(trained), set(others) - set(trained)):
-        ordered = sorted(keys, key=lambda key: _draw(seed, "split", key))
+        ordered = sorted(keys, key=lambda key: draw_by_lot(seed, "split", key))
         wanted = max(1, round(share * len(ordered))) if share else 0
         found.update(ordered[: max(0, min(wanted, len(ordered) - 1))])
     return found
@@ -87,7 +87,7 @@ def mixed(entries: Sequence[Entry], mix: Sequence[Share], seed: int) -> tuple[li
     unit = min(Fraction(counts[name]) / weight for name, weight in weights.items())
     kept, left = [], []
     for name in sorted(counts):
-        ordered = sorted((e for e in entries if e.dataset == name), key=lambda e: _draw(seed, "mix", e.uid))
+        ordered = sorted((e for e in entries if e.dataset == name), key=lambda e: draw_by_lot(seed, "mix", e.uid))
         wanted = int(unit * weights[name])
         kept += ordered[:wanted]
         left += ordered[wanted:]
@@ -100,7 +100,7 @@ def ordered(entries: Sequence[Entry], order: Order, seed: int) -> list[Entry]:
     `curriculum`: stage by stage, in each from easy to hard; data sets, whose difficulties do not compare, run through
     a stage side by side. Rows that are as hard stand in a random order.
     """
-    drawn = sorted(entries, key=lambda entry: (_draw(seed, "order", entry.uid), entry.uid))
+    drawn = sorted(entries, key=lambda entry: (draw_by_lot(seed, "order", entry.uid), entry.uid))
     if order == "shuffled":
         return drawn
     groups: Mapping[tuple[int, str], list[Entry]] = defaultdict(list)
@@ -114,7 +114,7 @@ def ordered(entries: Sequence[Entry], order: Order, seed: int) -> list[Entry]:
     return [entry for *_, entry in sorted(placed, key=lambda place: place[:4])]
 
 
-def _draw(seed: int, purpose: str, name: str) -> bytes:
+def draw_by_lot(seed: int, purpose: str, name: str) -> bytes:
     """A random number that depends on nothing but its name."""
     return hashlib.sha256(f"{seed}\0{purpose}\0{name}".encode()).digest()
 

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from trailforge.generators.kg_questions.paths.config import MOST_HOPS
 from trailforge.generators.kg_questions.paths.sampling import PathSampler
 from trailforge.generators.kg_questions.paths.shortage import describe_lack
 from trailforge.generators.kg_questions.worlds.config import WorldConfig
 from trailforge.generators.kg_questions.worlds.documents import Corpus, CorpusWriter
-from trailforge.generators.kg_questions.worlds.files import NAME, retrieval_lines, watched, write_graph, write_lines
+from trailforge.generators.kg_questions.worlds.files import retrieval_lines, watched, write_graph, write_lines
 from trailforge.generators.kg_questions.worlds.names import WorldNames
 from trailforge.generators.kg_questions.worlds.questions import (
     WorldQuestion,
@@ -31,16 +33,18 @@ from trailforge.generators.kg_questions.worlds.questions import (
 from trailforge.generators.kg_questions.worlds.searches import (
     Chooser,
     SearchedQuestion,
+    as_question,
     figures_of,
     kind_of,
     measure,
     most_per_answer,
 )
+from trailforge.pipelines.demand import NOT_DEMANDED
 from trailforge.pipelines.engine.files import new_folder, sha256_of
 from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.kg import KgStore
 from trailforge.retrieval.kg.layout import MANIFEST as STORE_MANIFEST
-from trailforge.schemas import Hop, NothingLeft, Question, SupportingDocument, to_dict
+from trailforge.schemas import NothingLeft, to_dict
 from trailforge.schemas.errors import NOTICE
 
 __all__ = ["WorldConfig", "make_world"]
@@ -48,6 +52,8 @@ __all__ = ["WorldConfig", "make_world"]
 _LOG = logging.getLogger(__name__)
 _SPARES = (3, 3, 4)
 """Candidates for one question that is wanted: at first, and as many more as long as too few will do."""
+_RARE = 3
+"""Times as many candidates are drawn where one relation is asked for."""
 _LOOKED_AT = 50
 """Paths that show whether a graph has enough of a kind."""
 
@@ -63,7 +69,10 @@ def make_world(kg: Path, out: Path, config: WorldConfig, *, shows_progress: bool
     store.check_once()
     with new_folder(out) as folder:
         chooser, corpus, candidates = _chosen(store, config, shows_progress)
-        if chooser.missing():
+        if chooser.missing() and chooser.is_full:
+            told = _count_kinds(chooser.missing())
+            _LOG.log(NOTICE, "%s: of what quotas ask for %s are missing; others stand in their place", kg, told)
+        elif chooser.missing():
             lacks = _describe_shortage(store, chooser)
             if not chooser.chosen["questions"]:
                 chooser = _largest(candidates, config)
@@ -74,7 +83,7 @@ def make_world(kg: Path, out: Path, config: WorldConfig, *, shows_progress: bool
             _LOG.log(NOTICE, "%s: %s; the world has the %s that there are", kg, lacks, f"{number:,}")
         figures = figures_of(chooser.chosen, corpus, chooser.config)
         for split, chosen in chooser.chosen.items():
-            write_lines(folder / f"{split}.jsonl", (to_dict(_record(each)) for each in chosen))
+            write_lines(folder / f"{split}.jsonl", (to_dict(as_question(each)) for each in chosen))
         documents = ({"id": each.id, "title": each.title, "text": each.text} for each in corpus.documents)
         write_lines(folder / "corpus.jsonl", documents)
         searches = (search for chosen in chooser.chosen.values() for each in chosen for search in each.searches)
@@ -126,15 +135,32 @@ _Source: TypeAlias = tuple[Iterator[WorldQuestion], int]
 
 def _sources(store: KgStore, names: WorldNames, config: WorldConfig) -> list[_Source]:
     """Of every kind."""
-    size = config.questions + config.test_questions
     cap = most_per_answer(min(filter(None, (config.questions, config.test_questions))))
     most = cap * (2 if config.test_questions else 1) + 1
-    compared = round(size * config.comparisons)
+    compared, by_hops = _wanted_candidates(config)
     sources: list[_Source] = []
     if compared:
         sources.append((sample_comparisons(store, names, config, most), compared))
-    wanted = -(-(size - compared) // len(config.hops))
-    return sources + [(sample_questions(store, names, config, hops, most), wanted) for hops in config.hops]
+    return sources + [(sample_questions(store, names, config, hops, most), n) for hops, n in by_hops.items()]
+
+
+def _wanted_candidates(config: WorldConfig) -> tuple[int, dict[int, int]]:
+    """For how many comparisons, and questions by number of facts, candidates are drawn."""
+    demand, by_hops = config.demand, Counter[int]()
+    plain = config.test_questions if demand.quotas else config.questions + config.test_questions
+    compared = round(plain * config.comparisons)
+    if plain:
+        by_hops.update(dict.fromkeys(config.hops, -(-(plain - compared) // len(config.hops))))
+    counts = demand.counts(config.questions) if demand.quotas else []
+    for asked, count in zip(demand.quotas, counts, strict=True):
+        if asked.shape == "comparison":
+            compared += count
+            continue
+        rare = _RARE if asked.relation else 1
+        lengths = config.hops if asked.hops is None else (min(asked.hops, MOST_HOPS),)
+        for hops in lengths:
+            by_hops[hops] += -(-rare * count // len(lengths))
+    return compared, dict(by_hops)
 
 
 def _drawn(sources: Sequence[_Source], spare: int) -> Iterator[WorldQuestion]:
@@ -148,26 +174,15 @@ def _drawn(sources: Sequence[_Source], spare: int) -> Iterator[WorldQuestion]:
                 left.remove(questions)
 
 
-def _record(each: SearchedQuestion) -> Question:
-    """As all readers of questions take it."""
-    question = each.question
-    return Question(
-        id=question.id,
-        question=question.question,
-        answer=question.answer.label,
-        answer_aliases=question.answer.aliases,
-        decomposition=tuple(Hop(question=hop.question, answer=hop.answer.label) for hop in question.hops),
-        dataset=NAME,
-        num_hops=len(each.searches),
-        supporting=tuple(SupportingDocument(title=search.title, facts=search.sentences) for search in each.searches),
-    )
+def _count_kinds(missing: Mapping[str, int]) -> str:
+    return ", ".join(f"{number:,} of {kind}" for kind, number in missing.items())
 
 
 def _describe_shortage(store: KgStore, chooser: Chooser) -> str:
     """What is missing of what is asked for, and what the graph has of it."""
     config = chooser.config
     found = sum(map(len, chooser.chosen.values()))
-    kinds = ", ".join(f"{number:,} of {kind}" for kind, number in chooser.missing().items())
+    kinds = _count_kinds(chooser.missing())
     lacks: list[str] = []
     samplers = {hops: PathSampler(store, path_config(store, config, hops, 1), config.seed) for hops in config.hops}
     for hops, sampler in samplers.items():
@@ -189,6 +204,7 @@ def _largest(candidates: Sequence[SearchedQuestion], config: WorldConfig) -> Cho
     size = len(candidates)
     while hops and size:
         less = replace(config, questions=size, test_questions=0, hops=hops, comparisons=0.0, found_at_once=1.0)
+        less = replace(less, demand=NOT_DEMANDED)
         chooser = Chooser(less)
         chooser.choose(candidates)
         if not chooser.missing():

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trailforge.generators.kg_questions.paths.config import MOST_HOPS
+from trailforge.pipelines.demand import NOT_DEMANDED, Demand
 from trailforge.schemas import InvalidInput
 from trailforge.schemas.errors import check_least
 
@@ -39,6 +40,9 @@ class WorldConfig:
     """Passages of a search, wherever searches are measured."""
     names: NameStyle = "real"
     seed: int = 0
+    demand: Demand = NOT_DEMANDED
+    """Quotas of the questions, in the place of `hops`, `comparisons` and, where a quota says so, `look_alikes`; test
+    questions are as these say all the same."""
 
     def __post_init__(self) -> None:
         if not self.hops or not all(1 <= hops <= MOST_HOPS for hops in self.hops):

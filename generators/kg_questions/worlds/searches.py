@@ -17,10 +17,15 @@ from trailforge.generators.kg_questions.worlds.config import WorldConfig
 from trailforge.generators.kg_questions.worlds.documents import Corpus, key_of
 from trailforge.generators.kg_questions.worlds.questions import WorldHop, WorldQuestion
 from trailforge.generators.kg_questions.worlds.statements import keywords_of, statements_of
+from trailforge.pipelines.demand import Demand, traits_of
 from trailforge.retrieval.base import Retriever
 from trailforge.rewards import mentions
-from trailforge.schemas import KgNode, Passage
+from trailforge.schemas import Hop, KgNode, Passage, Question, SupportingDocument
 
+NAME = "world"
+"""`Question.dataset` of a world's questions."""
+_INSTEAD = "instead"
+"""What stands in the place of questions that quotas ask for and the graph has not."""
 _MOST_OF_ONE = 0.02
 """Share of the questions that may have one answer: what a guesser gets."""
 
@@ -188,36 +193,44 @@ class Chooser:
     _answers: dict[str, Counter[str]] = field(default_factory=dict)
 
     def choose(self, candidates: Sequence[SearchedQuestion]) -> None:
-        """First with the wanted share of misled ones; then, where one sort is short, with the other."""
+        """First with the wanted share of misled ones; then, where one sort is short, with the other; last, in the place
+        of what quotas lack, any."""
         self.chosen = {split: [] for split in self._sizes()}
         self._answers = {split: Counter() for split in self._sizes()}
         self._owner = {}
-        self._quotas = {split: _quotas(size, self.config) for split, size in self._sizes().items()}
+        self._quotas = {split: _quotas_of(split, size, self.config) for split, size in self._sizes().items()}
         left = [each for each in candidates if not self._take(each, is_strict=True)]
         self.is_short = any(quota.left for quotas in self._quotas.values() for quota in quotas.values())
-        for each in left:
-            self._take(each, is_strict=False)
+        left = [each for each in left if not self._take(each, is_strict=False)]
+        if short := sum(quota.left for quota in self._quotas["questions"].values()) * bool(self.config.demand.quotas):
+            self._quotas["questions"][_INSTEAD] = _Quota(misled=0, clean=short, at_once=short)
+            for each in left:
+                self._take(each, is_strict=False)
 
     def missing(self) -> dict[str, int]:
         """How many questions are still wanted, by kind; over all splits."""
         found: Counter[str] = Counter()
         for quotas in self._quotas.values():
-            for kind, quota in quotas.items():
-                found[kind] += quota.left
+            found.update({kind: quota.left for kind, quota in quotas.items() if kind != _INSTEAD})
         return dict(+found)
+
+    @property
+    def is_full(self) -> bool:
+        """Are there as many questions as are wanted, whatever they are?"""
+        return all(len(self.chosen[split]) == size for split, size in self._sizes().items())
 
     def _sizes(self) -> dict[str, int]:
         sizes = {"questions": self.config.questions, "test": self.config.test_questions}
         return {split: size for split, size in sizes.items() if size}
 
     def _take(self, each: SearchedQuestion, *, is_strict: bool) -> bool:
-        kind = kind_of(each.question)
-        splits = [split for split in self.chosen if self._may_take(split, kind, each, is_strict)]
+        kinds = {split: self._kind(split, each, is_strict) for split in self.chosen}
+        splits = [split for split in self.chosen if self._may_take(split, kinds[split], each, is_strict)]
         if not splits:
             return False
         sizes = self._sizes()
         split = min(splits, key=lambda name: len(self.chosen[name]) / sizes[name])
-        quota = self._quotas[split][kind]
+        quota = self._quotas[split][kinds[split]]
         if (each.is_misled and quota.misled) or not quota.clean:
             quota.misled -= 1
         else:
@@ -227,6 +240,19 @@ class Chooser:
         self._owner.update(dict.fromkeys(each.question.entities, split))
         self.chosen[split].append(each)
         return True
+
+    def _kind(self, split: str, each: SearchedQuestion, is_strict: bool) -> str:
+        """What its quota is called: by the form of the question, or, where there are any, by quotas that people set."""
+        demand = self.config.demand
+        if split == "test" or not demand.quotas:
+            return kind_of(each.question)
+        names, left = names_of(demand), list[int]()
+        for asked, name in zip(demand.quotas, names, strict=True):
+            quota = self._quotas[split][name]
+            takes_both = not is_strict and asked.misleads is None
+            left.append(quota.left if takes_both else quota.misled if each.is_misled else quota.clean)
+        place = demand.quota_of(traits_of(as_question(each)), left)
+        return names[place] if place is not None else _INSTEAD
 
     def _may_take(self, split: str, kind: str, each: SearchedQuestion, is_strict: bool) -> bool:
         quota = self._quotas[split].get(kind)
@@ -249,6 +275,41 @@ def kind_of(question: WorldQuestion) -> str:
     if question.form == "comparison":
         return question.form
     return f"{question.num_facts} hop{'s' if question.num_facts > 1 else ''}"
+
+
+def names_of(demand: Demand) -> list[str]:
+    """What the quotas of a demand are called in a world."""
+    return [f"{place}. {quota}" for place, quota in enumerate(demand.quotas, start=1)]
+
+
+def as_question(each: SearchedQuestion) -> Question:
+    """As all readers of questions take it."""
+    question = each.question
+    return Question(
+        id=question.id,
+        question=question.question,
+        answer=question.answer.label,
+        answer_aliases=question.answer.aliases,
+        decomposition=tuple(Hop(question=hop.question, answer=hop.answer.label) for hop in question.hops),
+        dataset=NAME,
+        num_hops=len(each.searches),
+        supporting=tuple(SupportingDocument(title=search.title, facts=search.sentences) for search in each.searches),
+    )
+
+
+def _quotas_of(split: str, size: int, config: WorldConfig) -> dict[str, _Quota]:
+    """Of a split: those of the configuration, or, where people set some, those."""
+    demand = config.demand
+    if split == "test" or not demand.quotas:
+        return _quotas(size, config)
+    quotas: dict[str, _Quota] = {}
+    for name, asked, count in zip(names_of(demand), demand.quotas, demand.counts(size), strict=True):
+        share = config.look_alikes if asked.misleads is None else float(asked.misleads)
+        misled = round(count * share)
+        is_free = asked.hops == 1 or asked.shape == "comparison"
+        at_once = count if is_free else max(1, int(count * config.found_at_once)) * bool(config.found_at_once)
+        quotas[name] = _Quota(misled=misled, clean=count - misled, at_once=at_once)
+    return quotas
 
 
 def _quotas(size: int, config: WorldConfig) -> dict[str, _Quota]:

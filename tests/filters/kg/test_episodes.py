@@ -35,6 +35,7 @@ from trailforge.generators.kg_trajectories.selection import (
     select,
     similarity,
 )
+from trailforge.generators.kg_trajectories.work import wrong_sft
 from trailforge.protocols import KG_SEARCH
 from trailforge.rewards import same_answer
 from trailforge.schemas import (
@@ -49,6 +50,7 @@ from trailforge.schemas import (
     Passage,
     Provenance,
     RelationLink,
+    SoughtDocument,
     from_dict,
 )
 
@@ -587,3 +589,28 @@ def test_selection_accounts_for_every_episode_once(rows: list[KgTrajectory], mos
     assert len(chosen.kept) <= most
     assert all(not verdict.keep and verdict.detail for _, verdict in chosen.rejected)
     assert all(row.final_answer in ("Vienna", "Wien") for row in chosen.kept)
+
+
+@pytest.mark.parametrize(
+    ("row", "teaches"),
+    [
+        (episode(answer="Linz"), True),
+        (episode(), False),
+        (episode(FIRST, answer="Linz"), False),
+        (episode(answer="Lang"), True),
+        (episode(FIRST, FIRST, SECOND, answer="Linz"), False),
+    ],
+)
+def test_a_wrong_answer_alone_keeps_no_episode_from_teaching_its_searches(row: KgTrajectory, teaches: bool) -> None:
+    made = wrong_sft(row)
+    assert bool(made) == teaches
+    assert all(each.is_wrong and not each.train[-1] and any(each.train) for each in made)
+
+
+def test_what_answers_yes_has_found_all_its_documents() -> None:
+    told = (episode().gold_hops[0], Hop(question="Is it?", answer="yes"))
+    asked = "Was the director of Metropolis born in Vienna?"
+    row = replace(episode(answer="no"), question=asked, answer="yes", answer_aliases=(), gold_hops=told)
+    both = tuple(SoughtDocument(id=None, title=step.documents[0].title) for step in row.steps)
+    found, lost = both, (*both, SoughtDocument(id=None, title="Elsewhere"))
+    assert [bool(wrong_sft(replace(row, supporting=each))) for each in (found, lost, ())] == [True, False, False]

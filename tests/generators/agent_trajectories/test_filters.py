@@ -30,6 +30,7 @@ from trailforge.generators.agent_trajectories.rows import (
     weigh_known,
     with_shares,
 )
+from trailforge.generators.agent_trajectories.work import wrong_sft
 from trailforge.protocols import SEARCH_R1
 from trailforge.schemas import Document, InvalidInput, Message, SupportingDocument, Verdict
 from trailforge.schemas.agent_episode import AgentCall, AgentTrajectory
@@ -629,3 +630,31 @@ def test_no_pair_prefers_what_the_reward_ranks_lower() -> None:
     assert paired(run_of(), run_of(), unread) == [("Vienna", "Vienna")]
     longer = run_of(answer="in Vienna")
     assert paired(longer, longer, unread) == []
+
+
+@pytest.mark.parametrize(
+    ("run", "teaches"),
+    [
+        (run_of(answer="Linz"), True),
+        (run_of(), False),
+        (run_of(answer="Lang"), True),
+        (run_of([FIRST], answer="Linz"), False),
+        (run_of([FIRST, ("who directed metropolis", "0"), SECOND], answer="Linz"), False),
+        (run_of(answer="Linz", thoughts=["This question was made from a corpus."]), False),
+    ],
+)
+def test_a_wrong_answer_alone_keeps_no_episode_from_teaching_its_searches(run: Any, teaches: bool) -> None:
+    chosen = select([row_of(run)], CONFIG)
+    (row,) = chosen.kept or [row for row, _ in chosen.rejected]
+    made = wrong_sft(row)
+    assert bool(made) == teaches
+    for learnt in made:
+        assert learnt.is_wrong and learnt.right_by is None
+        spoken = zip(learnt.messages, learnt.train, strict=True)
+        turns = [train for message, train in spoken if message.role == "assistant"]
+        assert turns == [*[True] * (len(turns) - 1), False]
+
+
+def test_no_row_in_no_protocol_teaches_searches_alone() -> None:
+    (row,) = [row for row, _ in select([row_of(run_of(answer="Linz"), sft_protocol="")], CONFIG).rejected]
+    assert not wrong_sft(row)

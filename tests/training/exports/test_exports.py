@@ -20,6 +20,7 @@ from tests.support import finished_runs as made
 from tests.support.files import restate
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from tests.training.test_frames import MODELS, tokenizer_of
+from trailforge.generators.sft_rows import without_answer
 from trailforge.schemas import ChatMessage, GroundTruth, InvalidInput, OutputError, RlRow, SftRow, from_dict
 from trailforge.schemas.text import count_conversation
 from trailforge.training.adapters.search_episodes import SearchSettings, read_settings
@@ -158,6 +159,24 @@ def test_the_loss_is_on_the_same_tokens(made_set: TrainingSet, exported: dict[st
     assert any(row.segment_count > 1 and sum(row.train) < len(row.messages) // 2 for row in expected)
     for row, view in zip(expected, rows_of(exported[name], "sft"), strict=True):
         assert mask(view["messages"]) == masked_tokens(chatml(), row.messages, row.train)
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_no_trainer_learns_the_answer_of_a_row_that_is_there_for_its_searches(tmp_path: Path, name: str) -> None:
+    (whole,) = made.mcts_rows(ASKED[0])
+    row = without_answer(whole)
+    assert row.is_wrong and row.train == (*whole.train[:-1], False) and sum(row.train) == sum(whole.train) - 1
+    make_training_set(
+        [made.mcts_run(tmp_path / "run", ASKED[:1], [row])], tmp_path / "set", ViewConfig(validation_share=0.0)
+    )
+    export(tmp_path / "set", name, tmp_path / "out")
+    written = [path for path in (tmp_path / "out" / "sft").iterdir() if path.stem == "train"]
+    if name == "sharegpt":
+        (view,) = map(json.loads, written[0].read_text().splitlines())
+        said = [turn["value"] for turn in view["conversations"]]
+    else:
+        said = [turn["content"] for turn in rows_of(tmp_path / "out", "sft")[0]["messages"]]
+    assert said[-1] == row.messages[-3].content and row.messages[-1].content not in said
 
 
 def test_chat_template_is_ours(exported: dict[str, Path]) -> None:

@@ -16,6 +16,7 @@ from tests.support.world_agent import WorldFolder
 from trailforge.cli import app
 from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
 from trailforge.generators.kg_questions.worlds.names import WorldNames
+from trailforge.pipelines.demand import NOT_DEMANDED, Demand, Quota, traits_of
 from trailforge.retrieval.kg import KgStore, build_kg, open_source
 from trailforge.rewards import exact_match, mentions
 from trailforge.schemas import InvalidInput, OutputError, TrailforgeError
@@ -208,3 +209,40 @@ def test_the_graph_of_a_world_is_what_its_documents_say(apart: WorldFolder, tmp_
         ends = store.label(head), store.label(tail)
         said = any(mentions(texts.get(one, ""), other) for one, other in (ends, ends[::-1]))
         assert said or relation == "instance of", ends
+
+
+def test_a_world_by_quotas_has_what_they_ask_for(kg: Path, tmp_path: Path) -> None:
+    quotas = [
+        {"share": 0.5, "hops": 1, "look_alike": True},
+        {"share": 0.25, "hops": 2, "shape": "chain", "failure": "stopped_early"},
+        {"share": 0.25, "shape": "comparison"},
+    ]
+    (tmp_path / "demand.yaml").write_text(json.dumps({"quotas": quotas}))
+    options = ["--questions", "16", "--test-questions", "8", "--distractors", "60", "--hops", "2"]
+    command = ["world", "--kg", str(kg), "--out", str(tmp_path / "world"), *options]
+    result = CliRunner().invoke(app, [*command, "--demand", str(tmp_path / "demand.yaml")])
+    assert result.exit_code == 0, result.output
+    world = WorldFolder(tmp_path / "world")
+    found = Counter((traits_of(each).hops, traits_of(each).shape) for each in world.questions())
+    assert found == {(1, "chain"): 8, (2, "chain"): 4, (2, "comparison"): 4}
+    misled = Counter(
+        traits_of(each).hops
+        for each in world.questions()
+        if traits_of(each).shape == "chain" and any(search["is_misled"] for search in world.searches[each.id])
+    )
+    assert misled == {1: 8}, "look-alikes for misread ones, none for what stopped early"
+    assert {traits_of(each).hops for each in world.questions("test")} <= {1, 2} and len(world.questions("test")) == 8
+
+
+def test_one_relation_can_be_asked_for(kg: Path, apart: WorldFolder, tmp_path: Path) -> None:
+    counted = Counter(traits_of(each).relation for each in apart.questions())
+    wanted = max(counted, key=lambda each: (counted[each], each))
+    config = WorldConfig(questions=12, hops=(1, 2), distractors=60, names="invented", look_alikes=0.0)
+    quotas = Demand(quotas=(Quota(share=1, relation=wanted), Quota(share=3)))
+    for name, demand in (("plain", NOT_DEMANDED), ("more", quotas)):
+        make_world(kg, tmp_path / name, replace(config, demand=demand))
+    plain, more = (
+        sum(traits_of(each).relation == wanted for each in WorldFolder(tmp_path / name).questions())
+        for name in ("plain", "more")
+    )
+    assert more == 3 > plain

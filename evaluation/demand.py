@@ -1,0 +1,203 @@
+"""What an agent fails at, as quotas for those that make or take questions (`pipelines.demand`): no second run.
+
+Attempts are put together by what their questions are like, and by how they failed and over which back end where that is
+asked for. Cells in which more attempts fail than in all are weak; their quotas are in proportion to how often they do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trailforge.evaluation.failures import is_right
+from trailforge.evaluation.folder import read_episodes, read_evaluation
+from trailforge.pipelines.demand import Demand, Quota, Traits, traits_of
+from trailforge.schemas import InvalidInput, Question
+from trailforge.schemas.agent_episode import AgentEpisode
+
+_MOST_HOPS, _ROUNDED = 4, 4
+Bounds = tuple[float | None, float | None]
+"""Least and most pass rate; None: no end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptGroup:
+    """Attempts on questions that are alike."""
+
+    hops: int | None = None
+    shape: str = ""
+    relation: str = ""
+    failure: str = ""
+    backend: str = ""
+    asked: int
+    failed: int
+    """Of these attempts; where the cell is of one failure, by that."""
+
+    @property
+    def fail_rate(self) -> float:
+        """As if two more attempts had been made, of which one failed: few attempts say little."""
+        return (self.failed + 1) / (self.asked + 2)
+
+    @property
+    def pass_rate(self) -> float:
+        """The share of the attempts that did not fail."""
+        return round(1 - self.failed / self.asked, _ROUNDED)
+
+    def quota(self, share: float) -> Quota:
+        """That asks for more of it."""
+        return Quota(
+            share=_round(share),
+            hops=self.hops,
+            shape=self.shape,
+            relation=self.relation,
+            failure=self.failure,
+            backend=self.backend,
+            asked=self.asked,
+            pass_rate=self.pass_rate,
+        )
+
+
+def read_attempts(folder: Path, named: str = "") -> tuple[str, list[AgentEpisode]]:
+    """What the episodes are called, with a hash, and those of an evaluation that an error did not end.
+
+    `named`: AGENT/BACKEND/MODEL, or a beginning of it. Raises `InvalidInput` as `read_evaluation`, and where nothing is
+    called so.
+    """
+    read_evaluation(folder)
+    found, names = [], set[str]()
+    for episode in read_episodes(folder):
+        name = f"{episode.agent}/{episode.backend}/{episode.model}"
+        if episode.stop != "failed" and (named in ("", name) or name.startswith(f"{named}/")):
+            found.append(episode)
+            names.add(name)
+    if not found:
+        raise InvalidInput(
+            f"holds no episode of {named or 'any agent'} that came to an end", file=folder, field="--cell"
+        )
+    content = "\n".join(sorted(f"{each.uid} {is_right(each.scores)}" for each in found))
+    return f"{', '.join(sorted(names))} {hashlib.sha256(content.encode()).hexdigest()[:12]}", found
+
+
+def find_cells(
+    episodes: Sequence[AgentEpisode], questions: Sequence[Question], by: Sequence[str]
+) -> tuple[list[AttemptGroup], int]:
+    """The attempts by what is asked of `KEYS`, and how many are of questions that are not there."""
+    asked = {(each.question, each.answer): traits_of(each) for each in questions}
+    groups: dict[tuple[object, ...], list[AgentEpisode]] = defaultdict(list)
+    unknown = 0
+    for episode in episodes:
+        traits = asked.get((episode.question, episode.golds[0]))
+        if traits is None:
+            unknown += 1
+        else:
+            groups[_key_of(traits, episode, by)].append(episode)
+    outer = [name for name in ("hops", "shape", "relation", "backend") if name in by]
+    cells: list[AttemptGroup] = []
+    for key, attempts in groups.items():
+        keys: Mapping[str, object] = dict(zip(outer, key, strict=True))
+        failed = [each for each in attempts if not is_right(each.scores)]
+        tags = sorted({_tag_of(each) for each in failed}) if "failure" in by else [""]
+        for tag in tags:
+            number = sum(not tag or _tag_of(each) == tag for each in failed)
+            cells.append(AttemptGroup(**keys, failure=tag, asked=len(attempts), failed=number))  # type: ignore[arg-type]
+    return cells, unknown
+
+
+def _key_of(traits: Traits, episode: AgentEpisode, by: Sequence[str]) -> tuple[object, ...]:
+    told = {"hops": traits.hops, "shape": traits.shape, "relation": traits.relation, "backend": episode.backend}
+    return tuple(value for name, value in told.items() if name in by)
+
+
+def _tag_of(episode: AgentEpisode) -> str:
+    """The first of its failures."""
+    return next(iter(episode.failures), "")
+
+
+def share_failed(episodes: Sequence[AgentEpisode]) -> float:
+    """Of all attempts those that are not right."""
+    return sum(not is_right(each.scores) for each in episodes) / len(episodes)
+
+
+def demand_weak(cells: Sequence[AttemptGroup], mean: float, *, least: int, most: int, keep: float) -> tuple[Quota, ...]:
+    """Quotas of at most so many weak cells, in which a larger share fails than the mean, the weakest first, and one of
+    any questions for what is kept as it is.
+
+    `least`: attempts without which a cell says nothing. Empty: no cell is weak.
+    """
+    weak = [each for each in cells if each.asked >= least and each.fail_rate > mean]
+    weak.sort(key=lambda each: (-each.fail_rate, str(each)))
+    return _share([(each, each.fail_rate) for each in weak[:most]], keep)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandSplit:
+    """The questions of an evaluation by a band of pass rates."""
+
+    inside: tuple[Question, ...]
+    easy: tuple[Question, ...]
+    hard: tuple[Question, ...]
+
+
+def split_by_band(episodes: Sequence[AgentEpisode], questions: Sequence[Question], band: Bounds) -> BandSplit:
+    """The questions with attempts, by whether as many of them are right as is asked for."""
+    attempts: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for episode in episodes:
+        attempts[episode.question, episode.golds[0]].append(is_right(episode.scores))
+    low, high = band
+    parts: dict[str, list[Question]] = {"inside": [], "easy": [], "hard": []}
+    for question in questions:
+        if drawn := attempts.get((question.question, question.answer)):
+            rate = sum(drawn) / len(drawn)
+            is_easy, is_hard = high is not None and rate > high, low is not None and rate < low
+            parts["easy" if is_easy else "hard" if is_hard else "inside"].append(question)
+    return BandSplit(**{name: tuple(held) for name, held in parts.items()})
+
+
+def demand_band(split: BandSplit, keep: float) -> tuple[Quota, ...]:
+    """Quotas by which more questions come to lie in the band.
+
+    What is in it is asked for again. What is too easy is given back, half of it for a look-alike, half for one fact
+    more; what is too hard, half of it for none, half for one fact fewer.
+    """
+    weights: dict[tuple[int | None, str, bool | None], float] = defaultdict(float)
+    for question in split.inside:
+        traits = traits_of(question)
+        weights[traits.hops, traits.shape, None] += 1.0
+    for given_back, more in ((split.easy, 1), (split.hard, -1)):
+        for question in given_back:
+            traits = traits_of(question)
+            hops = None if traits.hops is None else max(1, min(_MOST_HOPS, traits.hops + more))
+            weights[hops, traits.shape, None] += 0.5
+            weights[traits.hops, traits.shape, more > 0] += 0.5
+    whole = sum(weights.values())
+    quotas = [
+        Quota(share=_round((1 - keep) * weight / whole), hops=hops, shape=shape, look_alike=alike)
+        for (hops, shape, alike), weight in weights.items()
+    ]
+    return (*quotas, *_rest(quotas, keep))
+
+
+def _share(weighed: Sequence[tuple[AttemptGroup, float]], keep: float) -> tuple[Quota, ...]:
+    whole = sum(weight for _, weight in weighed)
+    quotas = [cell.quota((1 - keep) * weight / whole) for cell, weight in weighed]
+    return (*quotas, *_rest(quotas, keep))
+
+
+def _rest(quotas: Sequence[Quota], keep: float) -> list[Quota]:
+    return [Quota(share=keep)] if keep and quotas else []
+
+
+def _round(share: float) -> float:
+    return max(10**-_ROUNDED, round(share, _ROUNDED))
+
+
+def build_demand(measured: str, quotas: tuple[Quota, ...]) -> Demand:
+    """The quotas with what they rest on. Raises `InvalidInput` where there are none."""
+    if not quotas:
+        raise InvalidInput(
+            "no cell is weaker than all together; ask for other keys (--by), or fewer attempts (--least)"
+        )
+    return Demand(quotas=quotas, measured=measured)
