@@ -12,7 +12,7 @@ from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.corpus import Chunking, read_corpus
 from trailforge.retrieval.indexes.store import OpenIndex
 from trailforge.retrieval.page_tools import PageHit, PagePart, PageTools
-from trailforge.retrieval.pages.corpus import Pages, WholePages, hits_of
+from trailforge.retrieval.pages.corpus import JoinedPages, Pages, WholePages, hits_of
 from trailforge.retrieval.pages.cutting import PASSAGE_TOKENS, Paging, cut_pages
 from trailforge.retrieval.pages.text import FoundWords
 from trailforge.retrieval.retrievers import WEB, RetrieverConfig
@@ -45,7 +45,7 @@ class CorpusPageTools:
 
     async def open(self, page: str, part: int) -> PagePart:
         """See `PageTools`."""
-        return await asyncio.to_thread(lambda: self.pages.find(page).part(part))
+        return await asyncio.to_thread(lambda: self.pages.find(page).part(part or None))
 
     async def find(self, page: str, text: str) -> tuple[PageHit, ...]:
         """See `PageTools`."""
@@ -64,7 +64,7 @@ class ServedPageTools:
 
     async def open(self, page: str, part: int) -> PagePart:
         """See `PageTools`."""
-        return await self.client.open_page(page, part)
+        return await self.client.open_page(page, part or None)
 
     async def find(self, page: str, text: str) -> tuple[PageHit, ...]:
         """See `PageTools`."""
@@ -106,16 +106,24 @@ def open_pages(
     return PageCorpus(tools=CorpusPageTools(opened.corpus, WholePages(corpus, paging)), retrieval=opened)
 
 
+def pages_of(found: Retriever, documents: Sequence[Document] = ()) -> PageTools | None:
+    """The pages of what is searched: of an index, of a server, or of these documents; None where there are none."""
+    match found:
+        case SearchClient():
+            return ServedPageTools(found)
+        case OpenIndex():
+            return CorpusPageTools(found, found.pages)
+        case _:
+            return CorpusPageTools(found, JoinedPages(documents)) if documents else None
+
+
 def count_all(texts: Sequence[str]) -> list[int]:
     """Tokens of each text where no encoder has a tokenizer for them."""
     return [count_tokens(text) for text in texts]
 
 
 def _tools_of(opened: Retrieval) -> PageTools:
-    match opened.corpus:
-        case SearchClient():
-            return ServedPageTools(opened.corpus)
-        case OpenIndex():
-            return CorpusPageTools(opened.corpus, opened.corpus.pages)
-        case _:
-            raise InvalidInput("which pages are read? give an index, a file of documents or a server's URL")
+    tools = None if opened.corpus is None else pages_of(opened.corpus)
+    if tools is None:
+        raise InvalidInput("which pages are read? give an index, a file of documents or a server's URL")
+    return tools
