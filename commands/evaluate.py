@@ -73,7 +73,9 @@ _Questions = Annotated[
 _Out = Annotated[Path, typer.Option(help="Folder of the evaluation.")]
 _Agents = Annotated[
     list[str],
-    typer.Option("--agent", help="single_shot, search_o1, graph_search, or a protocol. Repeatable.", metavar="NAME"),
+    typer.Option(
+        "--agent", help="single_shot, search_o1, graph_search, browse, or a protocol. Repeatable.", metavar="NAME"
+    ),
 ]
 _Backends = Annotated[
     list[str],
@@ -120,7 +122,9 @@ _BuildModel = Annotated[
         metavar="URL#MODEL",
     ),
 ]
-_Preset = Annotated[str, typer.Option(help="ragsearch, demo (embedded model), or a YAML file.")]
+_Preset = Annotated[
+    str, typer.Option(help="ragsearch, browse (a research agent), demo (embedded model), or a YAML file.")
+]
 _Prompt = Annotated[
     Literal["ours", "published"], typer.Option(help="Prompts of agents: ours, or those of their papers.")
 ]

@@ -22,10 +22,11 @@ TRAINING_SET_EPILOG = """Examples:\n
     trailforge training-set out/musique --out sets/clean --benchmark hotpot_dev.jsonl --long-rows segments"""
 EXPORT_EPILOG = """Examples:\n
     trailforge export sets/demo --to trl --out exports/trl\n
-    trailforge export sets/all --to verl --out exports/verl          its README.md has the command that trains on it"""
+    trailforge export sets/all --to verl --out exports/verl          its README.md has the command that trains on it\n
+    trailforge export evaluations/browse --to openai --out exports/browse     right episodes of --agent browse"""
 
 
-Trainer = Literal["trl", "verl", "openrlhf", "slime", "sharegpt"]
+Trainer = Literal["trl", "verl", "openrlhf", "slime", "sharegpt", "openai"]
 _Out = Annotated[Path, typer.Option(help="Folder to make; must not exist or be empty.")]
 
 
@@ -170,8 +171,11 @@ def training_set(
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(help="Training set (from `training-set`).", metavar="DIR")],
-    to: Annotated[Trainer, typer.Option(help="Trainer whose format to write.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(help="Training set (from `training-set`), or evaluation of research agents.", metavar="DIR"),
+    ],
+    to: Annotated[Trainer, typer.Option(help="Trainer whose format to write; openai: of evaluations alone.")],
     out: _Out,
     base_model: Annotated[
         str | None, typer.Option(help="Model to train, by name or folder: its marks around turns. Default: ChatML.")

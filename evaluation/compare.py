@@ -16,7 +16,7 @@ import numpy as np
 
 from trailforge.evaluation.failures import is_right
 from trailforge.evaluation.folder import read_episodes, read_evaluation
-from trailforge.evaluation.metrics import MEASURES, Measure, by_question
+from trailforge.evaluation.metrics import MEASURES, OF_PAGES, Measure, by_question
 from trailforge.schemas import InvalidInput
 from trailforge.schemas.agent_episode import AgentEpisode
 
@@ -91,6 +91,8 @@ def compare(
     for name in names:
         if left[name][0].question != right[name][0].question:
             raise InvalidInput(f"{name} is another question in each run; compare runs over the same questions")
+    if not any(each.browse for each in (*first, *second)):
+        measures = {label: measure for label, measure in measures.items() if label not in OF_PAGES}
     differences: dict[str, Difference] = {}
     for label, measure in measures.items():
         pairs = [(mean_of(left[name], measure), mean_of(right[name], measure)) for name in names]

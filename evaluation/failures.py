@@ -81,6 +81,8 @@ def read_texts(transcript: AgentRun | AgentEpisode, question: str) -> list[str]:
     that was found; where passages have no titles, all that it was sent. Instructions show none.
     """
     titles = {title for search in transcript.searches for title in search.titles}
+    if transcript.browse is not None:
+        titles |= {title for call in transcript.browse.calls for title in call.titles}
     sent = [message.content for message in transcript.messages if message.role in ("user", "tool")]
     sent += [call.prompt for call in transcript.calls]
     texts = [text.replace(question, " ") for text in sent]

@@ -199,6 +199,11 @@ def _refuse(folder: Path, name: str, before: object, now: object) -> None:
     )
 
 
+def is_evaluation(folder: Path) -> bool:
+    """Whether a folder is one of an evaluation, and not of a run."""
+    return (folder / MANIFEST).is_file()
+
+
 def read_evaluation(folder: Path) -> Evaluation:
     """The grid of a folder. Raises `InvalidInput` when it holds none, or a damaged one."""
     evaluation = _read_stored(folder)

@@ -23,9 +23,9 @@ from trailforge.evaluation.agents.published import published_grammar
 from trailforge.evaluation.corpora import Corpora, QuestionSet, hash_place
 from trailforge.evaluation.folder import EPISODES, AgentChoice, BackendChoice, Evaluation, is_refused
 from trailforge.evaluation.metrics import EpisodeSetting, hash_episode, make_episode
-from trailforge.evaluation.prices import prices_of, usage_of_others
+from trailforge.evaluation.prices import costs_of, prices_of
 from trailforge.evaluation.reading_budget import CountTokens
-from trailforge.inference import Client, Meter, ModelClient, Prices, metering
+from trailforge.inference import Client, Meter, ModelClient, metering
 from trailforge.inference.asker import Asker, Style
 from trailforge.inference.judge import Judge, JudgeConfig, Judged
 from trailforge.inference.threads import all_or_error
@@ -52,7 +52,7 @@ from trailforge.schemas import (
     located,
     to_dict,
 )
-from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode
+from trailforge.schemas.agent_episode import AgentEpisode
 from trailforge.schemas.text import visible
 
 _ENDS_ALL = (BudgetExceeded, OutputError, OutOfCredit, ServerUnavailable, Stalled)
@@ -125,7 +125,8 @@ def choose_agent(name: str, numbers: Mapping[str, Any], prompt: Literal["ours", 
     except InvalidInput as error:
         known = ", ".join(each.name for each in fields(agent.config))
         raise InvalidInput(f"{error.problem}; {name} has {known}", field=f"agents.{name}.{error.field}") from error
-    return AgentChoice(name=name, config=config, hash=_hash({"agent": name, **config}))
+    words = {"words": agent.words} if agent.words else {}
+    return AgentChoice(name=name, config=config, hash=_hash({"agent": name, **config, **words}))
 
 
 def choose_agents(
@@ -373,16 +374,8 @@ async def run_cell_episode(
     except Exception as failure:
         name = "" if isinstance(failure, TrailforgeError) else f"{type(failure).__name__}: "
         error = f"{name}{visible(str(failure))}"
-    usage = meter.usage(Prices())
-    costs = AgentCosts(
-        calls=usage.calls,
-        prompt_tokens=usage.prompt_tokens,
-        completion_tokens=usage.completion_tokens,
-        others=usage_of_others(meter, model.name),
-        context_tokens=run.context_tokens,
-        cached_tokens=usage.cached_tokens or None,
-        seconds=None if meter.is_from_ledger else round(time.perf_counter() - began, 6),
-    )
+    seconds = None if meter.is_from_ledger else round(time.perf_counter() - began, 6)
+    costs = costs_of(meter, model.name, context_tokens=run.context_tokens, seconds=seconds)
     judge = await _judge(question, run, model.judge)
     return make_episode(question, run, cell.setting, costs=costs, judge=judge, error=error)
 

@@ -253,6 +253,8 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
 )
 """By name. From `tool_calls` on of agents that open pages alone; the last two are shares of the pages that the answer
 rests on. `answer_words` is that of answers that were given: contain-EM pays for long ones. `turns`: of the agent."""
+OF_PAGES = ("tool_calls", "repeated_calls", "pages_opened", "pages_unused", "gold_opened", "gold_cited")
+"""Those that say nothing of agents that open no pages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

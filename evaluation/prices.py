@@ -73,6 +73,20 @@ def usage_of_others(meter: Meter, own: str) -> tuple[ModelUsage, ...]:
     )
 
 
+def costs_of(meter: Meter, model: str, *, context_tokens: int, seconds: float | None) -> AgentCosts:
+    """What an episode took. `model`: the agent's own. `seconds`: None where they are not known."""
+    usage = meter.usage(Prices())
+    return AgentCosts(
+        calls=usage.calls,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        others=usage_of_others(meter, model),
+        cached_tokens=usage.cached_tokens or None,
+        context_tokens=context_tokens,
+        seconds=seconds,
+    )
+
+
 def mean_cost(known: Sequence[ModelPrice], episodes: Sequence[AgentEpisode]) -> float | None:
     """Of an episode; None where a model that was asked has no price."""
     prices = {each.model: each for each in known}

@@ -14,6 +14,7 @@ from trailforge.evaluation.folder import (
     MANIFEST,
     STEP_FILES,
     Evaluation,
+    is_evaluation,
     read_episodes,
     read_evaluation,
     read_trained,
@@ -96,11 +97,6 @@ class OpenEvaluation(OpenEpisodes):
         for number, each in enumerate(self.episodes):
             found[RunOfAgent(self.folder, each.agent, each.backend, each.index, each.model)].append(number)
         return found
-
-
-def is_evaluation(folder: Path) -> bool:
-    """Whether a folder is one of an evaluation, and not of a run."""
-    return (folder / MANIFEST).is_file()
 
 
 def is_training(folder: Path) -> bool:

@@ -27,6 +27,7 @@ from trailforge.retrieval.base import FailureCount, PatientRetriever, SearchPati
 from trailforge.retrieval.embeddings import encoder_model
 from trailforge.retrieval.kg import KgResult, KgStore, KgTool, KgToolConfig
 from trailforge.retrieval.page_tools import PageTools
+from trailforge.retrieval.pages.tools import pages_of
 from trailforge.retrieval.retrievers import WEB
 from trailforge.retrieval.sentences import first_sentences
 from trailforge.retrieval.service.client import SearchClient, connect, is_address
@@ -261,7 +262,9 @@ def _with_documents(
         corpus = [each.document if isinstance(each, SourceDocument) else each for each in corpus]
     opened = open_retrieval(search, corpus, asker)
     searched = _describe(opened.config) | ({"retrieval": opened.name} if search.server else {})
-    return replace(environment, documents=opened.corpus, retriever=opened.name, searched=searched)
+    held = () if corpus is None or isinstance(corpus, Path) else [each for each in corpus if isinstance(each, Document)]
+    pages = None if opened.corpus is None else pages_of(opened.corpus, held)
+    return replace(environment, documents=opened.corpus, pages=pages, retriever=opened.name, searched=searched)
 
 
 def _describe(config: RetrieverConfig) -> dict[str, object]:

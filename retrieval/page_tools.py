@@ -54,7 +54,10 @@ class PageTools(Protocol):
         ...
 
     async def open(self, page: str, part: int) -> PagePart:
-        """One part of a page, from 1. Raises `NoSuchPage` where there is no such page or part."""
+        """One part of a page, from 1; 0 opens the first, or the one with the passage whose id is given.
+
+        Raises `NoSuchPage` where there is no such page or part.
+        """
         ...
 
     async def find(self, page: str, text: str) -> tuple[PageHit, ...]:

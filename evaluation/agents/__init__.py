@@ -76,6 +76,8 @@ class Agent:
     """`any`: documents, and a knowledge graph where there is one."""
     protocol: str = ""
     """Of `protocols`, that its conversation follows; empty: none."""
+    words: str = ""
+    """Its rules, where they stand in no prompt file and no grammar: with other words it is another agent."""
 
     def check_graph(self, has_graph: bool) -> None:
         """Raises `InvalidInput` where a knowledge graph is missing, or given in vain."""

@@ -11,6 +11,7 @@ from trailforge.evaluation.agents import Agent, AgentRun, AgentTools
 from trailforge.evaluation.agents.free_form import sampling_of
 from trailforge.protocols.browse import (
     BROWSE,
+    WORDS,
     BrowseConfig,
     BrowseRun,
     read_native,
@@ -132,4 +133,4 @@ def _search(call: BrowseCall, done: BrowseRun) -> AgentSearch:
     )
 
 
-AGENT = Agent(name=BROWSE, config=BrowseAgentConfig, run=run, protocol=BROWSE)
+AGENT = Agent(name=BROWSE, config=BrowseAgentConfig, run=run, protocol=BROWSE, words=WORDS)

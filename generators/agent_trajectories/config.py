@@ -94,6 +94,9 @@ class AgentGeneratorConfig:
             raise InvalidInput("must be 0 or more", field="memory.draws")
         if self.draws > 1 and self.temperature <= 0:
             raise InvalidInput(f"{self.draws} draws at {self.temperature:g} are one draw", field="temperature")
+        if self.declared.protocol not in ("", *PROTOCOLS):
+            mend = f"draw its episodes with `trailforge evaluate --agent {self.agent}`, and `trailforge export` them"
+            raise InvalidInput(f"does not take an agent with several tools yet; {mend}", field="agent")
         if self._is_published:
             published_grammar(self.agent)
 

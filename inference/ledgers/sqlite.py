@@ -353,7 +353,7 @@ def _output_error(path: Path, error: BaseException) -> OutputError:
     text = str(error)
     if "full" in text or "disk I/O" in text or getattr(error, "errno", None) == 28:
         mend = "the disk is full: free some space and run the same command again"
-    elif isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.OperationalError):
+    elif isinstance(error, sqlite3.Error) and ("decode" in text or not isinstance(error, sqlite3.OperationalError)):
         mend = f"put a copy of it in its place, or move {path.parent} away: its calls are then paid again"
         return OutputError(f"the ledger {path} is damaged ({text}): {mend}")
     elif "locked" in text:

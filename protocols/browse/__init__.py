@@ -7,10 +7,11 @@ from trailforge.protocols.browse.loop import BrowseConfig, BrowseRun, run_browse
 from trailforge.protocols.browse.native import read_native, write_native
 from trailforge.protocols.browse.results import result_text
 from trailforge.protocols.browse.tags import read_tags, write_tags
-from trailforge.protocols.browse.writings import WRITINGS, writing_of
+from trailforge.protocols.browse.writings import WORDS, WRITINGS, writing_of
 
 __all__ = [
     "BROWSE",
+    "WORDS",
     "WRITINGS",
     "BrowseConfig",
     "BrowseRun",

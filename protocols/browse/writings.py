@@ -115,6 +115,12 @@ WRITINGS: dict[str, TurnWriting] = {
 """By name."""
 
 
+WORDS = "\n".join(
+    [SUMMARY_REQUEST, LEFT_OUT, *(f"{each.opening('', 0)[0].content} {each.tools}" for each in WRITINGS.values())]
+)
+"""All that agents are told, whatever the question."""
+
+
 def writing_of(name: str) -> TurnWriting:
     """A writing by its name. Raises `InvalidInput` with the list when there is none."""
     if name not in WRITINGS:

@@ -12,7 +12,7 @@ from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.corpus import Chunking, read_corpus
 from trailforge.retrieval.indexes.store import OpenIndex
 from trailforge.retrieval.page_tools import PageHit, PagePart, PageTools
-from trailforge.retrieval.pages.corpus import Pages, WholePages, hits_of
+from trailforge.retrieval.pages.corpus import JoinedPages, Pages, WholePages, hits_of
 from trailforge.retrieval.pages.cutting import PASSAGE_TOKENS, Paging, count_all, cut_pages
 from trailforge.retrieval.pages.text import FoundWords
 from trailforge.retrieval.retrievers import WEB, RetrieverConfig
@@ -44,7 +44,7 @@ class CorpusPageTools:
 
     async def open(self, page: str, part: int) -> PagePart:
         """See `PageTools`."""
-        return await asyncio.to_thread(lambda: self.pages.find(page).part(part))
+        return await asyncio.to_thread(lambda: self.pages.find(page).part(part or None))
 
     async def find(self, page: str, text: str) -> tuple[PageHit, ...]:
         """See `PageTools`."""
@@ -63,7 +63,7 @@ class ServedPageTools:
 
     async def open(self, page: str, part: int) -> PagePart:
         """See `PageTools`."""
-        return await self.client.open_page(page, part)
+        return await self.client.open_page(page, part or None)
 
     async def find(self, page: str, text: str) -> tuple[PageHit, ...]:
         """See `PageTools`."""
@@ -105,11 +105,19 @@ def open_pages(
     return PageCorpus(tools=CorpusPageTools(opened.corpus, WholePages(corpus, paging)), retrieval=opened)
 
 
-def _tools_of(opened: Retrieval) -> PageTools:
-    match opened.corpus:
+def pages_of(found: Retriever, documents: Sequence[Document] = ()) -> PageTools | None:
+    """The pages of what is searched: of an index, of a server, or of these documents; None where there are none."""
+    match found:
         case SearchClient():
-            return ServedPageTools(opened.corpus)
+            return ServedPageTools(found)
         case OpenIndex():
-            return CorpusPageTools(opened.corpus, opened.corpus.pages)
+            return CorpusPageTools(found, found.pages)
         case _:
-            raise InvalidInput("which pages are read? give an index, a file of documents or a server's URL")
+            return CorpusPageTools(found, JoinedPages(documents)) if documents else None
+
+
+def _tools_of(opened: Retrieval) -> PageTools:
+    tools = None if opened.corpus is None else pages_of(opened.corpus)
+    if tools is None:
+        raise InvalidInput("which pages are read? give an index, a file of documents or a server's URL")
+    return tools

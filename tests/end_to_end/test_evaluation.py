@@ -23,13 +23,15 @@ from trailforge.evaluation.folder import read_episodes, read_evaluation
 from trailforge.evaluation.metrics import summarize
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.protocols import PROTOCOLS
+from trailforge.protocols.browse import BROWSE
 from trailforge.retrieval.backends import BACKENDS
 from trailforge.schemas.agent_episode import AgentEpisode
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 QUESTIONS, SHARD = 4, 2
-ALL_AGENTS = (*AGENTS, *PROTOCOLS)
+ALL_AGENTS = (*(name for name in AGENTS if name != BROWSE), *PROTOCOLS)
+"""All but the research agent, which `tests/commands/test_browse.py` lets go over pages."""
 KILLED_AT = 3 * len(ALL_AGENTS) * QUESTIONS // SHARD // 2
 """Shards: half of those of the second back end."""
 _PRESET = f"""

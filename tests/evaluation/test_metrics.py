@@ -20,6 +20,7 @@ from tests.support.agent_episodes import COSTS, episode, row, run_of, setting
 from tests.support.rows import QUESTION
 from trailforge.evaluation.metrics import (
     MEASURES,
+    OF_PAGES,
     average_ranks,
     by_question,
     estimate_pass_at_k,
@@ -225,7 +226,7 @@ def test_means_leave_out_what_says_nothing() -> None:
             **{"context_tokens": 30, "prompt_tokens": 100, "completion_tokens": 20, "search_seconds": 0.25},
         }
     )
-    assert found.keys() == MEASURES.keys()
+    assert found.keys() == MEASURES.keys() - set(OF_PAGES)
     assert all(spread is None or spread.variance is None for spread in summary.measures.values())
     assert summarize([replace(first, scores=replace(first.scores, judge=None))]).measures["judge"] is None
 

@@ -91,13 +91,30 @@ def next_turn(prompt: str) -> BrowseTurn | str:
     return BrowseTurn(thought=f"On to {found[1]}.", calls=(SearchAction(query=found[1]),))
 
 
+def opening_turn(prompt: str) -> BrowseTurn | str:
+    """What an agent does next that searches once and then opens page after page by id, whatever the search has found:
+    over a real index, where a passage may say already where the road goes on."""
+    if (end := _END.search(prompt)) is not None:
+        page = re.findall(r"\[(p\d+)\]", prompt)[-1]
+        return BrowseTurn(thought=f"It ends there [{page}, part 1].", answer=AnswerAction(text=end[1]))
+    if "[p0" not in prompt:
+        return BrowseTurn(thought="I begin.", calls=(SearchAction(query="Stop 1"),))
+    stops = [int(stop) for _, stop in re.findall(r"(goes on to) Stop (\d+)", prompt)]
+    page = f"p{stops[-1] if stops else 1:03d}"
+    return BrowseTurn(thought=f"On to {page}.", calls=(OpenAction(page=page),))
+
+
 class Model:
     """The agent as `tests.support.model_server` asks its models."""
 
+    def __init__(self, kind: int = 1) -> None:
+        """`kind`: 1 searches for every page, 2 opens them by id."""
+        self._next = next_turn if kind == 1 else opening_turn
+
     def __call__(self, prompt: str, seed: int) -> BrowseTurn | str:
-        """See `next_turn`."""
+        """The next turn."""
         del seed
-        return next_turn(prompt)
+        return self._next(prompt)
 
 
 def message_of(turn: BrowseTurn, body: dict[str, Any]) -> dict[str, Any]:

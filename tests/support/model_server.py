@@ -309,7 +309,7 @@ def _model_of(options: argparse.Namespace) -> Callable[[str, int], Any]:
     if options.browse:
         from tests.support import browse_agent
 
-        return browse_agent.Model()
+        return browse_agent.Model(options.browse)
     if options.evaluations:
         from tests.support import agent_model
 
@@ -331,7 +331,7 @@ async def main() -> None:
     parser.add_argument("--agents", type=int, default=0, help="1: an agent of any protocol that searches documents")
     parser.add_argument("--nightly", type=int, default=0, help="1: the model of a night, for all three data sets")
     parser.add_argument("--evaluations", type=int, default=0, help="1: the model of all agents of evaluations")
-    parser.add_argument("--browse", type=int, default=0, help="1: a research agent, in both writings")
+    parser.add_argument("--browse", type=int, default=0, help="1 or 2: a research agent, in both writings")
     parser.add_argument("--judge", type=int, default=0, help="1: a judge of answers")
     parser.add_argument("--rate", type=float, help="calls a second that are permitted; 429 beyond")
     parser.add_argument("--burst", type=int, default=20, help="calls at once that are permitted")

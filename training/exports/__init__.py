@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from trailforge.evaluation.folder import is_evaluation
 from trailforge.pipelines.engine.files import new_folder
 from trailforge.protocols import PROTOCOLS, REACT
 from trailforge.schemas import InvalidInput
 from trailforge.training.config import TrainPreset, load_train_preset
 from trailforge.training.exports import messages, slime, trl, verl
 from trailforge.training.exports.common import Export, Progress
+from trailforge.training.exports.episodes import export_episodes
 from trailforge.training.frames import CHATML, Frame, frame_of
 from trailforge.training.sets.files import SPLITS, TrainingSet, open_set
 from trailforge.training.sets.runs import table_of
@@ -35,12 +37,14 @@ def export(
     folder: Path, to: str, out: Path, *, base_model: str | None = None, progress: Progress | None = None
 ) -> Mapping[str, int]:
     """Write a training set in a trainer's format; returns rows by file. `base_model`: by name or folder, whose marks
-    stand around the turns then, as `train sft` would use them.
+    stand around the turns then, as `train sft` would use them. Of an evaluation the episodes of research agents.
 
     Raises `InvalidInput` for a folder that is no training set, a trainer that is not known or cannot train in the
     model's marks, a set whose loss leaves out parts of turns, and one that holds nothing the trainer takes;
     `OutputError` when `out` is taken. Then nothing is left behind.
     """
+    if is_evaluation(folder):
+        return export_episodes(folder, to, out)
     if to not in TRAINERS:
         raise InvalidInput(f"no trainer {to!r}; there are {', '.join(TRAINERS)}")
     training_set = open_set(folder)

@@ -12,10 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from trailforge.inference.endpoint import chat_message
 from trailforge.protocols import KG_SEARCH, PROTOCOLS
 from trailforge.retrieval.backends import BACKENDS
 from trailforge.rewards import reward_preset
-from trailforge.schemas import ChatMessage, PreferenceRow, RlRow, SftRow, to_dict
+from trailforge.schemas import ChatMessage, NativeMessage, PreferenceRow, RlRow, SftRow, to_dict
 from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainPreset
 from trailforge.training.frames import CHATML, Frame
 from trailforge.training.masks import END, START, TRAINING_TEMPLATE
@@ -144,6 +145,20 @@ def marked_row(row: SftRow, mark: str, kind: type) -> Row:
     """A conversation for trainers that read in each message, under `mark`, whether the loss is taken on it."""
     turns = [{"role": _role(message), "content": message.content, mark: kind(train)} for message, train in learnt(row)]
     return _conversation(row, turns)
+
+
+def sent_turns(row: SftRow) -> list[Row]:
+    """The messages of a conversation as a server was sent them, with native tool calls where it has some."""
+    turns = row.messages if row.native is None else row.native.messages
+    return [
+        chat_message(each if isinstance(each, NativeMessage) else NativeMessage(role=each.role, content=each.content))
+        for each in turns
+    ]
+
+
+def offered_tools(row: SftRow) -> Row:
+    """The column of the tools that its model was offered; none where it was offered none."""
+    return {"tools": json.loads(row.native.tools)} if row.native is not None else {}
 
 
 def pair_row(row: PreferenceRow, split: str, number: int) -> Row | None:

@@ -19,12 +19,14 @@ from trailforge.training.exports.common import (
     fence,
     has,
     learnt,
+    offered_tools,
     one_command,
     pair_row,
     prompt,
     readme,
     schema,
     search_settings,
+    sent_turns,
     sft_row,
     template_note,
     truth_json,
@@ -90,6 +92,15 @@ def _openrlhf_command(export: Export) -> str:
         *(["--model.gradient_checkpointing_enable"] if numbers.gradient_checkpointing else []),
         "--ckpt.output_dir sft-model",
     )
+
+
+def openai_row(row: SftRow) -> Row:
+    """A conversation in OpenAI's form: `weight` 0 stands at turns of the agent without loss, `tools` beside it."""
+    messages = [
+        each | ({"weight": int(train)} if each["role"] == "assistant" else {})
+        for each, train in zip(sent_turns(row), row.train, strict=True)
+    ]
+    return {"messages": messages} | offered_tools(row)
 
 
 def write_sharegpt(export: Export) -> str:

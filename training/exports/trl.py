@@ -23,10 +23,12 @@ from trailforge.training.exports.common import (
     fence,
     has,
     marked_row,
+    offered_tools,
     pair_row,
     prompt,
     readme,
     schema,
+    sent_turns,
     template_note,
     truth_json,
 )
@@ -94,6 +96,12 @@ where it is not known."""
 
 def _sft(row: SftRow, split: str, number: int) -> Row:
     return marked_row(row, "train", bool) | {"protocol": row.protocol}
+
+
+def windowed_row(row: SftRow) -> Row:
+    """A window of a long episode: `completion` begins with the first turn that is trained, `tools` beside it."""
+    first, messages = row.train.index(True), sent_turns(row)
+    return {"prompt": messages[:first], "completion": messages[first:]} | offered_tools(row)
 
 
 def _rl(row: RlRow, split: str, number: int) -> Row:

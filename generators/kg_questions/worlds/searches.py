@@ -15,6 +15,7 @@ from typing import Any
 
 from trailforge.generators.kg_questions.worlds.config import WorldConfig
 from trailforge.generators.kg_questions.worlds.documents import Corpus, key_of
+from trailforge.generators.kg_questions.worlds.files import NAME
 from trailforge.generators.kg_questions.worlds.questions import WorldHop, WorldQuestion
 from trailforge.generators.kg_questions.worlds.statements import keywords_of, statements_of
 from trailforge.pipelines.demand import Demand, traits_of
@@ -22,8 +23,6 @@ from trailforge.retrieval.base import Retriever
 from trailforge.rewards import mentions
 from trailforge.schemas import Hop, KgNode, Passage, Question, SupportingDocument
 
-NAME = "world"
-"""`Question.dataset` of a world's questions."""
 _INSTEAD = "instead"
 """What stands in the place of questions that quotas ask for and the graph has not."""
 _MOST_OF_ONE = 0.02

@@ -32,6 +32,9 @@ def reply(request: Request) -> str:
     has_searched = len(request.prompt) > 2
     if request.purpose == "search_o1" and BEGIN_RESULT not in prompt.split(QUESTION)[-1]:
         return f"I search. {BEGIN_QUERY}director of Avatar"
+    if request.tools:
+        called = '<tool_call>{"name": "search", "arguments": {"query": "director of Avatar"}}</tool_call>'
+        return "<answer>Kapuskasing</answer>" if has_searched else called
     if request.purpose.startswith("episode ") and not has_searched:
         tag = "query" if "<query>" in prompt else "search"
         return f"<think>I search.</think><{tag}>director of Avatar</{tag}>"

@@ -62,7 +62,7 @@ ANSWERING = BrowseTurn(thought="I know.", answer=AnswerAction(text=ANSWER))
 
 
 async def run(agent: Agent, road: Road | None = None, gold: list[Gold] | None = None, **config: Any) -> BrowseRun:
-    settings = {"sampling": Sampling(temperature=1.0, max_tokens=64)} | config
+    settings: dict[str, Any] = {"sampling": Sampling(temperature=1.0, max_tokens=64)} | config
     return await run_browse_episode(
         QUESTION, road or Road(3), client=agent, model="m", config=BrowseConfig(**settings), gold=gold, clock=None
     )
